@@ -107,8 +107,9 @@ def make_parser() -> tuple[_Main, list[str]]:
     start = "Start with:  hpo init CartPole-v1 > my.yaml;  hpo run my.yaml"
     parser = _Main(prog="hpo", description=text, epilog=start, **usual)
     parser.add_argument("--version", action="version", version=f"hpo {__version__}")
-    group = parser.add_subparsers(title="commands", metavar="COMMAND", required=True,
-                                  parser_class=_Parser)  # fmt: skip
+    group = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=_Parser
+    )
 
     def verb(name: str, module: str, text: str) -> Any:
         added = group.add_parser(name, help=text, description=text, **usual)

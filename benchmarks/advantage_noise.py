@@ -137,9 +137,17 @@ def main() -> None:
         ]
         print(f"{name:20s} {explained:5.2f}  ", *(f"{t:6.1f}" for t in found))
         table.append({"critic": name, "explained": explained, "t": found})
-    found = {"env": ENV, "gamma": GAMMA, "lambdas": LAMBDAS, "blocking": -reward.mean(),
-             "machine": platform.machine(), "cores": os.cpu_count(), "python": sys.version,
-             "jax": jax.__version__, "rows": table}  # fmt: skip
+    found = {
+        "env": ENV,
+        "gamma": GAMMA,
+        "lambdas": LAMBDAS,
+        "blocking": -reward.mean(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "python": sys.version,
+        "jax": jax.__version__,
+        "rows": table,
+    }
     args.out.write_text(json.dumps(found, indent=1) + "\n")
 
 

@@ -101,8 +101,10 @@ def main():
         return {"lanes": lanes, "in_turn": in_turn}[args.side]()
     make_importable()
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    sides = {name: subprocess.Popen([sys.executable, __file__, "--side", name], **pipes)
-             for name in ("lanes", "in_turn")}  # fmt: skip
+    sides = {
+        name: subprocess.Popen([sys.executable, __file__, "--side", name], **pipes)
+        for name in ("lanes", "in_turn")
+    }
     hello = {name: json.loads(side.stdout.readline()) for name, side in sides.items()}
     compiles = {name: report["compile_seconds"] for name, report in hello.items()}
     seen = {name: [] for name in sides}
@@ -111,11 +113,18 @@ def main():
         seen[name].append(json.loads(sides[name].stdout.readline()))
     for side in sides.values():
         side.communicate()
-    found = {"rounds": args.rounds, "compile_seconds": compiles, "cores": os.cpu_count(),
-             "load": os.getloadavg()[0], "machine": platform.machine()}  # fmt: skip
+    found = {
+        "rounds": args.rounds,
+        "compile_seconds": compiles,
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "machine": platform.machine(),
+    }
     for kind in ("wall", "cpu"):
-        rates = {name: [row["env_steps"] / row[f"{kind}_seconds"] for row in rows]
-                 for name, rows in seen.items()}  # fmt: skip
+        rates = {
+            name: [row["env_steps"] / row[f"{kind}_seconds"] for row in rows]
+            for name, rows in seen.items()
+        }
         found[f"{kind}_ratio"] = statistics.median(map(truediv, *rates.values()))
         found[f"env_steps_per_{kind}_second"] = {n: statistics.median(r) for n, r in rates.items()}
     took = {n: LANES * RUN / rate for n, rate in found["env_steps_per_wall_second"].items()}

@@ -133,9 +133,11 @@ def table(scores: Scores) -> str:
     """Return the rows as a table of Markdown."""
     arrays = {whose: np.array(list(each.values())) for whose, each in scores.items()}
     ours = arrays[TRIALS[3]]
-    lines = ["| defaults of | IQM | less ours, over seeds of these environments | "
-             "less ours, over environments | ours ahead, behind | a run of ours is better |",
-             f"|{'---|' * 6}"]  # fmt: skip
+    lines = [
+        "| defaults of | IQM | less ours, over seeds of these environments | "
+        "less ours, over environments | ours ahead, behind | a run of ours is better |",
+        f"|{'---|' * 6}",
+    ]
     for whose, array in arrays.items():
         around = overall_interval(array, "iqm")
         cells = [whose, f"{overall(array, 'iqm'):.3f} [{around.low:.3f}, {around.high:.3f}]"]
@@ -146,8 +148,10 @@ def table(scores: Scores) -> str:
         for value, spread in (difference(array, ours, paired=True), over_environments(apart)):
             cells.append(f"{value:+.3f} [{spread.low:+.3f}, {spread.high:+.3f}]")
         chance, spread = probability_of_improvement(ours, array)
-        cells += [f"{np.sum(apart < 0)}, {np.sum(apart > 0)}",
-                  f"{chance:.2f} [{spread.low:.2f}, {spread.high:.2f}]"]  # fmt: skip
+        cells += [
+            f"{np.sum(apart < 0)}, {np.sum(apart > 0)}",
+            f"{chance:.2f} [{spread.low:.2f}, {spread.high:.2f}]",
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -105,17 +105,25 @@ def work(task: dict[str, Any]) -> None:
 class Side:
     """A process that works on a task, with the package of one checkout."""
 
-    def __init__(self, case: str, path: Path | None, features: tuple[str, ...] = (),
-                 knobs: dict[str, Any] | None = None):  # fmt: skip
+    def __init__(
+        self,
+        case: str,
+        path: Path | None,
+        features: tuple[str, ...] = (),
+        knobs: dict[str, Any] | None = None,
+    ):
         task = {**CASES[case], "features": features, "knobs": knobs or {}}
         environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
         if path is not None:
             environment["PYTHONPATH"] = str(path)
         self.updates = task["updates"]
         self.process = subprocess.Popen(
-            [sys.executable, __file__, "--work", json.dumps(task)], text=True, env=environment,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+            [sys.executable, __file__, "--work", json.dumps(task)],
+            text=True,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         self.compile_seconds = self._read()["compile_seconds"]
 
     def _read(self) -> dict[str, Any]:

@@ -151,8 +151,13 @@ def main() -> None:
         }
     show(found)
     print(f"took {time.perf_counter() - started:.0f} s")
-    about = {"machine": platform.machine(), "cores": os.cpu_count(), "load": os.getloadavg()[0],
-             "python": platform.python_version(), "small": args.small}  # fmt: skip
+    about = {
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "python": platform.python_version(),
+        "small": args.small,
+    }
     args.out.write_text(json.dumps({**about, **found}, indent=2) + "\n")
 
 

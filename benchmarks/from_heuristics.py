@@ -84,14 +84,18 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> str:
     for name, one in found.items():
         ours = one["policy"]
         again = ", again" * name.endswith("_again")
-        head = (f"| `{name.removesuffix('_again')}`{again} | {steps(one['env_steps'])} | "
-                f"{one['judged_at']:g} | {mean(ours):.5f}")  # fmt: skip
+        head = (
+            f"| `{name.removesuffix('_again')}`{again} | {steps(one['env_steps'])} | "
+            f"{one['judged_at']:g} | {mean(ours):.5f}"
+        )
         for rule in sorted(one["heuristics"], key=lambda rule: mean(one["heuristics"][rule])):
             theirs = one["heuristics"][rule]
             apart = mean(ours) - mean(theirs)
             around = interval([own - other for own, other in zip(ours, theirs, strict=True)])
-            lines.append(f"{head} | {rule} {mean(theirs):.5f} | {apart:+.5f} "
-                         f"[{around.low:+.5f}, {around.high:+.5f}] |")  # fmt: skip
+            lines.append(
+                f"{head} | {rule} {mean(theirs):.5f} | {apart:+.5f} "
+                f"[{around.low:+.5f}, {around.high:+.5f}] |"
+            )
     return "\n".join(lines)
 
 

@@ -112,9 +112,14 @@ def make_program(
     plan = make_plan(knobs, where, features=())
     devices = devices[: max(1, min(len(devices), lanes // tile))]
     return program.Program(
-        plan, lanes, updates, tile, program.EvaluationPlan(), devices,
+        plan,
+        lanes,
+        updates,
+        tile,
+        program.EvaluationPlan(),
+        devices,
         make_hypers(knobs, params, params),
-    )  # fmt: skip
+    )
 
 
 def fill(program: Any, replicate: int = 0) -> Any:
@@ -305,11 +310,18 @@ def table(rows: list[dict[str, Any]]) -> str:
             alone = single.get(row["env"])
             times = f"{row['env_steps_per_second'] / alone:.1f} times as long" if alone else "?"
         cells = [
-            label(row), row["env"], row["lanes"], row.get("tile", 1),
-            f"{row['env_steps_per_second']:,.0f}", times, f"{row['compile_seconds']:.1f}",
-            *(f"{row[name]:,.1f}" if name in row else "" for name in
-              ("fill_seconds", "memory_mb", "estimate_mb")),
-        ]  # fmt: skip
+            label(row),
+            row["env"],
+            row["lanes"],
+            row.get("tile", 1),
+            f"{row['env_steps_per_second']:,.0f}",
+            times,
+            f"{row['compile_seconds']:.1f}",
+            *(
+                f"{row[name]:,.1f}" if name in row else ""
+                for name in ("fill_seconds", "memory_mb", "estimate_mb")
+            ),
+        ]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines)
 

@@ -116,9 +116,14 @@ def shapes_of(plan: Any, example: Any, lanes: int) -> tuple[Any, Any, Any]:
         hypers, states = (jax.tree.map(row, tree) for tree in (example, state))
         number, flag = jnp.zeros(lanes, jnp.int32), jnp.zeros(lanes, bool)
         refills = Refills(
-            mask=flag, busy=flag, hypers=hypers, stream=number, replicate=number, updates=number,
+            mask=flag,
+            busy=flag,
+            hypers=hypers,
+            stream=number,
+            replicate=number,
+            updates=number,
             total_updates=number,
-        )  # fmt: skip
+        )
         return jnp.int32(0), Lanes(hypers, states), refills
 
     return jax.eval_shape(made)

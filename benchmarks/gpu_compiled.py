@@ -56,8 +56,12 @@ def folder_of(
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as dump:
         task = {
-            "case": name, "target": target, "options": options, "cache": str(cache), "dump": dump,
-        }  # fmt: skip
+            "case": name,
+            "target": target,
+            "options": options,
+            "cache": str(cache),
+            "dump": dump,
+        }
         environment = {
             **os.environ,
             "JAX_PLATFORMS": "cpu",
@@ -123,9 +127,13 @@ def main() -> None:
         folder = folder_of(name, arguments.target, options, arguments.cache, arguments.source)
         made = measured(folder, TARGETS / f"{arguments.target}.txtpb")
         rows[key] = {
-            "case": name, "target": arguments.target, "label": arguments.label,
-            "commit": commit_of(arguments.source or ROOT), "jax": metadata.version("jax"), **made,
-        }  # fmt: skip
+            "case": name,
+            "target": arguments.target,
+            "label": arguments.label,
+            "commit": commit_of(arguments.source or ROOT),
+            "jax": metadata.version("jax"),
+            **made,
+        }
         print(table([rows[key]]), flush=True)
         if arguments.json is not None:
             ordered = {key: rows[key] for key in sorted(rows)}

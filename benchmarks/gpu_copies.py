@@ -45,9 +45,10 @@ def copies(case: Case, lanes_a_gpu: int, devices: tuple[Any, ...]) -> dict[str, 
     count = lanes_a_gpu * len(devices)
     _, lanes, refills = shapes_of(plan, example, count)
     changes = Changes(
-        jax.ShapeDtypeStruct((count,), jnp.int32), jax.ShapeDtypeStruct((count,), bool),
+        jax.ShapeDtypeStruct((count,), jnp.int32),
+        jax.ShapeDtypeStruct((count,), bool),
         refills.hypers,
-    )  # fmt: skip
+    )
     mesh = lane_mesh(devices)
     spread, everywhere = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (("lanes",), ()))
 
@@ -79,24 +80,38 @@ def row_of(name: str, made: Mapping[str, float]) -> dict[str, Any]:
     copied = round(COPIED * lanes * GPUS)
     received = made["summed_bytes_a_copy"] * copied * 2 * (GPUS - 1) / GPUS
     return {
-        "case": name, "lanes_a_gpu": lanes, "copied": copied, **made,
-        "received_gb": received / 1e9, "held_gb": made["temporaries"] / 1e9,
+        "case": name,
+        "lanes_a_gpu": lanes,
+        "copied": copied,
+        **made,
+        "received_gb": received / 1e9,
+        "held_gb": made["temporaries"] / 1e9,
         "milliseconds": {link: received / speed / 1e6 for link, speed in LINKS.items()},
-    }  # fmt: skip
+    }
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the rows as Markdown."""
-    names = ("policy", "lanes a GPU", "copied", "MB a lane", "GB received",
-             "GB held meanwhile", *(f"ms by {link}" for link in LINKS))  # fmt: skip
+    names = (
+        "policy",
+        "lanes a GPU",
+        "copied",
+        "MB a lane",
+        "GB received",
+        "GB held meanwhile",
+        *(f"ms by {link}" for link in LINKS),
+    )
     lines = ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
     for row in rows:
         cells = [
-            row["case"], f"{row['lanes_a_gpu']:,}", f"{row['copied']:,}",
+            row["case"],
+            f"{row['lanes_a_gpu']:,}",
+            f"{row['copied']:,}",
             f"{row['lane_bytes'] / 1e6:.2f}",
-            f"{row['received_gb']:.1f}", f"{row['held_gb']:.1f}",
+            f"{row['received_gb']:.1f}",
+            f"{row['held_gb']:.1f}",
             *(f"{row['milliseconds'][link]:,.0f}" for link in LINKS),
-        ]  # fmt: skip
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -279,15 +279,21 @@ def table(rows: list[dict[str, Any]]) -> str:
         low, high = row["range"]
         memory = row["arguments_mb"] + row["temporaries_mb"]
         cells = [
-            row["case"], row["target"], row["label"], row["commit"], f"{row['lanes']:,}",
+            row["case"],
+            row["target"],
+            row["label"],
+            row["commit"],
+            f"{row['lanes']:,}",
             f"{row['tile']:,}",
             f"{env['launches']:g} ({env['longest_chain']})",
             f"{step['launches']:g} ({step['longest_chain']})",
-            f"{gae['launches'] * gae['iterations_per_update']:g}", f"{waits:g}",
+            f"{gae['launches'] * gae['iterations_per_update']:g}",
+            f"{waits:g}",
             f"{refill['launches']:g} ({refill['library_calls']:g})",
             f"{row['ms_per_update']:,.1f}",
             f"{row['million_env_steps_per_second']:.2f} ({low:.2f}-{high:.2f})",
-            f"{memory:,.0f}", f"{row['estimate_mb']:,.0f}",
-        ]  # fmt: skip
+            f"{memory:,.0f}",
+            f"{row['estimate_mb']:,.0f}",
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)

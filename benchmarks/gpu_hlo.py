@@ -14,8 +14,15 @@ from pathlib import Path
 BYTES = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "f16": 2, "bf16": 2, "s32": 4, "u32": 4,
          "f32": 4, "s64": 8, "u64": 8, "f64": 8}  # fmt: skip
 KERNELS = {"fusion", "copy", "sort", "custom-call", "dynamic-update-slice", "dynamic-slice"}
-COLLECTIVES = {"all-gather", "all-reduce", "all-to-all", "collective-broadcast",
-               "collective-permute", "ragged-all-to-all", "reduce-scatter"}  # fmt: skip
+COLLECTIVES = {
+    "all-gather",
+    "all-reduce",
+    "all-to-all",
+    "collective-broadcast",
+    "collective-permute",
+    "ragged-all-to-all",
+    "reduce-scatter",
+}
 _COMPUTATION = re.compile(r"(?:ENTRY )?%([\w.\-]+) \(.*\) -> .* \{$")
 _INSTRUCTION = re.compile(r"\s+(?:ROOT )?%([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)")
 _CALLED = re.compile(

@@ -84,11 +84,16 @@ def measure(id_: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     for count, runner in runners.items():
         whole, inside = (statistics.median(column) for column in zip(*seen[count], strict=True))
-        rows.append({
-            "env": id_, "workers": count, "env_steps_per_second": runner.steps / whole,
-            "share_in_env_step": inside / whole, "seconds_an_update": whole,
-            "microseconds_an_env_step": 1e6 * inside / runner.steps,
-        })  # fmt: skip
+        rows.append(
+            {
+                "env": id_,
+                "workers": count,
+                "env_steps_per_second": runner.steps / whole,
+                "share_in_env_step": inside / whole,
+                "seconds_an_update": whole,
+                "microseconds_an_env_step": 1e6 * inside / runner.steps,
+            }
+        )
         runner.close()
     return rows
 

@@ -85,10 +85,16 @@ def rejax(lanes: int, updates: int) -> None:
     from worker import serve
 
     algorithm = PPO.create(
-        **cartpole(), num_envs=ENVS, num_steps=STEPS, num_epochs=EPOCHS,
-        num_minibatches=MINIBATCHES, max_grad_norm=0.5, ent_coef=0.01,
-        skip_initial_evaluation=True, agent_kwargs={"activation": "tanh"},
-    )  # fmt: skip
+        **cartpole(),
+        num_envs=ENVS,
+        num_steps=STEPS,
+        num_epochs=EPOCHS,
+        num_minibatches=MINIBATCHES,
+        max_grad_norm=0.5,
+        ent_coef=0.01,
+        skip_initial_evaluation=True,
+        agent_kwargs={"activation": "tanh"},
+    )
     ones = jnp.ones(lanes)
     algorithms = jax.vmap(
         lambda lr, one: algorithm.replace(
@@ -151,9 +157,12 @@ class Side:
     def __init__(self, python: str, *args: str, path: Path | None = None):
         environment = os.environ if path is None else {**os.environ, "PYTHONPATH": str(path)}
         self.process = subprocess.Popen(
-            [python, __file__, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [python, __file__, *args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
             env=environment,
-        )  # fmt: skip
+        )
         self.hello = self._read()
 
     def _read(self) -> dict:

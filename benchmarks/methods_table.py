@@ -161,11 +161,19 @@ def table(rows: Sequence[Row]) -> str:
     head = ("study", "method", "training env steps", "repetitions", "median regret", "95 %")
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for row in rows:
-        around = "" if row.low is None or row.high is None else (
-            f"[{number(row.low)}, {number(row.high)}]"
-        )  # fmt: skip
-        cells = (row.study, row.method, steps(row.env_steps), f"{row.repetitions}",
-                 number(row.regret), around)  # fmt: skip
+        around = (
+            ""
+            if row.low is None or row.high is None
+            else (f"[{number(row.low)}, {number(row.high)}]")
+        )
+        cells = (
+            row.study,
+            row.method,
+            steps(row.env_steps),
+            f"{row.repetitions}",
+            number(row.regret),
+            around,
+        )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -195,10 +203,11 @@ class Runs:
                 self._asked(method, repetition),
                 search=SearchSpec(method),
                 confirm=None,
-                budget=Budget(trials=100 * self.budget // self.study.env_steps,
-                              env_steps=self.budget),
+                budget=Budget(
+                    trials=100 * self.budget // self.study.env_steps, env_steps=self.budget
+                ),
             )
-        )  # fmt: skip
+        )
         rows = [row for row in rows if row.ended_at is not None]
         rows.sort(key=lambda row: (row.ended_at, row.trial))
         return [Ended(row.params, row.value, row.env_steps, row.trial) for row in rows]
@@ -247,7 +256,7 @@ class Runs:
                 evaluation=replace(self.study.evaluation, every="rungs"),
                 confirm=None,
                 budget=Budget(trials=1 + len(new)),  # the default comes first
-            )  # fmt: skip
+            )
             self._run(asked)
             known = self._judged_before(repetition)
         return known
@@ -259,8 +268,11 @@ class Runs:
         for folder in sorted(self._out.glob(f"judge-{self._judges}-{repetition:02d}-*")):
             with Journal(folder) as journal:
                 if journal.head().phase == "finished":
-                    known |= {key_of(row.params): self._mean(row.seed_values)
-                              for row in journal.trials() if row.trial >= 0}  # fmt: skip
+                    known |= {
+                        key_of(row.params): self._mean(row.seed_values)
+                        for row in journal.trials()
+                        if row.trial >= 0
+                    }
         return known
 
     def _asked(self, method: str, repetition: int) -> Any:
@@ -370,8 +382,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("studies", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--methods", default=",".join(METHODS), metavar="NAME,NAME")
     parser.add_argument("--repetitions", type=int, default=10, metavar="N")
-    parser.add_argument("--full-runs", type=int, default=48, metavar="N",
-                        help="budget: so many trials of all seeds to their end")  # fmt: skip
+    parser.add_argument(
+        "--full-runs",
+        type=int,
+        default=48,
+        metavar="N",
+        help="budget: so many trials of all seeds to their end",
+    )
     parser.add_argument("--judges", type=int, default=16, metavar="N", help="judge seeds")
     parser.add_argument("--small", action="store_true", help="2 methods, 2 repetitions, short")
     parser.add_argument("--out", type=Path, default=Path("results/methods"), metavar="FOLDER")
@@ -385,8 +402,10 @@ def main(words: Sequence[str] | None = None) -> int:
     methods = ["random", "tpe"] if args.small else args.methods.split(",")
     unknown = [name for name in methods if name not in METHODS]
     if unknown:
-        print(f"--methods: {unknown[0]!r} cannot be judged here; known: {', '.join(METHODS)}",
-              file=sys.stderr)  # fmt: skip
+        print(
+            f"--methods: {unknown[0]!r} cannot be judged here; known: {', '.join(METHODS)}",
+            file=sys.stderr,
+        )
         return 2
     if args.small:
         args.repetitions, args.full_runs, args.judges = 2, 4, 2
@@ -403,13 +422,18 @@ def main(words: Sequence[str] | None = None) -> int:
             found, choices_here, tied, gains = measure(runs, methods, args.repetitions)
             rows, chosen = [*rows, *found], [*chosen, choices_here]
             better, worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
-            beside_default.append({"study": study.name, "searches": len(gains),
-                                   "better": better, "worse": worse})  # fmt: skip
-            print(f"{study.name}: on judge seeds the choice of {len(gains)} searches is better "
-                  f"than the default in {better}, worse in {worse}")  # fmt: skip
+            beside_default.append(
+                {"study": study.name, "searches": len(gains), "better": better, "worse": worse}
+            )
+            print(
+                f"{study.name}: on judge seeds the choice of {len(gains)} searches is better "
+                f"than the default in {better}, worse in {worse}"
+            )
             if any(tied):
-                print(f"{study.name}: in {sum(tied)} of {len(tied)} searches several trials had "
-                      "the best value, and the first of them was chosen")  # fmt: skip
+                print(
+                    f"{study.name}: in {sum(tied)} of {len(tied)} searches several trials had "
+                    "the best value, and the first of them was chosen"
+                )
     except HpoError as error:
         print(error, file=sys.stderr)
         return 2
@@ -420,13 +444,20 @@ def main(words: Sequence[str] | None = None) -> int:
     beside = against_the_usual.against(chosen, USUAL, SHARES, COMPARED)
     if beside:
         print(f"\n{against_the_usual.table(beside)}")
-    about = {"hpo": __version__, "python": platform.python_version(),
-             "cpu_seconds_of_this_process": time.process_time() - begun}  # fmt: skip
+    about = {
+        "hpo": __version__,
+        "python": platform.python_version(),
+        "cpu_seconds_of_this_process": time.process_time() - begun,
+    }
     args.out.mkdir(parents=True, exist_ok=True)
-    data = {"about": about, "full_runs": args.full_runs, "judges": args.judges,
-            "rows": [asdict(row) for row in rows],
-            "beside_default": beside_default,
-            "against": [asdict(one) | {"verdict": one.verdict} for one in beside]}  # fmt: skip
+    data = {
+        "about": about,
+        "full_runs": args.full_runs,
+        "judges": args.judges,
+        "rows": [asdict(row) for row in rows],
+        "beside_default": beside_default,
+        "against": [asdict(one) | {"verdict": one.verdict} for one in beside],
+    }
     (args.out / "methods_table.json").write_text(json.dumps(data, indent=1) + "\n")
     return 0
 

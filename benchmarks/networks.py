@@ -46,9 +46,14 @@ def plan_and_hypers(network: str, knobs: dict[str, Any]) -> tuple[Any, Any]:
 
     keys = {**CASES[network]["keys"], "warmup_requests": 0}
     knobs = {
-        "network": network, "num_envs": ENVS, "rollout_length": STEPS, "num_minibatches": 1,
-        "update_epochs": 1, "normalise_rewards": False, **knobs,
-    }  # fmt: skip
+        "network": network,
+        "num_envs": ENVS,
+        "rollout_length": STEPS,
+        "num_minibatches": 1,
+        "update_epochs": 1,
+        "normalise_rewards": False,
+        **knobs,
+    }
     plan = make_plan(knobs, EnvPlan("rmsa", tuple(sorted(keys.items()))), features=())
     params = registry.make(plan.env).default_params
     return plan, make_hypers(knobs, params, params)
@@ -142,9 +147,11 @@ def product_rate() -> float:
         return jax.lax.fori_loop(0, repeats, lambda _, x: x @ w, x)
 
     spec = PartitionSpec("d")
-    compiled = jax.jit(jax.shard_map(
-        run, mesh=spread.mesh, in_specs=(spec, spec), out_specs=spec, check_vma=False
-    ))  # fmt: skip
+    compiled = jax.jit(
+        jax.shard_map(
+            run, mesh=spread.mesh, in_specs=(spec, spec), out_specs=spec, check_vma=False
+        )
+    )
     jax.block_until_ready(compiled(x, w))
     best = math.inf
     for _ in range(5):
@@ -175,9 +182,13 @@ def main() -> None:
     import jax
 
     found: dict[str, Any] = {
-        "machine": platform.machine(), "cores": os.cpu_count(), "python": sys.version,
-        "jax": jax.__version__, "knobs": knobs, "rows": [],
-    }  # fmt: skip
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "python": sys.version,
+        "jax": jax.__version__,
+        "knobs": knobs,
+        "rows": [],
+    }
     rate = product_rate()
     factor = 1.0
     if args.rejax_python:

@@ -240,9 +240,15 @@ def main() -> None:
 
         found["rejax"] = compare(args.rejax_python, 16, 9, None)
         rates = found["rejax"]["rejax"]
-        show([{"what": "rejax CartPole, 16 configurations (same run)",
-               "env_steps_per_second": rates["env_steps_per_wall_second"],
-               "env_steps_per_cpu_second": rates["env_steps_per_cpu_second"]}])  # fmt: skip
+        show(
+            [
+                {
+                    "what": "rejax CartPole, 16 configurations (same run)",
+                    "env_steps_per_second": rates["env_steps_per_wall_second"],
+                    "env_steps_per_cpu_second": rates["env_steps_per_cpu_second"],
+                }
+            ]
+        )
     if args.json:
         args.json.write_text(json.dumps(found, indent=1) + "\n")
 

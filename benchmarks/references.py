@@ -43,10 +43,19 @@ RANDOM_EPISODES, SEEDS, EPISODES = 1024, 4, 100
 WINDOWS, WINDOW = 32, 4000  # of optical networks: how many, and their requests
 PLAIN = {"learning_rate": 3e-4, "normalise_rewards": False}
 MINATAR = {
-    **PLAIN, "num_envs": 64, "rollout_length": 64, "num_minibatches": 8, "hidden_sizes": [128],
-    "activation": "relu", "learning_rate": 1e-3, "lr_schedule": "linear", "lr_end_fraction": 0.0,
-    "gae_lambda": 0.9, "update_epochs": 3, "ent_coef": 0.01,
-}  # fmt: skip
+    **PLAIN,
+    "num_envs": 64,
+    "rollout_length": 64,
+    "num_minibatches": 8,
+    "hidden_sizes": [128],
+    "activation": "relu",
+    "learning_rate": 1e-3,
+    "lr_schedule": "linear",
+    "lr_end_fraction": 0.0,
+    "gae_lambda": 0.9,
+    "update_epochs": 3,
+    "ent_coef": 0.01,
+}
 Rule = Callable[[Any], Array]
 
 
@@ -138,16 +147,26 @@ def play(
             sums = {k: v + jnp.where(counted, after.info[k], 0.0) for k, v in sums.items()}
             ended = after.terminated | after.truncated
             return (
-                at + 1, after.state, after.observation,
+                at + 1,
+                after.state,
+                after.observation,
                 running & ~ended if window is None else running,
                 total + jnp.where(counted, jnp.mean(after.reward), 0.0),
-                length + counted.astype(jnp.int32), sums,
-            )  # fmt: skip
+                length + counted.astype(jnp.int32),
+                sums,
+            )
 
         action = uniform(env, key, state, params)
         names = jax.eval_shape(env.step, key, state, action, params).info
-        begun = (jnp.int32(0), state, observation, jnp.array(True), jnp.float32(0.0),
-                 jnp.int32(0), {name: jnp.float32(0.0) for name in names})  # fmt: skip
+        begun = (
+            jnp.int32(0),
+            state,
+            observation,
+            jnp.array(True),
+            jnp.float32(0.0),
+            jnp.int32(0),
+            {name: jnp.float32(0.0) for name in names},
+        )
         done = jax.lax.while_loop(lambda c: (c[0] < last) & c[3], step, begun)
         metrics = env.summarise(done[6], jnp.maximum(done[5], 1).astype(jnp.float32))
         return done[4], done[5], metrics
@@ -159,10 +178,14 @@ def play(
 
 def of_ppo(id_: str, how: Ppo) -> dict[str, Any]:
     study = {
-        "name": "reference", "env": id_, "env_steps": how.env_steps, "fixed": dict(how.config),
-        "seeds": {"per_config": SEEDS}, "evaluation": {"episodes": EPISODES},
+        "name": "reference",
+        "env": id_,
+        "env_steps": how.env_steps,
+        "fixed": dict(how.config),
+        "seeds": {"per_config": SEEDS},
+        "evaluation": {"episodes": EPISODES},
         "budget": {"trials": 1},
-    }  # fmt: skip
+    }
     with tempfile.TemporaryDirectory(prefix="reference-") as folder:
         values = hpo.train(study, folder, progress=False).leaderboard[0].values
     if len(values) < SEEDS:
@@ -170,10 +193,13 @@ def of_ppo(id_: str, how: Ppo) -> dict[str, Any]:
     words = "base configuration" if id_ in ("CartPole-v1", "Pendulum-v1") else "learning rate 3e-4"
     words = "MinAtar's knobs" if how.config is MINATAR else words
     return {
-        "reference": float(np.mean(values)), "values": list(values), "episodes": EPISODES,
-        "source": f"PPO, {words}, greedy, mean of {SEEDS} seeds", "env_steps": how.env_steps,
+        "reference": float(np.mean(values)),
+        "values": list(values),
+        "episodes": EPISODES,
+        "source": f"PPO, {words}, greedy, mean of {SEEDS} seeds",
+        "env_steps": how.env_steps,
         "config": dict(how.config),
-    }  # fmt: skip
+    }
 
 
 def of_heuristics(env: Any, names: str) -> dict[str, Any]:
@@ -184,32 +210,40 @@ def of_heuristics(env: Any, names: str) -> dict[str, Any]:
         found[name] = np.asarray(got.metrics["service_blocking_probability"], np.float64).mean()
     best = min(found, key=lambda name: found[name])
     return {
-        "reference": float(found[best]), "values": {k: float(v) for k, v in found.items()},
+        "reference": float(found[best]),
+        "values": {k: float(v) for k, v in found.items()},
         "source": f"heuristic {best}, the best of {', '.join(found)}",
-        "episodes": WINDOWS, "env_steps": 0,
-    }  # fmt: skip
+        "episodes": WINDOWS,
+        "env_steps": 0,
+    }
 
 
 def measure(id_: str) -> dict[str, Any]:
     how, metric = CASES[id_], METRICS.get(id_, "eval/return_mean")
     env = registry.make(EnvPlan(id_, (), ""))
     optical = isinstance(how, str)
-    returns, metrics = play(env, None, WINDOWS if optical else RANDOM_EPISODES,
-                            WINDOW if optical else None)  # fmt: skip
+    returns, metrics = play(
+        env, None, WINDOWS if optical else RANDOM_EPISODES, WINDOW if optical else None
+    )
     drawn = metrics[metric.removeprefix("eval/")] if optical else returns
     found: dict[str, Any] = {
-        "metric": metric, "random": float(np.mean(drawn)), "random_episodes": len(drawn),
+        "metric": metric,
+        "random": float(np.mean(drawn)),
+        "random_episodes": len(drawn),
         "random_error": float(np.std(drawn, ddof=1) / np.sqrt(len(drawn))),
-    }  # fmt: skip
+    }
     if isinstance(how, Ppo):
         return {**found, **of_ppo(id_, how)}
     if isinstance(how, str):
         return {**found, **of_heuristics(env, how)}
     values, _ = play(env, how, RANDOM_EPISODES, None)
     return {
-        **found, "reference": float(np.mean(values)), "episodes": len(values), "env_steps": 0,
+        **found,
+        "reference": float(np.mean(values)),
+        "episodes": len(values),
+        "env_steps": 0,
         "source": "rule: push along the velocity",
-    }  # fmt: skip
+    }
 
 
 def row(id_: str, found: Mapping[str, Any]) -> str:
@@ -236,8 +270,11 @@ def main() -> None:
     asked = list(arguments.ids) if arguments.ids or arguments.write else list(CASES)
     for id_ in asked:
         known[id_] = measure(id_)
-        print(f"{id_}: random {known[id_]['random']:.5g}, {known[id_]['source']} "
-              f"{known[id_]['reference']:.5g}", flush=True)  # fmt: skip
+        print(
+            f"{id_}: random {known[id_]['random']:.5g}, {known[id_]['source']} "
+            f"{known[id_]['reference']:.5g}",
+            flush=True,
+        )
         FOUND.write_text(json.dumps(known, indent=1) + "\n")
     if arguments.write:
         write(known)

@@ -79,8 +79,14 @@ def table(rules: Sequence[Rule]) -> str:
     """Return the rules as a table of Markdown."""
     lines = [f"| {' | '.join(HEADER)} |", f"|{'---|' * len(HEADER)}"]
     for rule in rules:
-        cells = (rule.rule, f"{rule.studies}", f"{rule.exact}", f"{rule.stopped:.0%}",
-                 f"{rule.saved:.0%}", f"{rule.kept:.0%}")  # fmt: skip
+        cells = (
+            rule.rule,
+            f"{rule.studies}",
+            f"{rule.exact}",
+            f"{rule.stopped:.0%}",
+            f"{rule.saved:.0%}",
+            f"{rule.kept:.0%}",
+        )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -101,8 +107,11 @@ def main() -> int:
     print(table(rules))
     if args.out is not None:
         about = {"hpo": __version__, "python": platform.python_version()}
-        data = {"about": about, "rules": [asdict(rule) for rule in rules],
-                "studies": [study.as_json() for study in found]}  # fmt: skip
+        data = {
+            "about": about,
+            "rules": [asdict(rule) for rule in rules],
+            "studies": [study.as_json() for study in found],
+        }
         args.out.write_text(json.dumps(data, indent=1) + "\n")
     return 0
 

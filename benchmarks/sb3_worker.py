@@ -66,8 +66,13 @@ def run(task: dict, config: dict, seed: int) -> dict:
     if task["episodes"]:
         env = Monitor(gymnasium.make(ENV))
         env.reset(seed=EVALUATION_SEED + seed)
-        returns, _ = evaluate_policy(model, env, n_eval_episodes=task["episodes"],
-                                     deterministic=True, return_episode_rewards=True)  # fmt: skip
+        returns, _ = evaluate_policy(
+            model,
+            env,
+            n_eval_episodes=task["episodes"],
+            deterministic=True,
+            return_episode_rewards=True,
+        )
         row["return"] = sum(returns) / len(returns)
     return row
 

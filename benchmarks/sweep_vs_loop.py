@@ -142,9 +142,12 @@ def run_loop(
     worker = str(Path(__file__).with_name("sb3_worker.py"))
     for core in range(cores):
         process = subprocess.Popen(
-            [python, worker], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [python, worker],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
             env=environment,
-        )  # fmt: skip
+        )
         task = {"configs": list(configs[core::cores]), "seeds": list(range(seeds))}
         task |= {"fixed": FIXED, "env_steps": env_steps, "episodes": episodes}
         print(json.dumps(task), file=process.stdin, flush=True)

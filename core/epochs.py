@@ -183,10 +183,17 @@ def _split(
 
 
 def _minibatch(
-    plan: Plan, count: int, hypers: Hypers, values: Scheduled, state: LaneState,
-    learning: Learning, rows: Samples, live: Bool[Array, ""], weight: Float[Array, " B"] | None,
+    plan: Plan,
+    count: int,
+    hypers: Hypers,
+    values: Scheduled,
+    state: LaneState,
+    learning: Learning,
+    rows: Samples,
+    live: Bool[Array, ""],
+    weight: Float[Array, " B"] | None,
     closes: Bool[Array, ""] | None,
-) -> Learning:  # fmt: skip
+) -> Learning:
     """Learn from one minibatch of one lane, unless it is done or target_kl stops it.
 
     Without `closes` that is a gradient step. With it gradients are held, and where it is true
@@ -226,9 +233,13 @@ def _minibatch(
 
 
 def _step(
-    plan: Plan, hypers: Hypers, sizes: optimisers.StepSizes, learning: Learning, gradients: Any,
+    plan: Plan,
+    hypers: Hypers,
+    sizes: optimisers.StepSizes,
+    learning: Learning,
+    gradients: Any,
     takes: Bool[Array, ""],
-) -> Learning:  # fmt: skip
+) -> Learning:
     squares = distance = None
     if plan.backend.sums_first:
         sums = optimisers.squares_and_distance(gradients, learning.grad_mean)

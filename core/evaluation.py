@@ -89,9 +89,13 @@ class Carry(Pytree):
         return self.running & (self.step >= (0 if steps is None else env.warmup_steps))
 
     def after(
-        self, env: Environment, step: Step, memory: Any, steps: int | None,
+        self,
+        env: Environment,
+        step: Step,
+        memory: Any,
+        steps: int | None,
         fresh: Callable[[], tuple[Any, Any, Any]],
-    ) -> Carry:  # fmt: skip
+    ) -> Carry:
         """Return it after a step; `fresh` gives state, observation, memory of new episodes."""
         counted, ended = self.counted(env, steps), step.terminated | step.truncated
         state, observation, running = step.state, step.observation, self.running
@@ -215,17 +219,30 @@ def restart_keys(words: Array) -> Array:
 
 
 def act(
-    plan: Plan, env: Environment, lane: Policies, step: Int[Array, ""], env_state: Any,
-    observation: Any, memory: Any, greedy: bool,
-) -> tuple[Array, Array, Any]:  # fmt: skip
+    plan: Plan,
+    env: Environment,
+    lane: Policies,
+    step: Int[Array, ""],
+    env_state: Any,
+    observation: Any,
+    memory: Any,
+    greedy: bool,
+) -> tuple[Array, Array, Any]:
     """Return one lane's actions (of every agent), raw step keys [episodes, 2] and memory."""
     segments = jax.tree.leaves(observation)[0].shape[0]
     mask = contract.mask_all(env, env_state, lane.hypers.eval_params)
     key = None if greedy else jax.random.fold_in(use_key(lane.key, EVALUATION, step + 1), 1)
     action, memory = policy.act(
-        plan, env, lane.hypers, lane.params, lane.observation_statistics, observation, mask,
-        memory, key,
-    )  # fmt: skip
+        plan,
+        env,
+        lane.hypers,
+        lane.params,
+        lane.observation_statistics,
+        observation,
+        mask,
+        memory,
+        key,
+    )
     return action, step_words(lane.key, step, segments // agents_of(env)), memory
 
 
@@ -304,9 +321,12 @@ def _start(make: Making, policies: Any, episodes: int, steps: int | None) -> Car
 
 
 def _blocks(
-    make: Making, policies: Any, carry: Carry, steps: int | None,
+    make: Making,
+    policies: Any,
+    carry: Carry,
+    steps: int | None,
     show: Callable[[Carry, Carry, Seen], Any],
-) -> Iterator[Any]:  # fmt: skip
+) -> Iterator[Any]:
     """Yield blocks [steps, ...] of `show(before, after, seen)` of each step, as host arrays."""
 
     @jax.jit

@@ -99,9 +99,13 @@ class _Targets(Pytree):
 
 
 def ppo_loss(
-    params: dict[str, Any], plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples,
+    params: dict[str, Any],
+    plan: Plan,
+    hypers: Hypers,
+    coefficients: Coefficients,
+    rows: Samples,
     weight: Float[Array, " B"] | None,
-) -> tuple[Float[Array, ""], Losses]:  # fmt: skip
+) -> tuple[Float[Array, ""], Losses]:
     """Return the loss and its parts.
 
     L = -mean(min(r A, clip(r, 1 - eps, 1 + eps) A)) + vf_coef L_V - ent_coef mean(H), with r =
@@ -129,9 +133,13 @@ def ppo_loss(
 
 
 def loss_and_gradient(
-    params: dict[str, Any], plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples,
+    params: dict[str, Any],
+    plan: Plan,
+    hypers: Hypers,
+    coefficients: Coefficients,
+    rows: Samples,
     weight: Float[Array, " B"] | None,
-) -> tuple[Losses, dict[str, Any]]:  # fmt: skip
+) -> tuple[Losses, dict[str, Any]]:
     """Return the losses and the gradient of `ppo_loss`, in `gradient_accumulation` parts.
 
     The parts are of equal size, one after the other, and their sum is that of the whole minibatch:
@@ -261,9 +269,16 @@ def _mean(weight: Array | None, total: Array | None = None) -> Mean:
 
 
 def _loss(
-    plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples, terms: _Terms,
-    learned: _Targets, means: _Purposes, counts: Float[Array, " B"] | None, in_parts: bool = False,
-) -> tuple[Float[Array, ""], Losses]:  # fmt: skip
+    plan: Plan,
+    hypers: Hypers,
+    coefficients: Coefficients,
+    rows: Samples,
+    terms: _Terms,
+    learned: _Targets,
+    means: _Purposes,
+    counts: Float[Array, " B"] | None,
+    in_parts: bool = False,
+) -> tuple[Float[Array, ""], Losses]:
     """Return the loss of single steps; `in_parts`, `ratio_std` is a share of mean (r - 1)^2."""
     over_policy, over_value, over_mass = means.policy, means.value, means.mass
     log_ratio = jnp.clip(terms.change, -hypers.logr_clip, hypers.logr_clip)
@@ -347,9 +362,12 @@ def _normalise(
 
 
 def _value_errors(
-    value: Float[Array, " B"], old: Float[Array, " B"], target: Float[Array, " B"], hypers: Hypers,
+    value: Float[Array, " B"],
+    old: Float[Array, " B"],
+    target: Float[Array, " B"],
+    hypers: Hypers,
     clip_eps: Float[Array, ""],
-) -> Float[Array, " B"]:  # fmt: skip
+) -> Float[Array, " B"]:
     limit = jnp.where(hypers.value_clip_eps == SAME, clip_eps, hypers.value_clip_eps)
     near = old + jnp.clip(value - old, -limit, limit)
     free = jnp.square(value - target)

@@ -39,15 +39,25 @@ class StepSizes(Pytree):
 
 def step_sizes(hypers: Hypers, progress: Float[Array, ""]) -> StepSizes:
     policy = scheduled(
-        hypers, progress, hypers.learning_rate, hypers.lr_schedule, hypers.lr_end_fraction,
-        hypers.lr_schedule_multiplier, peak=hypers.lr_warmup_multiplier,
-    )  # fmt: skip
+        hypers,
+        progress,
+        hypers.learning_rate,
+        hypers.lr_schedule,
+        hypers.lr_end_fraction,
+        hypers.lr_schedule_multiplier,
+        peak=hypers.lr_warmup_multiplier,
+    )
     critic = scheduled(
-        hypers, progress, hypers.vf_learning_rate, hypers.vf_lr_schedule,
-        hypers.vf_lr_end_fraction, hypers.vf_schedule_multiplier,
-        width=hypers.vf_warmup_fraction, peak=hypers.vf_warmup_multiplier,
+        hypers,
+        progress,
+        hypers.vf_learning_rate,
+        hypers.vf_lr_schedule,
+        hypers.vf_lr_end_fraction,
+        hypers.vf_schedule_multiplier,
+        width=hypers.vf_warmup_fraction,
+        peak=hypers.vf_warmup_multiplier,
         start=hypers.vf_warmup_start_fraction,
-    )  # fmt: skip
+    )
     return StepSizes(policy, jnp.where(hypers.separate_vf_optimiser > 0.0, critic, policy))
 
 
@@ -138,9 +148,14 @@ def _settings(plan: Plan, hypers: Hypers, sizes: StepSizes) -> tuple[Settings, S
 
 
 def apply_gradients(
-    plan: Plan, hypers: Hypers, sizes: StepSizes, params: Params, moments: tuple[State, State],
-    gradients: Params, squares: tuple[Float[Array, ""], Float[Array, ""]] | None = None,
-) -> tuple[Params, tuple[State, State], Float[Array, ""]]:  # fmt: skip
+    plan: Plan,
+    hypers: Hypers,
+    sizes: StepSizes,
+    params: Params,
+    moments: tuple[State, State],
+    gradients: Params,
+    squares: tuple[Float[Array, ""], Float[Array, ""]] | None = None,
+) -> tuple[Params, tuple[State, State], Float[Array, ""]]:
     """Take one step; return new parameters, new moments and the global gradient norm.
 
     `squares` are the `group_squares` of the gradients, None to compute them here.
@@ -165,9 +180,13 @@ def apply_gradients(
     new_params: Params = {}
     new_moments = []
     for group, gradient, moment, group_norm, settings in zip(
-        _groups(params), _groups(gradients), moments, norms,
-        _settings(plan, hypers, sizes), strict=True,
-    ):  # fmt: skip
+        _groups(params),
+        _groups(gradients),
+        moments,
+        norms,
+        _settings(plan, hypers, sizes),
+        strict=True,
+    ):
         scale = jnp.minimum(1.0, settings.max_grad_norm / group_norm)
         clipped = jax.tree.map(lambda g, scale=scale: g * scale, gradient)
         if own is not None:
@@ -303,17 +322,29 @@ def progress_of(
 def scheduled_values(hypers: Hypers, progress: Float[Array, ""]) -> Scheduled:
     one = jnp.ones_like(progress)
     clip_eps = scheduled(
-        hypers, progress, hypers.clip_eps, hypers.clip_eps_schedule,
-        hypers.clip_eps_end_fraction, one,
-    )  # fmt: skip
+        hypers,
+        progress,
+        hypers.clip_eps,
+        hypers.clip_eps_schedule,
+        hypers.clip_eps_end_fraction,
+        one,
+    )
     ent_coef = scheduled(
-        hypers, progress, hypers.ent_coef, hypers.ent_schedule, hypers.ent_end_fraction,
+        hypers,
+        progress,
+        hypers.ent_coef,
+        hypers.ent_schedule,
+        hypers.ent_end_fraction,
         hypers.ent_schedule_multiplier,
-    )  # fmt: skip
+    )
     valid_mass_coef = scheduled(
-        hypers, progress, hypers.valid_mass_coef, hypers.valid_mass_schedule,
-        hypers.valid_mass_end_fraction, hypers.valid_mass_schedule_multiplier,
-    )  # fmt: skip
+        hypers,
+        progress,
+        hypers.valid_mass_coef,
+        hypers.valid_mass_schedule,
+        hypers.valid_mass_end_fraction,
+        hypers.valid_mass_schedule_multiplier,
+    )
     ends = (hypers.gae_lambda_initial, hypers.gae_lambda_final)
     gae_lambda = annealed_lambda(*ends, progress, hypers.gae_lambda_schedule_multiplier)
     own = hypers.vf_gae_lambda < OFF

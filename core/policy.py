@@ -278,9 +278,12 @@ def plain(observation: Any) -> Any:
 
 
 def distribution_of(
-    plan: Plan, hypers: Hypers, params: dict[str, Any], outputs: Outputs,
+    plan: Plan,
+    hypers: Hypers,
+    params: dict[str, Any],
+    outputs: Outputs,
     mask: Bool[Array, "... A"] | None,
-) -> Distribution:  # fmt: skip
+) -> Distribution:
     family, actions = _family(plan, environments.make(plan.env))
     wanted, given = family.outputs(actions), outputs.policy.shape[-1]
     if given != wanted:
@@ -338,17 +341,28 @@ class Acted(Pytree):
 
 
 def _outputs(
-    plan: Plan, hypers: Hypers, params: Any, statistics: RunningStatistics, observation: Any,
+    plan: Plan,
+    hypers: Hypers,
+    params: Any,
+    statistics: RunningStatistics,
+    observation: Any,
     memory: Any,
-) -> tuple[Outputs, Any]:  # fmt: skip
+) -> tuple[Outputs, Any]:
     seen = normalised(plan, hypers, statistics, observation)
     return step(plan, params, seen, memory)
 
 
 def act(
-    plan: Plan, env: Environment, hypers: Hypers, params: Any, statistics: RunningStatistics,
-    observation: Any, mask: Bool[Array, "... A"] | None, memory: Any, key: PRNGKeyArray | None,
-) -> tuple[Array, Any]:  # fmt: skip
+    plan: Plan,
+    env: Environment,
+    hypers: Hypers,
+    params: Any,
+    statistics: RunningStatistics,
+    observation: Any,
+    mask: Bool[Array, "... A"] | None,
+    memory: Any,
+    key: PRNGKeyArray | None,
+) -> tuple[Array, Any]:
     """Return the environment's action of one lane for raw observations [...], and the next memory.
 
     Observations are stacked where `history` is above 1. `mask` None allows every action, `memory`
@@ -363,9 +377,14 @@ def act(
 
 
 def act_to_learn(
-    plan: Plan, env: Environment, hypers: Hypers, state: LaneState, shown: Any,
-    mask: Bool[Array, "S A"] | None, noise: Array,
-) -> Acted:  # fmt: skip
+    plan: Plan,
+    env: Environment,
+    hypers: Hypers,
+    state: LaneState,
+    shown: Any,
+    mask: Bool[Array, "S A"] | None,
+    noise: Array,
+) -> Acted:
     """Return one lane's step of a rollout; `shown` has words for dropout where that is on."""
     params = state.params
     outputs, memory = _outputs(

@@ -69,8 +69,11 @@ def kept(
     Raises:
         ConfigError: names or shapes differ from this plan's.
     """
-    names = [name for name in params | shapes.params
-             if keep == "all" or policy.is_critic(name) == (keep == "critic")]  # fmt: skip
+    names = [
+        name
+        for name in params | shapes.params
+        if keep == "all" or policy.is_critic(name) == (keep == "critic")
+    ]
     wanted = {name: params[name] for name in names if name in params}
     _check(wanted, {name: shapes.params[name] for name in names if name in shapes.params})
     normalises = "normalise_observations" in plan.features
@@ -139,9 +142,14 @@ class Drawn(Pytree):
 
 
 def init_lane(
-    plan: Plan, seed: Leaf, hypers: Hypers, stream: Array, replicate: Array,
-    updates: Array, total_updates: Array,
-) -> LaneState:  # fmt: skip
+    plan: Plan,
+    seed: Leaf,
+    hypers: Hypers,
+    stream: Array,
+    replicate: Array,
+    updates: Array,
+    total_updates: Array,
+) -> LaneState:
     raw = lane_key(seed, stream, replicate)
     return _fresh_state(plan, hypers, raw, updates, total_updates, _draw(plan, hypers, raw))
 
@@ -191,9 +199,14 @@ def refill_lanes(
         at = order[index]
         refill: Refills = jax.tree.map(lambda leaf: leaf[at], refills)
         state = init_lane(
-            plan, seed, refill.hypers, refill.stream, refill.replicate,
-            refill.updates, refill.total_updates,
-        )  # fmt: skip
+            plan,
+            seed,
+            refill.hypers,
+            refill.stream,
+            refill.replicate,
+            refill.updates,
+            refill.total_updates,
+        )
         fresh = Lanes(refill.hypers, start_from(state, initial))
         return jax.tree.map(lambda old, new: old.at[at].set(new), lanes, fresh)
 

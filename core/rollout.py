@@ -197,9 +197,13 @@ def step_shadow(
 
 
 def shadow_advantages(
-    plan: Plan, hypers: Hypers, rewards: Float[Array, "T E"], seen: Trajectory,
-    last: Float[Array, " E"], gae_lambda: Float[Array, ""],
-) -> Float[Array, "T E"]:  # fmt: skip
+    plan: Plan,
+    hypers: Hypers,
+    rewards: Float[Array, "T E"],
+    seen: Trajectory,
+    last: Float[Array, " E"],
+    gae_lambda: Float[Array, ""],
+) -> Float[Array, "T E"]:
     """Return `shadow_weight` times one lane's advantages along its shadows, `last` their V."""
     shadow = seen.shadow
     assert shadow is not None
@@ -295,9 +299,15 @@ def draw(plan: Plan, env: Environment, state: LaneState) -> tuple[Array, Array]:
 
 
 def _step(
-    plan: Plan, env: Environment, hypers: Hypers, state: LaneState, sums: EpisodeSums,
-    shadow: Shadow | None, noise: Array, words: Array,
-) -> tuple[LaneState, EpisodeSums, Shadow | None, Trajectory, dict[str, Array], Any]:  # fmt: skip
+    plan: Plan,
+    env: Environment,
+    hypers: Hypers,
+    state: LaneState,
+    sums: EpisodeSums,
+    shadow: Shadow | None,
+    noise: Array,
+    words: Array,
+) -> tuple[LaneState, EpisodeSums, Shadow | None, Trajectory, dict[str, Array], Any]:
     """Return the lanes after one step, and the step's data."""
     shown = policy.keyed(plan, state.observation, _words_of_segments(env, words))
 

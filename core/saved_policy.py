@@ -125,9 +125,13 @@ class SavedPolicy:
         plan, env, hypers = self.plan, environments.make(self.plan.env), self.hypers()
 
         def act(
-            params: Any, statistics: RunningStatistics, observation: Any, mask: Any, memory: Any,
+            params: Any,
+            statistics: RunningStatistics,
+            observation: Any,
+            mask: Any,
+            memory: Any,
             key: Any,
-        ) -> tuple[Array, Any]:  # fmt: skip
+        ) -> tuple[Array, Any]:
             traced = jax.tree.map(jnp.asarray, hypers)
             return policy.act(
                 plan, env, traced, params, statistics, observation, mask, memory, key
@@ -356,9 +360,16 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     with _explain_unknown(document.imports, directory):
         plan = make_plan(document.config, document.env, document.eval_env, document.features)
         empty = SavedPolicy(
-            plan, document.config, document.env_params, document.eval_params, {},
-            RunningStatistics.empty(()), document.about, rewards, document.imports,
-        )  # fmt: skip
+            plan,
+            document.config,
+            document.env_params,
+            document.eval_params,
+            {},
+            RunningStatistics.empty(()),
+            document.about,
+            rewards,
+            document.imports,
+        )
         shapes = lane_shapes(plan, empty.hypers())
     like = {"params": shapes.params, "statistics": shapes.observation_statistics}
     arrays = restore_tree(directory / "arrays", like)

@@ -63,9 +63,13 @@ class Declared:
         if type_ == "choice":
             rest["choices"] = tuple(rest.get("choices") or (self.default,))
         return Knob(
-            self.name, type_, self.default, self.is_traced, meaning=self.meaning,
+            self.name,
+            type_,
+            self.default,
+            self.is_traced,
+            meaning=self.meaning,
             **{name: value for name, value in rest.items() if value is not None},
-        )  # fmt: skip
+        )
 
 
 def traced(
@@ -283,8 +287,9 @@ class Training:
         """Return whether the study names the environment."""
         return any(
             isinstance(value, _EnvironmentOfStudy)
-            for base in cls.__mro__ for value in vars(base).values()
-        )  # fmt: skip
+            for base in cls.__mro__
+            for value in vars(base).values()
+        )
 
     @classmethod
     def acts(cls) -> bool:
@@ -347,8 +352,10 @@ def _check_steps(training: Training) -> None:
 def _check_environment(cls: type[Training], given: StudyEnvironment) -> None:
     env = environments.make(given.plan)
     if isinstance(env, HostedEnvironment):
-        raise ConfigError(f"{env.id} runs outside of compiled programs; {cls.__name__} needs a "
-                          "compiled environment, such as one of gymnax or brax")  # fmt: skip
+        raise ConfigError(
+            f"{env.id} runs outside of compiled programs; {cls.__name__} needs a "
+            "compiled environment, such as one of gymnax or brax"
+        )
     if agents_of(env) > 1:
         raise ConfigError(f"{env.id} has {agents_of(env)} agents; {cls.__name__} moves one")
 
@@ -425,10 +432,11 @@ def _is_key(leaf: Any) -> bool:
 
 def words_of(leaves: list[Any]) -> list[Any]:
     return [
-        jax.random.key_data(leaf) if _is_key(leaf)
+        jax.random.key_data(leaf)
+        if _is_key(leaf)
         else jax.lax.convert_element_type(leaf, jnp.result_type(leaf))
         for leaf in leaves
-    ]  # fmt: skip
+    ]
 
 
 def _unwrapped(leaves: list[Any], like: list[Any]) -> list[Any]:

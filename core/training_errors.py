@@ -63,74 +63,90 @@ _FIXED = "declare it with hpo.fixed and read it from self"
 
 _MISTAKES = (
     _Mistake(
-        "TracerBoolConversionError", "",
+        "TracerBoolConversionError",
+        "",
         "Python asks whether a traced value is true (if, while, and, not, max, assert), but it "
         "has no value yet; use jnp.where or jax.lax.cond, and jnp.maximum in place of max",
     ),
     _Mistake(
-        "ConcretizationTypeError", "`float` function",
+        "ConcretizationTypeError",
+        "`float` function",
         "float() of a traced value; leave float() out, a metric may be an array of one number, "
         "and take jnp in place of math",
     ),
     _Mistake(
-        "ConcretizationTypeError", "`int` function",
+        "ConcretizationTypeError",
+        "`int` function",
         "int() of a traced value; to round it write .astype(jnp.int32), and for a size or a count "
         "of a program @KNOB",
     ),
     _Mistake(
-        "ConcretizationTypeError", "item() method",
+        "ConcretizationTypeError",
+        "item() method",
         ".item() of a traced value; leave .item() out, arrays of one number are fine",
     ),
     _Mistake(
-        "ConcretizationTypeError", "tolist() method",
+        "ConcretizationTypeError",
+        "tolist() method",
         ".tolist() of a traced value; leave it an array",
     ),
     _Mistake(
-        "ConcretizationTypeError", "must be statically specified",
+        "ConcretizationTypeError",
+        "must be statically specified",
         "how many elements this gives depends on traced values; pass size= and fill_value=",
     ),
     _Mistake(
-        "ConcretizationTypeError", "",
+        "ConcretizationTypeError",
+        "",
         "a length or an option of this function cannot be a traced value; @KNOB",
     ),
     _Mistake(
-        "TracerIntegerConversionError", "",
+        "TracerIntegerConversionError",
+        "",
         "a traced value is a length of range() or an index of a list; use jax.lax.fori_loop for "
         "a loop, jnp.stack(list)[i] for an index, or @KNOB",
     ),
     _Mistake(
-        "TracerArrayConversionError", "",
+        "TracerArrayConversionError",
+        "",
         "NumPy needs numbers, and a traced value has none yet; use jax.numpy (jnp) here",
     ),
     _Mistake(
-        "NonConcreteBooleanIndexError", "",
+        "NonConcreteBooleanIndexError",
+        "",
         "x[mask] has as many elements as the mask is true; use jnp.where(mask, x, 0)",
     ),
     _Mistake(
-        "UnexpectedTracerError", "",
+        "UnexpectedTracerError",
+        "",
         LEAKED,
     ),
     _Mistake(
-        "TypeError", "Shapes must be 1D sequences of concrete values",
+        "TypeError",
+        "Shapes must be 1D sequences of concrete values",
         "a shape cannot be a traced value; @KNOB",
     ),
     _Mistake(
-        "TypeError", "was not hashable",
+        "TypeError",
+        "was not hashable",
         "an option of this function cannot be a traced value; @KNOB",
     ),
     _Mistake(
-        "IndexError", "must be static integers",
+        "IndexError",
+        "must be static integers",
         "the length of a slice cannot be a traced value; use jax.lax.dynamic_slice",
     ),
     _Mistake(
-        "TypeError", "unhashable type: 'DynamicJaxprTracer'",
+        "TypeError",
+        "unhashable type: 'DynamicJaxprTracer'",
         "a traced value is a key of a dict or an element of a set; use jnp.where or an array",
     ),
     _Mistake(
-        "TypeError", "to DynamicJaxprTracer.__format__",
+        "TypeError",
+        "to DynamicJaxprTracer.__format__",
         "a traced value has no digits to format yet; return it as a metric",
     ),
-)  # fmt: skip
+)
 
 
 def _mistake(error: BaseException) -> _Mistake | None:

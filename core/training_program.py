@@ -101,9 +101,12 @@ class TrainingProgram(LaneProgram):
     ) -> Starts:
         """Return which lanes run, and lane -> (stream, replicate, hyperparameters) of new ones."""
         made = Starts(
-            np.zeros(self.lanes, bool), np.zeros(self.lanes, bool),
-            np.zeros(self.lanes, np.int32), np.zeros(self.lanes, np.int32), self._no_hypers(),
-        )  # fmt: skip
+            np.zeros(self.lanes, bool),
+            np.zeros(self.lanes, bool),
+            np.zeros(self.lanes, np.int32),
+            np.zeros(self.lanes, np.int32),
+            self._no_hypers(),
+        )
         made.busy[list(busy)] = True
         for lane, (stream, replicate, hypers) in fresh.items():
             made.mask[lane], made.stream[lane], made.replicate[lane] = True, stream, replicate

@@ -73,9 +73,14 @@ def prepare(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[Scheduled, Lan
 
 
 def _prepare(
-    plan: Plan, hypers: Hypers, values: Scheduled, state: LaneState, seen: Trajectory,
-    last_value: Float[Array, " E"], shadow_value: Float[Array, " E"] | None,
-) -> tuple[LaneState, Samples]:  # fmt: skip
+    plan: Plan,
+    hypers: Hypers,
+    values: Scheduled,
+    state: LaneState,
+    seen: Trajectory,
+    last_value: Float[Array, " E"],
+    shadow_value: Float[Array, " E"] | None,
+) -> tuple[LaneState, Samples]:
     learns = state.updates >= 0
     rewards, state = _shape_rewards(plan, hypers, state, seen, learns)
     following = jnp.concatenate([seen.value[1:], last_value[None]])
@@ -148,9 +153,13 @@ def _advantages(
 
 
 def _with_features(
-    plan: Plan, hypers: Hypers, values: Scheduled, seen: Trajectory, rewards: Float[Array, "T E"],
+    plan: Plan,
+    hypers: Hypers,
+    values: Scheduled,
+    seen: Trajectory,
+    rewards: Float[Array, "T E"],
     samples: Samples,
-) -> Samples:  # fmt: skip
+) -> Samples:
     if seen.mask is not None and seen.valid_mass is not None:
         sizes = component_sizes(environments.make(plan.env))
         weights = row_weights(hypers, seen.mask, seen.valid_mass, sizes)
@@ -246,9 +255,15 @@ _SCHEDULED = ("clip_eps", "ent_coef", "gae_lambda")
 
 
 def _measure(
-    plan: Plan, hypers: Hypers, values: Scheduled, state: LaneState, learning: Learning,
-    samples: Samples, seen: Trajectory, sums: EpisodeSums,
-) -> Metrics:  # fmt: skip
+    plan: Plan,
+    hypers: Hypers,
+    values: Scheduled,
+    state: LaneState,
+    learning: Learning,
+    samples: Samples,
+    seen: Trajectory,
+    sums: EpisodeSums,
+) -> Metrics:
     taken = jnp.maximum(learning.taken, 1.0)
     learnt = jnp.maximum(learning.minibatches, 1.0)
     means = jax.tree.map(lambda x: x / learnt, learning.sums)
@@ -301,9 +316,14 @@ def _measure(
 
 
 def _feature_metrics(
-    plan: Plan, hypers: Hypers, values: Scheduled, state: LaneState, means: Losses,
-    seen: Trajectory, samples: Samples,
-) -> dict[str, Array]:  # fmt: skip
+    plan: Plan,
+    hypers: Hypers,
+    values: Scheduled,
+    state: LaneState,
+    means: Losses,
+    seen: Trajectory,
+    samples: Samples,
+) -> dict[str, Array]:
     found: dict[str, Array] = {}
     if seen.mask is not None and seen.valid_mass is not None:
         sizes = component_sizes(environments.make(plan.env))

@@ -83,8 +83,11 @@ _gymnasium = lru_cache(maxsize=256)(entry_of)
 def files_of(id_: str, keys: Mapping[str, Any]) -> dict[str, str]:
     table = ENVIRONMENTS[id_].keys if id_ in ENVIRONMENTS else {}
     paths = {name: given for name, given in keys.items() if name in table and table[name].file}
-    return {name: path for name, path in paths.items() if isinstance(path, str) and path
-            and (Path(path).suffix or not table[name].default)}  # fmt: skip
+    return {
+        name: path
+        for name, path in paths.items()
+        if isinstance(path, str) and path and (Path(path).suffix or not table[name].default)
+    }
 
 
 def rooted(id_: str, keys: Mapping[str, Any], folder: str) -> dict[str, Any]:

@@ -72,8 +72,10 @@ class EnvEntry:
     def return_range(self, given: Mapping[str, Any]) -> tuple[float, float]:
         """Return an episode's lowest and highest return for `given` keys and parameters."""
         values = {**{name: key.default for name, key in self.keys.items()}, **self.params, **given}
-        low, high = (self._end(end, values, infinite) for end, infinite in
-                     zip(self.returns, (-math.inf, math.inf), strict=True))  # fmt: skip
+        low, high = (
+            self._end(end, values, infinite)
+            for end, infinite in zip(self.returns, (-math.inf, math.inf), strict=True)
+        )
         return low, high
 
     def default_of(self, key: str) -> Any:
@@ -108,15 +110,21 @@ _RETURNS: Mapping[str, tuple[str | float, str | float]] = {
 
 
 def _gymnax(
-    id_: str, steps: int, meaning: str, actions: Literal["discrete", "continuous"] = "discrete",
-    keys: Mapping[str, Any] | None = None, best_return: str | None = None, **params: float,
-) -> EnvEntry:  # fmt: skip
+    id_: str,
+    steps: int,
+    meaning: str,
+    actions: Literal["discrete", "continuous"] = "discrete",
+    keys: Mapping[str, Any] | None = None,
+    best_return: str | None = None,
+    **params: float,
+) -> EnvEntry:
     fixed = {"max_steps_in_episode": EnvKey("int", steps, meaning="env steps until truncation")}
     for name, default in (keys or {}).items():
         fixed[name] = EnvKey("bool" if isinstance(default, bool) else "int", default)
     known = _RETURNS.get(id_, (-math.inf, math.inf))
-    return EnvEntry(id_, "gymnax", actions, params, fixed, meaning, best_return=best_return,
-                    returns=known)  # fmt: skip
+    return EnvEntry(
+        id_, "gymnax", actions, params, fixed, meaning, best_return=best_return, returns=known
+    )
 
 
 _SPAWN = {"ramping": True, "ramp_interval": 100, "init_move_interval": 5, "shot_cool_down": 5}
@@ -124,51 +132,164 @@ _CAR: dict[str, Any] = {"min_position": -1.2, "max_position": 0.6, "max_speed": 
                         "goal_velocity": 0.0, "gravity": 0.0025}  # fmt: skip
 
 _ENTRIES = (
-    _gymnax("CartPole-v1", 500, "balance a pole on a cart", gravity=9.8, masscart=1.0,
-            masspole=0.1, total_mass=1.1, length=0.5, polemass_length=0.05, force_mag=10.0,
-            tau=0.02, theta_threshold_radians=0.20943951023931953, x_threshold=2.4,
-            best_return="max_steps_in_episode"),
-    _gymnax("Pendulum-v1", 200, "swing a pendulum up", "continuous", max_speed=8.0,
-            max_torque=2.0, dt=0.05, g=10.0, m=1.0, l=1.0),
-    _gymnax("Acrobot-v1", 500, "swing two links up", dt=0.2, link_length_1=1.0, link_length_2=1.0,
-            link_mass_1=1.0, link_mass_2=1.0, link_com_pos_1=0.5, link_com_pos_2=0.5, link_moi=1.0,
-            max_vel_1=12.566370614359172, max_vel_2=28.274333882308138, torque_noise_max=0.0),
-    _gymnax("MountainCar-v0", 200, "drive a weak car up a hill", "discrete", None,
-            goal_position=0.5, force=0.001, **_CAR),
-    _gymnax("MountainCarContinuous-v0", 999, "with a real-valued force", "continuous", None,
-            min_action=-1.0, max_action=1.0, goal_position=0.45, power=0.0015, **_CAR),
-    _gymnax("Asterix-MinAtar", 1000, "MinAtar Asterix",
-            keys={**_SPAWN, "init_spawn_speed": 10}),
+    _gymnax(
+        "CartPole-v1",
+        500,
+        "balance a pole on a cart",
+        gravity=9.8,
+        masscart=1.0,
+        masspole=0.1,
+        total_mass=1.1,
+        length=0.5,
+        polemass_length=0.05,
+        force_mag=10.0,
+        tau=0.02,
+        theta_threshold_radians=0.20943951023931953,
+        x_threshold=2.4,
+        best_return="max_steps_in_episode",
+    ),
+    _gymnax(
+        "Pendulum-v1",
+        200,
+        "swing a pendulum up",
+        "continuous",
+        max_speed=8.0,
+        max_torque=2.0,
+        dt=0.05,
+        g=10.0,
+        m=1.0,
+        l=1.0,
+    ),
+    _gymnax(
+        "Acrobot-v1",
+        500,
+        "swing two links up",
+        dt=0.2,
+        link_length_1=1.0,
+        link_length_2=1.0,
+        link_mass_1=1.0,
+        link_mass_2=1.0,
+        link_com_pos_1=0.5,
+        link_com_pos_2=0.5,
+        link_moi=1.0,
+        max_vel_1=12.566370614359172,
+        max_vel_2=28.274333882308138,
+        torque_noise_max=0.0,
+    ),
+    _gymnax(
+        "MountainCar-v0",
+        200,
+        "drive a weak car up a hill",
+        "discrete",
+        None,
+        goal_position=0.5,
+        force=0.001,
+        **_CAR,
+    ),
+    _gymnax(
+        "MountainCarContinuous-v0",
+        999,
+        "with a real-valued force",
+        "continuous",
+        None,
+        min_action=-1.0,
+        max_action=1.0,
+        goal_position=0.45,
+        power=0.0015,
+        **_CAR,
+    ),
+    _gymnax("Asterix-MinAtar", 1000, "MinAtar Asterix", keys={**_SPAWN, "init_spawn_speed": 10}),
     _gymnax("Breakout-MinAtar", 1000, "MinAtar Breakout"),
     _gymnax("Freeway-MinAtar", 2500, "MinAtar Freeway", keys={"player_speed": 3}),
-    _gymnax("Seaquest-MinAtar", 1000, "MinAtar Seaquest",
-            keys={**_SPAWN, "init_spawn_speed": 20, "max_oxygen": 200, "diver_spawn_speed": 30,
-                  "enemy_shot_interval": 10, "enemy_move_interval": 5, "diver_move_interval": 5}),
-    _gymnax("SpaceInvaders-MinAtar", 1000, "MinAtar Space Invaders",
-            keys={"shot_cool_down": 5, "enemy_move_interval": 12, "enemy_shot_interval": 10}),
+    _gymnax(
+        "Seaquest-MinAtar",
+        1000,
+        "MinAtar Seaquest",
+        keys={
+            **_SPAWN,
+            "init_spawn_speed": 20,
+            "max_oxygen": 200,
+            "diver_spawn_speed": 30,
+            "enemy_shot_interval": 10,
+            "enemy_move_interval": 5,
+            "diver_move_interval": 5,
+        },
+    ),
+    _gymnax(
+        "SpaceInvaders-MinAtar",
+        1000,
+        "MinAtar Space Invaders",
+        keys={"shot_cool_down": 5, "enemy_move_interval": 12, "enemy_shot_interval": 10},
+    ),
     _gymnax("Catch-bsuite", 1000, "bsuite Catch"),
-    _gymnax("DeepSea-bsuite", 8, "bsuite Deep Sea: exploration", unscaled_move_cost=0.01,
-            keys={"deterministic": True, "sample_action_map": False, "randomize_actions": True}),
+    _gymnax(
+        "DeepSea-bsuite",
+        8,
+        "bsuite Deep Sea: exploration",
+        unscaled_move_cost=0.01,
+        keys={"deterministic": True, "sample_action_map": False, "randomize_actions": True},
+    ),
     _gymnax("MemoryChain-bsuite", 1000, "bsuite Memory Chain", keys={"memory_length": 5}),
     _gymnax("UmbrellaChain-bsuite", 100, "bsuite Umbrella Chain", keys={"chain_length": 10}),
     _gymnax("DiscountingChain-bsuite", 100, "bsuite Discounting Chain", optimal_return=1.1),
     _gymnax("SimpleBandit-bsuite", 100, "bsuite bandit with 11 arms", optimal_return=1.0),
-    _gymnax("FourRooms-misc", 500, "grid world of four rooms", fail_prob=1 / 3,
-            keys={"resample_init_pos": False, "resample_goal_pos": False}),
-    _gymnax("MetaMaze-misc", 200, "maze for meta-learning", reward=10.0, punishment=0.0,
-            keys={"normalize_time": False}),
-    _gymnax("PointRobot-misc", 100, "point robot for meta-learning", "continuous",
-            max_force=0.1, circle_radius=1.0, goal_radius=0.2,
-            keys={"dense_reward": False, "center_init": False, "normalize_time": True}),
-    _gymnax("BernoulliBandit-misc", 100, "Bernoulli bandit", reward_prob=0.1, min_lim=-1.0,
-            max_lim=1.0, keys={"normalize_time": True, "t_max": 100}),
-    _gymnax("GaussianBandit-misc", 100, "Gaussian bandit", mean_mu=-1.0, sigma_p=1.0,
-            sigma_l=0.1, keys={"normalize_time": True}),
+    _gymnax(
+        "FourRooms-misc",
+        500,
+        "grid world of four rooms",
+        fail_prob=1 / 3,
+        keys={"resample_init_pos": False, "resample_goal_pos": False},
+    ),
+    _gymnax(
+        "MetaMaze-misc",
+        200,
+        "maze for meta-learning",
+        reward=10.0,
+        punishment=0.0,
+        keys={"normalize_time": False},
+    ),
+    _gymnax(
+        "PointRobot-misc",
+        100,
+        "point robot for meta-learning",
+        "continuous",
+        max_force=0.1,
+        circle_radius=1.0,
+        goal_radius=0.2,
+        keys={"dense_reward": False, "center_init": False, "normalize_time": True},
+    ),
+    _gymnax(
+        "BernoulliBandit-misc",
+        100,
+        "Bernoulli bandit",
+        reward_prob=0.1,
+        min_lim=-1.0,
+        max_lim=1.0,
+        keys={"normalize_time": True, "t_max": 100},
+    ),
+    _gymnax(
+        "GaussianBandit-misc",
+        100,
+        "Gaussian bandit",
+        mean_mu=-1.0,
+        sigma_p=1.0,
+        sigma_l=0.1,
+        keys={"normalize_time": True},
+    ),
     _gymnax("Reacher-misc", 100, "two-link arm", "continuous", torque_scale=1.0, dt=0.05),
     _gymnax("Swimmer-misc", 500, "swimmer", "continuous", dt=0.05),
-    _gymnax("Pong-misc", 1000, "Pong", keys={"ball_max_y_speed": 3, "paddle_y_speed": 1,
-                                             "ball_x_speed": 1, "use_ai_policy": True}),
-)  # fmt: skip
+    _gymnax(
+        "Pong-misc",
+        1000,
+        "Pong",
+        keys={
+            "ball_max_y_speed": 3,
+            "paddle_y_speed": 1,
+            "ball_x_speed": 1,
+            "use_ai_policy": True,
+        },
+    ),
+)
 
 
 def _text(default: str, meaning: str, *choices: str, file: bool = False) -> EnvKey:
@@ -195,8 +316,15 @@ _OPTICAL_KEYS = {
     "slot_width": _above_0(12.5, "GHz of a slot"),
     "guardband": _count(1, "slots added to every service", 0),
     "k": _count(5, "candidate paths of a node pair", high=1_000),
-    "path_order": _text("spectral_resources", "what candidates are sorted by",
-                        "spectral_resources", "hops", "distance", "hops_distance", "capacity"),
+    "path_order": _text(
+        "spectral_resources",
+        "what candidates are sorted by",
+        "spectral_resources",
+        "hops",
+        "distance",
+        "hops_distance",
+        "capacity",
+    ),
     "disjoint_paths": _switch("prefer candidates that share no link"),
     "modulation": _text("deeprmsa", "a reach table's name, or a CSV file", file=True),
     "truncate_holding_time": _switch("cut holding times at twice their mean"),
@@ -207,23 +335,41 @@ _OPTICAL_KEYS = {
     "traffic_matrix": _text("uniform", "uniform, random, or a CSV file", file=True),
     "continuous": _switch("no episodes: the network is never emptied", True),
     "max_requests": _count(1000, "requests of an episode"),
-    "warmup_requests": _count(3000, "requests before learning and metrics begin; 0 in episodes",
-                              0),
+    "warmup_requests": _count(
+        3000, "requests before learning and metrics begin; 0 in episodes", 0
+    ),
     "incremental": _switch("services never end"),
     "requests": _text("", "a CSV file of requests, replayed exactly", file=True),
     "aggregate_slots": _count(1, "start slots per action"),
     "no_op": _switch("a last action that refuses the request"),
-    "reward": _text("service", "what a blocked request costs: 1, or its share of the largest",
-                    "service", "bitrate"),
+    "reward": _text(
+        "service",
+        "what a blocked request costs: 1, or its share of the largest",
+        "service",
+        "bitrate",
+    ),
     "end_first_blocking": _switch("an episode ends with the first blocked request"),
     "scale_factor": _above_0(1.0, "of lightpath capacities"),
-    "observation": _text("flat", "what the policy sees", "flat", "packed", "deeprmsa", "paths",
-                         "graph", "link_departure", "link_occupancy", "link_capacity"),
+    "observation": _text(
+        "flat",
+        "what the policy sees",
+        "flat",
+        "packed",
+        "deeprmsa",
+        "paths",
+        "graph",
+        "link_departure",
+        "link_occupancy",
+        "link_capacity",
+    ),
     "histograms": _switch("report shares of accepted services by path rank and by hops"),
-    "fits": EnvKey("any", ("first",), meaning="of first, best, last, exact: an action of deeprmsa"
-                   " is a path and one of them"),
+    "fits": EnvKey(
+        "any",
+        ("first",),
+        meaning="of first, best, last, exact: an action of deeprmsa is a path and one of them",
+    ),
     "shadow": _text("", "a heuristic that also serves each rollout's requests (control variate)"),
-}  # fmt: skip
+}
 _OPTICAL_METRICS = {
     "service_blocking_probability": "share of requests that were blocked, warm-up excluded",
     "bitrate_blocking_probability": "share of the bitrate asked for that was blocked",
@@ -239,31 +385,57 @@ def _optical(id_: str, meaning: str, **defaults: Any) -> EnvEntry:
         name: replace(key, default=defaults.get(name, key.default))
         for name, key in _OPTICAL_KEYS.items()
     }
-    return EnvEntry(id_, "optical", "discrete", _OPTICAL_PARAMS, keys, meaning,
-                    tuple(_OPTICAL_PARAMS), _OPTICAL_METRICS, env_names(XLRON))  # fmt: skip
+    return EnvEntry(
+        id_,
+        "optical",
+        "discrete",
+        _OPTICAL_PARAMS,
+        keys,
+        meaning,
+        tuple(_OPTICAL_PARAMS),
+        _OPTICAL_METRICS,
+        env_names(XLRON),
+    )
 
 
 _NETWORKS = (
     _optical("rsa", "optical network: path and slots, one modulation for all"),
     _optical("rmsa", "optical network: path and slots, modulation by path length"),
-    _optical("deeprmsa", "optical network: path, first fitting slots or another fit",
-             observation="deeprmsa"),
+    _optical(
+        "deeprmsa",
+        "optical network: path, first fitting slots or another fit",
+        observation="deeprmsa",
+    ),
     _optical("rwa", "optical network: path and wavelength", guardband=0, bitrates=(12.5,)),
     _optical("rwa_lightpath_reuse", "optical network: services share lightpaths", guardband=0),
-)  # fmt: skip
+)
 
 _OWN = (
     EnvEntry(
-        "navigators", "navigators", "continuous",
-        {"thrust": 2.0, "drag": 0.5, "dt": 0.1, "radius": 0.08, "goal_radius": 0.1,
-         "collision_cost": 0.1},
-        {"agents": _count(4, "agents, moved by one policy", 2),
-         "neighbours": _count(3, "nearest other agents that each sees", 0),
-         "max_steps_in_episode": _count(100, "env steps until truncation")},
-        "several agents steer to goals and avoid each other", ("dt",),
-        {"collision_share": "share of agents in touch with another, over all env steps",
-         "arrived_share": "share of agents at their goals, over all env steps"}),
-)  # fmt: skip
+        "navigators",
+        "navigators",
+        "continuous",
+        {
+            "thrust": 2.0,
+            "drag": 0.5,
+            "dt": 0.1,
+            "radius": 0.08,
+            "goal_radius": 0.1,
+            "collision_cost": 0.1,
+        },
+        {
+            "agents": _count(4, "agents, moved by one policy", 2),
+            "neighbours": _count(3, "nearest other agents that each sees", 0),
+            "max_steps_in_episode": _count(100, "env steps until truncation"),
+        },
+        "several agents steer to goals and avoid each other",
+        ("dt",),
+        {
+            "collision_share": "share of agents in touch with another, over all env steps",
+            "arrived_share": "share of agents at their goals, over all env steps",
+        },
+    ),
+)
 
 _BRAX_PARAMS = {"gravity": 9.81, "friction": 1.0, "strength": 1.0}
 
@@ -271,34 +443,72 @@ _BRAX_PARAMS = {"gravity": 9.81, "friction": 1.0, "strength": 1.0}
 def _brax(name: str, meaning: str, **keys: float | bool) -> EnvEntry:
     fixed = {
         "max_steps_in_episode": _count(1000, "env steps until truncation"),
-        "backend": _text("generalized", "physics engine", "generalized", "spring", "positional",
-                         "mjx"),
-    }  # fmt: skip
+        "backend": _text(
+            "generalized", "physics engine", "generalized", "spring", "positional", "mjx"
+        ),
+    }
     for key, default in keys.items():
         fixed[key] = EnvKey("bool" if isinstance(default, bool) else "float", default)
     return EnvEntry(f"brax:{name}", "brax", "continuous", _BRAX_PARAMS, fixed, meaning)
 
 
 _BRAX = (
-    _brax("ant", "run on four legs", ctrl_cost_weight=0.5, contact_cost_weight=5e-4,
-          healthy_reward=1.0, terminate_when_unhealthy=True, reset_noise_scale=0.1),
-    _brax("halfcheetah", "run on two legs in a plane", forward_reward_weight=1.0,
-          ctrl_cost_weight=0.1, reset_noise_scale=0.1),
-    _brax("hopper", "hop on one leg", forward_reward_weight=1.0, ctrl_cost_weight=1e-3,
-          healthy_reward=1.0, terminate_when_unhealthy=True, reset_noise_scale=5e-3),
-    _brax("humanoid", "run upright", forward_reward_weight=1.25, ctrl_cost_weight=0.1,
-          healthy_reward=5.0, terminate_when_unhealthy=True, reset_noise_scale=1e-2),
+    _brax(
+        "ant",
+        "run on four legs",
+        ctrl_cost_weight=0.5,
+        contact_cost_weight=5e-4,
+        healthy_reward=1.0,
+        terminate_when_unhealthy=True,
+        reset_noise_scale=0.1,
+    ),
+    _brax(
+        "halfcheetah",
+        "run on two legs in a plane",
+        forward_reward_weight=1.0,
+        ctrl_cost_weight=0.1,
+        reset_noise_scale=0.1,
+    ),
+    _brax(
+        "hopper",
+        "hop on one leg",
+        forward_reward_weight=1.0,
+        ctrl_cost_weight=1e-3,
+        healthy_reward=1.0,
+        terminate_when_unhealthy=True,
+        reset_noise_scale=5e-3,
+    ),
+    _brax(
+        "humanoid",
+        "run upright",
+        forward_reward_weight=1.25,
+        ctrl_cost_weight=0.1,
+        healthy_reward=5.0,
+        terminate_when_unhealthy=True,
+        reset_noise_scale=1e-2,
+    ),
     _brax("humanoidstandup", "stand up"),
     _brax("inverted_pendulum", "balance a pole on a cart"),
     _brax("inverted_double_pendulum", "balance two poles on a cart"),
     _brax("pusher", "push an object to a goal"),
     _brax("reacher", "reach a point with a two-link arm"),
-    _brax("swimmer", "swim with three links", forward_reward_weight=1.0, ctrl_cost_weight=1e-4,
-          reset_noise_scale=0.1),
-    _brax("walker2d", "walk on two legs in a plane", forward_reward_weight=1.0,
-          ctrl_cost_weight=1e-3, healthy_reward=1.0, terminate_when_unhealthy=True,
-          reset_noise_scale=5e-3),
-)  # fmt: skip
+    _brax(
+        "swimmer",
+        "swim with three links",
+        forward_reward_weight=1.0,
+        ctrl_cost_weight=1e-4,
+        reset_noise_scale=0.1,
+    ),
+    _brax(
+        "walker2d",
+        "walk on two legs in a plane",
+        forward_reward_weight=1.0,
+        ctrl_cost_weight=1e-3,
+        healthy_reward=1.0,
+        terminate_when_unhealthy=True,
+        reset_noise_scale=5e-3,
+    ),
+)
 
 
 def _playground(name: str, meaning: str, control: float, physics: float, *params: str) -> EnvEntry:
@@ -323,10 +533,12 @@ _PLAYGROUND = (
     _playground("CartpoleSwingupSparse", "with a sparse reward", 0.01, 0.01, *_FREE),
     _playground("CheetahRun", "run on two legs in a plane", 0.01, 0.01, *_TOUCHING),
     _playground("FingerSpin", "spin a body with a finger", 0.02, 0.005, "friction", "strength"),
-    _playground("FingerTurnEasy", "turn a body to a large target", 0.02, 0.005, "friction",
-                "strength"),
-    _playground("FingerTurnHard", "turn a body to a small target", 0.02, 0.005, "friction",
-                "strength"),
+    _playground(
+        "FingerTurnEasy", "turn a body to a large target", 0.02, 0.005, "friction", "strength"
+    ),
+    _playground(
+        "FingerTurnHard", "turn a body to a small target", 0.02, 0.005, "friction", "strength"
+    ),
     _playground("FishSwim", "swim to a target", 0.04, 0.002, "strength"),
     _playground("HopperHop", "hop on one leg", 0.02, 0.005, *_TOUCHING),
     _playground("HopperStand", "stand on one leg", 0.02, 0.005, *_TOUCHING),
@@ -339,19 +551,23 @@ _PLAYGROUND = (
     _playground("WalkerRun", "run on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
     _playground("WalkerStand", "stay upright on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
     _playground("WalkerWalk", "walk on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
-)  # fmt: skip
+)
 
 _JAXMARL = (
     EnvEntry(
-        "jaxmarl:MPE_simple_spread_v3", "jaxmarl", "any",
-        keys={"max_steps_in_episode": _count(25, "env steps until truncation"),
-              "num_agents": _count(3, "agents, moved by one policy"),
-              "num_landmarks": _count(3, "places to cover"),
-              "local_ratio": EnvKey("float", 0.5,
-                                    meaning="share of the reward of each agent alone"),
-              "action_type": _text("Discrete", "kind of actions", "Discrete", "Continuous")},
-        meaning="several agents cover landmarks and avoid each other"),
-)  # fmt: skip
+        "jaxmarl:MPE_simple_spread_v3",
+        "jaxmarl",
+        "any",
+        keys={
+            "max_steps_in_episode": _count(25, "env steps until truncation"),
+            "num_agents": _count(3, "agents, moved by one policy"),
+            "num_landmarks": _count(3, "places to cover"),
+            "local_ratio": EnvKey("float", 0.5, meaning="share of the reward of each agent alone"),
+            "action_type": _text("Discrete", "kind of actions", "Discrete", "Continuous"),
+        },
+        meaning="several agents cover landmarks and avoid each other",
+    ),
+)
 
 ENVIRONMENTS: Mapping[str, EnvEntry] = {
     item.id: item for item in (*_ENTRIES, *_NETWORKS, *_OWN, *_BRAX, *_PLAYGROUND, *_JAXMARL)

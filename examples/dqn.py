@@ -26,12 +26,24 @@ class DQN(hpo.Training):
     gamma = hpo.traced(0.99, "discount", low=0, high=1, search=NEAR_1)
     polyak = hpo.traced(0.98, "share of the target that stays", low=0, high=1, search=NEAR_1)
     epsilon = hpo.traced(0.05, "share of random actions at the end", low=0, high=1)
-    exploration = hpo.traced(0.3, "of the run, over which epsilon falls from 1", low=0, high=1,
-                             search={"min": 0.05, "max": 0.8})  # fmt: skip
+    exploration = hpo.traced(
+        0.3,
+        "of the run, over which epsilon falls from 1",
+        low=0,
+        high=1,
+        search={"min": 0.05, "max": 0.8},
+    )
 
     def setup(self):
-        self.net = nn.Sequential([nn.Dense(self.width), nn.relu, nn.Dense(self.width), nn.relu,
-                                  nn.Dense(self.env.action_space.n)])  # fmt: skip
+        self.net = nn.Sequential(
+            [
+                nn.Dense(self.width),
+                nn.relu,
+                nn.Dense(self.width),
+                nn.relu,
+                nn.Dense(self.env.action_space.n),
+            ]
+        )
         self.size = sum(leaf.size for leaf in jax.tree.leaves(self.env.observation_struct))
         self.rows = self.buffer_size // self.num_envs
         self.steps_per_update = 64 * self.num_envs
@@ -42,13 +54,25 @@ class DQN(hpo.Training):
         states, seen = jax.vmap(self.env.reset, (0, None))(keys, h.env_params)
         params = self.net.init(weights, jnp.zeros(self.size))
         space, actions = (self.rows, self.num_envs), self.env.action_space.n
-        buffer = {"seen": jnp.zeros((*space, self.size)), "next": jnp.zeros((*space, self.size)),
-                  "action": jnp.zeros(space, jnp.int32), "reward": jnp.zeros(space),
-                  "ended": jnp.zeros(space, bool),
-                  "mask": jnp.ones((*space, actions), bool)}  # fmt: skip
-        return {"key": key, "env": states, "seen": seen, "params": params, "target": params,
-                "adam": optax.adam(h.learning_rate).init(params), "buffer": buffer,
-                "step": jnp.int32(0), "return": jnp.zeros(self.num_envs)}  # fmt: skip
+        buffer = {
+            "seen": jnp.zeros((*space, self.size)),
+            "next": jnp.zeros((*space, self.size)),
+            "action": jnp.zeros(space, jnp.int32),
+            "reward": jnp.zeros(space),
+            "ended": jnp.zeros(space, bool),
+            "mask": jnp.ones((*space, actions), bool),
+        }
+        return {
+            "key": key,
+            "env": states,
+            "seen": seen,
+            "params": params,
+            "target": params,
+            "adam": optax.adam(h.learning_rate).init(params),
+            "buffer": buffer,
+            "step": jnp.int32(0),
+            "return": jnp.zeros(self.num_envs),
+        }
 
     def values(self, params, observation, mask):
         values = self.net.apply(params, observation)
@@ -81,15 +105,25 @@ class DQN(hpo.Training):
             return jnp.where(over.reshape(-1, *[1] * (old.ndim - 1)), new, old)
 
         states, shown = jax.tree.map(restarted, fresh, (after.state, after.observation))
-        row = {"seen": seen, "next": jax.vmap(flat)(after.observation), "action": action,
-               "reward": after.reward, "ended": after.terminated,
-               "mask": self.masks(after.state, h)}  # fmt: skip
+        row = {
+            "seen": seen,
+            "next": jax.vmap(flat)(after.observation),
+            "action": action,
+            "reward": after.reward,
+            "ended": after.terminated,
+            "mask": self.masks(after.state, h),
+        }
         at = state["step"] % self.rows
         buffer = {name: state["buffer"][name].at[at].set(row[name]) for name in row}
         total = state["return"] + after.reward
         episodes = {"episodes": over.sum(), "episode_return": jnp.where(over, total, 0).sum()}
-        moved = {"env": states, "seen": shown, "buffer": buffer, "step": state["step"] + 1,
-                 "return": jnp.where(over, 0, total)}  # fmt: skip
+        moved = {
+            "env": states,
+            "seen": shown,
+            "buffer": buffer,
+            "step": state["step"] + 1,
+            "return": jnp.where(over, 0, total),
+        }
         return state | moved, episodes
 
     def learn(self, state, h, key):
@@ -124,8 +158,11 @@ class DQN(hpo.Training):
             return state, {"loss": loss, **episodes}
 
         state, found = jax.lax.scan(step, state, None, 64)
-        return state, {"loss": found["loss"].mean(), "episodes": found["episodes"].sum(),
-                       "episode_return": found["episode_return"].sum()}  # fmt: skip
+        return state, {
+            "loss": found["loss"].mean(),
+            "episodes": found["episodes"].sum(),
+            "episode_return": found["episode_return"].sum(),
+        }
 
     def act(self, state, h, observation, mask, key):
         return self.values(state["params"], flat(observation), mask).argmax(-1).astype(jnp.int32)

@@ -16,16 +16,20 @@ class Rejax(hpo.Training):
     """Any of rejax's algorithms; a subclass names it and declares its hyperparameters."""
 
     kind, iterations = None, 1
-    env = hpo.fixed("Pendulum-v1", "id of a gymnax environment",
-                    choices=tuple(gymnax.registered_envs))  # fmt: skip
+    env = hpo.fixed(
+        "Pendulum-v1", "id of a gymnax environment", choices=tuple(gymnax.registered_envs)
+    )
 
     def setup(self):
         env, params = gymnax.make(self.env)
         fixed = {name: value for name, value in self.fixed_values.items() if name != "env"}
         self.base = self.kind.create(
-            env=hpo.old_gymnax(env), env_params=params, skip_initial_evaluation=True,
-            total_timesteps=self.length, **fixed,
-        )  # fmt: skip
+            env=hpo.old_gymnax(env),
+            env_params=params,
+            skip_initial_evaluation=True,
+            total_timesteps=self.length,
+            **fixed,
+        )
         steps = self.base.num_envs * getattr(self.base, "num_steps", 1)
         self.steps_per_update = self.iterations * steps
 
@@ -62,27 +66,35 @@ class Replay(Rejax):
     batch_size = hpo.fixed(64, "transitions", low=1)
     learning_rate = hpo.traced(3e-4, "step size of Adam", low=0, low_open=True, search=RATE)
     gamma = hpo.traced(0.99, "discount", low=0, high=1, search=GAMMA)
-    polyak = hpo.traced(0.99, "share of a target network that stays", low=0, high=1,
-                        search={"min": 0.9, "max": 0.999})  # fmt: skip
+    polyak = hpo.traced(
+        0.99,
+        "share of a target network that stays",
+        low=0,
+        high=1,
+        search={"min": 0.9, "max": 0.999},
+    )
 
 
 class SAC(Replay):
     kind = rejax.SAC
-    target_entropy_ratio = hpo.traced(0.98, "of the largest entropy (discrete actions)",
-                                      low=0, high=1)  # fmt: skip
+    target_entropy_ratio = hpo.traced(
+        0.98, "of the largest entropy (discrete actions)", low=0, high=1
+    )
 
 
 class TD3(Replay):
     kind = rejax.TD3
-    exploration_noise = hpo.traced(0.3, "of the actions taken", low=0,
-                                   search={"min": 0.05, "max": 0.5})  # fmt: skip
+    exploration_noise = hpo.traced(
+        0.3, "of the actions taken", low=0, search={"min": 0.05, "max": 0.5}
+    )
     target_noise = hpo.traced(0.2, "of the target's actions", low=0)
 
 
 class DQN(Replay):
     kind = rejax.DQN
-    env = hpo.fixed("CartPole-v1", "id of a gymnax environment",
-                    choices=tuple(gymnax.registered_envs))  # fmt: skip
+    env = hpo.fixed(
+        "CartPole-v1", "id of a gymnax environment", choices=tuple(gymnax.registered_envs)
+    )
     exploration_fraction = hpo.fixed(0.1, "of the run, over which epsilon falls")
     eps_start = hpo.traced(1.0, "epsilon at the start", low=0, high=1)
     eps_end = hpo.traced(
@@ -96,8 +108,9 @@ class DQN(Replay):
 
 class PQN(Rejax):
     kind, iterations = rejax.PQN, 4
-    env = hpo.fixed("CartPole-v1", "id of a gymnax environment",
-                    choices=tuple(gymnax.registered_envs))  # fmt: skip
+    env = hpo.fixed(
+        "CartPole-v1", "id of a gymnax environment", choices=tuple(gymnax.registered_envs)
+    )
     num_envs = hpo.fixed(8, "environments", low=1)
     num_steps = hpo.fixed(32, "env steps of a rollout", low=1)
     num_epochs = hpo.fixed(2, "passes over a rollout", low=1)

@@ -59,8 +59,9 @@ def _before_sb3(draft: Draft, source: Source) -> None:
     if isinstance(given, dict) and given.get("norm_reward", True):
         theirs = given.get("gamma", 0.99 if source.calls else None)  # rl-zoo3 gives it its own
     if theirs is not None and source.values("gamma", 0.99) != [theirs]:
-        draft.note(f"normalize: its gamma is {theirs}; rewards are normalised with the study's "
-                   "gamma here")  # fmt: skip
+        draft.note(
+            f"normalize: its gamma is {theirs}; rewards are normalised with the study's gamma here"
+        )
     _rollouts(draft, source, "log_interval", ("n_steps", 2048), ("n_envs", 1))
     if source.calls and isinstance(source.find("save_freq"), int):
         calls, envs = source.find("save_freq"), source.values("n_envs", 1)[0]
@@ -80,19 +81,23 @@ def _after_sb3(draft: Draft) -> None:
     _decay_as_torch(draft)
     if draft.fixed.get("network") not in ("lstm", "gru"):
         return
-    draft.note("network: hidden_sizes are before the recurrent layer here, net_arch is after it "
-               "there")  # fmt: skip
+    draft.note(
+        "network: hidden_sizes are before the recurrent layer here, net_arch is after it there"
+    )
     if {"minibatch_size", "num_envs", "rollout_length"} & set(draft.space):
         return
-    envs, steps = (int(draft.fixed.get(name, KNOBS[name].default))
-                   for name in ("num_envs", "rollout_length"))  # fmt: skip
+    envs, steps = (
+        int(draft.fixed.get(name, KNOBS[name].default)) for name in ("num_envs", "rollout_length")
+    )
     rows = int(draft.fixed.pop("minibatch_size", None) or 64)
     wanted = max(1, math.ceil(envs * steps / rows))
     parts = max(part for part in range(1, envs + 1) if part <= wanted and envs % part == 0)
     draft.fixed["num_minibatches"] = parts
     if parts != wanted:
-        draft.note(f"batch_size: {rows} makes {wanted} minibatches; here {parts}, as recurrent "
-                   f"networks learn from whole rollouts of {envs} environments")  # fmt: skip
+        draft.note(
+            f"batch_size: {rows} makes {wanted} minibatches; here {parts}, as recurrent "
+            f"networks learn from whole rollouts of {envs} environments"
+        )
 
 
 def _before_torch(draft: Draft, source: Source) -> None:
@@ -155,8 +160,10 @@ def _decay_as_torch(draft: Draft) -> None:
     searched = draft.space.get("optimiser", {}).get("values", ())
     optimiser = draft.fixed.get("optimiser", "adam")
     if "sgd" in (optimiser, *searched):
-        draft.note("weight_decay: PyTorch's SGD adds it before the momentum, which makes it about "
-                   "1/(1 - momentum) times as strong as here, where it is decoupled")  # fmt: skip
+        draft.note(
+            "weight_decay: PyTorch's SGD adds it before the momentum, which makes it about "
+            "1/(1 - momentum) times as strong as here, where it is decoupled"
+        )
     if "adam" in searched:
         values = ["adam_l2" if word == "adam" else word for word in searched]
         draft.space["optimiser"] = {**draft.space["optimiser"], "values": values}
@@ -205,8 +212,10 @@ def _before_lerax(draft: Draft, source: Source) -> None:
 _PARTS = {"params": "parameters", "opt_state": "optimiser", "loss": "losses",
           "trajectories": "trajectories"}  # fmt: skip
 """What ARLBench writes into a checkpoint -> a part of ours."""
-_TRACKED = {"track_metrics": ("losses", "gradients", "advantages"),
-            "track_trajectories": ("trajectories",)}  # fmt: skip
+_TRACKED = {
+    "track_metrics": ("losses", "gradients", "advantages"),
+    "track_trajectories": ("trajectories",),
+}
 
 
 def _before_arlbench(draft: Draft, source: Source) -> None:

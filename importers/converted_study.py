@@ -239,14 +239,19 @@ class Draft:
                 self.put(name, target, one)
         except (NoCounterpart, ConfigError) as reason:
             if isinstance(value, Unread):
-                schedules = {"learning_rate": " (a schedule: lr_schedule=linear)",
-                             "clip_eps": " (a schedule: clip_eps_schedule=linear)"}  # fmt: skip
+                schedules = {
+                    "learning_rate": " (a schedule: lr_schedule=linear)",
+                    "clip_eps": " (a schedule: clip_eps_schedule=linear)",
+                }
                 text = f"{name} is {value}, which cannot be read without running it; give its "
                 text += f"value{schedules.get(row.target, '')}, or leave it out"
                 if row.target == "optimiser":
                     text = f"{name} is {value}: {reason}"
-                raise ConfigError(f"{self.source}:{value.line}: {text}", flags={name: "VALUE"},
-                                  without={"without": name}) from None  # fmt: skip
+                raise ConfigError(
+                    f"{self.source}:{value.line}: {text}",
+                    flags={name: "VALUE"},
+                    without={"without": name},
+                ) from None
             if isinstance(reason, ConfigError):
                 raise
             raise ConfigError(f"{name} is {value!r}: {reason}", flags={name: "VALUE"}) from None
@@ -255,8 +260,10 @@ class Draft:
             self.note(f"{name}: {row.note}")
         renamed = list(settings) != [row.target]
         if renamed or settings[row.target] != value:
-            shown = [f"{target} {_shown(one)}" if renamed else _shown(one)
-                     for target, one in settings.items()]  # fmt: skip
+            shown = [
+                f"{target} {_shown(one)}" if renamed else _shown(one)
+                for target, one in settings.items()
+            ]
             self.note(f"{name}: {_shown(value)} is {', '.join(shown) or 'nothing'} here")
 
     def put(self, name: str, target: str, value: Any) -> None:
@@ -541,8 +548,12 @@ class Draft:
         lines = [f"# Imported from {one_line(self.source)}."]
         if self.system.version:
             lines.append(f"# Read as {self.system.title}, {self.system.version}.")
-        taken = [f"{one_line(name)} as {', '.join(targets)}" if targets and targets != [name]
-                 else one_line(name) for name, targets in self.taken.items()]  # fmt: skip
+        taken = [
+            f"{one_line(name)} as {', '.join(targets)}"
+            if targets and targets != [name]
+            else one_line(name)
+            for name, targets in self.taken.items()
+        ]
         lines += _wrapped("Taken", taken)
         lines += _listed("Changed:", self.notes)
         lines += _wrapped("Without effect", self.idle)

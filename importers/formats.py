@@ -246,8 +246,11 @@ def _bounds(note: Note, name: str, row: Row, fields: dict[str, Any]) -> dict[str
         fields["min"], fields["max"] = fields["max"], fields["min"]
     if "distribution" in fields:
         fields["distribution"] = row.values.kind(fields["distribution"])
-    for key, transform in {"sigma": row.values.scaled, "q": row.values.scaled,
-                           "default": row.values.bound}.items():  # fmt: skip
+    for key, transform in {
+        "sigma": row.values.scaled,
+        "q": row.values.scaled,
+        "default": row.values.bound,
+    }.items():
         if fields.get(key) is not None:
             fields[key] = transform(fields[key])
     return {row.target: fields}
@@ -259,9 +262,13 @@ def fitted(
     if "values" in fields:
         key = target.removeprefix("env.")
         known = key != target and entry and (key in entry.keys or key in entry.params)
-        return {**fields, "values": [
-            as_lists(env_value(entry, key, value)) if known else plain_value(target, value)
-            for value in fields["values"]]}  # fmt: skip
+        return {
+            **fields,
+            "values": [
+                as_lists(env_value(entry, key, value)) if known else plain_value(target, value)
+                for value in fields["values"]
+            ],
+        }
     if target.startswith("env."):
         key = target.removeprefix("env.")
         static = entry is not None and key in entry.keys and key not in entry.params
@@ -339,6 +346,8 @@ def _listed(note: Note, name: str, target: str, fields: Mapping[str, Any]) -> di
     default = rest.get("default")
     if default is not None and default not in powers:
         rest["default"] = min(powers, key=lambda power: abs(power - default))
-    note(f"{name}: {low} to {high} is thinned to the powers of two, as each value of {target} "
-         "needs a separate program")  # fmt: skip
+    note(
+        f"{name}: {low} to {high} is thinned to the powers of two, as each value of {target} "
+        "needs a separate program"
+    )
     return {"values": powers, **rest}

@@ -211,12 +211,15 @@ def widths_of(value: Any) -> list[int]:
             raise NoCounterpart(f"{value!r} is not a pair of towers pi and vf")
         policy, critic = value.get("pi", []), value.get("vf", [])
         if policy != critic:
-            raise NoCounterpart(f"policy {policy} and critic {critic} differ, but both have the "
-                                "same widths here")  # fmt: skip
+            raise NoCounterpart(
+                f"policy {policy} and critic {critic} differ, but both have the same widths here"
+            )
         value = policy
     if not isinstance(value, list) or any(isinstance(x, dict) for x in value):
-        raise NoCounterpart(f"{value!r} is not one list of widths, such as [64, 64]; here all "
-                            "layers are shared (shared_encoder), or none")  # fmt: skip
+        raise NoCounterpart(
+            f"{value!r} is not one list of widths, such as [64, 64]; here all "
+            "layers are shared (shared_encoder), or none"
+        )
     return value
 
 
@@ -224,8 +227,12 @@ def widths_of(value: Any) -> list[int]:
 
 _TORCH_GAIN = round(1.0 / math.sqrt(3.0), 6)  # uniform within 1/sqrt(inputs): 1/(3 inputs)
 # the variance of PyTorch's own initialisation of linear layers (and of Equinox's)
-TORCH_INIT = Settings(initialisation="lecun", hidden_gain=_TORCH_GAIN, policy_gain=_TORCH_GAIN,
-                      value_gain=_TORCH_GAIN)  # fmt: skip
+TORCH_INIT = Settings(
+    initialisation="lecun",
+    hidden_gain=_TORCH_GAIN,
+    policy_gain=_TORCH_GAIN,
+    value_gain=_TORCH_GAIN,
+)
 # where most implementations differ from our defaults, or may differ one day
 PLAIN_PPO: Mapping[str, Any] = {
     "logr_clip": None, "adv_clip": None, "lr_schedule": "constant",
@@ -233,8 +240,9 @@ PLAIN_PPO: Mapping[str, Any] = {
     "value_clip_eps": None, "target_kl": None,
 }  # fmt: skip
 # as VecNormalize and Gymnasium's wrappers are used
-NORMALISED = Settings(normalise_observations=True, observation_clip=10.0,
-                      normalise_rewards=True, reward_clip=10.0)  # fmt: skip
+NORMALISED = Settings(
+    normalise_observations=True, observation_clip=10.0, normalise_rewards=True, reward_clip=10.0
+)
 VALUE_CLIP = words({True: "same", False: None})
 ACTIVATIONS = words(
     {"nn.Tanh": "tanh", "nn.ReLU": "relu", "nn.ELU": "elu", "nn.GELU": "gelu",
@@ -245,21 +253,34 @@ ACTIVATIONS = words(
 )  # fmt: skip
 TRANSFORMS: Mapping[str, Values] = {
     "activation": ACTIVATIONS,
-    "anneal": words({True: Settings(lr_schedule="linear", lr_end_fraction=0.0),
-                     False: "constant"}),
+    "anneal": words(
+        {True: Settings(lr_schedule="linear", lr_end_fraction=0.0), False: "constant"}
+    ),
     "env_keys": parsed(env_keys, "keys of the environment"),
-    "network": words({"rnn": "lstm", "recurrent": "lstm", "MlpPolicy": "mlp", "CnnPolicy": "cnn",
-                      "MlpLstmPolicy": "lstm"}),
+    "network": words(
+        {
+            "rnn": "lstm",
+            "recurrent": "lstm",
+            "MlpPolicy": "mlp",
+            "CnnPolicy": "cnn",
+            "MlpLstmPolicy": "lstm",
+        }
+    ),
     "off": Values(_positive, _positive_bound, meaning="off at 0 and below"),
-    "one_minus": Values(_one_minus, _one_minus, _no_range,
-                        lambda kind: "one_minus_log" if kind == "log_uniform" else kind,
-                        "one minus it"),
+    "one_minus": Values(
+        _one_minus,
+        _one_minus,
+        _no_range,
+        lambda kind: "one_minus_log" if kind == "log_uniform" else kind,
+        "one minus it",
+    ),
     "orthogonal": parsed(orthogonal, "false: PyTorch's own"),
-    "power_of_two": Values(_power_of_two, _power_of_two, _no_range, lambda _: "pow2",
-                           "two to the power of it"),
+    "power_of_two": Values(
+        _power_of_two, _power_of_two, _no_range, lambda _: "pow2", "two to the power of it"
+    ),
     "swish": words({"swish": "silu"}),
     "value_clip": VALUE_CLIP,
-}  # fmt: skip
+}
 """Transforms by the names that tables have for them, as in `anneal_lr lr_schedule@anneal`."""
 
 STATISTICS = "running statistics change once per rollout here, with every env step there"
@@ -267,8 +288,10 @@ OUTPUT = "output is chosen by `loggers` and `checkpoint`"
 MACHINE = "lanes use all local devices; see `population`"
 COMPUTED = "computed from other names there"
 PPO_ALONE = "a study trains with PPO alone"
-ENDED = ("episodes that a time limit cuts bootstrap from their last observation here; {} treats "
-         "them as terminated")  # fmt: skip
+ENDED = (
+    "episodes that a time limit cuts bootstrap from their last observation here; {} treats "
+    "them as terminated"
+)
 
 
 # --------------------------------------------------------------------- rows and systems
@@ -312,8 +335,10 @@ def taken(
 def table(text: str, note: str = "") -> tuple[Row, ...]:
     """Return rows from a text of `name target[@transform] [default]; ...`."""
     parts = (part.split(maxsplit=2) for part in text.replace("\n", ";").split(";"))
-    return tuple(taken(name, target, *map(_literal, default), note=note)
-                 for name, target, *default in filter(None, parts))  # fmt: skip
+    return tuple(
+        taken(name, target, *map(_literal, default), note=note)
+        for name, target, *default in filter(None, parts)
+    )
 
 
 def _literal(text: str) -> Any:
@@ -473,18 +498,37 @@ _SYNONYMS = """
 COMMON = System(
     "none",
     "any system",
-    (*(taken(name, line.split(": ")[0].strip()) for line in _SYNONYMS.strip().splitlines()
-       for name in line.split(": ")[1].split()),
-     *left(OUTPUT, "experiment_name exp_name save_model capture_video verbose tensorboard_log "
-                   "log_dir run_name group"),
-     *left("it counts updates, calls or env steps, depending on the program; "
-           "`checkpoint: {policies_every: ...}` counts env steps",
-           "save_interval save_freq checkpoint_interval"),
-     *left("it counts updates, episodes or env steps, depending on the program; `log_every` "
-           "counts env steps", "log_interval log_freq log_frequency"),
-     *left(MACHINE, "device cuda gpu num_devices visible_devices num_workers "
-                    "torch_deterministic preallocate_mem preallocate_mem_fraction num_threads"),
-     *refused(PPO_ALONE, "algo algorithm",
-              (None, "ppo", "PPO", "ppo_continuous_action", "recurrent_ppo"))),
+    (
+        *(
+            taken(name, line.split(": ")[0].strip())
+            for line in _SYNONYMS.strip().splitlines()
+            for name in line.split(": ")[1].split()
+        ),
+        *left(
+            OUTPUT,
+            "experiment_name exp_name save_model capture_video verbose tensorboard_log "
+            "log_dir run_name group",
+        ),
+        *left(
+            "it counts updates, calls or env steps, depending on the program; "
+            "`checkpoint: {policies_every: ...}` counts env steps",
+            "save_interval save_freq checkpoint_interval",
+        ),
+        *left(
+            "it counts updates, episodes or env steps, depending on the program; `log_every` "
+            "counts env steps",
+            "log_interval log_freq log_frequency",
+        ),
+        *left(
+            MACHINE,
+            "device cuda gpu num_devices visible_devices num_workers "
+            "torch_deterministic preallocate_mem preallocate_mem_fraction num_threads",
+        ),
+        *refused(
+            PPO_ALONE,
+            "algo algorithm",
+            (None, "ppo", "PPO", "ppo_continuous_action", "recurrent_ppo"),
+        ),
+    ),
     source="names with the same spelling in many places",
-)  # fmt: skip
+)

@@ -106,10 +106,15 @@ class Source:
 
 
 def read_source(
-    text: str, known: Callable[[str], bool | str], calls: tuple[str, ...] = (),
-    given: Mapping[str, Any] | None = None, around: Mapping[str, str] | None = None,
-    order: Mapping[str, str] | None = None, *, made: Mapping[str, str] | None = None,
-) -> Source:  # fmt: skip
+    text: str,
+    known: Callable[[str], bool | str],
+    calls: tuple[str, ...] = (),
+    given: Mapping[str, Any] | None = None,
+    around: Mapping[str, str] | None = None,
+    order: Mapping[str, str] | None = None,
+    *,
+    made: Mapping[str, str] | None = None,
+) -> Source:
     r"""Return the values that a Python file gives to known names, and to names next to them.
 
     It reads assignments, dictionaries, arguments of calls, fields of classes and defaults of
@@ -147,9 +152,12 @@ def read_source(
 
 class _Reader:
     def __init__(
-        self, known: Callable[[str], bool | str], calls: tuple[str, ...],
-        around: Mapping[str, str], order: Mapping[str, str],
-    ) -> None:  # fmt: skip
+        self,
+        known: Callable[[str], bool | str],
+        calls: tuple[str, ...],
+        around: Mapping[str, str],
+        order: Mapping[str, str],
+    ) -> None:
         self.known, self.calls, self.around, self.order = known, calls, around, order
         self.found = Source()
         self.made: Mapping[str, str] = {}
@@ -169,18 +177,21 @@ class _Reader:
         if isinstance(node, ast.Call) and ordered:
             pairs += self._positional(node)
         mapping = isinstance(node, ast.Dict | ast.ClassDef) or (
-            isinstance(node, ast.Call) and _last_name(node.func) in _MAPPINGS)  # fmt: skip
+            isinstance(node, ast.Call) and _last_name(node.func) in _MAPPINGS
+        )
         wraps = _last_name(getattr(node, "func", node)) == "VecNormalize"  # its gamma is another
         several = sum(bool(self.known(name)) for name, _ in pairs) > 1
         container = own or _is_option(node) or (several and mapping)
         firm = container or mapping or ordered
         beside = self._taken_beside(node, pairs)
         whole = {
-            id(value) for name, value in pairs
-            if (container or beside or self.known(name)) and not (wraps and name == "gamma")
+            id(value)
+            for name, value in pairs
+            if (container or beside or self.known(name))
+            and not (wraps and name == "gamma")
             and self._keep(name, value, firm or (beside > 1 and not self.known(name)))
             and self.known(name)
-        }  # fmt: skip
+        }
         whole |= {id(value) for name, value in pairs if _FOR_EVALUATION.fullmatch(name)}
         if isinstance(node, ast.Call):
             self._read_call(node, dict(pairs))
@@ -359,8 +370,11 @@ def _counted(node: ast.AST) -> ast.AST:
             return ast.Constant(len(items), lineno=node.lineno)
         case ast.BinOp(left=ast.List(elts=[_]), op=ast.Mult(), right=count):
             return count
-        case ast.ListComp(generators=[ast.comprehension(
-            iter=ast.Call(func=ast.Name(id="range"), args=[count]), ifs=[])]):  # fmt: skip
+        case ast.ListComp(
+            generators=[
+                ast.comprehension(iter=ast.Call(func=ast.Name(id="range"), args=[count]), ifs=[])
+            ]
+        ):
             return count
         case _:
             return node
@@ -405,8 +419,11 @@ def _pairs(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 def _is_option(node: ast.AST) -> bool:
     """Return whether a node is `parser.add_argument("--name", ...)`."""
-    return (isinstance(node, ast.Call) and _last_name(node.func) == "add_argument"
-            and any(text.startswith("-") for text in _texts(node)))  # fmt: skip
+    return (
+        isinstance(node, ast.Call)
+        and _last_name(node.func) == "add_argument"
+        and any(text.startswith("-") for text in _texts(node))
+    )
 
 
 def _field_default(node: ast.AST) -> ast.AST:

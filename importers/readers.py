@@ -354,9 +354,11 @@ def _heuristic_file(shown: str, source: Source, given: Mapping[str, Any]) -> Net
     total = int(read_word(flags.get("TOTAL_TIMESTEPS", 1_000_000)))
     loads = [read_word(flags.get(key)) for key in ("min_load", "max_load", "step_load")]
     draft.evaluation = {
-        "heuristic": name, "seeds": str(networks), "steps": str(max(1, total // networks)),
+        "heuristic": name,
+        "seeds": str(networks),
+        "steps": str(max(1, total // networks)),
         **({"loads": ":".join(f"{load:g}" for load in loads)} if None not in loads else {}),
-    }  # fmt: skip
+    }
     draft.read = list(flags)
     draft.taken |= {flag: [] for flag in draft.unlisted()}
     return draft

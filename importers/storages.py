@@ -204,8 +204,10 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
         if parameter in theirs.sometimes:
             draft.note(f"{parameter}: only some trials had it; here all do, or add a `when`")
         if parameter in theirs.changed:
-            draft.note(f"{parameter}: its range changed from {theirs.changed[parameter]} to "
-                       "the last one, which is taken")  # fmt: skip
+            draft.note(
+                f"{parameter}: its range changed from {theirs.changed[parameter]} to "
+                "the last one, which is taken"
+            )
     add_defaults(draft, source)
     _set_metric(draft, theirs.directions[0], theirs.metrics, given)
     _enqueue(draft, theirs)

@@ -14,9 +14,20 @@ from .xlron_table import XLRON, XLRON_JULY
 
 SYSTEMS: Mapping[str, System] = {
     one.name: one
-    for one in (XLRON, XLRON_JULY, *CLEANRL, SB3, *PUREJAXRL, REJAX, *LERAX, *JAXDEM, TORCH_PPO,
-                ARLBENCH, BRAX)
-}  # fmt: skip
+    for one in (
+        XLRON,
+        XLRON_JULY,
+        *CLEANRL,
+        SB3,
+        *PUREJAXRL,
+        REJAX,
+        *LERAX,
+        *JAXDEM,
+        TORCH_PPO,
+        ARLBENCH,
+        BRAX,
+    )
+}
 """Systems with a table; names that it lacks are looked up in `COMMON`."""
 _ROWS = [row for one in (COMMON, *SYSTEMS.values()) for row in one.rows]
 _KNOWN = {plain_name(row.name, last=False) for row in _ROWS}
@@ -51,8 +62,13 @@ def find(name: str, of: System = COMMON) -> Row | None:
 
 def versions_of(one: System) -> list[System]:
     """Return the other versions of a system. CleanRL's scripts do not count as versions."""
-    return [other for other in SYSTEMS.values() if other is not one and other.tag
-            and (other.family, other.programs) == (one.family, one.programs)]  # fmt: skip
+    return [
+        other
+        for other in SYSTEMS.values()
+        if other is not one
+        and other.tag
+        and (other.family, other.programs) == (one.family, one.programs)
+    ]
 
 
 def _versions(one: System) -> list[System]:
@@ -104,10 +120,18 @@ def recognise(
     systems = [one for one in SYSTEMS.values() if family in ("", one.family)]
     given = {part.replace("-", "_") for name in names for part in (name, name.rsplit(".", 1)[-1])}
     lowered = {name.lower() for name in given}
-    marked = [(one, mark) for one in systems for mark in one.marks
-              if mark <= (given if one.exact else lowered)]  # fmt: skip
-    named = [(len(part), part, one) for one in systems for part in one.programs
-             if any(_names(word, part, bool(family)) for word in words)]  # fmt: skip
+    marked = [
+        (one, mark)
+        for one in systems
+        for mark in one.marks
+        if mark <= (given if one.exact else lowered)
+    ]
+    named = [
+        (len(part), part, one)
+        for one in systems
+        for part in one.programs
+        if any(_names(word, part, bool(family)) for word in words)
+    ]
     if named:
         length, part, first = max(named, key=lambda found: found[0])
         same = [one for size, _, one in named if size == length]
@@ -153,8 +177,11 @@ def names_of(target: str) -> tuple[str, ...]:
 def env_names(of: System) -> Mapping[str, str]:
     """Return a system's names of environment keys -> ours, where they differ."""
     ids = {row.name: "id" for row in of.rows if row.target == "env"}
-    keys = {row.name: row.target.removeprefix("env.") for row in of.rows
-            if row.target.startswith("env.")}  # fmt: skip
+    keys = {
+        row.name: row.target.removeprefix("env.")
+        for row in of.rows
+        if row.target.startswith("env.")
+    }
     return {name: key for name, key in (ids | keys).items() if name != key}
 
 

@@ -40,16 +40,34 @@ _ENV_STEPS_FROM = 1000
 # episodes on separate seeds)
 _METRICS_ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(
-        ("rollout/ep_rew_mean", "eval/mean_reward", "charts/episodic_return",
-         "charts/mean_reward", "eval/episodic_return", "eval/episode_reward",
-         "returned_episode_returns", "reward_mean", "eval_rewards"), "eval/return_mean"),
+        (
+            "rollout/ep_rew_mean",
+            "eval/mean_reward",
+            "charts/episodic_return",
+            "charts/mean_reward",
+            "eval/episodic_return",
+            "eval/episode_reward",
+            "returned_episode_returns",
+            "reward_mean",
+            "eval_rewards",
+        ),
+        "eval/return_mean",
+    ),
     **dict.fromkeys(
-        ("rollout/ep_len_mean", "eval/mean_ep_length", "charts/episodic_length",
-         "charts/mean_ep_length", "eval/mean_length", "returned_episode_lengths"),
-        "eval/length_mean"),
-    "eval/std_reward": "eval/return_std", "eval/min_reward": "eval/return_min",
+        (
+            "rollout/ep_len_mean",
+            "eval/mean_ep_length",
+            "charts/episodic_length",
+            "charts/mean_ep_length",
+            "eval/mean_length",
+            "returned_episode_lengths",
+        ),
+        "eval/length_mean",
+    ),
+    "eval/std_reward": "eval/return_std",
+    "eval/min_reward": "eval/return_min",
     "eval/max_reward": "eval/return_max",
-}  # fmt: skip
+}
 # theirs -> ours, whether bounds are exponents of e (-1: of 1/e), whether it has steps
 _RANGES = {
     "int_uniform": ("int_uniform", 0, False),
@@ -138,8 +156,9 @@ def _add_parameter(draft: Draft, source: Source, name: str, fields: Mapping[str,
     if kind in _RANGES:
         distribution = _range(draft, name, fields, kind)
     elif kind == "normal":
-        mu, sigma = (_number(name, {"mu": 0.0, "sigma": 1.0, **fields}, key)
-                     for key in ("mu", "sigma"))  # fmt: skip
+        mu, sigma = (
+            _number(name, {"mu": 0.0, "sigma": 1.0, **fields}, key) for key in ("mu", "sigma")
+        )
         distribution = {"mu": mu, "sigma": sigma, "distribution": "normal"}
     else:
         distribution = _categorical(draft, name, fields)
@@ -306,8 +325,10 @@ def _early(draft: Draft, early: Any) -> None:
         # rounded up, so that the rung after the last one is not just before the run's end
         first = rounded(draft.rest.get("env_steps", 1_000_000) / eta**power)
         section["min"] = max(1, math.ceil(first))
-        draft.note("early_terminate: iterations count logged metrics there, at unknown env steps; "
-                   f"the first rung is at env_steps / eta^{power}")  # fmt: skip
+        draft.note(
+            "early_terminate: iterations count logged metrics there, at unknown env steps; "
+            f"the first rung is at env_steps / eta^{power}"
+        )
     draft.note("early_terminate: hyperband there halves at rungs, which is asha here")
     if "strict" in early:
         draft.leave_out("early_terminate.strict", "asha has one strictness")

@@ -36,11 +36,15 @@ def before(draft: Draft, source: Source) -> None:
                 draft.note(f"{old}: an earlier name of {new}")
     _check_kinds(draft, source)
     if on(source.find("EVAL_MODEL")):
-        raise draft.fault("--EVAL_MODEL evaluates and trains nothing; train a policy, then "
-                          "evaluate it", evaluate=True)  # fmt: skip
+        raise draft.fault(
+            "--EVAL_MODEL evaluates and trains nothing; train a policy, then evaluate it",
+            evaluate=True,
+        )
     if _any_on(source, "EVAL_HEURISTIC"):
-        raise draft.fault("--EVAL_HEURISTIC evaluates and trains nothing; import one such command "
-                          "alone, which becomes the evaluation of a heuristic")  # fmt: skip
+        raise draft.fault(
+            "--EVAL_HEURISTIC evaluates and trains nothing; import one such command "
+            "alone, which becomes the evaluation of a heuristic"
+        )
     if "env_type" not in source.names():
         source.constants["env_type"] = "rmsa"
         draft.defaults.append("env_type rmsa")
@@ -51,8 +55,10 @@ def before(draft: Draft, source: Source) -> None:
 
 
 def after(draft: Draft) -> None:
-    if any(draft.fixed.get(name) or name in draft.space
-           for name in ("weight_decay", "vf_weight_decay")):  # fmt: skip
+    if any(
+        draft.fixed.get(name) or name in draft.space
+        for name in ("weight_decay", "vf_weight_decay")
+    ):
         draft.fixed["optimiser"] = "adamw"
         draft.note("WEIGHT_DECAY: XLRON decays as AdamW does, so the optimiser is adamw")
     counted = "bitrate" if draft.env.get("reward") == "bitrate" else "service"
@@ -101,8 +107,12 @@ def _check_kinds(draft: Draft, source: Source) -> None:
 
 
 def _length(draft: Draft, source: Source) -> None:
-    names = {"TOTAL_TIMESTEPS": 10**6, "STEPS_PER_INCREMENT": _INCREMENT, "NUM_ENVS": 1,
-             "ROLLOUT_LENGTH": 150}  # fmt: skip
+    names = {
+        "TOTAL_TIMESTEPS": 10**6,
+        "STEPS_PER_INCREMENT": _INCREMENT,
+        "NUM_ENVS": 1,
+        "ROLLOUT_LENGTH": 150,
+    }
     given = [source.values(name, default) for name, default in names.items()]
     if any(len(values) > 1 for values in given):
         return
@@ -113,8 +123,10 @@ def _length(draft: Draft, source: Source) -> None:
     updates = max(1, increment // (rollout * envs)) * max(1, total // increment)
     trained = updates * rollout * envs
     if trained != total:
-        draft.note(f"TOTAL_TIMESTEPS: {total:,} as it says; XLRON trains {trained:,}, whole "
-                   "updates in increments of STEPS_PER_INCREMENT")  # fmt: skip
+        draft.note(
+            f"TOTAL_TIMESTEPS: {total:,} as it says; XLRON trains {trained:,}, whole "
+            "updates in increments of STEPS_PER_INCREMENT"
+        )
 
 
 def _increment(total: int, increment: int, update: int) -> int:
@@ -148,8 +160,12 @@ def _traffic(draft: Draft, source: Source) -> None:
     if on(source.find("deterministic_requests")) and listed:
         source.drop("deterministic_requests")
     elif listed and not _any_on(source, "deterministic_requests"):
-        _ignore(draft, source, "read there with --deterministic_requests only",
-                "traffic_requests_csv_filepath")  # fmt: skip
+        _ignore(
+            draft,
+            source,
+            "read there with --deterministic_requests only",
+            "traffic_requests_csv_filepath",
+        )
 
 
 def _ignore(draft: Draft, source: Source, reason: str, *names: str) -> None:
@@ -167,16 +183,19 @@ def _algorithm(draft: Draft, source: Source) -> None:
         names = ("INITIAL_LAMBDA", "FINAL_LAMBDA", "LAMBDA_SCHEDULE_MULTIPLIER")
         _ignore(draft, source, "GAE_LAMBDA is given, so lambda does not anneal", *names)
         draft.silent.update(names)
-    off = {name: all(value is None or value <= 0 for value in source.values(name, -1.0))
-           for name in ("RHO_CLIP", "C_CLIP")}  # fmt: skip
+    off = {
+        name: all(value is None or value <= 0 for value in source.values(name, -1.0))
+        for name in ("RHO_CLIP", "C_CLIP")
+    }
     if any(off.values()):
         source.drop(*(name for name in off if off[name]))
         _ignore(draft, source, "has no effect while the other clip is off", *off)
     if any(source.values("PRIO_ALPHA", 0.0)) and source.values("PRIO_BETA0", 1.0) == [1.0]:
         if "PRIO_ALPHA" in source.searched:
             draft.lost.append("PRIO_ALPHA")
-        _ignore(draft, source, "has no effect there while PRIO_BETA0 is 1 (its default)",
-                "PRIO_ALPHA")  # fmt: skip
+        _ignore(
+            draft, source, "has no effect there while PRIO_BETA0 is 1 (its default)", "PRIO_ALPHA"
+        )
         source.drop("PRIO_BETA0")
 
 
@@ -187,8 +206,10 @@ def _networks(draft: Draft, source: Source) -> None:
     _layers(draft, source, kinds)
     _shared_sizes(draft, source)
     if kinds != {"mlp"}:
-        draft.note("heads of gnn and transformer start as ours do (policy_gain, value_gain); "
-                   "XLRON divides the logits of its gnn by --temperature (5)")  # fmt: skip
+        draft.note(
+            "heads of gnn and transformer start as ours do (policy_gain, value_gain); "
+            "XLRON divides the logits of its gnn by --temperature (5)"
+        )
         return
     draft.fixed |= {"policy_gain": math.sqrt(2.0), "value_gain": math.sqrt(2.0)}
     draft.note("policy_gain, value_gain: sqrt(2), as in the mlp of XLRON")
@@ -204,11 +225,15 @@ def _kinds(draft: Draft, source: Source) -> set[str]:
     gnn = set(source.values("USE_GNN", False))
     searched = len(transformer) > 1 or len(gnn) > 1
     if len(transformer) > 1 and len(gnn) > 1:
-        raise draft.fault("USE_TRANSFORMER and USE_GNN are both searched; search one of them, and "
-                          "import the sweep once for each value of the other")  # fmt: skip
+        raise draft.fault(
+            "USE_TRANSFORMER and USE_GNN are both searched; search one of them, and "
+            "import the sweep once for each value of the other"
+        )
     if any(source.values("USE_RNN", False)) and not (transformer | gnn) - {False}:
-        draft.note("USE_RNN: XLRON trains the mlp, with samples drawn in another way; "
-                   "network=lstm: a recurrent network")  # fmt: skip
+        draft.note(
+            "USE_RNN: XLRON trains the mlp, with samples drawn in another way; "
+            "network=lstm: a recurrent network"
+        )
     if transformer == {True}:
         source.drop("USE_GNN")
         return {"transformer"}
@@ -233,8 +258,13 @@ def _layers(draft: Draft, source: Source, kinds: set[str]) -> None:
     pair = {"NUM_LAYERS": 2, "NUM_UNITS": 64}
     named = [name for name in pair if name in source.names()]
     if "mlp" not in kinds:
-        _ignore(draft, source, f"the mlp's; {' and '.join(sorted(kinds))} do without",
-                *pair, "ACTIVATION")  # fmt: skip
+        _ignore(
+            draft,
+            source,
+            f"the mlp's; {' and '.join(sorted(kinds))} do without",
+            *pair,
+            "ACTIVATION",
+        )
         draft.silent.update((*pair, "ACTIVATION"))
         return
     if not named:
@@ -262,8 +292,10 @@ def _shared_sizes(draft: Draft, source: Source) -> None:
         if layers != [None]:
             draft.leave_out("mlp_layers", "has no effect there without mlp_latent")
     elif len(layers) > 1 or len(width) > 1:
-        raise draft.fault("mlp_layers and mlp_latent size all parts of the gnn at once, so they "
-                          "cannot be searched; search edge_mlp_latent or others")  # fmt: skip
+        raise draft.fault(
+            "mlp_layers and mlp_latent size all parts of the gnn at once, so they "
+            "cannot be searched; search edge_mlp_latent or others"
+        )
     elif layers == [None]:
         raise draft.fault("mlp_latent needs mlp_layers; XLRON fails without")
     else:
@@ -276,8 +308,9 @@ def _shared_sizes(draft: Draft, source: Source) -> None:
 
 
 def _init(draft: Draft, source: Source) -> None:
-    path, keep, retrain, name = (source.find(flag) for flag in (
-        "MODEL_PATH", "KEEP_VF", "RETRAIN_MODEL", "EXPERIMENT_NAME"))  # fmt: skip
+    path, keep, retrain, name = (
+        source.find(flag) for flag in ("MODEL_PATH", "KEEP_VF", "RETRAIN_MODEL", "EXPERIMENT_NAME")
+    )
     source.drop("MODEL_PATH", "KEEP_VF", "RETRAIN_MODEL", "EXPERIMENT_NAME")
     if name:
         draft.rest["name"] = file_name(str(name), "xlron")
@@ -289,9 +322,11 @@ def _init(draft: Draft, source: Source) -> None:
         raise draft.fault("RETRAIN_MODEL needs MODEL_PATH, the model")
     if PurePath(str(path)).suffix == ".eqx":
         text = f"RETRAIN_MODEL starts from {path}, whose weights of Equinox cannot be read here; "
-        raise draft.fault(f"{text}name a policy that hpo saved, or start fresh",
-                          flags={"MODEL_PATH": "DIR"},
-                          without={"without": "RETRAIN_MODEL"})  # fmt: skip
+        raise draft.fault(
+            f"{text}name a policy that hpo saved, or start fresh",
+            flags={"MODEL_PATH": "DIR"},
+            without={"without": "RETRAIN_MODEL"},
+        )
     draft.rest["init"] = {"from": str(path), "keep": "critic" if keep else "all"}
 
 
@@ -362,8 +397,10 @@ def _schedules(draft: Draft, source: Source) -> None:
     rates = source.values("LR", 5e-4)
     if "warmup_cosine" in kinds | (critic if separate else set()):
         draft.fixed["lr_warmup_start_fraction"] = 1.0
-        draft.note("lr_warmup_start_fraction: 1, as XLRON's warm-up starts at LR and rises to LR "
-                   "x WARMUP_MULTIPLIER (by default 1: no rise); the critic's, too")  # fmt: skip
+        draft.note(
+            "lr_warmup_start_fraction: 1, as XLRON's warm-up starts at LR and rises to LR "
+            "x WARMUP_MULTIPLIER (by default 1: no rise); the critic's, too"
+        )
     if separate:  # settings that the critic has by itself there and takes over here
         if "VF_SCHEDULE_MULTIPLIER" not in source.names():
             draft.fixed["vf_schedule_multiplier"] = 1.0
@@ -371,14 +408,21 @@ def _schedules(draft: Draft, source: Source) -> None:
         if fraction == [None] and "LR_END_FRACTION" not in source.searched:
             source.constants["VF_LR_END_FRACTION"] = source.values("LR_END_FRACTION", 0.1)[0]
         given = [value for value in source.values("VF_LR", None) if value is not None]
-        _scale_end(draft, source, critic or kinds, given or [rate / 3.0 for rate in rates],
-                   "VF_LR_END_FRACTION", 0.1)  # fmt: skip
+        _scale_end(
+            draft,
+            source,
+            critic or kinds,
+            given or [rate / 3.0 for rate in rates],
+            "VF_LR_END_FRACTION",
+            0.1,
+        )
     _scale_end(draft, source, kinds, rates, "LR_END_FRACTION", 0.1)
     for prefix, value, end in (("ENT", "ENT_COEF", 0.1), ("VML", "VALID_MASS_LOSS_COEF", 10)):
         schedule = set(source.values(f"{prefix}_SCHEDULE", "constant"))
         if schedule != {"constant"}:
-            _scale_end(draft, source, schedule, source.values(value, 0.0),
-                       f"{prefix}_END_FRACTION", end)  # fmt: skip
+            _scale_end(
+                draft, source, schedule, source.values(value, 0.0), f"{prefix}_END_FRACTION", end
+            )
             if draft.system is not XLRON_JULY:
                 _scale_horizon(draft, source, f"{prefix}_SCHEDULE_MULTIPLIER", by_updates=False)
     if source.values("GAE_LAMBDA", None) == [None]:
@@ -392,14 +436,18 @@ def _scale_end(
     if "cosine" not in kinds:
         return
     if len(kinds) > 1:
-        draft.note(f"{fraction}: as it is for linear; cosine ends at nearly 0 in XLRON, which "
-                   "multiplies by the value twice")  # fmt: skip
+        draft.note(
+            f"{fraction}: as it is for linear; cosine ends at nearly 0 in XLRON, which "
+            "multiplies by the value twice"
+        )
         return
     factor = _middle(values)
     _scale(source, fraction, lambda one: rounded(one * factor), end)
     exactly = "" if len(set(values)) == 1 else ", here the middle of what is searched"
-    draft.note(f"{fraction}: times {factor:.4g}, as the cosine of XLRON ends at the value times "
-               f"itself times the fraction{exactly}")  # fmt: skip
+    draft.note(
+        f"{fraction}: times {factor:.4g}, as the cosine of XLRON ends at the value times "
+        f"itself times the fraction{exactly}"
+    )
 
 
 def _scale_horizon(draft: Draft, source: Source, name: str, *, by_updates: bool) -> None:
@@ -411,8 +459,9 @@ def _scale_horizon(draft: Draft, source: Source, name: str, *, by_updates: bool)
     factor = 1.0 / _middle(steps) if by_updates else _middle(steps)
     _scale(source, name, lambda one: one * factor, 1.0)
     counted = ("gradient steps", "updates") if by_updates else ("updates", "gradient steps")
-    draft.note(f"{name}: times {factor:.4g}, as XLRON counts {counted[0]} over a horizon of "
-               f"{counted[1]}")  # fmt: skip
+    draft.note(
+        f"{name}: times {factor:.4g}, as XLRON counts {counted[0]} over a horizon of {counted[1]}"
+    )
 
 
 def _scale(source: Source, name: str, scaled: Callable[[float], float], default: float) -> None:
@@ -425,8 +474,9 @@ def _scale(source: Source, name: str, scaled: Callable[[float], float], default:
     for key in {"min", "max"} & fields.keys():
         fields[key] = scaled(fields[key])
     if "values" in fields:
-        fields["values"] = [scaled(float(default if one is None else one))
-                            for one in fields["values"]]  # fmt: skip
+        fields["values"] = [
+            scaled(float(default if one is None else one)) for one in fields["values"]
+        ]
 
 
 def _middle(values: list[float]) -> float:

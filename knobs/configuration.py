@@ -45,8 +45,11 @@ def _british(name: str) -> str:
     return name
 
 
-_AMERICAN = {"normalize": "normalise", "optimizer": "optimiser",
-             "initialization": "initialisation"}  # fmt: skip
+_AMERICAN = {
+    "normalize": "normalise",
+    "optimizer": "optimiser",
+    "initialization": "initialisation",
+}
 
 
 def check_name(name: str) -> str:

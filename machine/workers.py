@@ -159,9 +159,14 @@ class WorkerBatch:
     may_lose = True
 
     def __init__(
-        self, workers: Workers, number: int, id_: str, code: SpaceCode, count: int,
+        self,
+        workers: Workers,
+        number: int,
+        id_: str,
+        code: SpaceCode,
+        count: int,
         tells: bool = False,
-    ):  # fmt: skip
+    ):
         self._workers, self._number, self._tells = workers, number, tells
         self.said: dict[int, dict[str, float]] = {}
         self._block, memory = shared_block(SharedArrays.size_of(code, count))

@@ -195,16 +195,22 @@ def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:
 
 
 def check_continues(
-    before: StudyMeta, study: Study, last: Given | None = None, now: Given | None = None,
+    before: StudyMeta,
+    study: Study,
+    last: Given | None = None,
+    now: Given | None = None,
     same_file: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     old = as_recorded(before.study_text)
     refused = [change for change in diff(old, resolved(study)) if not change.allowed]
     if not refused:
         return
     if last is None and same_file and now is not None and not now.overrides:
-        unsaid = [change for change in refused if not now.override_of(change.key)
-                  and not change.key.startswith("algorithm.")]  # fmt: skip
+        unsaid = [
+            change
+            for change in refused
+            if not now.override_of(change.key) and not change.key.startswith("algorithm.")
+        ]
         olds = [one.old if isinstance(one.old, str) else json.dumps(one.old) for one in unsaid]
         overrides = tuple(f"{one.key}={old}" for one, old in zip(unsaid, olds, strict=True))
         last = replace(now, overrides=overrides) if unsaid else None

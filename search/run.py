@@ -232,11 +232,16 @@ def _run(
         given = settings.commit_seconds
         every = study.checkpoint.commit_seconds if given is None else given
         engine = Engine(
-            ledger, factory, buckets,
+            ledger,
+            factory,
+            buckets,
             add_rows=callbacks.listening(add_rows) if settings.callbacks else add_rows,
             committer=Committer(store, ledger, buckets, every, soon=given is None, shelf=shelf),
-            policies=policies, telling=telling, beside=beside, shelf=shelf,
-        )  # fmt: skip
+            policies=policies,
+            telling=telling,
+            beside=beside,
+            shelf=shelf,
+        )
         outcome: Outcome = "finished"
         retry(engine, store, again)
         try:

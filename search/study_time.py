@@ -142,8 +142,11 @@ def expected_work(
         for bucket, own in zip(buckets, shapes, strict=True):
             bucket.equip(cast(Any, own[at]))
         for bucket, own, works in zip(buckets, shapes, ahead.parts(ledger, buckets), strict=True):
-            drawn = [ledger.resolved_of(number) for number, trial in ledger.trials.items()
-                     if trial.bucket == bucket.key]  # fmt: skip
+            drawn = [
+                ledger.resolved_of(number)
+                for number, trial in ledger.trials.items()
+                if trial.bucket == bucket.key
+            ]
             drawn = [one.payload[at] for one in drawn] if study.more_envs else drawn
             programs.append(Program(environment, drawn, own[at], bucket.schedule, *works))
     return programs
@@ -277,11 +280,20 @@ def _key(program: Program) -> str:
     factory, study, resolved = program.factory, program.factory.study, program.resolved
     knobs = [(p.name, p.distribution.as_mapping()) for p in study.space.parameters]
     return key_of(
-        resolved.bucket, resolved.steps_per_chunk, program.shape, factory.backend,
-        factory.device_count, study.env, study.evaluation, sorted(study.fixed.items()),
-        knobs, study.baselines, study.confirm, study.population,
+        resolved.bucket,
+        resolved.steps_per_chunk,
+        program.shape,
+        factory.backend,
+        factory.device_count,
+        study.env,
+        study.evaluation,
+        sorted(study.fixed.items()),
+        knobs,
+        study.baselines,
+        study.confirm,
+        study.population,
         sorted(versions([study.env.id]).items()),
-    )  # fmt: skip
+    )
 
 
 _SECONDS = 3.0  # of chunks, and of evaluations
@@ -305,9 +317,14 @@ def time_program(program: Program, baseline: bool = False) -> Costs:
     times = factory.program_of(resolved, population.lanes).updates / population.program.updates
     evaluation, steps = _evaluation(population, program.is_hosted)
     return Costs(
-        block * times, traced, compiled - traced, evaluation, steps,
-        _baseline(factory) if baseline else 0.0, time.time(),
-    )  # fmt: skip
+        block * times,
+        traced,
+        compiled - traced,
+        evaluation,
+        steps,
+        _baseline(factory) if baseline else 0.0,
+        time.time(),
+    )
 
 
 def _block_seconds(program: Program, population: Any) -> float:

@@ -115,8 +115,11 @@ class Record:
         """Return a trial's value over its seeds; None if one of them was not evaluated there."""
         objective = Objective.of(self.study)
         objective = objective.of_test if self.evaluations_alone else objective
-        shown = [self.at(*key, env_steps) for key in self.results
-                 if key[0] == trial and key[1] < self.seeds]  # fmt: skip
+        shown = [
+            self.at(*key, env_steps)
+            for key in self.results
+            if key[0] == trial and key[1] < self.seeds
+        ]
         waits = self.trials[trial].ended_at is None and len(shown) < self.seeds
         if waits or not shown or any(how != "seen" for _, how in shown):
             return None
@@ -158,14 +161,23 @@ def read_record(folder: Path, quantum: Quantum = quantum_of, source: Path | None
         rows = tuple(row for row in journal.trials() if row.trial >= 0)
         default = plain_json(study.space.default())
         record = Record(
-            study, text, rows,
-            tuple(study.default() if row.params == default else study.complete(row.params)
-                  for row in rows),
-            dict(results), journal.decisions(), journal.asks(),
-            LoopState.from_text(journal.head().loop_state), journal.meta.devices, quantum,
-            folder, source,
+            study,
+            text,
+            rows,
+            tuple(
+                study.default() if row.params == default else study.complete(row.params)
+                for row in rows
+            ),
+            dict(results),
+            journal.decisions(),
+            journal.asks(),
+            LoopState.from_text(journal.head().loop_state),
+            journal.meta.devices,
+            quantum,
+            folder,
+            source,
             evaluations_alone=counts_evaluations_alone(journal.attributes()),
-        )  # fmt: skip
+        )
     if not results:
         raise ConfigError(f"no trial of {study.name} has been evaluated yet; run it first")
     return _up_to_shared_point(record)
@@ -203,10 +215,12 @@ class RecordedFactory:
         buckets = record.state.buckets
         self._lanes = {one.key: one.offered or one.lanes for one in buckets}
         self.warmup = max(
-            -(-row.warmup_env_steps
-              // (record.quantum(study, config) * study.spread * max(1, record.seeds)))
+            -(
+                -row.warmup_env_steps
+                // (record.quantum(study, config) * study.spread * max(1, record.seeds))
+            )
             for row, config in zip(record.trials, record.configs, strict=True)
-        )  # fmt: skip
+        )
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
         """See `PopulationFactory`; the payload is the number of the trial."""
@@ -315,8 +329,11 @@ def replay(record: Record, study: Study) -> Replayed:
     with closing(AskAhead(_Asks(record.trials))) as ahead:
         loop = Loop(engine, Intake(engine, ahead), make_pruner(study))
         loop.run(Interrupts(asked=lambda: ledger.state.phase is not Phase.SEARCH))
-    finished = [trial for trial in ledger.trials.values()
-                if trial.state is TrialState.FINISHED and trial.value is not None]  # fmt: skip
+    finished = [
+        trial
+        for trial in ledger.trials.values()
+        if trial.state is TrialState.FINISHED and trial.value is not None
+    ]
     plain = finished and ledger.objectives.is_plain
     return Replayed(ledger, ledger.best(finished).number if plain else None, factory.shown)
 
@@ -349,8 +366,16 @@ def asked_rules(record: Record, rules: Sequence[str], seeds: int | None = None) 
             f"seeds is {seeds}, but the trials of {study.name} have {most}; allowed: 1 to {most}"
         )
     count = most if seeds is None else seeds
-    usual = ["none", "asha,eta=2", "asha,eta=3", "asha,eta=4", "hyperband,eta=3", "median",
-             "plateau", *["racing"] * (count >= _RACING_FROM)]  # fmt: skip
+    usual = [
+        "none",
+        "asha,eta=2",
+        "asha,eta=3",
+        "asha,eta=4",
+        "hyperband,eta=3",
+        "median",
+        "plateau",
+        *["racing"] * (count >= _RACING_FROM),
+    ]
     asked = [_asked(record, rule, count) for rule in (rules or usual)]
     if rules or seeds is not None or any(one.own for one in asked):
         return asked
@@ -511,9 +536,13 @@ def what_if(
     method = METHODS.get(study.search.method)
     same_asks = method is not None and not method.learns and study.search.driver == "lanes"
     plain, objective = not study.objectives[1:] and not study.constraints, Objective.of(study)
-    values = {row.trial: record.value(row.trial, record.length(row.trial))
-              if row.value is None else row.value
-              for row in record.trials if plain and row.state not in _LOST}  # fmt: skip
+    values = {
+        row.trial: record.value(row.trial, record.length(row.trial))
+        if row.value is None
+        else row.value
+        for row in record.trials
+        if plain and row.state not in _LOST
+    }
     losses = {trial: objective.loss(value) for trial, value in values.items() if value is not None}
     best = min(losses, key=losses.__getitem__, default=None)
     rows = list[WhatIfRow]()
@@ -564,8 +593,9 @@ def what_if(
 def _why_inexact(record: Record, done: Replayed, rule: Asked, same_asks: bool) -> str:
     """Return why a study with this rule may have done something else, "" if it did just this."""
     study = rule.study
-    lost = any(row.state in _LOST and row.env_steps and record.is_staggered(row)
-               for row in record.trials)  # fmt: skip
+    lost = any(
+        row.state in _LOST and row.env_steps and record.is_staggered(row) for row in record.trials
+    )
     more = study.budget.trials is None or len(done.ledger.trials) < study.budget.trials
     reasons: dict[str, object] = {
         "unseen": done.shown["unseen"] > 0,

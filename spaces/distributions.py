@@ -515,6 +515,16 @@ class Normal(Distribution):
 
 KINDS: Mapping[str, type[Distribution]] = {
     cls.kind: cls
-    for cls in (Uniform, LogUniform, IntUniform, LogIntUniform, Pow2, OneMinusLog, Logit, Normal,
-                Categorical, Ordinal)
-}  # fmt: skip
+    for cls in (
+        Uniform,
+        LogUniform,
+        IntUniform,
+        LogIntUniform,
+        Pow2,
+        OneMinusLog,
+        Logit,
+        Normal,
+        Categorical,
+        Ordinal,
+    )
+}

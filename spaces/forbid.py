@@ -19,9 +19,13 @@ from ..files.plain_data import is_number, same
 _LONGEST = 500
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "off": None}
 _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-    ast.Eq: same, ast.NotEq: lambda one, other: not same(one, other),
-}  # fmt: skip
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: same,
+    ast.NotEq: lambda one, other: not same(one, other),
+}
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -62,13 +66,17 @@ class ValueRule:
         return tuple(name for name, _ in self.wanted)
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        return all(name in values and any(same(values[name], value) for value in allowed)
-                   for name, allowed in self.wanted)  # fmt: skip
+        return all(
+            name in values and any(same(values[name], value) for value in allowed)
+            for name, allowed in self.wanted
+        )
 
     def as_data(self) -> dict[str, Any]:
         single = {name for name, given in self.wanted if len(given) == 1}
-        return {name: given[0] if name in single and not isinstance(given[0], tuple)
-                else list(given) for name, given in self.wanted}  # fmt: skip
+        return {
+            name: given[0] if name in single and not isinstance(given[0], tuple) else list(given)
+            for name, given in self.wanted
+        }
 
     def __str__(self) -> str:
         return "{" + ", ".join(f"{name}: {value}" for name, value in self.as_data().items()) + "}"

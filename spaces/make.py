@@ -108,8 +108,11 @@ def _check_keys(kind: str, given: Mapping[str, Any]) -> list[Fault]:
     cls = KINDS[kind]
     allowed = (*cls.required, *cls.optional)
     known = f"Known: {', '.join(allowed)}"
-    faults = [Fault(key, f"{kind} has no {key!r};{suggestion(key, allowed)} {known}")
-              for key in given if key not in allowed]  # fmt: skip
+    faults = [
+        Fault(key, f"{kind} has no {key!r};{suggestion(key, allowed)} {known}")
+        for key in given
+        if key not in allowed
+    ]
     missing = " and ".join(f"`{key}`" for key in cls.required if key not in given)
     return [*faults, *([Fault(None, f"{kind} needs {missing}")] if missing else [])]
 
@@ -165,17 +168,28 @@ def _check_range(kind: str, given: Mapping[str, Any]) -> _Checks:
         "logit": ("min", low < 1e-9, "min above 0"),
         "pow2": ("min", not _is_power(low), "a power of two, such as 64"),
     }
-    more_needs = {"logit": ("max", high > 1.0 - 1e-9, "max below 1"),
-                  "pow2": ("max", not _is_power(high), "a power of two, such as 64")}  # fmt: skip
+    more_needs = {
+        "logit": ("max", high > 1.0 - 1e-9, "max below 1"),
+        "pow2": ("max", not _is_power(high), "a power of two, such as 64"),
+    }
     checks = [
         (step <= 0, "q", f"q is {q!r}; allowed: a step above 0"),
-        (q is not None and step > 0 and not fits, "q",
-         f"no step of {q!r} fits between {low!r} and {high!r}"),
-        (zero > 0 and low == high, "zero",
-         f"min and max are both {low!r}; type values: [0, {low!r}]"),
-        (zero > 0 and low < high and whole and low <= 0 <= high, "zero",
-         "0 is one of the values already; leave `zero` out"),
-    ]  # fmt: skip
+        (
+            q is not None and step > 0 and not fits,
+            "q",
+            f"no step of {q!r} fits between {low!r} and {high!r}",
+        ),
+        (
+            zero > 0 and low == high,
+            "zero",
+            f"min and max are both {low!r}; type values: [0, {low!r}]",
+        ),
+        (
+            zero > 0 and low < high and whole and low <= 0 <= high,
+            "zero",
+            "0 is one of the values already; leave `zero` out",
+        ),
+    ]
     for key, wrong, words in (one[kind] for one in (needs, more_needs) if kind in one):
         checks.append((wrong, key, f"{key} is {given[key]!r}; {kind} needs {words}"))
     return checks
@@ -190,14 +204,18 @@ def _check_normal(kind: str, given: Mapping[str, Any]) -> _Checks:
     crossed = low is not None and high is not None and low > high
     small = sigma > 0 and (abs(mu) > 1e6 * sigma or sigma < 1e-7)
     cut = (low is not None and low > mu + 3.9 * sigma) or (
-        high is not None and high < mu - 3.9 * sigma)  # fmt: skip
+        high is not None and high < mu - 3.9 * sigma
+    )
     return [
         (crossed, "min", f"min {low!r} is above max {high!r}; swap them"),
         (sigma <= 0, "sigma", f"sigma is {sigma!r}; allowed: above 0"),
         (small, "sigma", f"sigma {sigma!r} is too small; scale the value"),
-        (sigma > 0 and not small and not crossed and cut, "min",
-         f"min and max leave nothing of a {kind} cut at {mu} +- 4 x {sigma}"),
-    ]  # fmt: skip
+        (
+            sigma > 0 and not small and not crossed and cut,
+            "min",
+            f"min and max leave nothing of a {kind} cut at {mu} +- 4 x {sigma}",
+        ),
+    ]
 
 
 def _build(kind: str, given: Mapping[str, Any]) -> Distribution:
@@ -230,8 +248,12 @@ PPO = (
 
 # Hyperparameters of `ppo_architecture`: one program per combination of values.
 ARCHITECTURE = (
-    "hidden_sizes", "activation", "layer_norm", "shared_encoder", "num_minibatches",
-)  # fmt: skip
+    "hidden_sizes",
+    "activation",
+    "layer_norm",
+    "shared_encoder",
+    "num_minibatches",
+)
 
 
 def knob_space(names: Sequence[str]) -> Space:

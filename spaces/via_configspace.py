@@ -53,12 +53,18 @@ def as_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpa
             first.meta = {META: {**_our_meta(first.meta), "forbid": texts}}
         kinds = (CS.EqualsCondition, CS.InCondition)
         clauses = (CS.ForbiddenEqualsClause, CS.ForbiddenInClause)
-        conditions = [_among(kinds, condition.values, nodes[one.name], nodes[condition.name])
-                      for _, one in space.keyed for condition in one.when
-                      if condition.name not in space.constants]  # fmt: skip
+        conditions = [
+            _among(kinds, condition.values, nodes[one.name], nodes[condition.name])
+            for _, one in space.keyed
+            for condition in one.when
+            if condition.name not in space.constants
+        ]
         rules = [rule.wanted for rule in space.forbid if isinstance(rule, ValueRule)]
-        parts = [[_among(clauses, values, nodes[name]) for name, values in wanted]
-                 for wanted in rules if all(name in nodes for name, _ in wanted)]  # fmt: skip
+        parts = [
+            [_among(clauses, values, nodes[name]) for name, values in wanted]
+            for wanted in rules
+            if all(name in nodes for name, _ in wanted)
+        ]
         forbidden = [_joined(CS.ForbiddenAndConjunction, each) for each in parts]
         return _assembled(seed, nodes, conditions, forbidden)
     except ValueError as error:
@@ -177,8 +183,13 @@ def _current_format(data: dict[str, Any]) -> dict[str, Any]:
         return data
     parts = {key: data.get(key, []) for key in ("conditions", "forbiddens")}
     each = [_hyperparameter_in_file(name, fields) for name, fields in given.items()]
-    return {"name": data.get("name"), "hyperparameters": each, **parts,
-            "python_module_version": "1.2.0", "format_version": 0.4}  # fmt: skip
+    return {
+        "name": data.get("name"),
+        "hyperparameters": each,
+        **parts,
+        "python_module_version": "1.2.0",
+        "format_version": 0.4,
+    }
 
 
 def _hyperparameter_in_file(name: Any, fields: Any) -> dict[str, Any]:
@@ -394,6 +405,8 @@ def _clauses(space: Space, nodes: Mapping[str, Any], rule: ValueRule) -> list[An
             options.append(_where(space, name, values))
         elif not any(same(space.constants[name], value) for value in values):
             return []
-    each = [[CS.ForbiddenInClause(nodes[key], at) for key, at in chosen]
-            for chosen in itertools.product(*options)]  # fmt: skip
+    each = [
+        [CS.ForbiddenInClause(nodes[key], at) for key, at in chosen]
+        for chosen in itertools.product(*options)
+    ]
     return [_joined(CS.ForbiddenAndConjunction, clauses) for clauses in each if clauses]

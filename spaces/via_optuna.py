@@ -223,14 +223,18 @@ def _change(key: str, parameter: Parameter) -> str:
     ours = parameter.distribution
     values = ours.values if isinstance(ours, Categorical) else ()
     stepped = isinstance(ours, LogUniform | LogIntUniform) and ours.q
-    return ", ".join(words for words, changes in {
-        f"{ours.kind} is uniform there": not isinstance(ours, _KNOWN),
-        "its step is lost": stepped,
-        "a list without an order there": isinstance(ours, Pow2 | Ordinal),
-        "lists are JSON texts there": any(not isinstance(value, _SCALAR) for value in values),
-        "trials in which it is 0 are without it there": _zero_is_outside(ours),
-        "one of several distributions of this name": "#" in key,
-    }.items() if changes)  # fmt: skip
+    return ", ".join(
+        words
+        for words, changes in {
+            f"{ours.kind} is uniform there": not isinstance(ours, _KNOWN),
+            "its step is lost": stepped,
+            "a list without an order there": isinstance(ours, Pow2 | Ordinal),
+            "lists are JSON texts there": any(not isinstance(value, _SCALAR) for value in values),
+            "trials in which it is 0 are without it there": _zero_is_outside(ours),
+            "one of several distributions of this name": "#" in key,
+        }.items()
+        if changes
+    )
 
 
 _KNOWN = (Uniform, LogUniform, IntUniform, LogIntUniform, Pow2, Categorical, Ordinal)

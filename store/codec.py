@@ -236,8 +236,11 @@ def evaluation_of_cells(*cells: Any) -> EvaluationRow:
         np.frombuffer(returns, "<f8"),
         np.frombuffer(lengths, "<i8"),
         dict(zip(names, values, strict=True)),
-        trial=trial, stream=Stream(stream), replicate=replicate, env_steps=env_steps,
-    )  # fmt: skip
+        trial=trial,
+        stream=Stream(stream),
+        replicate=replicate,
+        env_steps=env_steps,
+    )
 
 
 @lru_cache(maxsize=256)

@@ -24,9 +24,7 @@ from .journal import Journal
 from .libraries import np, pa, pc, pq
 from .rows import Stream, TrialState
 
-_LIVE = (
-    TrialState.WAITING, TrialState.RUNNING, TrialState.INTERRUPTED, TrialState.PAUSED
-)  # fmt: skip
+_LIVE = (TrialState.WAITING, TrialState.RUNNING, TrialState.INTERRUPTED, TrialState.PAUSED)
 _KEYS = ("trial", "stream", "replicate", "env_steps", "episode")
 _EPISODES = {"episode_return": "return", "episode_length": "length"}
 

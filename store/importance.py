@@ -230,9 +230,11 @@ def decide(columns: Sequence[Column], values: Sequence[float]) -> Decided:
         judged = _judge([shape(column, before) for column in waiting], left, deals)
         over = judged.shares - judged.floors
         best = int(np.argmax(np.where(over > 0, judged.shares, -np.inf)))
-        takes = [best] if over[best] > 0 else sorted(
-            range(len(waiting)), key=lambda k: judged.means[k] - judged.shares[k]
-        )  # fmt: skip
+        takes = (
+            [best]
+            if over[best] > 0
+            else sorted(range(len(waiting)), key=lambda k: judged.means[k] - judged.shares[k])
+        )
         for k in takes:
             found.append(_knob(waiting[k], judged, k, remaining, (before, ranks, weights)))
         if not over[best] > 0:

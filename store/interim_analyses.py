@@ -87,9 +87,11 @@ def looks_of(attributes: Iterable[AttributeRow]) -> tuple[Look, ...]:
 
 
 def attribute_of_looks(looks: Iterable[Look]) -> AttributeRow:
-    return AttributeRow(None, _NAME, [
-        [look.trial, look.seeds, look.won, *([True] if look.interim else [])] for look in looks
-    ])  # fmt: skip
+    return AttributeRow(
+        None,
+        _NAME,
+        [[look.trial, look.seeds, look.won, *([True] if look.interim else [])] for look in looks],
+    )
 
 
 def begins_interim(looks: Sequence[Look]) -> bool:

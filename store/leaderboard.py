@@ -41,9 +41,7 @@ _OTHER_ORDER = (
     *(_State.FINISHED, _State.STOPPED, _State.DIVERGED, _State.FAILED, _State.WAITING),
     _State.REFERENCE,
 )  # without a finite value: running before the first rung, paused with NaN there, and so on
-_AT_A_RUNG = (
-    _State.STOPPED, _State.PAUSED, _State.RUNNING, _State.INTERRUPTED, _State.UNFINISHED
-)  # fmt: skip
+_AT_A_RUNG = (_State.STOPPED, _State.PAUSED, _State.RUNNING, _State.INTERRUPTED, _State.UNFINISHED)
 _Source = Literal["report", "choose", "search", ""]
 
 
@@ -226,10 +224,18 @@ def _tested(entry: Entry, row: TrialRow, bounds: Bounds) -> Entry:
     if not values:  # it diverged on every test seed
         return _changed(entry, state=TrialState.CONFIRMED, confirmed=True)
     return _changed(
-        entry, state=TrialState.CONFIRMED, confirmed=True, value=mean(values), ci_low=around.low,
-        ci_high=around.high, ci_kind=around.kind, value_from="report", values=values,
-        seeds=len(values), scores=row.report_scores,
-    )  # fmt: skip
+        entry,
+        state=TrialState.CONFIRMED,
+        confirmed=True,
+        value=mean(values),
+        ci_low=around.low,
+        ci_high=around.high,
+        ci_kind=around.kind,
+        value_from="report",
+        values=values,
+        seeds=len(values),
+        scores=row.report_scores,
+    )
 
 
 def _place_groups(entries: list[Entry], keys: list[tuple[float, ...]], ranking: Ranking) -> None:

@@ -149,9 +149,22 @@ class StudyStore:
         parts, merged = self.curves.flush()
         number, at = self._number + 1, self.clock()
         self.journal.commit(
-            Commit(number, loop_state, checkpoint, at, trials, evaluations, decisions, asks,
-                   attributes, parts, merged, phase, restarted)
-        )  # fmt: skip
+            Commit(
+                number,
+                loop_state,
+                checkpoint,
+                at,
+                trials,
+                evaluations,
+                decisions,
+                asks,
+                attributes,
+                parts,
+                merged,
+                phase,
+                restarted,
+            )
+        )
         self._number = number
         self.curves.committed()
         self._delete_checkpoints()

@@ -131,12 +131,19 @@ def conclude_front(
     signs = [1.0 if goal == "maximize" else -1.0 for goal in goals]
     table = {
         number: [
-            _apart(number, names[j], [values[s][j] for s in seeds],
-                   [default[s][j] for s in seeds], signs[j], level, names[j] in costs)
+            _apart(
+                number,
+                names[j],
+                [values[s][j] for s in seeds],
+                [default[s][j] for s in seeds],
+                signs[j],
+                level,
+                names[j] in costs,
+            )
             for j in range(len(goals))
         ]
         for number, values in trials.items()
-    }  # fmt: skip
+    }
     better = [n for n, row in table.items() if all(a.low is not None and a.low > 0 for a in row)]
     worse = [n for n, row in table.items() if any(a.high is not None and a.high < 0 for a in row)]
     verdict: FrontVerdict = "open"
@@ -147,19 +154,30 @@ def conclude_front(
         verdict = "behind"
     elif len(worse) == len(table):
         verdict = "on_front"
-    shown = table[better[0]] if better else [
-        max((row[j] for row in table.values()),
-            key=lambda a: a.difference if math.isfinite(a.difference) else -math.inf)
-        for j in range(len(goals))
-    ]  # fmt: skip
+    shown = (
+        table[better[0]]
+        if better
+        else [
+            max(
+                (row[j] for row in table.values()),
+                key=lambda a: a.difference if math.isfinite(a.difference) else -math.inf,
+            )
+            for j in range(len(goals))
+        ]
+    )
     first = better[0] if better else None
     return FrontConclusion(verdict, first, len(seeds), len(table), tuple(shown), fewest)
 
 
 def _apart(
-    trial: int, objective: str, ours: list[float], theirs: list[float], sign: float, level: float,
+    trial: int,
+    objective: str,
+    ours: list[float],
+    theirs: list[float],
+    sign: float,
+    level: float,
     is_cost: bool,
-) -> Apart:  # fmt: skip
+) -> Apart:
     ours, theirs = [sign * x for x in ours], [sign * x for x in theirs]
     difference, means = mean(ours) - mean(theirs), (sign * mean(ours), sign * mean(theirs))
     found = paired_interval(ours, theirs, level=level)
@@ -189,9 +207,11 @@ def front_sentences(found: FrontConclusion) -> list[str]:
 
 def _sentence(apart: Apart) -> str:
     who, other = f"trial {apart.trial}", "the default"
-    around = "" if apart.low is None or apart.high is None or apart.low == apart.high else (
-        f" [{_short(apart.low)}, {_short(apart.high)}]"
-    )  # fmt: skip
+    around = (
+        ""
+        if apart.low is None or apart.high is None or apart.low == apart.high
+        else (f" [{_short(apart.low)}, {_short(apart.high)}]")
+    )
     own, theirs = apart.means
     if not math.isfinite(apart.difference):
         return f"In {apart.objective} a seed has no finite value."
@@ -215,9 +235,17 @@ def _short(value: float) -> str:
 
 
 Verdict = Literal[
-    "better", "worse", "no_difference", "undecided", "ceiling", "default", "diverged", "feasible",
-    "infeasible", "nothing",
-]  # fmt: skip
+    "better",
+    "worse",
+    "no_difference",
+    "undecided",
+    "ceiling",
+    "default",
+    "diverged",
+    "feasible",
+    "infeasible",
+    "nothing",
+]
 Sample = Mapping[int, float]  # replicate -> value; NaN if it diverged
 
 _NO_OTHER = "It is the default, and no other trial was confirmed."
@@ -366,9 +394,13 @@ def conclude(
     elif is_default:
         finite = [value for value in winner.values() if math.isfinite(value)]
         against = Against(
-            rival, "default", len(winner), len(finite), own_diverged=len(winner) - len(finite),
+            rival,
+            "default",
+            len(winner),
+            len(finite),
+            own_diverged=len(winner) - len(finite),
             means=(mean(finite), mean(finite)) if finite else None,
-        )  # fmt: skip
+        )
     else:
         against = compared(default or {}, rival)
         if against.verdict == "nothing":
@@ -378,9 +410,15 @@ def conclude(
             against = with_constraints(against, constraints, constraints.default, level)
     others = tuple(compared(values, named) for named, values in (baselines or {}).items())
     found = Conclusion(
-        name, against, others, top, None if known else alike, sharing, beaten if is_default else 0,
+        name,
+        against,
+        others,
+        top,
+        None if known else alike,
+        sharing,
+        beaten if is_default else 0,
         violates=feasible is False,
-    )  # fmt: skip
+    )
     if alone is None:
         return found
     copying = compared(alone.values, "the best without copying")
@@ -438,9 +476,16 @@ def _is_best(shown: Sequence[float], value: float | None, sign: float) -> bool:
 
 
 def _compared(
-    winner: Sample, other: Sample, rival: str, *, sign: float, top: float | None, bounds: Bounds,
-    earlier: Sequence[int], interim: bool,
-) -> Against:  # fmt: skip
+    winner: Sample,
+    other: Sample,
+    rival: str,
+    *,
+    sign: float,
+    top: float | None,
+    bounds: Bounds,
+    earlier: Sequence[int],
+    interim: bool,
+) -> Against:
     """Pair two samples and decide; `top`: the ceiling, if all seeds of the winner are at it."""
     both = sorted(winner.keys() & other.keys())
     if not both:
@@ -453,8 +498,16 @@ def _compared(
     if not finite:
         enough = len(both) >= fewest_pairs(next_level(earlier, interim)) and lost > own_lost
         only: Verdict = "diverged" if own_lost else "better" if enough else "nothing"
-        return Against(rival, only, len(both), 0, lost, probability=chance, own_diverged=own_lost,
-                       probability_interval=chance_interval)  # fmt: skip
+        return Against(
+            rival,
+            only,
+            len(both),
+            0,
+            lost,
+            probability=chance,
+            own_diverged=own_lost,
+            probability_interval=chance_interval,
+        )
     ours, theirs = zip(*finite, strict=True)
     known = [seed for seed, pair in zip(both, pairs, strict=True) if all(map(math.isfinite, pair))]
     before = [sum(seed < size for seed in known) for size in earlier]

@@ -62,8 +62,10 @@ def sentences(conclusion: Conclusion) -> list[str]:
     least: list[str] = []
     if conclusion.violates:
         winner = conclusion.winner
-        least = ["No trial keeps the constraints on the selection seeds; "
-                f"{winner} violates them least there."]  # fmt: skip
+        least = [
+            "No trial keeps the constraints on the selection seeds; "
+            f"{winner} violates them least there."
+        ]
     rule = conclusion.better_rule
     said = [] if rule is None else _of_one(conclusion, rule)[:1]
     if conclusion.copying is not None:
@@ -339,13 +341,22 @@ def _upper(text: str) -> str:
 
 
 def concluded(
-    meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry],
-    baselines: Sequence[BaselineRow] = (), *, ceiling: float | None = None,
-    why: Sequence[str] = (), why_alone: str = "", apart: str = "",
-    front: FrontConclusion | None = None, alone: WithoutCopying | None = None,
-    tells: str = "", lone: bool = False, looks: Sequence[Look] = (),
+    meta: StudyMeta,
+    rows: Sequence[TrialRow],
+    entries: Sequence[Entry],
+    baselines: Sequence[BaselineRow] = (),
+    *,
+    ceiling: float | None = None,
+    why: Sequence[str] = (),
+    why_alone: str = "",
+    apart: str = "",
+    front: FrontConclusion | None = None,
+    alone: WithoutCopying | None = None,
+    tells: str = "",
+    lone: bool = False,
+    looks: Sequence[Look] = (),
     constraints: ConstraintSamples | None = None,
-) -> Conclusion:  # fmt: skip
+) -> Conclusion:
     """Return the verdict of a study on test seeds; with several objectives about the front.
 
     Sentences: `why` for no verdict, `why_alone` for a default without test seeds, `apart` if the
@@ -362,9 +373,11 @@ def concluded(
     if alone_here and first is not None and winner is not None:
         return _with_sentences(_lone_trial_verdict(meta, winner, first, baselines))
     # The winner ran on test seeds, even if it diverged on all of them.
-    tested = first is not None and winner is not None and (
-        first.value_from == Stream.REPORT or (first.confirmed and winner.report_diverged)
-    )  # fmt: skip
+    tested = (
+        first is not None
+        and winner is not None
+        and (first.value_from == Stream.REPORT or (first.confirmed and winner.report_diverged))
+    )
     if first is None or winner is None or meta.objectives or copied or not tested:
         none = conclude(None, None, goal=meta.goal)
         shown = None if copied else front
@@ -445,9 +458,8 @@ def _among_chosen(
     seeds = len(getattr(winner, of))
     sign = 1.0 if meta.goal == "maximize" else -1.0
     those = [
-        row for row in rows
-        if row.state is TrialState.FINISHED and len(getattr(row, of)) == seeds
-    ]  # fmt: skip
+        row for row in rows if row.state is TrialState.FINISHED and len(getattr(row, of)) == seeds
+    ]
     stream = "choose" if winner.choose_values else "search"
     if winner not in those or any(stream in row.copies for row in those):
         return None
@@ -485,6 +497,9 @@ def _by_baseline(rows: Sequence[BaselineRow], stream: Stream) -> dict[str, Sampl
 
 def _all_values(rows: Sequence[TrialRow], entries: Sequence[Entry]) -> list[float]:
     seeds = [value for row in rows for value in (*row.seed_values, *row.report_values)]
-    means = [value for entry in entries
-             for value in (entry.search_value, entry.choose_value, entry.rung_value)]  # fmt: skip
+    means = [
+        value
+        for entry in entries
+        for value in (entry.search_value, entry.choose_value, entry.rung_value)
+    ]
     return seeds + [value for value in means if value is not None]

@@ -103,8 +103,14 @@ def _summarise(run: Run, values: dict[str, Any]) -> None:
 
 def _quiet(wandb: Any) -> wandb.Settings:
     """Return settings without wandb's prints, system metrics and code uploads."""
-    return wandb.Settings(silent=True, console="off", x_disable_stats=True, disable_code=True,
-                          disable_git=True, save_code=False)  # fmt: skip
+    return wandb.Settings(
+        silent=True,
+        console="off",
+        x_disable_stats=True,
+        disable_code=True,
+        disable_git=True,
+        save_code=False,
+    )
 
 
 def _logged_in() -> bool:

@@ -55,8 +55,11 @@ def _loaded(given: str, file: str, name: str, source: Path) -> Algorithm:
     module = user_module(Path(file).stem)
     made = getattr(module, name, None)
     if made is None or not callable(getattr(made, "declared", None)):
-        known = [key for key, value in vars(module).items()
-                 if callable(getattr(value, "declared", None)) and key != "Training"]  # fmt: skip
+        known = [
+            key
+            for key, value in vars(module).items()
+            if callable(getattr(value, "declared", None)) and key != "Training"
+        ]
         text = f"{file} has no class {name!r} that is an hpo.Training;{suggestion(name, known)}"
         raise ConfigError(f"{text} Known: {', '.join(known) or 'none'}")
     for knob in made.declared().values():

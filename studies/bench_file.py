@@ -18,8 +18,11 @@ from .yaml_io import Node, Notes, node_of, read_file, read_text
 METHOD_KEYS = ("imports", "search", "enqueue", "evaluation", "early_terminate", "seeds", "confirm",
                "population", "metric")  # fmt: skip
 """Keys of a study that a method may have; the table has the others."""
-_OWN: Mapping[str, Any] = {"budget": {"trials": 1_000_000}, "checkpoint": {"keep_best": 0},
-                           "baselines": []}  # fmt: skip
+_OWN: Mapping[str, Any] = {
+    "budget": {"trials": 1_000_000},
+    "checkpoint": {"keep_best": 0},
+    "baselines": [],
+}
 _FROM_TABLE = ("env", "env_steps", "fixed", "space", "forbid", "metric", "log_every")
 
 
@@ -29,12 +32,17 @@ class BenchSpec:
 
     tables: str = key("results/atlas", "folder of the recorded tables, relative to this file")
     environments: tuple[str, ...] = key(
-        (), "names of the tables; left out: all in the folder", type="words")  # fmt: skip
+        (), "names of the tables; left out: all in the folder", type="words"
+    )
     budgets: tuple[int, ...] = key(
-        (8, 16, 24, 48, 96), "of searches, in full runs of one seed", type="counts")  # fmt: skip
+        (8, 16, 24, 48, 96), "of searches, in full runs of one seed", type="counts"
+    )
     searches: int = key(60, "of each method on each environment with each budget", low=2)
-    move: bool = key(True, "move proposals to the nearest recorded configuration not yet tried; "
-                     "else only its runs are taken")  # fmt: skip
+    move: bool = key(
+        True,
+        "move proposals to the nearest recorded configuration not yet tried; "
+        "else only its runs are taken",
+    )
     lanes: int = key(12, "lanes of a search", low=1)
     test_seeds: int = key(2, "recorded seeds that judge the choices alone", low=1)
     baseline: str | None = key(None, "the method to compare with; left out: the first")
@@ -90,11 +98,14 @@ class BenchFile:
         study = study_of(made, self.shown, self.source, "bench", (), None)
         early = study.early_terminate
         for wrong, why in (
-            (early is not None and early.evolves, "early_terminate: trials that copy each other "
-             "leave no recorded run; take another rule"),
+            (
+                early is not None and early.evolves,
+                "early_terminate: trials that copy each other "
+                "leave no recorded run; take another rule",
+            ),
             (study.search.driver != "lanes", "search.driver: only hpo itself runs over a table"),
             (study.search.warm_start is not None, "search.warm_start is not for a table"),
-        ):  # fmt: skip
+        ):
             if wrong:
                 raise ConfigError(f"{self.shown}: method {method}: {why}")
         return study

@@ -62,16 +62,22 @@ class CheckReport:
 
     def as_data(self) -> dict[str, Any]:
         return {
-            "name": self.study.name, "env": env_words(self.study),
-            "searched": list(self.study.space.names), "buckets": self.bucket_count,
-            "buckets_exact": self.bucket_count_exact, "training_compiles": self.bucket_count,
+            "name": self.study.name,
+            "env": env_words(self.study),
+            "searched": list(self.study.space.names),
+            "buckets": self.bucket_count,
+            "buckets_exact": self.bucket_count_exact,
+            "training_compiles": self.bucket_count,
             "programs": [_program_data(bucket, cost) for bucket, cost in self.buckets],
             "expected": {**asdict(self.expected), "total": self.expected.total},
-            "rejected_share": self.rejected_share, "warnings": list(self.warnings),
-            "mistakes": list(self.mistakes), "warm_start": self.warm_start or None,
+            "rejected_share": self.rejected_share,
+            "warnings": list(self.warnings),
+            "mistakes": list(self.mistakes),
+            "warm_start": self.warm_start or None,
             "time": None if self.time is None else self.time.as_data(),
-            "time_note": self.time_note or None, "imports_not_run": list(self.not_run),
-        }  # fmt: skip
+            "time_note": self.time_note or None,
+            "imports_not_run": list(self.not_run),
+        }
 
     def text(self) -> str:
         time = [f"time       not known: {self.time_note}"] if self.time_note else []
@@ -85,9 +91,11 @@ class CheckReport:
 
 
 def check(
-    study: Study, bucket_key: Callable[[Config], str] | None = None,
-    cost_of: Callable[[str], Cost] | None = None, not_run: tuple[str, ...] = (),
-) -> CheckReport:  # fmt: skip
+    study: Study,
+    bucket_key: Callable[[Config], str] | None = None,
+    cost_of: Callable[[str], Cost] | None = None,
+    not_run: tuple[str, ...] = (),
+) -> CheckReport:
     """Examine a study; refuse one of which no configuration can run.
 
     `bucket_key` maps a complete configuration to the name of its bucket, `cost_of` that name to
@@ -101,14 +109,21 @@ def check(
     rng = np.random.default_rng(study.seed)
     draws = [study.space.draw(rng) for _ in range(_DRAWS)]
     allowed = [params for params in draws if study.space.forbidden(params) is None]
-    costs = tuple((bucket, Cost() if cost_of is None else cost_of(bucket.key))
-                  for bucket in buckets.found[:_LISTED])  # fmt: skip
+    costs = tuple(
+        (bucket, Cost() if cost_of is None else cost_of(bucket.key))
+        for bucket in buckets.found[:_LISTED]
+    )
     return CheckReport(
-        study, costs, len(buckets.found), not (buckets.more or _unknown(study)),
-        expected_steps(study, buckets.found[0].quanta), (_DRAWS - len(allowed)) / _DRAWS,
+        study,
+        costs,
+        len(buckets.found),
+        not (buckets.more or _unknown(study)),
+        expected_steps(study, buckets.found[0].quanta),
+        (_DRAWS - len(allowed)) / _DRAWS,
         tuple(_warnings(study, draws, buckets, costs[0][1].lanes, not not_run)),
-        tuple(dict.fromkeys([*buckets.refused, *_refused(study, allowed)])), not_run=not_run,
-    )  # fmt: skip
+        tuple(dict.fromkeys([*buckets.refused, *_refused(study, allowed)])),
+        not_run=not_run,
+    )
 
 
 def _unknown(study: Study) -> list[str]:
@@ -199,8 +214,14 @@ def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
     if informed or study.search.driver != "lanes" or not method_row(method).learns:
         return
     given, options = study.search.options, method_row(method).options
-    startup = next((int(given.get(one.key, one.default)) for one in options
-                    if one.key in ("n_startup_trials", "population_size")), 1)  # fmt: skip
+    startup = next(
+        (
+            int(given.get(one.key, one.default))
+            for one in options
+            if one.key in ("n_startup_trials", "population_size")
+        ),
+        1,
+    )
     blind = startup + lanes // seeds
     if trials is not None and 2 <= trials <= blind:
         few = max(8, seeds)
@@ -232,20 +253,28 @@ def spread_note(study: Study) -> str:
 def _unmodelled(study: Study) -> list[str]:
     method = method_row(study.search.method)
     when, choices = (dealt == "at random" for dealt in (method.conditional, method.choices))
-    names = [one.name for one in study.space.parameters if (one.when and when)
-             or (choices and one.distribution.axis.kind == "choice")]  # fmt: skip
+    names = [
+        one.name
+        for one in study.space.parameters
+        if (one.when and when) or (choices and one.distribution.axis.kind == "choice")
+    ]
     return list(dict.fromkeys(names))
 
 
 def _program_data(bucket: Bucket, cost: Cost) -> dict[str, Any]:
     quanta = bucket.quanta
     return {
-        "static": as_lists(bucket.static), "updates_per_chunk": quanta.updates_per_chunk,
-        "steps_per_chunk": quanta.steps_per_chunk, "chunks": quanta.chunks,
-        "rungs": list(quanta.rungs), "env_steps": quanta.env_steps, "lanes": cost.lanes,
-        "memory_bytes": cost.memory_bytes, "parameters": cost.parameters,
+        "static": as_lists(bucket.static),
+        "updates_per_chunk": quanta.updates_per_chunk,
+        "steps_per_chunk": quanta.steps_per_chunk,
+        "chunks": quanta.chunks,
+        "rungs": list(quanta.rungs),
+        "env_steps": quanta.env_steps,
+        "lanes": cost.lanes,
+        "memory_bytes": cost.memory_bytes,
+        "parameters": cost.parameters,
         "gradient_parts": cost.parts,
-    }  # fmt: skip
+    }
 
 
 def _rule_words(early: EarlyTerminate) -> str:
@@ -279,9 +308,12 @@ def _head(study: Study) -> list[str]:
         each = f"{study.env_steps:,} env steps on each of {study.spread}"
         lines += [f"a trial    trains on all: {each}; {study.over_environments} of their scores"]
     lines.append(f"seeds      {seeds}, {', '.join(wanted)}")
-    limits = [("" if one.min is None else f"{one.min:g} <= ") + one.metric
-              + ("" if one.max is None else f" <= {one.max:g}")
-              for one in study.constraints]  # fmt: skip
+    limits = [
+        ("" if one.min is None else f"{one.min:g} <= ")
+        + one.metric
+        + ("" if one.max is None else f" <= {one.max:g}")
+        for one in study.constraints
+    ]
     return [*lines, f"limits     {', '.join(limits)}"] if limits else lines
 
 

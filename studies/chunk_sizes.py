@@ -110,8 +110,11 @@ def updates_per_chunk(study: Study, steps_per_update: int) -> int:
     # The first marks and the last: the relative error of the others is smaller.
     marks = [_ceil(mark, steps_per_update) for mark in (*asked[:20], study.env_steps)]
     longest = max(1, min((length - 1) // (_FEWEST_CHUNKS - 1), first, _MOST_CANDIDATES))
-    near = [k for k in range(longest, 0, -1)
-            if max(_ceil(mark, k) * k / mark for mark in marks) - 1.0 <= _TOLERANCE]  # fmt: skip
+    near = [
+        k
+        for k in range(longest, 0, -1)
+        if max(_ceil(mark, k) * k / mark for mark in marks) - 1.0 <= _TOLERANCE
+    ]
     exact = next(k for k in near if first % k == 0)
     return exact if _ceil(length, exact) <= _MOST_CHUNKS else near[0]
 

@@ -87,8 +87,11 @@ def unused_keys(root: Node, study: Study) -> Problems:
 def _seeds(study: Study) -> Problems:
     """Enough seeds for the aggregate and for racing."""
     seeds, early = study.seeds, study.early_terminate
-    measured = {"metric": () if study.objectives else (study.metric,),
-                "objectives": study.objectives, "constraints": study.constraints}  # fmt: skip
+    measured = {
+        "metric": () if study.objectives else (study.metric,),
+        "objectives": study.objectives,
+        "constraints": study.constraints,
+    }
     for section, entries in measured.items():
         iqm = any(entry.aggregate == "iqm" for entry in entries)
         if iqm and seeds.first - seeds.tolerate < IQM_MIN_SEEDS:
@@ -271,8 +274,10 @@ def _ray_tune(study: Study) -> Problems:
     scheduler, without = search.scheduler.rpartition(".")[2], "leave it out, or search.driver"
     # A study file alone must not run just any code: classes are Ray Tune's or of `imports`.
     stems = [path.rpartition("/")[2].removesuffix(".py") for path in study.imports]
-    for key, given, known in (("scheduler", search.scheduler, SCHEDULERS),
-                              ("searcher", search.searcher, SEARCHERS)):  # fmt: skip
+    for key, given, known in (
+        ("scheduler", search.scheduler, SCHEDULERS),
+        ("searcher", search.searcher, SEARCHERS),
+    ):
         module = given.rpartition(".")[0]
         if given not in known and not module:
             text = f"{given!r} is unknown;{suggestion(given, known)} Known: {', '.join(known)}"
@@ -320,15 +325,26 @@ def _several(study: Study) -> Problems:
         ("eval_env", study.evaluation.env, f"changes keys {one}"),
         ("init", study.init, f"starts lanes from a policy {one}"),
         ("baselines", study.baselines, f"are heuristics {one}"),
-        ("executor.type", study.executor.type != "local", "must be local: several environments "
-         "run in one process"),
+        (
+            "executor.type",
+            study.executor.type != "local",
+            "must be local: several environments run in one process",
+        ),
         ("search.warm_start", study.search.warm_start, f"takes trials {one}"),
-        ("forbid", any(name.startswith("env.") for rule in study.space.forbid
-                       for name in rule.names), f"names env.*, which are {one}"),
-    ]  # fmt: skip
-    unfit += [("loggers", logger.type in ("tensorboard", "wandb", "mlflow"),
-               f"has {logger.type}, which is written for one environment; take csv")
-              for logger in study.loggers]  # fmt: skip
+        (
+            "forbid",
+            any(name.startswith("env.") for rule in study.space.forbid for name in rule.names),
+            f"names env.*, which are {one}",
+        ),
+    ]
+    unfit += [
+        (
+            "loggers",
+            logger.type in ("tensorboard", "wandb", "mlflow"),
+            f"has {logger.type}, which is written for one environment; take csv",
+        )
+        for logger in study.loggers
+    ]
     for parameter in study.space.parameters:
         asks = any(condition.name.startswith("env.") for condition in parameter.when)
         text = f"has a condition on env.*, which is {one}"
@@ -355,11 +371,17 @@ def _custom_training(study: Study) -> Problems:
         ("env", study.more_envs, "trains in one environment; give one"),
         ("init", study.init, "makes states itself; read a file in init"),
         ("checkpoint.parts", study.checkpoint.parts, "keeps whole states, not parts"),
-        ("eval_env", study.evaluation.env, "is evaluated where it trains" if acts else
-         "has its evaluate instead"),
-        ("evaluation.steps", study.evaluation.steps and not acts,
-         "evaluates whole episodes; give episodes"),
-    ):  # fmt: skip
+        (
+            "eval_env",
+            study.evaluation.env,
+            "is evaluated where it trains" if acts else "has its evaluate instead",
+        ),
+        (
+            "evaluation.steps",
+            study.evaluation.steps and not acts,
+            "evaluates whole episodes; give episodes",
+        ),
+    ):
         if given and not study.algorithm.is_ppo:
             yield path, f"is not for {study.algorithm.label}, which {why}"
 

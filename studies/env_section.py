@@ -186,8 +186,11 @@ def _scale(
         return _given_scale(notes, given)
     if metric_fault(metric, entry) is not None:
         return None  # noted
-    changed = [key for key, value in spec.values.items()
-               if entry is None or value != entry.default_of(key)]  # fmt: skip
+    changed = [
+        key
+        for key, value in spec.values.items()
+        if entry is None or value != entry.default_of(key)
+    ]
     found = None if changed else reference_of(spec.id, metric)
     if found is None:
         why = f"with another {changed[0]}" if changed else f"by {metric}"
@@ -223,15 +226,21 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
         return {k: v for one in reversed(known) for k, v in getattr(one, field).items()}
 
     first, sources, actions = known[0], {o.source for o in known}, {o.actions for o in known}
-    metrics = {name: meaning for name, meaning in first.metrics.items()
-               if all(name in one.metrics for one in known)}  # fmt: skip
+    metrics = {
+        name: meaning
+        for name, meaning in first.metrics.items()
+        if all(name in one.metrics for one in known)
+    }
     return EnvEntry(
         id=" and ".join(dict.fromkeys(one.id for one in known)),
         source=sources.pop() if len(sources) == 1 else "several",
-        actions=first.actions if len(actions) == 1 else "any", metrics=metrics,
+        actions=first.actions if len(actions) == 1 else "any",
+        metrics=metrics,
         positive=tuple(dict.fromkeys(name for one in known for name in one.positive)),
-        params=merged("params"), keys=merged("keys"), elsewhere=merged("elsewhere"),
-    )  # fmt: skip
+        params=merged("params"),
+        keys=merged("keys"),
+        elsewhere=merged("elsewhere"),
+    )
 
 
 class _FaultError(ConfigError):

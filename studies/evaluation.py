@@ -76,8 +76,11 @@ def cut_words(study: Study, lengths: Sequence[int]) -> str:
 def own_evaluation_note(study: Study) -> str:
     """Return a warning if a searched key of the environment also evaluates; else ""."""
     same = (*study.evaluation.env, *OF_THE_POLICY)
-    loose = {one.name[4:]: one.default for one in study.space.parameters
-             if one.name.startswith("env.") and one.name[4:] not in same}  # fmt: skip
+    loose = {
+        one.name[4:]: one.default
+        for one in study.space.parameters
+        if one.name.startswith("env.") and one.name[4:] not in same
+    }
     if not loose:
         return ""
     verbs = "is searched, and evaluates" if len(loose) == 1 else "are searched, and evaluate"

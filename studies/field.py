@@ -52,12 +52,17 @@ class Field(Range):
         nouns = {
             "word": "",
             "words": f"a list of {f'some of {listed}' if listed else 'different names'}",
-            "counts": "different whole numbers from 1 on, as [8, 16]", "text": "a text",
-            "count": "a whole number", "number": "a number", "flag": "true or false",
-            "seconds": "a time such as 90s, 30m or 2h", "map": "a mapping", "list": "a list",
+            "counts": "different whole numbers from 1 on, as [8, 16]",
+            "text": "a text",
+            "count": "a whole number",
+            "number": "a number",
+            "flag": "true or false",
+            "seconds": "a time such as 90s, 30m or 2h",
+            "map": "a mapping",
+            "list": "a list",
             "factors": "a list of numbers",
             "points": "a whole number, or a mapping of knob to whole number,",
-        }  # fmt: skip
+        }
         parts = [self.in_words(nouns[self.type]), "" if self.type == "words" else listed]
         parts.append("null" if self.off else "")
         return " or ".join(part for part in parts if part)
@@ -117,9 +122,15 @@ def flag(key: str, default: bool, meaning: str) -> Field:
 
 
 def option(
-    name: str, default: bool | int | float | str, meaning: str, *, low: float | None = None,
-    high: float | None = None, low_open: bool = False, words: tuple[str, ...] = (),
-) -> Field:  # fmt: skip
+    name: str,
+    default: bool | int | float | str,
+    meaning: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    low_open: bool = False,
+    words: tuple[str, ...] = (),
+) -> Field:
     """Return an option of a registered sampler or rule; its type is the default's.
 
     Args:

@@ -60,9 +60,12 @@ def load(
 
 
 def loads(
-    text: str, shown: str = "study.yaml", source: str | Path = ".",
-    overrides: Sequence[str] = (), name: str | None = None,
-) -> Study:  # fmt: skip
+    text: str,
+    shown: str = "study.yaml",
+    source: str | Path = ".",
+    overrides: Sequence[str] = (),
+    name: str | None = None,
+) -> Study:
     """Load a study from text, as `load`; `shown` is its name in messages, `source` its folder."""
     root = read_text(text, shown)
     return study_of(root, shown, Path(source), PurePosixPath(shown).stem, overrides, name)
@@ -205,9 +208,12 @@ class _Reader:
             "confirm": confirm,
             "init": self._init(given["init"]),
             "loggers": tuple(filter(None, map(self._logger, self._items("loggers")))),
-            **{field.key: field.section(**given[field.key]) for field in TOP
-               if field.key in _WITHOUT_RULES},
-        }  # fmt: skip
+            **{
+                field.key: field.section(**given[field.key])
+                for field in TOP
+                if field.key in _WITHOUT_RULES
+            },
+        }
 
     def _items(self, key: str) -> list[Node]:
         node = self.root.value.get(key)

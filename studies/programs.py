@@ -57,8 +57,10 @@ def _minibatch_notes(
         if asked > rows:
             continue  # refused elsewhere
         made, is_single = _cut(rows, asked, alone)
-        near = [next((n for n in counts if _cut(rows, n, alone) == (n, False)), None)
-                for counts in (range(asked, 0, -1), range(asked, rows + 1))]  # fmt: skip
+        near = [
+            next((n for n in counts if _cut(rows, n, alone) == (n, False)), None)
+            for counts in (range(asked, 0, -1), range(asked, rows + 1))
+        ]
         better = f"type {' or '.join(str(n) for n in dict.fromkeys(near) if n is not None)}"
         if made != asked:
             kind = "samples (num_envs x rollout_length)"
@@ -198,9 +200,12 @@ def _static_part(space: Space, static: set[str]) -> tuple[Space, tuple[str, ...]
 
 
 def programs_note(
-    study: Study, programs: int, trials: int | None, compile_seconds: float | None = None,
+    study: Study,
+    programs: int,
+    trials: int | None,
+    compile_seconds: float | None = None,
     seconds: float = 0.0,
-) -> str:  # fmt: skip
+) -> str:
     """Return a sentence if compiling takes, or may take, more than half of the time."""
     if programs < 2 or trials is None:
         return ""

@@ -23,8 +23,13 @@ from .train_study import LENGTH_KEYS, why_not_longer
 from .yaml_io import plain, read_text, to_yaml
 
 _MAY_CHANGE = ("loggers", "confirm", "checkpoint", "baselines")
-_CHANGES_NO_RESULT = ("name", "population.workers", "population.step_timeout",
-                      "executor.address", "executor.cpus")  # fmt: skip
+_CHANGES_NO_RESULT = (
+    "name",
+    "population.workers",
+    "population.step_timeout",
+    "executor.address",
+    "executor.cpus",
+)
 _RESOLVED_BY_RULE = ("population.lanes", "population.device")
 ABSENT = "absent"
 

@@ -42,8 +42,13 @@ def schema(algorithm: Algorithm = _PPO) -> dict[str, Any]:
         length = {"description": f"of a full run, in {algorithm.unit}"}
         properties["length"] = {**length, "type": ["integer", "string"]}
         required = {"oneOf": [{"required": ["algorithm", key]} for key in ("length", "env_steps")]}
-    closed = {section: {"properties": {key: {"enum": list(table)}}} for section, key, table in
-              (("search", "method", METHODS), ("early_terminate", "type", RULES))}  # fmt: skip
+    closed = {
+        section: {"properties": {key: {"enum": list(table)}}}
+        for section, key, table in (
+            ("search", "method", METHODS),
+            ("early_terminate", "type", RULES),
+        )
+    }
     return {
         "$schema": _DIALECT,
         "title": "hpo study",
@@ -85,8 +90,9 @@ def _top(field: Field, algorithm: Algorithm) -> dict[str, Any]:
         "fixed": lambda: _object(_each_knob(knobs, _knob_value)),
         "space": lambda: _space(knobs),
         "forbid": lambda: _array(_any([_condition("a combination of values", knobs), rule])),
-        "enqueue": lambda: _array({**_object(_each_knob(knobs, _knob_value)),
-                                   "patternProperties": values}),
+        "enqueue": lambda: _array(
+            {**_object(_each_knob(knobs, _knob_value)), "patternProperties": values}
+        ),
         "imports": lambda: _array({"type": "string"}),
         "eval_env": lambda: {"type": "object"},
         "loggers": _loggers,
@@ -94,7 +100,7 @@ def _top(field: Field, algorithm: Algorithm) -> dict[str, Any]:
         "constraints": lambda: _array(_section(keys_of(Constraint))),
         "search": _search,
         "early_terminate": _early_terminate,
-    }  # fmt: skip
+    }
     if field.key not in special:
         return {"description": field.meaning, **_value(field)}
     body = special[field.key]()
@@ -219,10 +225,14 @@ def _search() -> dict[str, Any]:
     fields = SECTIONS["search"]
     usual = next(field.default for field in fields if field.key == "method")
     each = [
-        _where("method", row.name, {"properties": {"options": _section(row.options)}},
-               row.name == usual)
+        _where(
+            "method",
+            row.name,
+            {"properties": {"options": _section(row.options)}},
+            row.name == usual,
+        )
         for row in METHODS.values()
-    ]  # fmt: skip
+    ]
     return {**_open(_section(fields), "method"), "allOf": each}
 
 

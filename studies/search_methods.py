@@ -43,52 +43,153 @@ _BLIND: dict[str, Any] = {
     "conditional": "yes", "choices": "yes",
 }  # fmt: skip
 
-METHODS: dict[str, Method] = {row.name: row for row in (
-    Method("random", "without_model:RandomSearch", **_BLIND),
-    Method("grid", "without_model:GridSearch", (
-        Field("points", "points", 5, "values taken of each range; as a mapping, by name, `*` for "
-              "the rest", low=1, high=MOST_POINTS),
-    ), ends=True, **_BLIND),
-    Method("sobol", "without_model:SobolSearch", **_BLIND),
-    Method("tpe", "via_optuna:Tpe", (
-        _STARTUP,
-        count("n_ei_candidates", 24, "candidates compared for one proposal", 1, high=10_000),
-        flag("multivariate", True, "model parameters jointly"),
-        flag("group", True, "one joint model for each set of active parameters"),
-        flag("constant_liar", True, "running trials count as bad, so proposals spread out"),
-    ), learns_from="values and rungs", constraints="modelled"),
-    Method("thompson", "thompson:Thompson", (
-        count("candidates", 60, "configurations compared for one proposal", 1, high=1_000),
-        Field("width", "number", 0.9, "distance from the default at which candidates are 0.6 "
-              "times as likely", low=0.05, high=10),
-        Field("floor", "number", 0.02, "least likelihood of a candidate, however far", low=0,
-              high=1),
-    ), learns_from="values and rungs", constraints="as losses"),
-    Method("gp", "via_optuna:Gp",
-           (_STARTUP, flag("deterministic_objective", False, "values have no noise")),
-           learns_from="values and estimates", constraints="modelled", conditional="at random",
-           package="torch", extra="gp"),
-    Method("cmaes", "via_cmaes:CmaEs", (
-        count("popsize", 0, "points of a generation; 0: 4 + 3 ln(knobs), more with many lanes",
-              high=10_000),
-        Field("sigma", "number", 1 / 6, "first deviation, as a share of the ranges", low=0,
-              low_open=True, high=1),
-        flag("lr_adapt", False, "adapt the learning rate, for noisy or multimodal objectives"),
-    ), learns_from="ranks in a generation", ahead=False, objectives="one",
-       constraints="as losses", conditional="at random", choices="at random", package="cmaes",
-       extra="cmaes"),
-    Method("nsga2", "via_optuna:Nsga2", (
-        count("population_size", 50, "trials of a generation", 2, high=10_000),
-        Field("crossover_prob", "number", 0.9, "chance that two parents are mixed", low=0, high=1),
-        Field("swapping_prob", "number", 0.5, "chance that a knob comes from the second parent",
-              low=0, high=1),
-    ), learns_from="ranks in a generation", ahead=False, constraints="domination",
-       conditional="at random", choices="yes"),
-    Method("smac", "via_smac:Smac",
-           (_STARTUP, count("n_trees", 10, "trees of the random forest", 1, high=1_000)),
-           learns_from="values and estimates", constraints="as losses", package="smac",
-           extra="smac", rests_on=("ConfigSpace", "scikit-learn")),
-)}  # fmt: skip
+METHODS: dict[str, Method] = {
+    row.name: row
+    for row in (
+        Method("random", "without_model:RandomSearch", **_BLIND),
+        Method(
+            "grid",
+            "without_model:GridSearch",
+            (
+                Field(
+                    "points",
+                    "points",
+                    5,
+                    "values taken of each range; as a mapping, by name, `*` for the rest",
+                    low=1,
+                    high=MOST_POINTS,
+                ),
+            ),
+            ends=True,
+            **_BLIND,
+        ),
+        Method("sobol", "without_model:SobolSearch", **_BLIND),
+        Method(
+            "tpe",
+            "via_optuna:Tpe",
+            (
+                _STARTUP,
+                count(
+                    "n_ei_candidates", 24, "candidates compared for one proposal", 1, high=10_000
+                ),
+                flag("multivariate", True, "model parameters jointly"),
+                flag("group", True, "one joint model for each set of active parameters"),
+                flag(
+                    "constant_liar", True, "running trials count as bad, so proposals spread out"
+                ),
+            ),
+            learns_from="values and rungs",
+            constraints="modelled",
+        ),
+        Method(
+            "thompson",
+            "thompson:Thompson",
+            (
+                count("candidates", 60, "configurations compared for one proposal", 1, high=1_000),
+                Field(
+                    "width",
+                    "number",
+                    0.9,
+                    "distance from the default at which candidates are 0.6 times as likely",
+                    low=0.05,
+                    high=10,
+                ),
+                Field(
+                    "floor",
+                    "number",
+                    0.02,
+                    "least likelihood of a candidate, however far",
+                    low=0,
+                    high=1,
+                ),
+            ),
+            learns_from="values and rungs",
+            constraints="as losses",
+        ),
+        Method(
+            "gp",
+            "via_optuna:Gp",
+            (_STARTUP, flag("deterministic_objective", False, "values have no noise")),
+            learns_from="values and estimates",
+            constraints="modelled",
+            conditional="at random",
+            package="torch",
+            extra="gp",
+        ),
+        Method(
+            "cmaes",
+            "via_cmaes:CmaEs",
+            (
+                count(
+                    "popsize",
+                    0,
+                    "points of a generation; 0: 4 + 3 ln(knobs), more with many lanes",
+                    high=10_000,
+                ),
+                Field(
+                    "sigma",
+                    "number",
+                    1 / 6,
+                    "first deviation, as a share of the ranges",
+                    low=0,
+                    low_open=True,
+                    high=1,
+                ),
+                flag(
+                    "lr_adapt",
+                    False,
+                    "adapt the learning rate, for noisy or multimodal objectives",
+                ),
+            ),
+            learns_from="ranks in a generation",
+            ahead=False,
+            objectives="one",
+            constraints="as losses",
+            conditional="at random",
+            choices="at random",
+            package="cmaes",
+            extra="cmaes",
+        ),
+        Method(
+            "nsga2",
+            "via_optuna:Nsga2",
+            (
+                count("population_size", 50, "trials of a generation", 2, high=10_000),
+                Field(
+                    "crossover_prob",
+                    "number",
+                    0.9,
+                    "chance that two parents are mixed",
+                    low=0,
+                    high=1,
+                ),
+                Field(
+                    "swapping_prob",
+                    "number",
+                    0.5,
+                    "chance that a knob comes from the second parent",
+                    low=0,
+                    high=1,
+                ),
+            ),
+            learns_from="ranks in a generation",
+            ahead=False,
+            constraints="domination",
+            conditional="at random",
+            choices="yes",
+        ),
+        Method(
+            "smac",
+            "via_smac:Smac",
+            (_STARTUP, count("n_trees", 10, "trees of the random forest", 1, high=1_000)),
+            learns_from="values and estimates",
+            constraints="as losses",
+            package="smac",
+            extra="smac",
+            rests_on=("ConfigSpace", "scikit-learn"),
+        ),
+    )
+}
 """Name -> method, those that were registered included."""
 
 

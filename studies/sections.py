@@ -42,8 +42,11 @@ def belongs(where: str, key: str, child: Node) -> str:
     scalar = not (child.is_map or child.is_list)
     if key in _POPULATION and section in ("search", "early_terminate", "population") and scalar:
         return f" the population of pbt and pb2 is all trials:{_typed('budget', 'trials', child)}"
-    homes = [name for name, fields in SECTIONS.items()
-             if name != where and any(field.key == key for field in fields)]  # fmt: skip
+    homes = [
+        name
+        for name, fields in SECTIONS.items()
+        if name != where and any(field.key == key for field in fields)
+    ]
     at_top = bool(where) and any(field.key == key for field in TOP)
     if len(homes) + at_top != 1:
         return ""
@@ -170,8 +173,11 @@ def _example(fields: Sequence[Field], given: Node) -> str:
         return flow({fields[0].key: given.value})
     required = [field for field in fields if not field.has_default]
     needed = [f"{field.key}: {(*field.words, '...')[0]}" for field in required]
-    usual = [f"{field.key}: {field.default}" for field in fields
-             if field.type in ("count", "word") and field.default is not None]  # fmt: skip
+    usual = [
+        f"{field.key}: {field.default}"
+        for field in fields
+        if field.type in ("count", "word") and field.default is not None
+    ]
     first = [f"{field.key}: ..." for field in fields]
     return f"{{{''.join([*needed, *usual, *first][:1])}}}"
 
@@ -266,8 +272,9 @@ def named_fields(root: Node, section: str, checked: bool) -> tuple[Field, ...] |
     if away and section == "early_terminate":
         return None
     words = (*table, name) if away and name is not None else tuple(table)
-    found = tuple(replace(field, words=words) if field.key == key else field
-                  for field in SECTIONS[section])  # fmt: skip
+    found = tuple(
+        replace(field, words=words) if field.key == key else field for field in SECTIONS[section]
+    )
     rule = RULES.get(name) if section == "early_terminate" and name is not None else None
     return (found[0], *rule.fields) if rule is not None and rule.registered else found
 

@@ -68,8 +68,11 @@ def labels_of(environments: Sequence[EnvSpec]) -> tuple[str, ...]:
     found: list[str] = []
     for one in environments:
         same = [other.values for other in environments if other.id == one.id]
-        differ = [(key, value) for key, value in sorted(one.values.items())
-                  if not all(key in other and other[key] == value for other in same)]  # fmt: skip
+        differ = [
+            (key, value)
+            for key, value in sorted(one.values.items())
+            if not all(key in other and other[key] == value for other in same)
+        ]
         words = [one.id, *(f"{key}={_short(value)}" for key, value in differ)]
         label = re.sub(r"[^0-9A-Za-z._=-]+", "_", "_".join(words))
         found.append(label if label not in found else f"{label}_{len(found)}")
@@ -213,12 +216,19 @@ class Confirm:
     )
     report: int = key(16, "test seeds: further seeds, for the final comparison", high=1000)
     interim: int | None = key(
-        None, "test seeds after which a clear difference from the default, or none, ends the test",
-        low=8, high=1000)  # fmt: skip
+        None,
+        "test seeds after which a clear difference from the default, or none, ends the test",
+        low=8,
+        high=1000,
+    )
     default: bool = key(True, "the default configuration runs on the test seeds, too")
     also: tuple[tuple[int, int], ...] = key(  # (trial, seeds)
-        (), "trial: seeds; trials that also run on so many test seeds, beyond the budget; -1: the "
-        "default", type="map", late=True)  # fmt: skip
+        (),
+        "trial: seeds; trials that also run on so many test seeds, beyond the budget; -1: the "
+        "default",
+        type="map",
+        late=True,
+    )
 
     def reports(self, objectives: int) -> int:
         """Return the most replicates on test seeds, without `also`; 0 for several objectives."""
@@ -241,8 +251,12 @@ class PopulationSpec:
     """Lanes of one program; None is `auto`: `search.lanes` and `search.hosting` decide."""
 
     lanes: int | None = key(
-        None, "lanes of a program, or auto; rounded up to whole tiles", low=1,
-        high=1_000_000, words=("auto",))  # fmt: skip
+        None,
+        "lanes of a program, or auto; rounded up to whole tiles",
+        low=1,
+        high=1_000_000,
+        words=("auto",),
+    )
     tiles: Literal["auto", "whole", "narrow"] = key(
         "auto",
         "how lanes are grouped on a CPU: whole tiles, with which a run has the same numbers for "
@@ -252,12 +266,18 @@ class PopulationSpec:
     device: Literal["auto", "cpu", "gpu"] = key("auto", "where lanes run")
     deterministic: bool = key(False, "the same bits on every run of a GPU, at some cost")
     workers: int | None = key(
-        None, "processes that step gym: environments, or auto; 0: none", high=1024,
-        words=("auto",))  # fmt: skip
+        None, "processes that step gym: environments, or auto; 0: none", high=1024, words=("auto",)
+    )
     step_timeout: float | None = key(
-        None, "that a call of a gym: environment may take in a worker until it counts as hung, or "
-        "auto: 2m for a step, 5m to make one; 0: any", type="seconds", low=0, high=1e9,
-        words=("auto",), late=True)  # fmt: skip
+        None,
+        "that a call of a gym: environment may take in a worker until it counts as hung, or "
+        "auto: 2m for a step, 5m to make one; 0: any",
+        type="seconds",
+        low=0,
+        high=1e9,
+        words=("auto",),
+        late=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -267,8 +287,14 @@ class Budget:
     trials: int | None = key(64, "configurations proposed", low=1, high=1e9)
     env_steps: int | None = key(None, "training env steps of the whole study", low=1)
     wall_seconds: float | None = key(
-        None, "running time over all starts", key="wall", type="seconds", low=0, low_open=True,
-        high=1e9)  # fmt: skip
+        None,
+        "running time over all starts",
+        key="wall",
+        type="seconds",
+        low=0,
+        low_open=True,
+        high=1e9,
+    )
     max_failures: int = key(20, "errors after which the study stops", high=1e9)
 
 
@@ -292,15 +318,25 @@ class Checkpoint:
     best_evaluation: bool = key(False, "also keep the policy with the best evaluation of all")
     each_seed: bool = key(False, "also keep the policies of all seeds of the best trials")
     policies_every: int | None = key(
-        None, "env steps between two policies kept of each seed of the best trials; null: none",
-        low=1, high=1e13, late=True)  # fmt: skip
+        None,
+        "env steps between two policies kept of each seed of the best trials; null: none",
+        low=1,
+        high=1e13,
+        late=True,
+    )
     best_of_each: bool = key(
         False, "also keep each trial's policy at its best evaluation", late=True
     )
     parts: tuple[str, ...] = key((), "parts written with each policy", type="words", words=PARTS)
     commit_seconds: float = key(
-        10.0, "between two commits; those after a start come sooner. 0: at every boundary",
-        key="commit_every", type="seconds", low=0, high=1e9, late=True)  # fmt: skip
+        10.0,
+        "between two commits; those after a start come sooner. 0: at every boundary",
+        key="commit_every",
+        type="seconds",
+        low=0,
+        high=1e9,
+        late=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -332,8 +368,11 @@ class Study:
         (), "Python files that register environments, networks, samplers"
     )
     algorithm: Algorithm = key(
-        Algorithm(), "what lanes train: ppo, or a custom class as FILE.py:CLASS", type="map",
-        late=True)  # fmt: skip
+        Algorithm(),
+        "what lanes train: ppo, or a custom class as FILE.py:CLASS",
+        type="map",
+        late=True,
+    )
     env: EnvSpec = key(  # of several the first
         REQUIRED, "an id, or {id: ..., key: value}; or a list of several"
     )
@@ -343,12 +382,18 @@ class Study:
     )
     env_steps: int = key(REQUIRED, "training env steps of one full run", low=1, high=1e13)
     schedule_env_steps: int | None = key(
-        None, "env steps that schedules and chunks are laid out over; left out: env_steps", low=1,
-        high=1e13, late=True)  # fmt: skip
+        None,
+        "env steps that schedules and chunks are laid out over; left out: env_steps",
+        low=1,
+        high=1e13,
+        late=True,
+    )
     fixed: Mapping[str, Any] = key({}, "knob -> value, for knobs that are not searched")
     space: Space = key(
-        Space(), "knob -> distribution, or {file: ..., override: {...}}",
-        also=(Field("forbid", "list", (), "combinations that are never run"),))  # fmt: skip
+        Space(),
+        "knob -> distribution, or {file: ..., override: {...}}",
+        also=(Field("forbid", "list", (), "combinations that are never run"),),
+    )
     enqueue: tuple[Mapping[str, Any], ...] = key(  # partial: the default fills the rest
         (), "configurations tried first"
     )
@@ -360,11 +405,15 @@ class Study:
         (), "bounds on metrics, each {metric, min, max, aggregate}"
     )
     evaluation: Evaluation = key(
-        Evaluation(), "when and how policies are evaluated",
-        also=(Field("eval_env", "map", {}, "keys of env that differ in evaluation"),))  # fmt: skip
+        Evaluation(),
+        "when and how policies are evaluated",
+        also=(Field("eval_env", "map", {}, "keys of env that differ in evaluation"),),
+    )
     baselines: tuple[str, ...] = key(
-        (), "heuristics to compare, on the same evaluation streams; left out: ksp_ff, ff_ksp in "
-        "optical networks")  # fmt: skip
+        (),
+        "heuristics to compare, on the same evaluation streams; left out: ksp_ff, ff_ksp in "
+        "optical networks",
+    )
     search: SearchSpec = key(SearchSpec(), "how trials are proposed")
     early_terminate: EarlyTerminate | None = key(
         None, "the rule that stops trials early; null: none"
@@ -377,8 +426,12 @@ class Study:
     checkpoint: Checkpoint = key(Checkpoint(), "which policies are kept")
     init: Init | None = key(None, "a saved policy that lanes start from; null: fresh")
     log_every: int | None = key(
-        None, "env steps between two rows of curves; left out: those of a chunk", low=1, high=1e13,
-        late=True)  # fmt: skip
+        None,
+        "env steps between two rows of curves; left out: those of a chunk",
+        low=1,
+        high=1e13,
+        late=True,
+    )
     loggers: tuple[Logger, ...] = key((), "sinks in addition to the store")
     source: str = field(default=".", compare=False)  # folder of the file, for relative paths
 
@@ -452,10 +505,13 @@ def alone(study: Study, index: int) -> Study:
     env = environments_of(study)[index]
     searched = tuple(p for p in study.space.parameters if has_key(env.id, p.name))
     return replace(
-        study, env=replace(env, scale=None), more_envs=(), over_environments="mean",
+        study,
+        env=replace(env, scale=None),
+        more_envs=(),
+        over_environments="mean",
         space=replace(study.space, parameters=searched, forbid=()),
         enqueue=tuple(own_config(env.id, entry) for entry in study.enqueue),
-    )  # fmt: skip
+    )
 
 
 def env_words(study: Study) -> str:

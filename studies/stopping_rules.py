@@ -17,22 +17,47 @@ from .search_methods import check_options
 FIRST_RUNG = 0.3
 """Share of a run at asha's first rung where `min` is left out (`benchmarks/bench/rungs.py`)."""
 _STOPPING = (
-    count("min", None, "env steps of the first rung; left out: 30 % of env_steps for asha, "
-          "env_steps / eta^2 for others", 1),
-    Field("eta", "number", 4.0, "rungs are min x eta^i (plateau: min x i); one in eta passes",
-          low=1.5, high=100.0),
+    count(
+        "min",
+        None,
+        "env steps of the first rung; left out: 30 % of env_steps for asha, "
+        "env_steps / eta^2 for others",
+        1,
+    ),
+    Field(
+        "eta",
+        "number",
+        4.0,
+        "rungs are min x eta^i (plateau: min x i); one in eta passes",
+        low=1.5,
+        high=100.0,
+    ),
     Field("audit", "number", 0.0, "share of stopped trials that run on", low=0, high=1),
-)  # fmt: skip
+)
 _EVOLVING = (
     count("every", None, "env steps between copies; left out: env_steps / 16", 1),
-    Field("quantile", "number", 0.25, "share of the trials that copies, and share that is copied",
-          low=0, low_open=True, high=0.5),
-)  # fmt: skip
+    Field(
+        "quantile",
+        "number",
+        0.25,
+        "share of the trials that copies, and share that is copied",
+        low=0,
+        low_open=True,
+        high=0.5,
+    ),
+)
 _PERTURB = (
     Field("resample", "number", 0.25, "chance that a copied knob is drawn again", low=0, high=1),
-    Field("perturb", "factors", (0.8, 1.25), "factors that change a copied knob otherwise",
-          low=0, low_open=True, high=100),
-)  # fmt: skip
+    Field(
+        "perturb",
+        "factors",
+        (0.8, 1.25),
+        "factors that change a copied knob otherwise",
+        low=0,
+        low_open=True,
+        high=100,
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -60,23 +85,59 @@ class Rule:
         return (*(_EVOLVING if self.evolves else _STOPPING), *self.options)
 
 
-RULES: dict[str, Rule] = {row.name: row for row in (
-    Rule("asha", "stopping:build_asha", (
-        count("pause", 0, "trials kept paused at rungs, which resume if the cut-off falls to "
-              "them; 0: they are stopped for good", high=100_000),
-    ), passing="halving", shown="with eta {eta:g}"),
-    Rule("hyperband", "stopping:build_hyperband", passing="brackets",
-         shown="with eta {eta:g}"),
-    Rule("median", "stopping:build_median", passing="half", shown="with eta {eta:g}"),
-    Rule("plateau", "stopping:build_plateau", (
-        count("patience", 4, "rungs without an improvement that counts", 1, high=1000),
-        Field("tolerance", "number", 0.02, "share of a trial's gain that counts as one", low=0,
-              high=0.99),
-    ), even=True, finishes=True, shown="with patience {patience}"),
-    Rule("pbt", "pbt_perturb:build", _PERTURB, evolves=True, shown="every {every:,} env steps"),
-    Rule("pb2", "pb2:build", _PERTURB, evolves=True, learns=True,
-         shown="every {every:,} env steps"),
-)}  # fmt: skip
+RULES: dict[str, Rule] = {
+    row.name: row
+    for row in (
+        Rule(
+            "asha",
+            "stopping:build_asha",
+            (
+                count(
+                    "pause",
+                    0,
+                    "trials kept paused at rungs, which resume if the cut-off falls to "
+                    "them; 0: they are stopped for good",
+                    high=100_000,
+                ),
+            ),
+            passing="halving",
+            shown="with eta {eta:g}",
+        ),
+        Rule(
+            "hyperband", "stopping:build_hyperband", passing="brackets", shown="with eta {eta:g}"
+        ),
+        Rule("median", "stopping:build_median", passing="half", shown="with eta {eta:g}"),
+        Rule(
+            "plateau",
+            "stopping:build_plateau",
+            (
+                count("patience", 4, "rungs without an improvement that counts", 1, high=1000),
+                Field(
+                    "tolerance",
+                    "number",
+                    0.02,
+                    "share of a trial's gain that counts as one",
+                    low=0,
+                    high=0.99,
+                ),
+            ),
+            even=True,
+            finishes=True,
+            shown="with patience {patience}",
+        ),
+        Rule(
+            "pbt", "pbt_perturb:build", _PERTURB, evolves=True, shown="every {every:,} env steps"
+        ),
+        Rule(
+            "pb2",
+            "pb2:build",
+            _PERTURB,
+            evolves=True,
+            learns=True,
+            shown="every {every:,} env steps",
+        ),
+    )
+}
 """Name -> rule, those that were registered included."""
 
 

@@ -17,10 +17,9 @@ SEARCHER_KEYS = ("method", "portfolio", "random_share", "options", "warm_start",
 """Keys of `search` for driver lanes alone."""
 
 _FOLLOWING = (
-    count("top_k", 10, "best trials to follow, or all of fewer", 0,
-          high=10_000),
+    count("top_k", 10, "best trials to follow, or all of fewer", 0, high=10_000),
     count("every", 1, "rows of curves whose mean is one point", 1, high=1e6),
-)  # fmt: skip
+)
 _NAME = Field("name", "text", None, "of the study's run; null: the study's", off=True)
 _POLICY = flag("policy", True, "log the winner's policy as an artifact")
 LOGGERS: Mapping[str, tuple[Field, ...]] = {
@@ -29,8 +28,13 @@ LOGGERS: Mapping[str, tuple[Field, ...]] = {
     "tensorboard": _FOLLOWING,
     "wandb": (
         *_FOLLOWING,
-        Field("mode", "word", "online", "offline needs neither network nor account",
-              words=("online", "offline")),
+        Field(
+            "mode",
+            "word",
+            "online",
+            "offline needs neither network nor account",
+            words=("online", "offline"),
+        ),
         Field("project", "text", "hpo", "of the runs"),
         Field("entity", "text", None, "user or team; null: the account's own", off=True),
         _NAME,
@@ -40,12 +44,18 @@ LOGGERS: Mapping[str, tuple[Field, ...]] = {
     "mlflow": (
         *_FOLLOWING,
         Field("experiment", "text", "hpo", "of the runs"),
-        Field("uri", "text", None, "tracking server or database; null: `MLFLOW_TRACKING_URI`, "
-              "else `mlflow.db` in the study's folder", off=True),
+        Field(
+            "uri",
+            "text",
+            None,
+            "tracking server or database; null: `MLFLOW_TRACKING_URI`, "
+            "else `mlflow.db` in the study's folder",
+            off=True,
+        ),
         _NAME,
         _POLICY,
     ),
-}  # fmt: skip
+}
 """Logger type -> its options."""
 
 SECTIONS: Mapping[str, tuple[Field, ...]] = {

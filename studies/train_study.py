@@ -91,13 +91,20 @@ def single(study: Study) -> Study:
     all_seeds = checkpoint.each_seed or study.seeds.per_config > 1
     kept = replace(checkpoint, keep_best=max(1, checkpoint.keep_best), each_seed=all_seeds)
     return replace(
-        study, env=_with(study.env, env),
+        study,
+        env=_with(study.env, env),
         more_envs=tuple(_with(one, env) for one in study.more_envs),
-        fixed={**study.fixed, **knobs}, space=Space(), enqueue=(), search=SearchSpec("random"),
-        early_terminate=None, seeds=replace(study.seeds, racing=None), confirm=None,
-        evaluation=evaluation, budget=replace(study.budget, trials=1, env_steps=None),
+        fixed={**study.fixed, **knobs},
+        space=Space(),
+        enqueue=(),
+        search=SearchSpec("random"),
+        early_terminate=None,
+        seeds=replace(study.seeds, racing=None),
+        confirm=None,
+        evaluation=evaluation,
+        budget=replace(study.budget, trials=1, env_steps=None),
         checkpoint=kept,
-    )  # fmt: skip
+    )
 
 
 def _with(one: EnvSpec, searched: Mapping[str, Any]) -> EnvSpec:

@@ -42,11 +42,12 @@ def _random_action(env: Environment, key: PRNGKeyArray, mask: Array | None) -> A
         ends = np.cumsum(space.nvec)
         parts = [
             _random_choice(
-                jax.random.fold_in(key, end), (*lead, n),
+                jax.random.fold_in(key, end),
+                (*lead, n),
                 None if mask is None else mask[..., end - n : end],
             )
             for n, end in zip(space.nvec, ends, strict=True)
-        ]  # fmt: skip
+        ]
         return jnp.stack(parts, axis=-1)
     struct = action_struct(env)
     low, high = (

@@ -156,8 +156,9 @@ def _network_results(contract: type[NetworkContract]) -> dict[str, Any]:
     def draw(seed: Array) -> Any:
         return policy.init_params(plan, hypers, jax.random.key(seed, impl="threefry2x32"))
 
-    drawn = {name: draw(np.int32(seed)) for name, seed in
-             (("drawn", 0), ("again", 0), ("other", 1))}  # fmt: skip
+    drawn = {
+        name: draw(np.int32(seed)) for name, seed in (("drawn", 0), ("again", 0), ("other", 1))
+    }
     params = _random_params(drawn["drawn"])
     params.pop("log_std", None)
 
@@ -203,8 +204,9 @@ def _memory_results(plan: Plan, params: Any, observation: Any) -> dict[str, Any]
             lambda new, old, t=t: jnp.where(
                 first[t].reshape((-1,) + (1,) * (old.ndim - 1)), new, old
             ),
-            start, carry,
-        )  # fmt: skip
+            start,
+            carry,
+        )
         here = jax.tree.map(lambda x, t=t: x[t], observation)
         outputs, carry = policy.step(plan, params, here, carry)
         stepped.append(outputs)

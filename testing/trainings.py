@@ -95,8 +95,9 @@ class TrainingContract:
         assert [name for name in one if not np.array_equal(one[name], other[name])] == []
 
     def test_seeds_differ(self) -> None:
-        found = [self._leaves(*self._run({0: self._traced()}, 1, seed=seed)[:2], 0)
-                 for seed in (0, 1)]  # fmt: skip
+        found = [
+            self._leaves(*self._run({0: self._traced()}, 1, seed=seed)[:2], 0) for seed in (0, 1)
+        ]
         assert any(not np.array_equal(found[0][name], found[1][name]) for name in found[0])
 
     def test_a_lane_does_not_depend_on_its_neighbours(self) -> None:

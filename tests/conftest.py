@@ -266,8 +266,13 @@ def cannot_enter(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     """Let the disk refuse a folder as it refuses another user's, also to root."""
 
     def refuse(folder: Path) -> None:
-        for name, inside in (("stat", True), ("lstat", True), ("open", True),
-                             ("listdir", False), ("scandir", False)):  # fmt: skip
+        for name, inside in (
+            ("stat", True),
+            ("lstat", True),
+            ("open", True),
+            ("listdir", False),
+            ("scandir", False),
+        ):
             monkeypatch.setattr(os, name, _refusing(getattr(os, name), folder, inside))
 
     return refuse

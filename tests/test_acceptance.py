@@ -199,10 +199,22 @@ def test_optical_speed_is_judged_beside_rejax(load):
     ]
     ppo = []
     for kind, (rate, times, seconds) in optical.PPO.items():
-        ppo.append({"what": f"PPO {kind}, 1 lane", "lanes": 1, "env_steps_per_second": 1.0,
-                    "first_call_seconds": seconds / 3.0})  # fmt: skip
-        ppo.append({"what": f"PPO {kind}, 4 lanes", "lanes": 4, "first_call_seconds": 99.0,
-                    "env_steps_per_second": times * rate})  # fmt: skip
+        ppo.append(
+            {
+                "what": f"PPO {kind}, 1 lane",
+                "lanes": 1,
+                "env_steps_per_second": 1.0,
+                "first_call_seconds": seconds / 3.0,
+            }
+        )
+        ppo.append(
+            {
+                "what": f"PPO {kind}, 4 lanes",
+                "lanes": 4,
+                "first_call_seconds": 99.0,
+                "env_steps_per_second": times * rate,
+            }
+        )
         ppo.append({"what": f"PPO {kind}: share of that ceiling", "share": 0.5})
     document = {"heuristics": heuristics, "ppo": ppo}
     assert optical.judged(document).passed
@@ -331,8 +343,9 @@ def test_the_gpu_benchmark_compares_on_a_gpu_what_only_a_gpu_can(load):
     tasks = kinds("gpu", "gpu")
     assert {"concurrent", "deterministic"} <= {task["kind"] for task in tasks}
     assert [task["precision"] for task in tasks if task["kind"] == "precision"] == [
-        "tf32", "bfloat16",
-    ]  # fmt: skip
+        "tf32",
+        "bfloat16",
+    ]
     ladder = {shape for task in tasks for shape in task.get("shapes", []) if shape[0] == 4096}
     assert {tile for _, tile in ladder} == {64, 256, 1024, 4096}
     row = {"env": "e", "lanes": 2, "tile": 2, "precision": "float32", "env_steps_per_second": 4.0}

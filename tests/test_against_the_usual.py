@@ -53,10 +53,12 @@ def test_intervals_hold_their_truth(load, together):
         truth = norm.cdf(shift / np.sqrt(2))
         parts = draws.normal(size=(3, 3, 10))
         both = [
-            (np.sqrt(together) * c + np.sqrt(1 - together) * a + shift,
-             np.sqrt(together) * c + np.sqrt(1 - together) * b)
+            (
+                np.sqrt(together) * c + np.sqrt(1 - together) * a + shift,
+                np.sqrt(together) * c + np.sqrt(1 - together) * b,
+            )
             for a, b, c in parts
-        ]  # fmt: skip
+        ]
         _, low, high = load.share_of_pairs(both)
         wrong += not low <= truth <= high
         _, low, high = load.share_of_pairs(both, tests=12)

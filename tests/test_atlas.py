@@ -73,10 +73,11 @@ def test_pairs_and_top_tenth_are_what_loops_find(load):
         for n in (1, 2, 3):
             chosen = finals[:, choosing[:n]].mean(axis=1)
             agreed = [
-                0.5 if chosen[i] == chosen[j] or judged[i] == judged[j]
+                0.5
+                if chosen[i] == chosen[j] or judged[i] == judged[j]
                 else float((chosen[i] > chosen[j]) == (judged[i] > judged[j]))
                 for i, j in itertools.combinations(range(12), 2)
-            ]  # fmt: skip
+            ]
             pair[n - 1] += np.mean(agreed) / len(splits)
     found = seeds.ranking(finals, resamples=20)
     assert [one.seeds for one in found] == [1, 2, 3]
@@ -89,8 +90,9 @@ def test_pairs_and_top_tenth_are_what_loops_find(load):
     assert seeds.top_shares(apart, 7, draws.generator(2)) != pytest.approx(-top)
     assert np.allclose(
         seeds.top_shares(apart, 2_000, draws.generator(2)),
-        _top_alone(apart, draws, 2_000), atol=0.04,
-    )  # fmt: skip
+        _top_alone(apart, draws, 2_000),
+        atol=0.04,
+    )
 
 
 def _top_alone(finals, draws, count):
@@ -204,8 +206,9 @@ def test_an_interaction_is_found_beside_main_effects(load):
     assert best.floor < best.share.low < best.share.value < best.share.high < 1.0 - found.alone
     # the same by least squares: what the products take off the squared error of main effects
     ranks = norm.ppf(rankdata(values) / 201)
-    powers = [np.polynomial.legendre.legvander(2 * np.array(c.places) - 1, 4)[:, 1:]
-              for c in columns[:3]]  # fmt: skip
+    powers = [
+        np.polynomial.legendre.legvander(2 * np.array(c.places) - 1, 4)[:, 1:] for c in columns[:3]
+    ]
     alone = np.column_stack([np.ones(200), *powers, choice])
     both = np.column_stack([alone, choice * other, choice * other**2])
     error = [_squared_error(matrix, ranks) for matrix in (np.ones((200, 1)), alone, both)]
@@ -258,9 +261,15 @@ def searchable(load, truth, early, noise=0.0, seeds=10, default=-9.0):
     means = np.outer(early, 1 - late) + np.outer(truth, late)
     values = means[:, None] + noise * rng.normal(size=(len(truth), seeds, 20))
     return load("data").Atlas(
-        "x", "eval/return_mean", "maximize", np.arange(1, 21) * 10_240.0, values, (),
-        {"study": STUDIES[0].read_text()}, np.full((seeds, 20), default),
-    )  # fmt: skip
+        "x",
+        "eval/return_mean",
+        "maximize",
+        np.arange(1, 21) * 10_240.0,
+        values,
+        (),
+        {"study": STUDIES[0].read_text()},
+        np.full((seeds, 20), default),
+    )
 
 
 def found_by(load, atlas, names, samples, budgets=(24, 60)):
@@ -363,8 +372,13 @@ def test_environments_count_alike_and_are_held_together(load):
 def test_a_race_ends_as_the_engines(load, tmp_path, monkeypatch, diverges_above):
     """Five lanes, which trials of two or three seeds never fill; budgets end within a round."""
     monkeypatch.setattr(Engine, "trials_to_start", lambda _: math.inf)
-    whole = samples.study(early_terminate=None, seeds=Seeds(5), budget=Budget(trials=14), seed=3,
-                          evaluation=Evaluation(every=1_000))  # fmt: skip
+    whole = samples.study(
+        early_terminate=None,
+        seeds=Seeds(5),
+        budget=Budget(trials=14),
+        seed=3,
+        evaluation=Evaluation(every=1_000),
+    )
     factory = AnalyticFactory(seed=3, lanes=5, diverges_above=diverges_above, best_rate=1e-2)
     run(whole, tmp_path / "whole", factory, settings=samples.quick())
     record = read_record(tmp_path / "whole", lambda *_: 1_000)
@@ -372,11 +386,15 @@ def test_a_race_ends_as_the_engines(load, tmp_path, monkeypatch, diverges_above)
     last = np.array([[max(record.results[n, seed]) for seed in range(5)] for n in range(14)])
     lost = diverged & (last == 1_000)  # others of its seeds stood there or behind
     assert lost.any() == (diverges_above < 1)
-    losses = np.array([
-        [np.nan if lost[n, seed] else -record.at(n, seed, 16_000)[0].returns.mean()
-         for seed in range(5)]
-        for n in range(14)
-    ])  # fmt: skip
+    losses = np.array(
+        [
+            [
+                np.nan if lost[n, seed] else -record.at(n, seed, 16_000)[0].returns.mean()
+                for seed in range(5)
+            ]
+            for n in range(14)
+        ]
+    )
     ends = np.where(lost, 2_000, 16_000)
     runs, winners, dropped = load("racing").Runs(losses, ends, ~lost), set(), 0
     for start, budget in itertools.product((2, 3), range(48_000, 1_100_000, 104_000)):
@@ -471,8 +489,9 @@ def test_the_whole_concludes_by_rule(load, monkeypatch):
     columns = tuple(knobs(rng, 150, 3))
     means = rng.normal(size=(150, 2)) * [1.0, 0.2] + np.outer(columns[1].places, [0.0, 1.0])
     values = means[:, None, :] + 0.01 * rng.normal(size=(150, 10, 2))
-    atlas = load("data").Atlas("x", "eval/blocking", "minimize", np.array([25.0, 100.0]),
-                               values, columns)  # fmt: skip
+    atlas = load("data").Atlas(
+        "x", "eval/blocking", "minimize", np.array([25.0, 100.0]), values, columns
+    )
     found = load("analysis").analyse(atlas)
     assert found.whole and found.sentences == [
         "`x1` decided. `x1` explained more at the end than at a quarter of the run.",
@@ -516,8 +535,11 @@ def test_nothing_has_no_sign(load):
     assert page._share(nothing) == "0.0% [0.0%, 0.0%]"
     assert page._points(nothing) == "0.0 [0.0, 0.0]"
     signed = re.compile(r"(?<![\d.])-0(\.0+)?(?![\d.])")
-    table = [line for line in (ROOT / "docs" / "atlas.md").read_text().splitlines()
-             if line.startswith("| ")]  # fmt: skip
+    table = [
+        line
+        for line in (ROOT / "docs" / "atlas.md").read_text().splitlines()
+        if line.startswith("| ")
+    ]
     assert len(table) > 100 and not any(signed.search(line) for line in table)
 
 
@@ -530,8 +552,9 @@ def test_the_page_joins_the_navigation_once(load):
 
 def test_seeds_that_diverged_count_as_the_worst(load):
     values = np.array([[[1.0, 2.0]], [[0.5, np.nan]], [[3.0, 4.0]]])
-    atlas = load("data").Atlas("x", "eval/return_mean", "maximize", np.array([1.0, 2.0]),
-                               values, ())  # fmt: skip
+    atlas = load("data").Atlas(
+        "x", "eval/return_mean", "maximize", np.array([1.0, 2.0]), values, ()
+    )
     assert atlas.filled[:, 0].tolist() == [[1.0, 2.0], [0.5, 2.0], [3.0, 4.0]]
     assert atlas.diverged == pytest.approx(1 / 3)
 
@@ -595,9 +618,11 @@ def test_two_knobs_explain_together_by_their_products(load):
         rows = np.array([at for at, place in enumerate(second.places) if place is not None])
         a = np.polynomial.legendre.legvander(2 * places(first)[rows] - 1, 2)[:, 1:]
         b = places(second)[rows]
-        b = np.stack([b == 1, b == 2], 1) if second.choices else (
-            np.polynomial.legendre.legvander(2 * b - 1, 2)[:, 1:]
-        )  # fmt: skip
+        b = (
+            np.stack([b == 1, b == 2], 1)
+            if second.choices
+            else (np.polynomial.legendre.legvander(2 * b - 1, 2)[:, 1:])
+        )
         products = np.column_stack([x * y for x in a.T for y in b.T])
         form = shapes.product_shape(first, second, known)
         before = np.column_stack([np.ones(len(rows)), known[rows]])

@@ -32,8 +32,13 @@ def winner_of(asked, curves, rungs, length, lanes, budget=math.inf):
 def test_the_sketch_picks_the_engines_winner(tmp_path, monkeypatch):
     """With one program and lanes for whole trials the sketch is the engine."""
     monkeypatch.setattr(Engine, "trials_to_start", lambda _: math.inf)
-    whole = study(early_terminate=None, seeds=Seeds(2), budget=Budget(trials=12), seed=7,
-                  evaluation=Evaluation(every=1_000))  # fmt: skip
+    whole = study(
+        early_terminate=None,
+        seeds=Seeds(2),
+        budget=Budget(trials=12),
+        seed=7,
+        evaluation=Evaluation(every=1_000),
+    )
     factory = samples.AnalyticFactory(seed=7, lanes=6, quanta={"32": 500}, diverges_above=9.0)
     run(whole, tmp_path / "whole", factory, settings=samples.quick())
     record = read_record(tmp_path / "whole", quantum)
@@ -42,17 +47,21 @@ def test_the_sketch_picks_the_engines_winner(tmp_path, monkeypatch):
         means = [record.at(trial, seed, at)[0].returns.mean() for seed in seeds]
         return -sum(means) / len(means)
 
-    rules = (ASHA, MEDIAN, dataclasses.replace(ASHA, eta=4.0), None, PLATEAU,
-             EarlyTerminate("hyperband", 1_000, 2.0))  # fmt: skip
+    rules = (
+        ASHA,
+        MEDIAN,
+        dataclasses.replace(ASHA, eta=4.0),
+        None,
+        PLATEAU,
+        EarlyTerminate("hyperband", 1_000, 2.0),
+    )
     for rule in rules:
         asked = dataclasses.replace(whole, early_terminate=rule)
         rungs = list(rung_steps(asked))
         curves = [
-            Curve(at := tuple(loss(n, at) for at in rungs),
-                  loss(n, 16_000), loss(n, 16_000),
-                  at)
+            Curve(at := tuple(loss(n, at) for at in rungs), loss(n, 16_000), loss(n, 16_000), at)
             for n in range(12)
-        ]  # fmt: skip
+        ]
 
         def won_by(found):
             return loss(found.winner, found.end_of(found.winner) or 16_000)

@@ -311,8 +311,16 @@ def _top(home):
 def test_top_gives_the_promised_fields(say):
     code, out, _ = say("top", "--json")
     whole = json.loads(out)
-    assert set(whole) == {"study", "state", "metric", "goal", "conclusion", "leaderboard",
-                          "baselines", "audit"}  # fmt: skip
+    assert set(whole) == {
+        "study",
+        "state",
+        "metric",
+        "goal",
+        "conclusion",
+        "leaderboard",
+        "baselines",
+        "audit",
+    }
     assert whole["conclusion"] == json.loads(say("best", "--json")[1])["conclusion"]
     data = whole["leaderboard"]
     assert code == 0 and len(data) == 4
@@ -470,9 +478,14 @@ def test_training_as_a_document(say, trained):
     assert len(data["evaluations"]) >= 2 * 8
     assert sum(row["episodes"] for row in data["evaluations"]) == 4 * len(data["evaluations"])
     rolling = json.loads(
-        say("query", "SELECT episode_return_100 AS r FROM curves WHERE env_steps = 4096", "--json",
-            "--study", str(trained.study))[1]
-    )  # fmt: skip
+        say(
+            "query",
+            "SELECT episode_return_100 AS r FROM curves WHERE env_steps = 4096",
+            "--json",
+            "--study",
+            str(trained.study),
+        )[1]
+    )
     assert all(row["r"] > 5.0 for row in rolling) and len(rolling) == 2
 
 

@@ -16,8 +16,13 @@ HPO = [sys.executable, "-c", "import sys; from hpo.cli import main; sys.exit(mai
 def completed(line, folder):
     """Return what stands for the last word of a line, as argcomplete writes it for a shell."""
     out = folder / "out"
-    asked = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE": "1",
-             "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(out)}  # fmt: skip
+    asked = {
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_IFS": "\n",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(out),
+    }
     subprocess.run(HPO, env={**os.environ, **asked}, cwd=folder, check=True, timeout=120)
     return [word.strip() for word in out.read_text().splitlines()]
 

@@ -58,8 +58,10 @@ def test_every_tuned_environment_is_there_with_eight_seeds(kept):
 
 def test_the_environment_that_decides_is_found_by_leaving_each_out():
     flat = {name: [0.5] * 8 for name in "abcd"}
-    scores = {"this project": flat | {"a": [1.0] * 8, "b": [0.9] * 8},
-              "this project before 2026-11-23": flat}  # fmt: skip
+    scores = {
+        "this project": flat | {"a": [1.0] * 8, "b": [0.9] * 8},
+        "this project before 2026-11-23": flat,
+    }
     # of the 32 runs a quarter is cut at either end: the gain is (0.9 - 0.5) / 2; without a, of 24
     # runs, six are cut at either end, which leaves two runs of b: (0.9 - 0.5) * 2 / 12
     rows = together.left_out(scores)

@@ -209,8 +209,11 @@ def test_the_site_builds_without_a_warning(tmp_path):
         pytest.importorskip(package)
     done = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "docs"), "--fast", "--out", str(tmp_path)],
-        capture_output=True, text=True, env=os.environ, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env=os.environ,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "WARNING" not in done.stderr
     for page in ("index", "tutorial/index", "reference/python/index", "outside/benchmarks/index"):

@@ -52,10 +52,20 @@ CartPole-v1:
   batch_size: 256
   learning_rate: lin_0.001
 """
-SHORT = [word for change in (
-    "env_steps=4k", "budget.trials=10", "seeds.per_config=1", "evaluation.episodes=4",
-    "early_terminate=null", "confirm=null", "fixed.num_envs=4", "fixed.hidden_sizes=[8]",
-) for word in ("--set", change)]  # fmt: skip
+SHORT = [
+    word
+    for change in (
+        "env_steps=4k",
+        "budget.trials=10",
+        "seeds.per_config=1",
+        "evaluation.episodes=4",
+        "early_terminate=null",
+        "confirm=null",
+        "fixed.num_envs=4",
+        "fixed.hidden_sizes=[8]",
+    )
+    for word in ("--set", change)
+]
 NOT_RUN = {
     r"(python -m venv|pip install) ": "installs: tests/test_packaging.py builds and installs",
     r"podman ": "needs containers",

@@ -52,8 +52,9 @@ def test_what_is_claimed_holds_over_the_networks_that_were_tried(kept):
             for theirs in kept[study]["heuristics"].values()
         )
 
-    first, again, usnet = map(times_four, ("nsfnet_from_200", "nsfnet_from_200_again",
-                                           "usnet_from_380"))  # fmt: skip
+    first, again, usnet = map(
+        times_four, ("nsfnet_from_200", "nsfnet_from_200_again", "usnet_from_380")
+    )
     assert again < 0.05 < usnet
     assert f"{first:.3f} and, again, {again:.3f}" in page and f"USNET's is {usnet:.3f}" in page
     assert "On one optical network of four" in readme

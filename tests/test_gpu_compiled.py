@@ -22,9 +22,19 @@ LESS = {
 """Fewer layers for programs that are lowered alone: more are the same again."""
 KINDS = [
     "cartpole_512",
-    *(pytest.param(name, marks=SLOW) for name in
-      ("pendulum", "minatar_cnn", "lstm", "rmsa_packed", "deeprmsa", "gnn", "transformer")),
-]  # fmt: skip
+    *(
+        pytest.param(name, marks=SLOW)
+        for name in (
+            "pendulum",
+            "minatar_cnn",
+            "lstm",
+            "rmsa_packed",
+            "deeprmsa",
+            "gnn",
+            "transformer",
+        )
+    ),
+]
 
 
 class Most(NamedTuple):
@@ -160,8 +170,9 @@ ENTRY %main (x: f32[8,16]) -> f32[64,16] {
 """  # noqa: E501
     found = gpu_hlo.collectives(program)
     assert [(one.op, one.bytes) for one in found] == [
-        ("all-gather", 4 * (64 * 16 + 64)), ("all-reduce", 4 * 8 * 16),
-    ]  # fmt: skip
+        ("all-gather", 4 * (64 * 16 + 64)),
+        ("all-reduce", 4 * 8 * 16),
+    ]
 
 
 def test_counts_are_read_from_what_the_compiler_leaves(cases, tmp_path):
@@ -204,8 +215,11 @@ ENTRY %main (x: f32[8,16]) -> f32[8,16] {
     )
     about = {"env_steps": 1, "precision": "float32", "epochs": 1, "lanes": 1}
     (tmp_path / "about.json").write_text(json.dumps(about))
-    for name, text in (("program.hlo", program), ("thunk_metadata", notes),
-                       ("thunk_sequence_after_thunk_passes", sequence)):  # fmt: skip
+    for name, text in (
+        ("program.hlo", program),
+        ("thunk_metadata", notes),
+        ("thunk_sequence_after_thunk_passes", sequence),
+    ):
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
     made = gpu_hlo.Program(tmp_path)
     gemm = made.named["gemm"]

@@ -290,9 +290,11 @@ def test_gymnax_imports_without_matplotlib(load, tmp_path, monkeypatch):
     )
     paths = [str(tmp_path / "pictures"), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True,
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-    )  # fmt: skip
+    )
     assert done.stdout.strip() == str(tmp_path / "pictures" / "matplotlib" / "__init__.py"), (
         done.stderr
     )

@@ -176,8 +176,11 @@ def test_command_prints_a_row_for_an_outsiders_optimiser(tmp_path):
     ran = subprocess.run(command, cwd=PACKAGE, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     assert [line.split()[0] for line in ran.stdout.splitlines()[:4]] == [
-        "optimiser", "random", "random,", f"{mine}:optimise",
-    ]  # fmt: skip
+        "optimiser",
+        "random",
+        "random,",
+        f"{mine}:optimise",
+    ]
     missing = subprocess.run(
         [*command[:3], "no.py:f"], cwd=PACKAGE, capture_output=True, text=True
     )

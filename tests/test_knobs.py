@@ -64,15 +64,34 @@ def test_every_knob_is_whole(name):
 @pytest.mark.parametrize(
     ("name", "default"),
     [
-        ("learning_rate", 1e-3), ("gamma", 0.99), ("gae_lambda", 0.95), ("clip_eps", 0.2),
-        ("value_clip_eps", None), ("vf_coef", 0.5), ("ent_coef", 0.0), ("max_grad_norm", 0.5),
-        ("adam_eps", 1e-5), ("adam_beta1", 0.9), ("adam_beta2", 0.999), ("update_epochs", 4),
-        ("num_envs", 8), ("rollout_length", 128), ("num_minibatches", 4), ("target_kl", None),
-        ("hidden_sizes", (64, 64)), ("activation", "tanh"), ("normalise_advantages", True),
-        ("logr_clip", 10.0), ("adv_clip", 10.0), ("reward_clip", 10.0), ("observation_clip", 10.0),
-        ("log_std_init", -0.5), ("lr_end_fraction", 0.1), ("lr_warmup_fraction", 0.2),
+        ("learning_rate", 1e-3),
+        ("gamma", 0.99),
+        ("gae_lambda", 0.95),
+        ("clip_eps", 0.2),
+        ("value_clip_eps", None),
+        ("vf_coef", 0.5),
+        ("ent_coef", 0.0),
+        ("max_grad_norm", 0.5),
+        ("adam_eps", 1e-5),
+        ("adam_beta1", 0.9),
+        ("adam_beta2", 0.999),
+        ("update_epochs", 4),
+        ("num_envs", 8),
+        ("rollout_length", 128),
+        ("num_minibatches", 4),
+        ("target_kl", None),
+        ("hidden_sizes", (64, 64)),
+        ("activation", "tanh"),
+        ("normalise_advantages", True),
+        ("logr_clip", 10.0),
+        ("adv_clip", 10.0),
+        ("reward_clip", 10.0),
+        ("observation_clip", 10.0),
+        ("log_std_init", -0.5),
+        ("lr_end_fraction", 0.1),
+        ("lr_warmup_fraction", 0.2),
     ],
-)  # fmt: skip
+)
 def test_defaults_are_the_documented_ones(name, default):
     assert complete({})[name] == default
 
@@ -132,9 +151,14 @@ def test_names_elsewhere_lead_to_one_knob_each():
 
 @pytest.mark.parametrize(
     ("given", "ours"),
-    [("n_steps", "rollout_length"), ("LR", "learning_rate"), ("clip_range", "clip_eps"),
-     ("n_epochs", "update_epochs"), ("norm_adv", "normalise_advantages")],
-)  # fmt: skip
+    [
+        ("n_steps", "rollout_length"),
+        ("LR", "learning_rate"),
+        ("clip_range", "clip_eps"),
+        ("n_epochs", "update_epochs"),
+        ("norm_adv", "normalise_advantages"),
+    ],
+)
 def test_a_name_from_elsewhere_is_refused_with_ours(given, ours):
     with pytest.raises(
         ConfigError, match=f"unknown hyperparameter '{given}'; here it is called '{ours}'"
@@ -284,9 +308,13 @@ def test_schedules_are_those_of_every_schedule_knob():
 
 
 @pytest.mark.parametrize(
-    "whole", [{"rho_clip": 1.0, "c_clip": 1.0}, {"network": "gru"},
-              {"priority_alpha": 0.5, "priority_over": "segments"}],
-)  # fmt: skip
+    "whole",
+    [
+        {"rho_clip": 1.0, "c_clip": 1.0},
+        {"network": "gru"},
+        {"priority_alpha": 0.5, "priority_over": "segments"},
+    ],
+)
 def test_more_minibatches_than_whole_segments_are_refused_where_the_file_is_read(whole):
     with pytest.raises(ConfigError, match=r"whole segments here.*at most num_envs, which is 2"):
         complete({"num_envs": 2, "num_minibatches": 4, **whole})

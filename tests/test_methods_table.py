@@ -54,8 +54,12 @@ def test_the_choice_is_the_best_that_had_ended(table):
         table.Ended({"x": 3}, 6.0, 20),
     ]
     assert table.choices(trials, [9, 29, 30, 69, 70], "maximize") == [
-        None, None, {"x": 1}, {"x": 1}, {"x": 3},
-    ]  # fmt: skip
+        None,
+        None,
+        {"x": 1},
+        {"x": 1},
+        {"x": 3},
+    ]
     assert table.choices(trials, [70], "minimize") == [{"x": 2}]
 
 
@@ -63,8 +67,11 @@ def test_regret_is_how_much_worse_the_choice_is(table):
     chosen = {"random": [[None, 4.0], [1.0, 5.0]], "tpe": [[2.0, 5.0]] * 6}
     rows = table.rows_of("s", chosen, [10.0, 20.0], 5.0, "maximize")
     assert [(row.method, row.env_steps, row.repetitions, row.regret) for row in rows] == [
-        ("random", 10, 1, 4.0), ("random", 20, 2, 0.5), ("tpe", 10, 6, 3.0), ("tpe", 20, 6, 0.0),
-    ]  # fmt: skip
+        ("random", 10, 1, 4.0),
+        ("random", 20, 2, 0.5),
+        ("tpe", 10, 6, 3.0),
+        ("tpe", 20, 6, 0.0),
+    ]
     assert rows[0].low is None and (rows[2].low, rows[2].high) == (3.0, 3.0)
     (costs,) = table.rows_of("s", {"random": [[0.3]]}, [10.0], 0.1, "minimize")
     assert costs.regret == pytest.approx(0.2)
@@ -98,8 +105,19 @@ def test_a_whole_table_resumes_and_spends_equally(table, tmp_path, monkeypatch, 
     monkeypatch.setattr(local, "LocalFactory", lambda *a, **b: Formulas())
     file, out = tmp_path / "methods.yaml", tmp_path / "out"
     file.write_text(STUDY)
-    words = [str(file), "--methods", "random,sobol", "--repetitions", "2", "--full-runs", "8",
-             "--judges", "3", "--out", str(out)]  # fmt: skip
+    words = [
+        str(file),
+        "--methods",
+        "random,sobol",
+        "--repetitions",
+        "2",
+        "--full-runs",
+        "8",
+        "--judges",
+        "3",
+        "--out",
+        str(out),
+    ]
     assert table.main(words) == 0
     first = capsys.readouterr().out
     assert table.main(words) == 0 and capsys.readouterr().out == first  # all was there
@@ -110,9 +128,10 @@ def test_a_whole_table_resumes_and_spends_equally(table, tmp_path, monkeypatch, 
     (beside,) = data["beside_default"]
     assert beside["searches"] == 4 and beside["better"] + beside["worse"] <= 4
     gains = [
-        gain_on_judges(out / "methods", method, at) for method in ("random", "sobol")
+        gain_on_judges(out / "methods", method, at)
+        for method in ("random", "sobol")
         for at in (0, 1)
-    ]  # fmt: skip
+    ]
     assert beside["better"] == sum(gain > 0 for gain in gains)
     assert beside["worse"] == sum(gain < 0 for gain in gains)
     searched = {folder.name: told(folder) for folder in (out / "methods").glob("*-*")}
@@ -157,17 +176,29 @@ def test_a_population_is_judged_by_the_schedule_it_chose(table, tmp_path, monkey
     monkeypatch.setattr(local, "LocalFactory", lambda *a, **b: Formulas())
     file, out = tmp_path / "methods.yaml", tmp_path / "out"
     file.write_text(STUDY)
-    words = [str(file), "--methods", "random,pbt", "--repetitions", "2", "--full-runs", "8",
-             "--judges", "3", "--out", str(out)]  # fmt: skip
+    words = [
+        str(file),
+        "--methods",
+        "random,pbt",
+        "--repetitions",
+        "2",
+        "--full-runs",
+        "8",
+        "--judges",
+        "3",
+        "--out",
+        str(out),
+    ]
     assert table.main(words) == 0
     rows = json.loads((out / "methods_table.json").read_text())["rows"]
     (pbt,) = (row for row in rows if row["method"] == "pbt")
     assert pbt["env_steps"] == 256_000 and pbt["repetitions"] == 2 and pbt["regret"] >= 0.0
     study = out / "methods" / "pbt-00"
     ((searched,),) = query(
-        study, "SELECT sum(env_steps) FROM (SELECT max(env_steps) AS env_steps FROM evaluations "
+        study,
+        "SELECT sum(env_steps) FROM (SELECT max(env_steps) AS env_steps FROM evaluations "
         "WHERE stream = 'search' GROUP BY trial, replicate)",
-    )[1]  # fmt: skip
+    )[1]
     assert searched == 256_000
     ((reports,),) = query(
         study, "SELECT count(DISTINCT replicate) FROM evaluations WHERE stream = 'report'"

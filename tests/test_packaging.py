@@ -55,10 +55,23 @@ def sources(tmp_path):
 def build(sources: Path, out: Path) -> set[str]:
     """Build a wheel without a network and give the names in it."""
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation", "-q",
-         "-w", str(out)],
-        cwd=sources, check=True, capture_output=True, timeout=300,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            ".",
+            "--no-deps",
+            "--no-build-isolation",
+            "-q",
+            "-w",
+            str(out),
+        ],
+        cwd=sources,
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
     (wheel,) = out.glob("*.whl")
     return set(zipfile.ZipFile(wheel).namelist())
 
@@ -83,9 +96,9 @@ def test_wheels_hold_data_and_forget_deleted_modules(sources, tmp_path):
 
 
 def test_the_table_of_extras_names_all_of_them():
-    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
-        "optional-dependencies"
-    ])  # fmt: skip
+    extras = set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    )
     table = (ROOT / "docs" / "start.md").read_text().split("## Extras")[1].split("##")[0]
     first = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     assert {name for cell in first for name in re.findall(r"`([\w-]+)`", cell)} == extras

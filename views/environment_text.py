@@ -60,10 +60,14 @@ def each_text(data: Mapping[str, Any]) -> str:
     named = [(row["environment"], row, row["raw"]) for row in data["environments"]]
     named += [(TOGETHER[over], row, "") for over, row in data["together"].items()]
     rows = [
-        [name, number(row["score"]), between(row["ci_low"], row["ci_high"]),
-         raw if raw == "" else number(raw)]
+        [
+            name,
+            number(row["score"]),
+            between(row["ci_low"], row["ci_high"]),
+            raw if raw == "" else number(raw),
+        ]
         for name, row, raw in named
-    ]  # fmt: skip
+    ]
     lost = f", of which {data['lost']} diverged" if data["lost"] else ""
     head = f"on each environment, {seeds_text(data['seeds'], data['stream'])}{lost}"
     header = ("environment", "score", "95% interval", "metric")
@@ -75,15 +79,23 @@ def beside_lines(
 ) -> list[str]:
     a, b = (on_each(side) for side in sides)
     rows = [
-        [name, number(x.value), number(y.value), signed(one.difference),
-         _probability(one.probability)]
+        [
+            name,
+            number(x.value),
+            number(y.value),
+            signed(one.difference),
+            _probability(one.probability),
+        ]
         for name, x, y, one in zip(names, a.each, b.each, found.each, strict=True)
-    ]  # fmt: skip
+    ]
     over_all = [
-        [name, *(around(side.together[over].value, side.together[over].interval)
-                 for side in (a, b)), signed(found.differences[over])]
+        [
+            name,
+            *(around(side.together[over].value, side.together[over].interval) for side in (a, b)),
+            signed(found.differences[over]),
+        ]
         for over, name in TOGETHER.items()
-    ]  # fmt: skip
+    ]
     lost = counted(found.lost, "seed" if found.paired else "run")
     header = ("environment", *called, "difference, 95%", "P(first better)")
     return [
@@ -93,9 +105,10 @@ def beside_lines(
         *([f"{lost} diverged: in no difference, and beaten"] if found.lost else []),
         *folded(
             f"over environments a run of {called[0]} beats one of {called[1]} with probability "
-            + _probability(found.improvement), 80,
+            + _probability(found.improvement),
+            80,
         ).split("\n"),
-    ]  # fmt: skip
+    ]
 
 
 def _probability(found: Estimate) -> str:

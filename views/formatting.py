@@ -193,8 +193,14 @@ def folded(text: str, width: int, indent: int = 0) -> str:
     for line in text.split("\n"):
         before = len(line) - len(line.lstrip())
         rest = " " * (before + indent)
-        pieces = wrap(line, width, subsequent_indent=rest, break_long_words=False,
-                      break_on_hyphens=False, replace_whitespace=False)  # fmt: skip
+        pieces = wrap(
+            line,
+            width,
+            subsequent_indent=rest,
+            break_long_words=False,
+            break_on_hyphens=False,
+            replace_whitespace=False,
+        )
         lines += pieces if len(line) > width else [line]
     return "\n".join(lines)
 

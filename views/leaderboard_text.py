@@ -35,15 +35,19 @@ from .formatting import (
     seeds_text,
     steps,
     with_interval,
-)  # fmt: skip
+)
 from .time_spent import confirm_command, confirm_cost
 
 _INTERVAL = "95% interval"
 _GAP = 1  # blanks between two columns
 _NAMED = 3
 _ENOUGH = 8  # test seeds of a first look, at least
-_SHOWN_WITH_RUNG = (TrialState.STOPPED, TrialState.PAUSED, TrialState.INTERRUPTED,
-                    TrialState.UNFINISHED)  # fmt: skip
+_SHOWN_WITH_RUNG = (
+    TrialState.STOPPED,
+    TrialState.PAUSED,
+    TrialState.INTERRUPTED,
+    TrialState.UNFINISHED,
+)
 EXPLAINED = """\
 status   winner: first after confirming. confirmed: run again on new seeds.
          stopped 12k: stopped by the rule at 12k env steps per seed.
@@ -63,10 +67,16 @@ order    confirmed trials by select, then finished ones by search, then stopped
 def knob_columns(shown: Sequence[Entry]) -> tuple[list[str], str]:
     """Return the hyperparameters that differ, and a sentence about the others."""
     names = dict.fromkeys(name for entry in shown for name in entry.params)
-    same = {} if len(shown) < 2 else {
-        name: shown[0].params[name] for name in names
-        if len({name in entry.params and json.dumps(entry.params[name]) for entry in shown}) == 1
-    }  # fmt: skip
+    same = (
+        {}
+        if len(shown) < 2
+        else {
+            name: shown[0].params[name]
+            for name in names
+            if len({name in entry.params and json.dumps(entry.params[name]) for entry in shown})
+            == 1
+        }
+    )
     apart = [name for name in names if name not in same]
     apart.sort(key=lambda name: name not in KNOBS or KNOBS[name].traced)
     words = ", ".join(f"{name} {param(value)}" for name, value in same.items())
@@ -127,9 +137,13 @@ def print_headline(console: Console, lines: Sequence[str], unit: str = ENV_STEPS
 
 
 def print_leaderboard(
-    console: Console, entries: Sequence[Entry], most: int | None = None,
-    objectives: Sequence[str] = (), environments: Sequence[str] = (), which: str = "",
-) -> None:  # fmt: skip
+    console: Console,
+    entries: Sequence[Entry],
+    most: int | None = None,
+    objectives: Sequence[str] = (),
+    environments: Sequence[str] = (),
+    which: str = "",
+) -> None:
     shown = list(entries if most is None else entries[:most])
     shown += [entry for entry in entries[len(shown) :] if entry.is_default]
     if not shown:
@@ -139,11 +153,15 @@ def print_leaderboard(
     left = console.width - sum(_width(one) + _GAP for one in columns)
     hidden: list[str] = []
     for name, after, cells in [
-        *((name, "-_", [number(e.scores[at]) if e.scores else "" for e in shown])
-          for at, name in enumerate(environments)),
-        *((name, "_", [param(e.params[name]) if name in e.params else "" for e in shown])
-          for name in knob_columns(shown)[0]),
-    ]:  # fmt: skip
+        *(
+            (name, "-_", [number(e.scores[at]) if e.scores else "" for e in shown])
+            for at, name in enumerate(environments)
+        ),
+        *(
+            (name, "_", [param(e.params[name]) if name in e.params else "" for e in shown])
+            for name in knob_columns(shown)[0]
+        ),
+    ]:
         column = Column(broken_name(name, max(map(len, cells)), after), cells)
         if _width(column) + _GAP > left:
             hidden.append(name)
@@ -219,8 +237,10 @@ def _fronts(entries: Sequence[Entry], objectives: Sequence[str]) -> list[Column]
     for index, name in enumerate(objectives):
         # Of the first at least what a trial that was stopped showed.
         without = [None if index else _searched(entry) for entry in entries]
-        values = [e.objectives[index] if e.objectives else other
-                  for e, other in zip(entries, without, strict=True)]  # fmt: skip
+        values = [
+            e.objectives[index] if e.objectives else other
+            for e, other in zip(entries, without, strict=True)
+        ]
         found = _numbers("", values)
         header = broken_name(name.removeprefix("eval/"), max(map(len, found.cells)))
         columns.append(Column(header, found.cells, values))

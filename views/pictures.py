@@ -90,8 +90,9 @@ def _write_gif(path: Path, rate: float, pictures: Iterator[np.ndarray]) -> int:
             drawn += 1
 
     images, milliseconds = kept(), round(1000 * every / rate)
-    next(images).save(path, format="GIF", save_all=True, append_images=images, loop=0,
-                      duration=milliseconds)  # fmt: skip
+    next(images).save(
+        path, format="GIF", save_all=True, append_images=images, loop=0, duration=milliseconds
+    )
     return drawn
 
 

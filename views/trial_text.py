@@ -46,7 +46,7 @@ from .formatting import (
     sparkline,
     steps,
     with_interval,
-)  # fmt: skip
+)
 from .output import finite_or_none
 from .time_spent import time_text, usage_at
 
@@ -103,8 +103,11 @@ def lineage_text(schedule: Sequence[Mapping[str, Any]]) -> str:
     before: Mapping[str, Any] = {}
     for part in schedule:
         now = part["params"]
-        words = [f"{name} {param(value)}" for name, value in now.items()
-                 if name not in before or before[name] != value]  # fmt: skip
+        words = [
+            f"{name} {param(value)}"
+            for name, value in now.items()
+            if name not in before or before[name] != value
+        ]
         changes = ", ".join([*words, *(f"without {name}" for name in before if name not in now)])
         start = f"  from {steps(part['env_steps']):>5}  in trial {part['trial']}"
         lines += wrap(f"{start}  {changes}", 80, subsequent_indent=" " * 14)
@@ -143,19 +146,24 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
             scores = each_data(meta, of_all, entry.trial, entry.value_from)
         around = bounded_interval(row.report_values, value_bounds(meta))
     return {
-        "study": folder.name, "metric": meta.metric,
+        "study": folder.name,
+        "metric": meta.metric,
         "training_weight": 0.0 if alone else _weight(study),
-        "goal": meta.goal, "trials": len(entries), "study_seconds_by_part": spent,
+        "goal": meta.goal,
+        "trials": len(entries),
+        "study_seconds_by_part": spent,
         **entry.as_json(),
         **{name: finite_json(getattr(row, name)) for name in _OF_ROW},
-        "report_ci_low": around.low, "report_ci_high": around.high,
-        "start_up": start_up.get(number_), "decisions": finite_json(decisions),
+        "report_ci_low": around.low,
+        "report_ci_high": around.high,
+        "start_up": start_up.get(number_),
+        "decisions": finite_json(decisions),
         "audit": None if audit is None else finite_json(_audit_data(audit, row, meta)),
         **({"over_environments": finite_json(scores)} if scores is not None else {}),
         "evaluations": evaluations,
         "curve": _curve(folder, number_, bool(names)),
         "conclusion": as_json(conclusion) if _is_of(conclusion, row, rows) else None,
-    }  # fmt: skip
+    }
 
 
 def _is_of(conclusion: Conclusion, row: TrialRow, rows: Sequence[TrialRow]) -> bool:
@@ -188,12 +196,16 @@ def _summaries(row: EvaluationRow, environments: Sequence[str]) -> list[dict[str
 def _evaluation(row: EvaluationRow, own: slice) -> dict[str, Any]:
     returns = row.returns[own].tolist()
     return {
-        "stream": str(row.stream), "replicate": row.replicate, "env_steps": row.env_steps,
-        "episodes": len(returns), "return_mean": _mean(returns),
-        "return_min": finite_or_none(min(returns)), "return_max": finite_or_none(max(returns)),
+        "stream": str(row.stream),
+        "replicate": row.replicate,
+        "env_steps": row.env_steps,
+        "episodes": len(returns),
+        "return_mean": _mean(returns),
+        "return_min": finite_or_none(min(returns)),
+        "return_max": finite_or_none(max(returns)),
         "length_mean": _mean(row.lengths[own].tolist()),
         "metrics": {name: _mean(values[own].tolist()) for name, values in row.metrics.items()},
-    }  # fmt: skip
+    }
 
 
 def _curve(folder: StudyFolder, trial: int, several: bool) -> list[dict[str, Any]]:
@@ -260,9 +272,12 @@ def _head(data: Mapping[str, Any], verbose: bool) -> list[str]:
     is_default = data.get("is_default")
     won = confirmed and data["rank"] == 1 and not data.get("objectives")
     what = {
-        "stopped": f"was stopped{rule}{where}", "paused": f"is paused{rule}{where}",
-        "finished": "finished", "diverged": "diverged", "failed": "failed",
-    }.get(data["state"], f"is {data['state']}")  # fmt: skip
+        "stopped": f"was stopped{rule}{where}",
+        "paused": f"is paused{rule}{where}",
+        "finished": "finished",
+        "diverged": "diverged",
+        "failed": "failed",
+    }.get(data["state"], f"is {data['state']}")
     if confirmed:
         what = "is the winner" if won else "was confirmed"
     lost = data["state"] in ("diverged", "failed")
@@ -380,11 +395,17 @@ def _stages(data: Mapping[str, Any], verbose: bool, several: bool, unit: str) ->
         judged = decided.get(at) if stream == "search" else None
         mean = fmean(values) if values else None if judged is None else judged["value"]
         values.sort(key=lambda value: sign * value)
-        rows.append([
-            _STAGE[stream], steps(at), str(len(values) or ""), _number(mean),
-            number(values[0] if values else None), number(values[-1] if values else None),
-            _decision(data, stream, at == ends.get(stream), judged, verbose),
-        ])  # fmt: skip
+        rows.append(
+            [
+                _STAGE[stream],
+                steps(at),
+                str(len(values) or ""),
+                _number(mean),
+                number(values[0] if values else None),
+                number(values[-1] if values else None),
+                _decision(data, stream, at == ends.get(stream), judged, verbose),
+            ]
+        )
     if not rows:
         return ""
     header = ("stage", unit, "seeds", "mean", "worst", "best", "decision")
@@ -398,9 +419,12 @@ def _by_stage(key: tuple[str, int]) -> tuple[int, int]:
 
 
 def _decision(
-    data: Mapping[str, Any], stream: str, last: bool, judged: Mapping[str, Any] | None,
+    data: Mapping[str, Any],
+    stream: str,
+    last: bool,
+    judged: Mapping[str, Any] | None,
     verbose: bool,
-) -> str:  # fmt: skip
+) -> str:
     if judged is not None:
         copied = judged.get("source")
         done = f"copied trial {copied}" if copied is not None else _DONE[judged["action"]]
@@ -423,8 +447,10 @@ def _evaluations(evaluations: Sequence[Mapping[str, Any]], unit: str) -> str:
     groups: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for row in evaluations:
         groups.setdefault((row["stream"], row["env_steps"]), []).append(row)
-    rows = [[_STAGE[stream], steps(at), *_summed(groups[stream, at])]
-            for stream, at in sorted(groups, key=_by_stage)]  # fmt: skip
+    rows = [
+        [_STAGE[stream], steps(at), *_summed(groups[stream, at])]
+        for stream, at in sorted(groups, key=_by_stage)
+    ]
     header = ("evaluated", unit, "seeds", "episodes", "return", "min", "max", "length")
     return aligned(header, rows, (False, *[True] * 7))
 

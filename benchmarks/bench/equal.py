@@ -123,13 +123,17 @@ def budgets(found: Searches) -> None:
             middle, low, high = interval(found.of(method, budget, "beats") - before)
             runs = found.runs(method, budget)
             ratio = (runs + (OLD_TEST if method == OLD else TEST)) / (spent + OLD_TEST)
-            print(f"{method}, {runs:.0f} runs: {middle:+.1f} points [{low:.1f}, {high:.1f}]; "
-                  f"env steps {runs / spent:.2f}, with the test {ratio:.2f}")  # fmt: skip
+            print(
+                f"{method}, {runs:.0f} runs: {middle:+.1f} points [{low:.1f}, {high:.1f}]; "
+                f"env steps {runs / spent:.2f}, with the test {ratio:.2f}"
+            )
     for method in dict.fromkeys(found.rows.method):
         ratio, low, high = reached(found, method)
         least = found.runs(method, found.budgets[0]) / spent
-        print(f"{method}: {ratio:.2f} [{low:.2f}, {high:.2f}] of the env steps beat as many; its "
-              f"smallest budget is {least:.2f}")  # fmt: skip
+        print(
+            f"{method}: {ratio:.2f} [{low:.2f}, {high:.2f}] of the env steps beat as many; its "
+            f"smallest budget is {least:.2f}"
+        )
     print(bounds(found, before))
 
 
@@ -147,8 +151,16 @@ def draw(each: list[Searches], target: Path) -> None:
             gains = [interval(found.of(method, one, "beats") - before) for one in found.budgets]
             middle, low, high = np.transpose(gains)
             runs = [found.runs(method, budget) for budget in found.budgets]
-            axis.errorbar(runs, middle, (middle - low, high - middle), None,
-                          color=f"C{at}", marker="o", capsize=3, label=label)  # fmt: skip
+            axis.errorbar(
+                runs,
+                middle,
+                (middle - low, high - middle),
+                None,
+                color=f"C{at}",
+                marker="o",
+                capsize=3,
+                label=label,
+            )
         others = found.recorded().mean(axis=0) - 100 * before.mean()
         for bound, style, label in zip(others, ("--", ":"), BOUNDS, strict=True):
             axis.axhline(bound, color="grey", linestyle=style, label=label)

@@ -61,10 +61,12 @@ def measured(folder: Path, searches: int) -> dict[str, dict[str, float]]:
             rows[name].append((found == "better", used, wrong in ("better", "worse")))
     names = ("better", "seeds", "wrong")
     return {
-        name: {key: round(float(np.mean([row[at] for row in some])), 4)
-               for at, key in enumerate(names)}
+        name: {
+            key: round(float(np.mean([row[at] for row in some])), 4)
+            for at, key in enumerate(names)
+        }
         for name, some in rows.items()
-    }  # fmt: skip
+    }
 
 
 SHORTER = {"16, look at 8": (16, None), "16, look at 8, not ahead at 6": (16, 6),
@@ -101,8 +103,10 @@ def choices(folder: Path, searches: int) -> dict[str, float]:
     table, rng = read_table(folder), np.random.default_rng(2)
     sign, shown = 1.0 if table.goal == "maximize" else -1.0, table.curves["episode_return_100"]
     ends, trained = sign * table.finals, shown[:, :, -1]
-    by = {"evaluations": ends, "half training": np.where(
-        np.isfinite(trained), 0.5 * ends + 0.5 * trained, ends)}  # fmt: skip
+    by = {
+        "evaluations": ends,
+        "half training": np.where(np.isfinite(trained), 0.5 * ends + 0.5 * trained, ends),
+    }
     found: dict[str, list[float]] = {name: [] for name in by}
     for _ in range(searches):
         order = rng.permutation(table.seeds)
@@ -112,8 +116,11 @@ def choices(folder: Path, searches: int) -> dict[str, float]:
             found[name].append(sign * float(ends[best, order[2:]].mean()))
     gain = np.subtract(found["half training"], found["evaluations"])
     means = {name: round(float(np.mean(some)), 4) for name, some in found.items()}
-    return {**means, "gain": round(float(gain.mean()), 4),
-            "error": round(float(gain.std() / len(gain) ** 0.5), 4)}  # fmt: skip
+    return {
+        **means,
+        "gain": round(float(gain.mean()), 4),
+        "error": round(float(gain.std() / len(gain) ** 0.5), 4),
+    }
 
 
 def main() -> int:
@@ -128,8 +135,10 @@ def main() -> int:
     )
     chosen = {folder.name: choices(folder, args.searches) for folder in (*tables, *held_out)}
     tests = [shorter(folder, args.searches // 4) for folder in (*tables, *held_out)]
-    means = {name: np.mean([one[name] for one in tests if one], axis=0).round(3).tolist()
-             for name in SHORTER}  # fmt: skip
+    means = {
+        name: np.mean([one[name] for one in tests if one], axis=0).round(3).tolist()
+        for name in SHORTER
+    }
     data = {"searches": args.searches, "tables": found, "choices": chosen, "shorter": means}
     args.out.write_text(json.dumps(data, indent=1) + "\n")
     for name, row in {**found, **{f"choices {name}": row for name, row in chosen.items()}}.items():

@@ -46,8 +46,9 @@ PLANS = {
 }  # fmt: skip
 COMMON = [
     "confirm={top_k: 3, choose: 3, report: 8, default: false}",
-    "population={lanes: 12}", "log_every=null",
-]  # fmt: skip
+    "population={lanes: 12}",
+    "log_every=null",
+]
 
 
 def search(name: str, plan: str, repetition: int, out: Path) -> dict[str, Any]:
@@ -67,8 +68,14 @@ def search(name: str, plan: str, repetition: int, out: Path) -> dict[str, Any]:
         tested = [row for row in journal.trials() if row.report_values]
         spent = sum(row.env_steps for row in journal.trials())
     (winner,) = tested
-    return {"environment": name, "plan": plan, "search": repetition, "trial": winner.trial,
-            "env_steps": spent, "mean": float(np.mean(winner.report_values))}  # fmt: skip
+    return {
+        "environment": name,
+        "plan": plan,
+        "search": repetition,
+        "trial": winner.trial,
+        "env_steps": spent,
+        "mean": float(np.mean(winner.report_values)),
+    }
 
 
 def share_beaten(value: float, means: np.ndarray, goal: str) -> float:
@@ -91,8 +98,11 @@ def compared(rows: list[dict[str, Any]], plan: str, tables: set[str]) -> dict[st
 
     `tables`: the environments that count.
     """
-    found = {(row["environment"], row["plan"], row["search"]): row["beats"]
-             for row in rows if row["environment"] in tables and "beats" in row}  # fmt: skip
+    found = {
+        (row["environment"], row["plan"], row["search"]): row["beats"]
+        for row in rows
+        if row["environment"] in tables and "beats" in row
+    }
     pairs = dict[str, list[tuple[float, float]]]()
     for (name, other, repetition), value in found.items():
         if other == plan and (name, BASE, repetition) in found:
@@ -100,8 +110,12 @@ def compared(rows: list[dict[str, Any]], plan: str, tables: set[str]) -> dict[st
     searches = min(map(len, pairs.values()))
     ours, base = np.moveaxis(np.array([some[:searches] for some in pairs.values()]), 2, 0)
     gains = zip(pairs, (ours - base).mean(axis=1), strict=True)
-    return {"searches": searches, "beats": interval(ours), "gain": interval(ours - base),
-            "gains": {name: round(100 * float(gain), 1) for name, gain in gains}}  # fmt: skip
+    return {
+        "searches": searches,
+        "beats": interval(ours),
+        "gain": interval(ours - base),
+        "gains": {name: round(100 * float(gain), 1) for name, gain in gains},
+    }
 
 
 def untabled(rows: list[dict[str, Any]], name: str, plan: str) -> dict[str, Any]:
@@ -110,8 +124,9 @@ def untabled(rows: list[dict[str, Any]], name: str, plan: str) -> dict[str, Any]
         (row["plan"], row["search"]): row["mean"] for row in rows if row["environment"] == name
     }
     own = {search: value for (other, search), value in found.items() if other == plan}
-    gains = np.array([value - found[BASE, search] for search, value in own.items()
-                      if (BASE, search) in found])  # fmt: skip
+    gains = np.array(
+        [value - found[BASE, search] for search, value in own.items() if (BASE, search) in found]
+    )
     half = stats.t.ppf(0.975, len(gains) - 1) * stats.sem(gains) if plan != BASE else 0.0
     gain = [float(gains.mean() + end) for end in (0.0, -half, half)]
     return {"searches": len(gains), "mean": float(np.mean([*own.values()])), "gain": gain}
@@ -121,8 +136,10 @@ def table_row(plan: str, gains: dict[str, Any]) -> str:
     """Return a plan's row of the table in docs/search.md: gains over the first, where it ran."""
     digits = [("all", 1), ("held_out", 1), ("double-pendulum", 0), ("lunarlander", 0)]
     form = "{0:.{3}f} [{1:.{3}f}, {2:.{3}f}]"
-    cells = [form.format(*gains[where]["gain"], digit) if where in gains else "not run"
-             for where, digit in digits]  # fmt: skip
+    cells = [
+        form.format(*gains[where]["gain"], digit) if where in gains else "not run"
+        for where, digit in digits
+    ]
     return f"| {plan} | {' | '.join(cells)} |"
 
 

@@ -205,9 +205,10 @@ def _class_of(id_: str) -> Any:
     found = getattr(theirs, name, None)
     if not isinstance(found, type):
         known = sorted(
-            name for name, value in vars(theirs).items()
+            name
+            for name, value in vars(theirs).items()
             if isinstance(value, type) and all(hasattr(value, part) for part in _API)
-        )  # fmt: skip
+        )
         hint = f"{errors.suggestion(name, known)} {errors.listed(name, known)}"
         hint = hint if known else " nor any other with gymnax's API"
         raise ConfigError(f"{id_}: the module {module} has no class {name!r};{hint}")

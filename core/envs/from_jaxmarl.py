@@ -58,8 +58,9 @@ class JaxMarlEnvironment(EpisodicEnvironment):
             seen, inner, rewards, ends, _ = self._env.step_env(key, state.inner, given)
             inner = jax.tree.map(  # some leaves lose their axis of agents in a step
                 lambda after, before: jnp.broadcast_to(foreign.canonical(after), before.shape),
-                inner, state.inner,
-            )  # fmt: skip
+                inner,
+                state.inner,
+            )
             ended = jnp.asarray(ends["__all__"], bool).reshape(())
         after = TimedState(inner, state.time + 1)
         cut = after.time >= self._limit

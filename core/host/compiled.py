@@ -94,9 +94,13 @@ class Functions:
         plan = self.plan
 
         def local(
-            lanes: Lanes, memory: Any, rollout: HostRollout,
-            step: Array, observation: Array, ended: Array,
-        ) -> tuple[Any, HostRollout, Array]:  # fmt: skip
+            lanes: Lanes,
+            memory: Any,
+            rollout: HostRollout,
+            step: Array,
+            observation: Array,
+            ended: Array,
+        ) -> tuple[Any, HostRollout, Array]:
             actor = _actor(lanes, forget(plan, ended, memory), rollout, step, observation)
             row, memory, taken = self._in_tiles(_act, actor)
             done = jax.tree.map(lambda all_, one: _put(all_, one, step), rollout.done, row)
@@ -110,9 +114,13 @@ class Functions:
         """`cut(lanes, memory, rollout, step, final, mask) -> rollout`: bootstrap cut episodes."""
 
         def local(
-            lanes: Lanes, memory: Any, rollout: HostRollout,
-            step: Array, final: Array, mask: Array,
-        ) -> HostRollout:  # fmt: skip
+            lanes: Lanes,
+            memory: Any,
+            rollout: HostRollout,
+            step: Array,
+            final: Array,
+            mask: Array,
+        ) -> HostRollout:
             actor = _actor(lanes, memory, rollout, step, final)
             value = self._in_tiles(
                 lambda plan, one: value_of(plan, one.hypers, one.state, one.observation), actor
@@ -133,9 +141,13 @@ class Functions:
         plan, tile = self.plan, self.tile
 
         def one(
-            lanes: Lanes, busy: Array, memory: Any, after: Array,
-            rollout: HostRollout, steps: HostSteps,
-        ) -> tuple[LaneState, Metrics]:  # fmt: skip
+            lanes: Lanes,
+            busy: Array,
+            memory: Any,
+            after: Array,
+            rollout: HostRollout,
+            steps: HostSteps,
+        ) -> tuple[LaneState, Metrics]:
             def run() -> tuple[LaneState, Metrics]:
                 played = _whole_rollout(plan, lanes, memory, after, rollout, steps)
                 return learn(plan, lanes.hypers, played)
@@ -143,9 +155,14 @@ class Functions:
             return population.unless_idle(busy, run, lanes.state)
 
         def local(
-            lanes: Lanes, busy: Array, refused: Array, memory: Any, after: Array,
-            rollout: HostRollout, steps: HostSteps,
-        ) -> tuple[Lanes, Metrics]:  # fmt: skip
+            lanes: Lanes,
+            busy: Array,
+            refused: Array,
+            memory: Any,
+            after: Array,
+            rollout: HostRollout,
+            steps: HostSteps,
+        ) -> tuple[Lanes, Metrics]:
             def time_first(x: Array) -> Array:
                 return jnp.moveaxis(x.reshape((x.shape[0], -1, tile, *x.shape[2:])), 1, 0)
 

@@ -45,9 +45,16 @@ def act_function(plan: Plan, greedy: bool) -> ActFunction:
 
 
 def evaluate_on_host(
-    plan: Plan, act: ActFunction, policies: Policies, batch: Batch, count: int, episodes: int,
-    steps: int | None, warn: Warn = unheard, cut_after: int = compiled.STEP_LIMIT,
-) -> Episodes:  # fmt: skip
+    plan: Plan,
+    act: ActFunction,
+    policies: Policies,
+    batch: Batch,
+    count: int,
+    episodes: int,
+    steps: int | None,
+    warn: Warn = unheard,
+    cut_after: int = compiled.STEP_LIMIT,
+) -> Episodes:
     """Return results of the first `count` of W policies, host arrays [count, episodes].
 
     `batch` has W x episodes slots. With `steps` None each episode runs until it ends or is
@@ -74,9 +81,14 @@ class Turn:
 
 
 def play(
-    plan: Plan, act: ActFunction, policies: Policies, steady: Steady, running: np.ndarray,
-    steps: int | None, cut_after: int = compiled.STEP_LIMIT,
-) -> Iterator[Turn]:  # fmt: skip
+    plan: Plan,
+    act: ActFunction,
+    policies: Policies,
+    steady: Steady,
+    running: np.ndarray,
+    steps: int | None,
+    cut_after: int = compiled.STEP_LIMIT,
+) -> Iterator[Turn]:
     arrays, width = steady.batch.arrays, len(policies.key)
     running = running & ~steady.out
     episodes = len(running) // width

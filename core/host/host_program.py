@@ -214,9 +214,16 @@ class HostProgram(Program):
         how = self.evaluation
         with self._all_or_nothing():
             return evaluate_on_host(
-                self.plan, self._evaluate, policies, self._stage_of_evaluation, count,
-                how.episodes, how.steps, self.warn, how.cut_after,
-            )  # fmt: skip
+                self.plan,
+                self._evaluate,
+                policies,
+                self._stage_of_evaluation,
+                count,
+                how.episodes,
+                how.steps,
+                self.warn,
+                how.cut_after,
+            )
 
     def _no_episodes(self) -> Episodes:
         rows = (0, self.evaluation.episodes)

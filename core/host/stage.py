@@ -100,15 +100,22 @@ class Stage:
     def save(self, path: Path) -> None:
         log, whole = self._steady.log, io.BytesIO()
         np.savez_compressed(
-            whole, actions=log.kept(self.batch.arrays), begun=log.begun, episodes=log.episodes,
-            open=self._open, refused=self.refused,
-        )  # fmt: skip
+            whole,
+            actions=log.kept(self.batch.arrays),
+            begun=log.begun,
+            episodes=log.episodes,
+            open=self._open,
+            refused=self.refused,
+        )
         write_bytes(path, whole.getvalue())
 
     def restore(
-        self, path: Path, values: Callable[[int], Mapping[str, Any]], keys: np.ndarray,
+        self,
+        path: Path,
+        values: Callable[[int], Mapping[str, Any]],
+        keys: np.ndarray,
         observation: np.ndarray,
-    ) -> np.ndarray:  # fmt: skip
+    ) -> np.ndarray:
         """Restore environments; return those [L, E] that do not show `observation`: new ones."""
         self._read(path)
         lanes = np.flatnonzero(self._open & ~self.refused)
@@ -118,9 +125,12 @@ class Stage:
         return lost
 
     def change(
-        self, source: np.ndarray, values: Mapping[int, Mapping[str, Any]], keys: np.ndarray,
+        self,
+        source: np.ndarray,
+        values: Mapping[int, Mapping[str, Any]],
+        keys: np.ndarray,
         observation: np.ndarray,
-    ) -> np.ndarray:  # fmt: skip
+    ) -> np.ndarray:
         """Continue lanes with the environments of `source` lanes [L], or with other `values`.
 
         Environments cannot be copied: they replay the source's actions. Where that does not lead

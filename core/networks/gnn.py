@@ -32,8 +32,13 @@ class Incidence:
     received: Array
 
     @classmethod
-    def make(cls, senders: Int[Array, "... E"], receivers: Int[Array, "... E"], nodes: int,
-             dtype: jnp.dtype) -> Incidence:  # fmt: skip
+    def make(
+        cls,
+        senders: Int[Array, "... E"],
+        receivers: Int[Array, "... E"],
+        nodes: int,
+        dtype: jnp.dtype,
+    ) -> Incidence:
         return cls(*(jax.nn.one_hot(end, nodes, dtype=dtype) for end in (senders, receivers)))
 
     def at_ends(self, nodes: Float[Array, "N B D"]) -> Float[Array, "E B D2"]:
@@ -161,9 +166,13 @@ class Messages(nn.Module):
         return state
 
     def _round(
-        self, state: GraphState, incidence: Incidence, number: int, last: bool,
+        self,
+        state: GraphState,
+        incidence: Incidence,
+        number: int,
+        last: bool,
         chosen: Chosen | None,
-    ) -> GraphState:  # fmt: skip
+    ) -> GraphState:
         plan = self.plan
         ends = incidence.at_ends(state.nodes)
         inputs = jnp.concatenate([state.edges, ends], axis=-1)
@@ -179,9 +188,13 @@ class Messages(nn.Module):
         weighted = messages
         if plan.gnn_attn_mlp_layers:
             logits = Processor(
-                plan, plan.gnn_attn_mlp_layers, plan.gnn_attn_mlp_latent, 1, logit=True,
+                plan,
+                plan.gnn_attn_mlp_layers,
+                plan.gnn_attn_mlp_latent,
+                1,
+                logit=True,
                 name=f"attention_{number}",
-            )(jnp.concatenate([messages, ends], axis=-1), state.graph)  # fmt: skip
+            )(jnp.concatenate([messages, ends], axis=-1), state.graph)
             logits = logits[..., 0]
             weighted = messages * incidence.softmax_at_receivers(logits)[..., None]
         exchanged = jnp.concatenate([state.nodes, incidence.sums_at_nodes(weighted)], axis=-1)

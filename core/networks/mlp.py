@@ -80,9 +80,9 @@ def both_towers(plan: Plan, tower: Callable[..., nn.Module], *inputs: Any) -> tu
 def both_heads(
     plan: Plan, outputs: int, actor: Array, critic: Array, splits: bool = False
 ) -> Outputs:
-    policy = Head(
-        outputs, initialiser(plan, plan.policy_gain), splits=splits, name="actor_head"
-    )(actor)  # fmt: skip
+    policy = Head(outputs, initialiser(plan, plan.policy_gain), splits=splits, name="actor_head")(
+        actor
+    )
     return Outputs(policy, value_head(plan, critic)[..., 0])
 
 

@@ -118,8 +118,9 @@ class Recurrent(nn.Module):
             inputs, begins = step
             held = jax.tree.map(
                 lambda new, old: jnp.where(begins[..., None], new.astype(old.dtype), old),
-                fresh, carry,
-            )  # fmt: skip
+                fresh,
+                carry,
+            )
             after = tuple(f(m, x) for f, m, x in zip(over, held, inputs, strict=True))
             return after, tuple(self._hidden(memory) for memory in after)
 

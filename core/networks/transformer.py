@@ -158,8 +158,9 @@ class Blocks(nn.Module):
             seen = nn.LayerNorm(name=f"forward_norm_{i}")(x)
             wide = Dense(
                 plan.transformer_intermediate_size,
-                kernel_init=initialiser(plan, plan.hidden_gain), name=f"forward_in_{i}",
-            )(seen)  # fmt: skip
+                kernel_init=initialiser(plan, plan.hidden_gain),
+                name=f"forward_in_{i}",
+            )(seen)
             found = Dense(
                 x.shape[-1], kernel_init=initialiser(plan, 1.0), name=f"forward_out_{i}"
             )(jax.nn.gelu(wide))

@@ -53,9 +53,14 @@ def _expected_and_taken(name: str, work: Path) -> tuple[float, float]:
 
     def call(verb: str, *more: str) -> str:
         return subprocess.run(
-            [*hpo_command(), verb, file, *sets, *more], cwd=work, env=environment, text=True,
-            check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        ).stdout  # fmt: skip
+            [*hpo_command(), verb, file, *sets, *more],
+            cwd=work,
+            env=environment,
+            text=True,
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ).stdout
 
     found = json.loads(call("check", "--json"))
     if found["time"] is None:

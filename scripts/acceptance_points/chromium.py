@@ -46,10 +46,17 @@ class Chromium:
         to_child, ours = os.pipe()
         theirs, from_child = os.pipe()
         words = [
-            find_chromium(), "--headless=new", "--remote-debugging-pipe", "--no-sandbox",
-            "--disable-gpu", "--no-first-run", "--hide-scrollbars", "--disable-dev-shm-usage",
-            f"--user-data-dir={work / 'profile'}", "about:blank",
-        ]  # fmt: skip
+            find_chromium(),
+            "--headless=new",
+            "--remote-debugging-pipe",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--hide-scrollbars",
+            "--disable-dev-shm-usage",
+            f"--user-data-dir={work / 'profile'}",
+            "about:blank",
+        ]
         shell = f'exec "$@" 3<&{to_child} 4>&{from_child}'
         self._process = subprocess.Popen(
             ["bash", "-c", shell, "chromium", *words],
@@ -117,9 +124,12 @@ class Chromium:
     def look(self, width: int, height: int, dark: bool = False, touch: bool = False) -> None:
         """Choose the size of the window, the ground, and whether it is a phone."""
         self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height,
-            deviceScaleFactor=2 if touch else 1, mobile=touch,
-        )  # fmt: skip
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=2 if touch else 1,
+            mobile=touch,
+        )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
@@ -148,8 +158,12 @@ class Chromium:
 
     def screenshot(self, path: Path, whole: bool = True) -> None:
         """Write a PNG of the page, or of what the window shows of it."""
-        told = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole,
-                         **self._whole() if whole else {})  # fmt: skip
+        told = self.call(
+            "Page.captureScreenshot",
+            format="png",
+            captureBeyondViewport=whole,
+            **self._whole() if whole else {},
+        )
         path.write_bytes(base64.b64decode(told["data"]))
 
     def _whole(self) -> dict[str, Any]:
@@ -174,9 +188,10 @@ class Chromium:
     def requests(self) -> list[str]:
         """Return what was asked for beside the page itself and data in it."""
         asked = [
-            _url(event["params"]) for event in self.events
+            _url(event["params"])
+            for event in self.events
             if event.get("method") == "Network.requestWillBeSent"
-        ]  # fmt: skip
+        ]
         return [url for url in asked if not url.startswith(("file:", "data:", "about:"))]
 
 

@@ -53,9 +53,13 @@ def call(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; its messages are part of the error if it fails."""
     done = subprocess.run(
-        [str(word) for word in words], cwd=cwd, env={**os.environ, **(env or {})},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [str(word) for word in words],
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         tail = " / ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
         shown = " ".join(Path(str(word)).name for word in words[:4])

@@ -81,8 +81,11 @@ class _Random:
 
     def ask(self) -> dict[str, float]:
         params = {name: float(self._rng.random()) for name in _REALS}
-        params |= {"whole": float(self._rng.integers(5)), "two": float(self._rng.integers(2)),
-                   "four": float(self._rng.integers(4))}  # fmt: skip
+        params |= {
+            "whole": float(self._rng.integers(5)),
+            "two": float(self._rng.integers(2)),
+            "four": float(self._rng.integers(4)),
+        }
         if params["two"] == 1:
             params["under"] = float(self._rng.random())
         return params

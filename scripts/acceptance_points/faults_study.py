@@ -50,9 +50,14 @@ def saving(folder: Path) -> None:
             path = store.new_checkpoint()
             save_tree(path / "lanes", lanes)
             shown = EvaluationRow(
-                lanes["weights"].sum(keepdims=True), np.ones(1, np.int64), {},
-                trial=0, stream=Stream.SEARCH, replicate=0, env_steps=number,
-            )  # fmt: skip
+                lanes["weights"].sum(keepdims=True),
+                np.ones(1, np.int64),
+                {},
+                trial=0,
+                stream=Stream.SEARCH,
+                replicate=0,
+                env_steps=number,
+            )
             store.commit(
                 loop_state=json.dumps({"step": number + 1}),
                 checkpoint=path.name,

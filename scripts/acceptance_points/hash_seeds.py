@@ -60,8 +60,10 @@ def digests(seed: int, names: Sequence[str]) -> dict[str, str]:
     done = subprocess.run(
         [sys.executable, "-c", _CHILD.format(str(ROOT / "scripts")), *names],
         env={**os.environ, "PYTHONHASHSEED": str(seed)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise RuntimeError(f"hash seed {seed}: {done.stderr.strip().splitlines()[-1]}")
     return json.loads(done.stdout.splitlines()[-1])

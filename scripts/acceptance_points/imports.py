@@ -122,8 +122,9 @@ def _imported(case: Script, folder: Path) -> tuple[list[str], int]:
         path.write_text(commands[case.command])
     study = folder / "study.yaml"
     given = ["--", *case.given] if case.given else []
-    done = _ended([*hpo_command(), "import", case.kind, str(path), "--to", str(study), *given],
-                  folder)  # fmt: skip
+    done = _ended(
+        [*hpo_command(), "import", case.kind, str(path), "--to", str(study), *given], folder
+    )
     if case.refused:
         held = done.returncode == 2 and case.refused in done.stderr
         return ([] if held else [f"exit {done.returncode}: {done.stderr[-200:]}"]), 0
@@ -144,8 +145,11 @@ def _compared(case: Script, path: Path) -> tuple[list[str], int]:
     found |= {name: _at(data, name.split(".")) for name in case.study}
     written = {*case.trains, *study.fixed} - {*study.space.names, *_PARTS_OF_WIDTHS}
     found |= {name: config[name] for name in written}
-    wrong = [f"{name} is {found[name]!r}, not {expected.get(name, 'in the script')!r}"
-             for name in found if not _same(found[name], expected.get(name, _same))]  # fmt: skip
+    wrong = [
+        f"{name} is {found[name]!r}, not {expected.get(name, 'in the script')!r}"
+        for name in found
+        if not _same(found[name], expected.get(name, _same))
+    ]
     return wrong, len(found)
 
 

@@ -28,9 +28,13 @@ def main() -> None:
     params = registry.make(where).default_params
     program = Program(
         make_plan(KNOBS, where, features=("normalise_observations", "normalise_rewards")),
-        lanes, updates, 4, EvaluationPlan(), tuple(jax.devices()),
+        lanes,
+        updates,
+        4,
+        EvaluationPlan(),
+        tuple(jax.devices()),
         make_hypers(KNOBS, params, params),
-    )  # fmt: skip
+    )
     rows = program.no_refills()
     rows.mask[:] = True
     rows.replicate[:] = np.arange(lanes)

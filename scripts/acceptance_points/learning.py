@@ -90,9 +90,10 @@ def draw(
         axes.plot(steps, means, marker=".", linewidth=1.2, label=f"seed {replicate}")
     axes.axhline(threshold, color="black", linestyle="--", linewidth=1, label=f"{threshold:g}")
     axes.set(
-        xlabel="env steps", ylabel="mean return of greedy episodes",
+        xlabel="env steps",
+        ylabel="mean return of greedy episodes",
         title=f"{name}, {len(evaluations)} seeds",
-    )  # fmt: skip
+    )
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7, ncols=2)
     folder.mkdir(exist_ok=True)

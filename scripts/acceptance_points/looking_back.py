@@ -13,10 +13,22 @@ from .common import ROOT, Outcome, call, hpo_command
 
 _VIEWS = {"desktop": (1280, 900, False, False), "phone": (390, 844, False, True),
           "dark": (1280, 900, True, False)}  # fmt: skip
-_STUDY = ("budget.trials=32", "env_steps=80k", "confirm.top_k=2", "confirm.choose=5",
-          "confirm.report=8", "early_terminate.audit=0.3")  # fmt: skip
-_SMALL = ("budget.trials=12", "env_steps=40k", "seeds.per_config=2", "confirm=null",
-          "evaluation.episodes=4", "early_terminate.min=10k")  # fmt: skip
+_STUDY = (
+    "budget.trials=32",
+    "env_steps=80k",
+    "confirm.top_k=2",
+    "confirm.choose=5",
+    "confirm.report=8",
+    "early_terminate.audit=0.3",
+)
+_SMALL = (
+    "budget.trials=12",
+    "env_steps=40k",
+    "seeds.per_config=2",
+    "confirm=null",
+    "evaluation.episodes=4",
+    "early_terminate.min=10k",
+)
 _SAME_PLACE = "document.documentElement.scrollWidth <= innerWidth"
 _SMALLEST = """
 Math.min(...[...document.querySelectorAll("svg text")].filter(t => t.getClientRects().length)
@@ -114,8 +126,15 @@ def _brush(browser: Chromium) -> bool:
     )
     time.sleep(1.0)
     for kind, share in (("mousePressed", 0.02), ("mouseMoved", 0.2), ("mouseReleased", 0.4)):
-        browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=y + share * high,
-                     button="left", buttons=1, clickCount=1)  # fmt: skip
+        browser.call(
+            "Input.dispatchMouseEvent",
+            type=kind,
+            x=x,
+            y=y + share * high,
+            button="left",
+            buttons=1,
+            clickCount=1,
+        )
     dragged = int(browser.value(shown))
     browser.value(
         "document.querySelector('#parallel .brushed button').click();"

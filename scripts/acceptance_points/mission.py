@@ -41,8 +41,13 @@ budget: {trials: %d}
 search: {%s}
 """
 _SEARCHED = {
-    "learning_rate", "clip_eps", "gae_lambda", "ent_coef", "hidden_sizes", "env.aggregate_slots",
-}  # fmt: skip
+    "learning_rate",
+    "clip_eps",
+    "gae_lambda",
+    "ent_coef",
+    "hidden_sizes",
+    "env.aggregate_slots",
+}
 _TRIALS = 12
 
 

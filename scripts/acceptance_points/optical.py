@@ -151,16 +151,19 @@ def lanes(small: bool, work: Path) -> Outcome:
     from hpo.studies.load import load
 
     shape = {"num_envs": 8, "rollout_length": 32, "num_minibatches": 2, "hidden_sizes": (16,)}
-    changes = [f"fixed.{name}={list(value) if isinstance(value, tuple) else value}"
-               for name, value in shape.items()]  # fmt: skip
+    changes = [
+        f"fixed.{name}={list(value) if isinstance(value, tuple) else value}"
+        for name, value in shape.items()
+    ]
     changes += [f"population.lanes={LANES}", "env_steps=81920", "early_terminate.min=8192"]
     study = load(ROOT / "studies" / "deeprmsa.yaml", changes)
     factory = LocalFactory(study)
     configs = [
-        factory.resolve(study.complete({"env.load": 150.0 + 10.0 * i,
-                                        "learning_rate": 1e-4 * (i + 1)}))
+        factory.resolve(
+            study.complete({"env.load": 150.0 + 10.0 * i, "learning_rate": 1e-4 * (i + 1)})
+        )
         for i in range(LANES)
-    ]  # fmt: skip
+    ]
     chunks = 3 if small else 10
 
     def curves(which: list[int]) -> tuple[dict[int, dict[str, np.ndarray]], int, int]:

@@ -36,8 +36,11 @@ def one(name: str, small: bool, work: Path) -> Outcome:
     policy = work / f"{name}-policy"
     words = ["best", "--study", study, "--export", policy, "--json"]
     winner = json.loads(call([*hpo, *words], work).stdout)
-    size = ["--seeds", "5", "--steps", "200"] if small else [
-        "--seeds", str(SEEDS), "--steps", str(REQUESTS)]  # fmt: skip
+    size = (
+        ["--seeds", "5", "--steps", "200"]
+        if small
+        else ["--seeds", str(SEEDS), "--steps", str(REQUESTS)]
+    )
     words = ["eval", policy, "--heuristic", "ksp_ff,ff_ksp", "--seed", "1", "--json", *size]
     seen = json.loads(call([*hpo, *words], work).stdout)
     means = {row["rule"]: row["service_blocking_probability"]["mean"] for row in seen["results"]}
@@ -86,10 +89,14 @@ def draw(name: str, study: Path, winner: int, folder: Path) -> None:
         first = trial == winner
         steps = sorted(points)
         axes.plot(
-            steps, [sum(points[at]) / len(points[at]) for at in steps], marker=".",
-            color="tab:blue" if first else "0.7", linewidth=2.0 if first else 0.8,
-            zorder=3 if first else 2, label=f"trial {trial}, the winner" if first else None,
-        )  # fmt: skip
+            steps,
+            [sum(points[at]) / len(points[at]) for at in steps],
+            marker=".",
+            color="tab:blue" if first else "0.7",
+            linewidth=2.0 if first else 0.8,
+            zorder=3 if first else 2,
+            label=f"trial {trial}, the winner" if first else None,
+        )
     baselines = pq.read_table(study / "baselines.parquet").to_pylist()
     for color, baseline in zip(
         ("black", "tab:red"), dict.fromkeys(row["baseline"] for row in baselines), strict=False
@@ -103,9 +110,10 @@ def draw(name: str, study: Path, winner: int, folder: Path) -> None:
             sum(values) / len(values), color=color, linestyle="--", linewidth=1, label=baseline
         )
     axes.set(
-        xlabel="env steps", ylabel="service blocking of the greedy policy",
+        xlabel="env steps",
+        ylabel="service blocking of the greedy policy",
         title=f"studies/{name}.yaml, {len(curves)} trials, search streams",
-    )  # fmt: skip
+    )
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     folder.mkdir(exist_ok=True)

@@ -34,9 +34,8 @@ def intervals(small: bool, work: Path) -> Outcome:
 
     def found(seeds: int, seed: int) -> list[SupportedLoad]:
         return [
-            find_load(network, rule, TARGET, seeds=seeds, steps=steps, seed=seed)
-            for rule in RULES
-        ]  # fmt: skip
+            find_load(network, rule, TARGET, seeds=seeds, steps=steps, seed=seed) for rule in RULES
+        ]
 
     exact = found(MANY[small], 0)
     more = more_load(*exact)["more"] or 0.0

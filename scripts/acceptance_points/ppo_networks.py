@@ -87,9 +87,7 @@ NETWORK_CASES = {
 }
 
 
-def train(
-    name: str, work: Path, small: bool, small_steps: int, column: str
-) -> Curves:  # fmt: skip
+def train(name: str, work: Path, small: bool, small_steps: int, column: str) -> Curves:
     """Run a study that searches `network` by the command line; give its evaluations.
 
     Args:
@@ -100,8 +98,13 @@ def train(
         column: of the table of evaluations.
     """
     words: list[str | Path] = [
-        *hpo_command(), "run", ROOT / "studies" / f"{name}.yaml", "--out", work, "--json"
-    ]  # fmt: skip
+        *hpo_command(),
+        "run",
+        ROOT / "studies" / f"{name}.yaml",
+        "--out",
+        work,
+        "--json",
+    ]
     if small:
         words += ["--set", f"env_steps={small_steps}", "--set", f"evaluation.every={small_steps}"]
         words += ["--set", "evaluation.episodes=4", "--set", "seeds.per_config=2"]

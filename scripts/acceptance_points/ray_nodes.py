@@ -40,9 +40,12 @@ class Node:
         started = [str(Path(sys.executable).with_name("ray")), "start", "--block", *words]
         with log.open("w") as file:
             self._process = subprocess.Popen(
-                started, stdout=file, stderr=file, start_new_session=True,
+                started,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
                 env={**os.environ, **env},
-            )  # fmt: skip
+            )
 
     def hosts(self) -> list[int]:
         """Return its processes that host shares of lanes."""
@@ -97,10 +100,16 @@ def cluster(work: Path, nodes: int, cpus: int) -> Iterator[Cluster]:
         RuntimeError: it does not begin.
     """
     port = _free_port()
-    env = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32),
-           "RAY_USAGE_STATS_ENABLED": "0"}  # fmt: skip
-    common = [f"--object-store-memory={_STORE_BYTES}", "--include-log-monitor=false",
-              "--dashboard-agent-listen-port=0"]  # fmt: skip
+    env = {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    common = [
+        f"--object-store-memory={_STORE_BYTES}",
+        "--include-log-monitor=false",
+        "--dashboard-agent-listen-port=0",
+    ]
     head = ["--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false"]
     address = f"{_own_address()}:{port}"
     with ExitStack() as running:

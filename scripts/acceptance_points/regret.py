@@ -258,9 +258,12 @@ def _smac(seed: int, trials: int) -> float:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         scenario = Scenario(
-            to_configspace(own, seed), output_directory=Path(folder), deterministic=True,
-            n_trials=trials, seed=seed,
-        )  # fmt: skip
+            to_configspace(own, seed),
+            output_directory=Path(folder),
+            deterministic=True,
+            n_trials=trials,
+            seed=seed,
+        )
         design = of.get_initial_design(scenario, n_configs=10)
         smac = of(scenario, initial_design=design, overwrite=True, logging_level=False)
         while left:

@@ -84,8 +84,11 @@ def _run_child(count: int, out: Path, chunks: int, lanes: int, updates: int) -> 
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": str(count), "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
         [sys.executable, str(_CHILD), str(out), str(chunks), str(lanes), str(updates)],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1])
     told: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])

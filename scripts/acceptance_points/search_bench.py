@@ -16,11 +16,25 @@ _MINUTES, _METHODS, _TABLES, _SEARCHES, _JOBS = 30, 6, 3, 60, 2
 def bench(small: bool, work: Path) -> Outcome:
     """Six methods, 60 searches each, three environments; a custom sampler among them."""
     to = work / "methods.json"
-    words = [*hpo_command(), "bench", _FOLDER / "methods.yaml", "--jobs", str(_JOBS), "--to", to,
-             "--quiet"]  # fmt: skip
+    words = [
+        *hpo_command(),
+        "bench",
+        _FOLDER / "methods.yaml",
+        "--jobs",
+        str(_JOBS),
+        "--to",
+        to,
+        "--quiet",
+    ]
     if small:
-        words += ["--set", "bench.searches=2", "--set", "bench.budgets=[8]", "--set",
-                  "bench.baseline_budget=8"]  # fmt: skip
+        words += [
+            "--set",
+            "bench.searches=2",
+            "--set",
+            "bench.budgets=[8]",
+            "--set",
+            "bench.baseline_budget=8",
+        ]
     call(words, ROOT)
     found: dict[str, Any] = json.loads(to.read_text())
     methods, rows, minutes = found["methods"], found["rows"], found["seconds"] / 60

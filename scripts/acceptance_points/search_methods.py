@@ -96,8 +96,11 @@ def _run_small(method: str, rule: str | None, objectives: int, folder: Path) -> 
     used_up = results.usage.env_steps > _BOUND - _SEEDS * _STEPS
     with Journal(folder) as journal:
         decisions = journal.decisions()
-    faults = (_budget_fault(results, used_up), _stopping_fault(decisions, rule, objectives),
-              _front_fault(results) if objectives > 1 else "")  # fmt: skip
+    faults = (
+        _budget_fault(results, used_up),
+        _stopping_fault(decisions, rule, objectives),
+        _front_fault(results) if objectives > 1 else "",
+    )
     stopped = sum(entry.action in ("stop", "finish") for entry in decisions)
     return _Seen("; ".join(filter(None, faults)), used_up, stopped)
 
@@ -176,8 +179,14 @@ def _sobol_difference() -> float:
     from hpo.studies.spec import EnvSpec, SearchSpec, Study
 
     space = _mixed_space()
-    study = Study(name="sobol", env=EnvSpec("CartPole-v1"), env_steps=16_000, space=space, seed=11,
-                  search=SearchSpec("sobol"))  # fmt: skip
+    study = Study(
+        name="sobol",
+        env=EnvSpec("CartPole-v1"),
+        env_steps=16_000,
+        space=space,
+        seed=11,
+        search=SearchSpec("sobol"),
+    )
     proposer = Proposer(study, make_sampler(study))
     seen: list[Past] = []
     for batch, size in enumerate((10, 30, 25)):  # batches, as a study draws them

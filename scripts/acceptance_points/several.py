@@ -153,9 +153,10 @@ def _counters(one: Path, other: Path) -> list[str]:
     """Return the counters in which two studies differ, those of time left out."""
     ours, theirs = _state(one)[0], _state(other)[0]
     return [
-        f"{name} {ours[name]} {theirs[name]}" for name in ours
+        f"{name} {ours[name]} {theirs[name]}"
+        for name in ours
         if not name.endswith("seconds") and ours[name] != theirs[name]
-    ]  # fmt: skip
+    ]
 
 
 def _environments(folder: Path) -> list[str]:

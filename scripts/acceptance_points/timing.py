@@ -37,9 +37,13 @@ def seconds_to_first_metrics(work: Path, out: str) -> float:
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     started = time.perf_counter()
     process = subprocess.Popen(
-        words, cwd=work, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        words,
+        cwd=work,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
-    )  # fmt: skip
+    )
     assert process.stderr is not None
     seen = []
     for line in process.stderr:

@@ -8,9 +8,7 @@ from pathlib import Path
 from .common import Outcome, call, hpo_command
 from .fresh import fresh_clone, fresh_python
 
-ENVS = (
-    "CartPole-v1", "Acrobot-v1", "Pendulum-v1", "FourRooms-misc", "deeprmsa-nsfnet-250"
-)  # fmt: skip
+ENVS = ("CartPole-v1", "Acrobot-v1", "Pendulum-v1", "FourRooms-misc", "deeprmsa-nsfnet-250")
 SMALL = ("--recorded", "2", "--seeds", "5")
 
 

@@ -62,11 +62,13 @@ def write_study(folder: Path, size: Size) -> Path:
             some = range(begin, min(begin + 500, size.trials))
             last = some.stop == size.trials
             store.commit(
-                loop_state=state, checkpoint=None, phase="finished" if last else "running",
+                loop_state=state,
+                checkpoint=None,
+                phase="finished" if last else "running",
                 trials=[_trial(n, size) for n in some],
                 evaluations=[row for n in some for row in _evaluations(n, size)],
                 decisions=[row for n in some for row in _decisions(n, size)],
-            )  # fmt: skip
+            )
         store.publish(force=True)
     return folder
 
@@ -123,9 +125,12 @@ def _curves(size: Size, trials: range, rows: range) -> dict[str, Any]:
     metrics = {name: done * (1 + place) + 0.1 * wave for place, name in enumerate(_METRICS)}
     metrics["episode_return"] = 500.0 * _skill(trial) * done**0.5 + 10.0 * wave
     return {
-        "trials": trial, "streams": [Stream.SEARCH] * len(at), "replicates": replicate,
-        "env_steps": (at + 1) * _QUANTUM, "metrics": metrics,
-    }  # fmt: skip
+        "trials": trial,
+        "streams": [Stream.SEARCH] * len(at),
+        "replicates": replicate,
+        "env_steps": (at + 1) * _QUANTUM,
+        "metrics": metrics,
+    }
 
 
 def _skill(trial: Any) -> Any:
@@ -149,8 +154,10 @@ def _value(trial: int, seed: int, done: float) -> float:
 
 
 def _params(trial: int) -> dict[str, Any]:
-    share = [float((trial * step + 0.5) % 1.0) for step in (0.754878, 0.569840, 0.819173,
-                                                             0.671044, 0.549700)]  # fmt: skip
+    share = [
+        float((trial * step + 0.5) % 1.0)
+        for step in (0.754878, 0.569840, 0.819173, 0.671044, 0.549700)
+    ]
     return {
         "learning_rate": 1e-5 * 1e4 ** share[0],
         "gamma": 0.8 + 0.19 * share[1],
@@ -168,14 +175,21 @@ def _trial(trial: int, size: Size) -> Any:
     values = tuple(_value(trial, seed, 1.0) for seed in range(size.seeds))
     rung = [_value(trial, seed, 1 / size.evaluations) for seed in range(size.seeds)]
     return TrialRow(
-        trial, TrialState.FINISHED if ended else TrialState.STOPPED,
-        "default" if trial == 0 else "random", trial // 64, "b0", _params(trial),
+        trial,
+        TrialState.FINISHED if ended else TrialState.STOPPED,
+        "default" if trial == 0 else "random",
+        trial // 64,
+        "b0",
+        _params(trial),
         value=float(np.mean(values)) if ended else None,
         seed_values=values if ended else tuple(rung),
-        rung=0, rung_value=float(np.mean(rung)), stop_rule="" if ended else "asha",
-        env_steps=size.rows * size.seeds * _QUANTUM, started_at=1.0 * trial,
+        rung=0,
+        rung_value=float(np.mean(rung)),
+        stop_rule="" if ended else "asha",
+        env_steps=size.rows * size.seeds * _QUANTUM,
+        started_at=1.0 * trial,
         ended_at=1.0 * trial + 60.0,
-    )  # fmt: skip
+    )
 
 
 def _evaluations(trial: int, size: Size) -> Iterator[Any]:
@@ -186,9 +200,14 @@ def _evaluations(trial: int, size: Size) -> Iterator[Any]:
         for index, at in enumerate(rungs if _ends(trial) else rungs[:1]):
             value = _value(trial, seed, (index + 1) / len(rungs))
             yield EvaluationRow(
-                value + np.arange(_EPISODES) - (_EPISODES - 1) / 2, np.full(_EPISODES, 500), {},
-                trial=trial, stream=Stream.SEARCH, replicate=seed, env_steps=at,
-            )  # fmt: skip
+                value + np.arange(_EPISODES) - (_EPISODES - 1) / 2,
+                np.full(_EPISODES, 500),
+                {},
+                trial=trial,
+                stream=Stream.SEARCH,
+                replicate=seed,
+                env_steps=at,
+            )
 
 
 def _decisions(trial: int, size: Size) -> Iterator[Any]:

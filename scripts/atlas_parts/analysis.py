@@ -165,20 +165,29 @@ class Analysis:
             "interactions": None
             if self.pairs is None
             else [
-                {"knobs": one.names, "share": one.share.as_json(), "floor": one.floor,
-                 "real": one.real}
+                {
+                    "knobs": one.names,
+                    "share": one.share.as_json(),
+                    "floor": one.floor,
+                    "real": one.real,
+                }
                 for one in self.pairs.pairs
             ],
             "rules": [
-                {"rule": one.rule, "seeds": one.seeds, "full_runs": one.budget,
-                 "value": one.value.as_json(), "less_usual":
-                 None if one.less is None else one.less.as_json(), "verdict": one.verdict,
-                 "beats": one.beats.estimate().as_json(), "more_than_usual":
-                 None if one.more is None else one.more.estimate().as_json()}
+                {
+                    "rule": one.rule,
+                    "seeds": one.seeds,
+                    "full_runs": one.budget,
+                    "value": one.value.as_json(),
+                    "less_usual": None if one.less is None else one.less.as_json(),
+                    "verdict": one.verdict,
+                    "beats": one.beats.estimate().as_json(),
+                    "more_than_usual": None if one.more is None else one.more.estimate().as_json(),
+                }
                 for one in self.searched
             ],
             "sentences": self.sentences,
-        }  # fmt: skip
+        }
 
 
 def analyse(atlas: Atlas) -> Analysis:

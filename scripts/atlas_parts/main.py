@@ -88,8 +88,9 @@ def _main(args: argparse.Namespace) -> int:
     tables = args.out / "atlas-small" if parts else TABLES
     if not args.docs:
         for name in args.environments or args.known:
-            code = make(name, args.out / "atlas-small" / "studies" if parts else args.out,
-                        tables, parts)  # fmt: skip
+            code = make(
+                name, args.out / "atlas-small" / "studies" if parts else args.out, tables, parts
+            )
             if code:
                 return code
     text = write_page(tables, args.out / "atlas-small" / "atlas.md" if parts else PAGE)

@@ -54,14 +54,20 @@ def data(found: Sequence[Analysis]) -> str:
     made = json.dumps({**tables, "text": template_digest()}, sort_keys=True)
     rows = [
         (
-            f"`{one.atlas.name}`", one.atlas.place, f"{one.atlas.values.shape[0]:,}",
-            f"{one.atlas.values.shape[1]}", steps(int(one.atlas.points[-1])),
-            f"{one.atlas.values.shape[2]}", f"{one.atlas.episodes or ''}",
+            f"`{one.atlas.name}`",
+            one.atlas.place,
+            f"{one.atlas.values.shape[0]:,}",
+            f"{one.atlas.values.shape[1]}",
+            steps(int(one.atlas.points[-1])),
+            f"{one.atlas.values.shape[2]}",
+            f"{one.atlas.episodes or ''}",
             f"{one.atlas.diverged:.1%}",
-            number(one.atlas.default), *_spread(one), *_cost(one),
+            number(one.atlas.default),
+            *_spread(one),
+            *_cost(one),
         )
         for one in found
-    ]  # fmt: skip
+    ]
     head = ("environment", "metric", "configurations", "seeds", "env steps", "points",
             "episodes a point", "diverged", "default", "median", "best", "CPU-hours",
             "env steps a CPU-second")  # fmt: skip
@@ -76,8 +82,9 @@ def data(found: Sequence[Analysis]) -> str:
             "",
         ]
     there = {one.atlas.name for one in found}
-    missing = [f"`{path.stem}`" for path in sorted(STUDIES.glob("*.yaml"))
-               if path.stem not in there]  # fmt: skip
+    missing = [
+        f"`{path.stem}`" for path in sorted(STUDIES.glob("*.yaml")) if path.stem not in there
+    ]
     if missing and not small:
         lines += [f"Not made yet: {', '.join(missing)}.", ""]
     said = [f"- **{one.atlas.name}**: {' '.join(one.sentences)}" for one in found if one.whole]
@@ -132,11 +139,18 @@ def knobs(found: Sequence[Analysis]) -> str:
         for knob in one.decided[-1].knobs:
             shift = moved[knob.name]
             share = Estimate(knob.share, knob.low, knob.high)
-            rows.append((
-                f"`{one.atlas.name}`", f"`{knob.name}`", _share(share), f"{knob.floor:.1%}",
-                "yes" if knob.decided else "", f"{shift.early:z.0%} to {shift.end:z.0%}",
-                _share(shift.later), f"**{shift.verdict}**" if shift.verdict else "",
-            ))  # fmt: skip
+            rows.append(
+                (
+                    f"`{one.atlas.name}`",
+                    f"`{knob.name}`",
+                    _share(share),
+                    f"{knob.floor:.1%}",
+                    "yes" if knob.decided else "",
+                    f"{shift.early:z.0%} to {shift.end:z.0%}",
+                    _share(shift.later),
+                    f"**{shift.verdict}**" if shift.verdict else "",
+                )
+            )
     head = ("environment", "knob", "explains at the end", "floor", "decided",
             "alone, early to end", "difference", "when")  # fmt: skip
     return _table(head, rows)
@@ -156,16 +170,22 @@ def early(found: Sequence[Analysis]) -> str:
     """Return a table of some points of the run."""
     rows = list[tuple[str, ...]]()
     for one in found:
-        places = {min(range(len(one.early)), key=lambda at: abs(one.early[at].fraction - point))
-                  for point in _POINTS}  # fmt: skip
+        places = {
+            min(range(len(one.early)), key=lambda at: abs(one.early[at].fraction - point))
+            for point in _POINTS
+        }
         for at in sorted(places):
             row = one.early[at]
             correlation = row.correlation
-            rows.append((
-                f"`{one.atlas.name}`", f"{row.fraction:.0%}",
-                f"{correlation.value:z.2f} [{correlation.low:z.2f}, {correlation.high:z.2f}]",
-                _share(row.kept), _share(row.lost),
-            ))  # fmt: skip
+            rows.append(
+                (
+                    f"`{one.atlas.name}`",
+                    f"{row.fraction:.0%}",
+                    f"{correlation.value:z.2f} [{correlation.low:z.2f}, {correlation.high:z.2f}]",
+                    _share(row.kept),
+                    _share(row.lost),
+                )
+            )
     return _table(("environment", "of the run", "rank correlation", "kept", "gain lost"), rows)
 
 
@@ -179,13 +199,26 @@ def pairs(found: Sequence[Analysis]) -> str:
         real = [pair for pair in one.pairs.pairs if pair.real]
         rest = [pair for pair in one.pairs.pairs if not pair.real]
         for pair in [*real[:_MOST_PAIRS], *rest[:1]]:
-            rows.append((
-                f"`{one.atlas.name}`", f"`{pair.names[0]}`, `{pair.names[1]}`", _share(pair.share),
-                f"{pair.floor:.1%}", "yes" if pair.real else "no, the largest of "
-                f"{counted(len(rest), 'such pair')}",
-            ))  # fmt: skip
-        rows.append((f"`{one.atlas.name}`", "all knobs, each alone", f"{one.pairs.alone:.1%}", "",
-                     f"{len(real)} of {len(one.pairs.pairs)} pairs"))  # fmt: skip
+            rows.append(
+                (
+                    f"`{one.atlas.name}`",
+                    f"`{pair.names[0]}`, `{pair.names[1]}`",
+                    _share(pair.share),
+                    f"{pair.floor:.1%}",
+                    "yes"
+                    if pair.real
+                    else f"no, the largest of {counted(len(rest), 'such pair')}",
+                )
+            )
+        rows.append(
+            (
+                f"`{one.atlas.name}`",
+                "all knobs, each alone",
+                f"{one.pairs.alone:.1%}",
+                "",
+                f"{len(real)} of {len(one.pairs.pairs)} pairs",
+            )
+        )
     said = [f"Too few configurations for interactions: {', '.join(few)}.", ""] if few else []
     if not rows:
         return said[0]

@@ -57,10 +57,12 @@ def knobs_panel(found: Analysis) -> XY:
     high = max((max(_share(one, name).high for name in names) for one in found.decided), default=1)
     ticks = tuple((tick, f"{tick:.0%}") for tick in round_ticks(0.0, max(high, 0.05)))
     return XY(
-        found.atlas.name, steps_scale(float(points[-1])),
-        Scale(0.0, 1.05 * max(high, 0.05), ticks, "share of ranks explained"), tuple(marks),
+        found.atlas.name,
+        steps_scale(float(points[-1])),
+        Scale(0.0, 1.05 * max(high, 0.05), ticks, "share of ranks explained"),
+        tuple(marks),
         tuple(Key(name, f"c{place}", "line") for place, name in enumerate(names)),
-    )  # fmt: skip
+    )
 
 
 def _share(decided: Decided, name: str) -> KnobShare:
@@ -76,10 +78,11 @@ def seeds_panel(found: Analysis) -> XY:
     ]
     ticks = tuple((place, f"{place:.0f}") for place in at)
     return XY(
-        found.atlas.name, Scale(at[0] - 0.3, at[-1] + 0.3, ticks, "seeds that choose"),
+        found.atlas.name,
+        Scale(at[0] - 0.3, at[-1] + 0.3, ticks, "seeds that choose"),
         Scale(0.0, 1.05, _PERCENT, f"agreement with {found.ranked[0].judges} other seeds"),
         tuple(marks),
-    )  # fmt: skip
+    )
 
 
 def early_panel(found: Analysis) -> XY:
@@ -92,9 +95,11 @@ def early_panel(found: Analysis) -> XY:
     ]
     low = min(-0.05, *(min(one.correlation.low, one.lost.value - 0.05) for one in found.early))
     return XY(
-        found.atlas.name, Scale(0.0, 1.02, _PERCENT, "of the run"),
-        Scale(max(-1.0, low), 1.1, _PERCENT, "", cut=True), tuple(marks),
-    )  # fmt: skip
+        found.atlas.name,
+        Scale(0.0, 1.02, _PERCENT, "of the run"),
+        Scale(max(-1.0, low), 1.1, _PERCENT, "", cut=True),
+        tuple(marks),
+    )
 
 
 def _estimates(

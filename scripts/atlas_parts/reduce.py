@@ -89,11 +89,21 @@ def _curves(study: Path) -> pa.Table:
     return _table(study, [*_SHORT_KEYS, *picked], "curves", "trial, replicate, env_steps")
 
 
-_SHORT_KEYS = ("trial::SMALLINT AS trial", "replicate::TINYINT AS replicate",
-               "env_steps::INTEGER AS env_steps")  # fmt: skip
-_TYPES = {"TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(),
-          "BIGINT": pa.int64(), "FLOAT": pa.float32(), "DOUBLE": pa.float64(),
-          "BOOLEAN": pa.bool_(), "VARCHAR": pa.string()}  # fmt: skip
+_SHORT_KEYS = (
+    "trial::SMALLINT AS trial",
+    "replicate::TINYINT AS replicate",
+    "env_steps::INTEGER AS env_steps",
+)
+_TYPES = {
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(),
+    "VARCHAR": pa.string(),
+}
 
 
 def _table(study: Path, picked: list[str], table: str, order: str, grouped: str = "") -> pa.Table:

@@ -147,9 +147,14 @@ class Overall:
     def as_json(self) -> dict[str, Any]:
         """Return every number as plain data."""
         more = None if self.more is None else self.more.as_json()
-        return {"rule": self.rule, "seeds": self.seeds, "full_runs": self.budget,
-                "beats": self.beats.as_json(), "more_than_usual": more,
-                "verdict": self.verdict}  # fmt: skip
+        return {
+            "rule": self.rule,
+            "seeds": self.seeds,
+            "full_runs": self.budget,
+            "beats": self.beats.as_json(),
+            "more_than_usual": more,
+            "verdict": self.verdict,
+        }
 
 
 @dataclass(frozen=True)

@@ -74,9 +74,9 @@ def _pairs(finals: np.ndarray, most: int, resamples: int) -> list[Estimate]:
     for table in agreed:
         np.fill_diagonal(table, 0.0)
     draws = generator(4)
-    weights = np.vstack([
-        np.ones(count), draws.multinomial(count, np.full(count, 1 / count), resamples)
-    ]).astype(np.float32)  # fmt: skip
+    weights = np.vstack(
+        [np.ones(count), draws.multinomial(count, np.full(count, 1 / count), resamples)]
+    ).astype(np.float32)
     pairs = weights.sum(axis=1) ** 2 - (weights**2).sum(axis=1)
     shares = np.stack([((weights @ table) * weights).sum(axis=1) / pairs for table in agreed], 1)
     return around(shares[0], shares[1:])

@@ -36,8 +36,10 @@ def _section(one: System) -> str:
     known = () if like is one else like.rows
     rows = [row for row in one.rows if row not in known]
     older = f" {one.tag.partition(' ')[0]}" if known and one.title == like.title else ""
-    parts = [f"### {one.title[0].upper()}{one.title[1:]}{older}",
-             f"Source: {one.source}{', ' + one.version if one.version else ''}."]  # fmt: skip
+    parts = [
+        f"### {one.title[0].upper()}{one.title[1:]}{older}",
+        f"Source: {one.source}{', ' + one.version if one.version else ''}.",
+    ]
     parts += [f"As {like.title}, but (`--system {one.name}`):"] if known else []
     parts.append(_taken([row for row in rows if row.fate == "taken"]))
     for fate, heading in (("refused", "Refused"), ("left out", "Left out")):
@@ -45,8 +47,11 @@ def _section(one: System) -> str:
         if reasons:
             parts.append("\n".join([f"{heading}:", "", *reasons]))
     named = {row.target for row in one.rows if row.default is not UNKNOWN}
-    given = ", ".join(f"`{target}: {in_words(value)}`" for target, value in one.always.items()
-                      if target not in named)  # fmt: skip
+    given = ", ".join(
+        f"`{target}: {in_words(value)}`"
+        for target, value in one.always.items()
+        if target not in named
+    )
     parts += [f"Under no name there: {given}."] if given else []
     return "\n\n".join(part for part in parts if part)
 

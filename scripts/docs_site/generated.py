@@ -201,8 +201,10 @@ def _environment(env: EnvEntry) -> tuple[str, ...]:
 def topologies() -> str:
     """Return the optical networks that have names, with their nodes and pairs of fibres."""
     known = [make_topology(name, directed=False) for name in topology_names()]
-    sizes = [f"`{name}` ({one.num_nodes}, {one.num_links})"
-             for name, one in zip(topology_names(), known, strict=True)]  # fmt: skip
+    sizes = [
+        f"`{name}` ({one.num_nodes}, {one.num_links})"
+        for name, one in zip(topology_names(), known, strict=True)
+    ]
     return _table(("name (nodes, fibre pairs)",), [[", ".join(sizes)]]) + "\n"
 
 

@@ -78,9 +78,11 @@ def _linked(text: str, change: Callable[[str], str]) -> str:
 def _one(change: Callable[[str], str]) -> Callable[[re.Match[str]], str]:
     def changed(match: re.Match[str]) -> str:
         start, target, rest = match.groups()
-        return match[0] if "://" in target or target.startswith("mailto:") else (
-            start + change(target) + rest
-        )  # fmt: skip
+        return (
+            match[0]
+            if "://" in target or target.startswith("mailto:")
+            else (start + change(target) + rest)
+        )
 
     return changed
 

@@ -66,9 +66,14 @@ def _curves(axes: Axes, study: Path) -> None:
         if fresh:
             name = f"trial {trial}, the winner" if trial == winner else "the default"
             axes.annotate(
-                name, (mean.index[-1] / 1000, mean.iloc[-1]), (-2, 4),
-                color=colour, textcoords="offset points", ha="right", va="bottom",
-            )  # fmt: skip
+                name,
+                (mean.index[-1] / 1000, mean.iloc[-1]),
+                (-2, 4),
+                color=colour,
+                textcoords="offset points",
+                ha="right",
+                va="bottom",
+            )
     searched = sum(row["trial"] >= 0 for row in trials)
     tested = table[table.stream == "report"].replicate.nunique()
     axes.set(

@@ -44,8 +44,16 @@ def methods() -> str:
     ]
     for row in METHODS.values():
         drawn = "while lanes train" if row.ahead else "when a lane is free"
-        cells = (row.name, row.learns_from or "nothing", drawn, row.objectives, row.constraints,
-                 row.conditional, row.choices, row.extra and f"`{row.extra}`")  # fmt: skip
+        cells = (
+            row.name,
+            row.learns_from or "nothing",
+            drawn,
+            row.objectives,
+            row.constraints,
+            row.conditional,
+            row.choices,
+            row.extra and f"`{row.extra}`",
+        )
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 

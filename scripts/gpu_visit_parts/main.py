@@ -92,22 +92,31 @@ def _visit(args: argparse.Namespace) -> int:
     work = Path(tempfile.mkdtemp(prefix="gpu-visit-"))
     try:
         brought = _prepare(work, args)
-        about = {"small": args.small, "budget": budget, "wheels": brought, "gpu": _gpu(),
-                 "versions": versions()}  # fmt: skip
+        about = {
+            "small": args.small,
+            "budget": budget,
+            "wheels": brought,
+            "gpu": _gpu(),
+            "versions": versions(),
+        }
         rest = ["--small"] if args.small else []
         visit = Visit(
-            out, budget - (time.monotonic() - started),
+            out,
+            budget - (time.monotonic() - started),
             lambda part, path: [*_command(), "--part", part.name, "--file", str(path), *rest],
-            work, about,
-        )  # fmt: skip
+            work,
+            about,
+        )
         # A CPU may be slow or busy: there only the budget is a limit.
         limit = {"seconds": budget} if args.small else {}
         visit.run([replace(part, **limit) for part in PARTS if part.name in args.only])
     finally:
         shutil.rmtree(work, ignore_errors=True)
     where = "CPU" if args.small else about["gpu"]
-    print(f"\n{where}, jax {about['versions']['jax']}, "
-          f"{time.monotonic() - started:.0f} s of {budget:.0f}, files in {out}")  # fmt: skip
+    print(
+        f"\n{where}, jax {about['versions']['jax']}, "
+        f"{time.monotonic() - started:.0f} s of {budget:.0f}, files in {out}"
+    )
     print(visit.table())
     return 1 if visit.failed(PARTS) else 0
 

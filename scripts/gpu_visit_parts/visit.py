@@ -93,9 +93,13 @@ class Visit:
         started = time.monotonic()
         with log.open("wb") as said:
             process = subprocess.Popen(
-                self.command(part, path), stdout=said, stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL, env={**os.environ, **part.env}, start_new_session=True,
-            )  # fmt: skip
+                self.command(part, path),
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **part.env},
+                start_new_session=True,
+            )
             try:
                 code: int | None = process.wait(seconds)
             except subprocess.TimeoutExpired:

@@ -125,9 +125,16 @@ def _resolved(requirements: Sequence[str]) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as nowhere:
         report = Path(nowhere) / "report.json"
         _pip(
-            "install", "--dry-run", "--ignore-installed", "--report", str(report),
-            "--target", nowhere, *_target(), *requirements,
-        )  # fmt: skip
+            "install",
+            "--dry-run",
+            "--ignore-installed",
+            "--report",
+            str(report),
+            "--target",
+            nowhere,
+            *_target(),
+            *requirements,
+        )
         found = json.loads(report.read_text())["install"]
     return {
         re.sub(r"[-_.]+", "-", row["metadata"]["name"]).lower(): row["metadata"]["version"]

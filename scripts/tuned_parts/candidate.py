@@ -49,8 +49,14 @@ from hpo.version import __version__
 
 from .record_file import SEEDS, published
 
-_MADE = ("results/tuned", "results/atlas", "docs/tuned.md", "docs/atlas.md", "docs/figures",
-         "mkdocs.yml")  # fmt: skip
+_MADE = (
+    "results/tuned",
+    "results/atlas",
+    "docs/tuned.md",
+    "docs/atlas.md",
+    "docs/figures",
+    "mkdocs.yml",
+)
 TAKEN = ("better", "no_difference", "undecided", "ceiling")
 """Verdicts of a study that make its winner worth a proof."""
 
@@ -114,21 +120,32 @@ def _check_holds(folder: StudyFolder, study: Study, meta: StudyMeta) -> None:
     read = [*meta.files, *_own_space(folder)]
     judged_by, searched = study.metric.name, study.space.names
     faults = (
-        (study.objectives or study.constraints,
-         "has several objectives or constraints; a tuned configuration is compared by one value"),
-        (study.imports or study.init is not None or study.evaluation.env,
-         "has imports, init or eval_env, which a record cannot hold"),
+        (
+            study.objectives or study.constraints,
+            "has several objectives or constraints; a tuned configuration is compared by one "
+            "value",
+        ),
+        (
+            study.imports or study.init is not None or study.evaluation.env,
+            "has imports, init or eval_env, which a record cannot hold",
+        ),
         (read, f"reads {', '.join(read)}, which a record cannot hold: it must train by itself"),
-        (study.schedule_env_steps is not None,
-         "has schedule_env_steps, which a record cannot hold: schedules of a record end with its "
-         "runs; leave it out and start a new study"),
-        (judged_by in METRICS and judged_by not in MEANS,
-         f"is judged by {judged_by}; runs of a record are compared by a mean over episodes: "
-         f"{', '.join(MEANS)} or the environment's own"),
-        (any(name.startswith("env.") for name in searched),
-         "searches parameters of its environment, so its winner is for another task; write them "
-         "under env"),
-    )  # fmt: skip
+        (
+            study.schedule_env_steps is not None,
+            "has schedule_env_steps, which a record cannot hold: schedules of a record end with "
+            "its runs; leave it out and start a new study",
+        ),
+        (
+            judged_by in METRICS and judged_by not in MEANS,
+            f"is judged by {judged_by}; runs of a record are compared by a mean over episodes: "
+            f"{', '.join(MEANS)} or the environment's own",
+        ),
+        (
+            any(name.startswith("env.") for name in searched),
+            "searches parameters of its environment, so its winner is for another task; write "
+            "them under env",
+        ),
+    )
     for is_wrong, text in faults:
         if is_wrong:
             raise ConfigError(f"study {folder.name!r} {text}")

@@ -53,16 +53,28 @@ def _columns(table: str) -> list[tuple[str, pa.DataType]]:
     if table == "curves":
         return [*key, ("env_steps", whole), *((n, real) for n in _CURVE)]
     return [
-        *key, ("rank", whole), ("verdict", text), ("metric", text), ("goal", text),
+        *key,
+        ("rank", whole),
+        ("verdict", text),
+        ("metric", text),
+        ("goal", text),
         ("estimator", text),
         *((f"{name}{end}", real) for name in _FLOATS for end in _ENDS),
         *((f"{name}_improvement{end}", real) for name in _FLOATS for end in _ENDS),
-        ("threshold", real), ("env_steps_to_threshold", real), ("reached", whole),
-        ("seeds", whole), ("diverged", whole), ("env_steps", whole),
-        ("trained_env_steps", whole), ("searched_env_steps", whole), ("cpu_seconds", real),
-        ("commit", text), ("made_on", text),
-        ("published_by", text), ("published_commit", text),
-    ]  # fmt: skip
+        ("threshold", real),
+        ("env_steps_to_threshold", real),
+        ("reached", whole),
+        ("seeds", whole),
+        ("diverged", whole),
+        ("env_steps", whole),
+        ("trained_env_steps", whole),
+        ("searched_env_steps", whole),
+        ("cpu_seconds", real),
+        ("commit", text),
+        ("made_on", text),
+        ("published_by", text),
+        ("published_commit", text),
+    ]
 
 
 _ENDS = ("", "_low", "_high")
@@ -80,10 +92,16 @@ def _trials(record: Record) -> list[dict[str, Any]]:
 
 def _of_all(record: Record, who: str, verdict: str) -> dict[str, Any]:
     return {
-        "env": record.name, "who": who, "verdict": verdict, "metric": record.metric,
-        "goal": record.goal, "estimator": record.estimator, "env_steps": record.env_steps,
-        "commit": record.made.commit, "made_on": record.made.on,
-    }  # fmt: skip
+        "env": record.name,
+        "who": who,
+        "verdict": verdict,
+        "metric": record.metric,
+        "goal": record.goal,
+        "estimator": record.estimator,
+        "env_steps": record.env_steps,
+        "commit": record.made.commit,
+        "made_on": record.made.on,
+    }
 
 
 def _ends(name: str, value: float, around: Interval) -> dict[str, Any]:
@@ -92,8 +110,12 @@ def _ends(name: str, value: float, around: Interval) -> dict[str, Any]:
 
 
 def _heuristic(record: Record, one: BesideHeuristic) -> dict[str, Any]:
-    return {**_of_all(record, one.who, one.verdict), **_ends("greedy", *one.greedy),
-            "seeds": len(record.tuned.greedy), "trained_env_steps": 0}  # fmt: skip
+    return {
+        **_of_all(record, one.who, one.verdict),
+        **_ends("greedy", *one.greedy),
+        "seeds": len(record.tuned.greedy),
+        "trained_env_steps": 0,
+    }
 
 
 def _trial(record: Record, one: Contender, seen: Summary) -> dict[str, Any]:
@@ -101,11 +123,15 @@ def _trial(record: Record, one: Contender, seen: Summary) -> dict[str, Any]:
         **_of_all(record, one.who, ""),
         "searched_env_steps": record.origin.env_steps if one.who == TUNED else None,
         "threshold": record.threshold,
-        "env_steps_to_threshold": seen.to_threshold, "reached": seen.reached,
-        "seeds": len(one.greedy), "diverged": seen.diverged,
-        "trained_env_steps": one.cost.env_steps, "cpu_seconds": one.cost.cpu_seconds,
-        "published_by": one.source.get("repository"), "published_commit": one.source.get("commit"),
-    }  # fmt: skip
+        "env_steps_to_threshold": seen.to_threshold,
+        "reached": seen.reached,
+        "seeds": len(one.greedy),
+        "diverged": seen.diverged,
+        "trained_env_steps": one.cost.env_steps,
+        "cpu_seconds": one.cost.cpu_seconds,
+        "published_by": one.source.get("repository"),
+        "published_commit": one.source.get("commit"),
+    }
     for name in _FLOATS:
         row |= _ends(name, *getattr(seen, name))
     if one.who != TUNED:
@@ -119,13 +145,15 @@ def _trial(record: Record, one: Contender, seen: Summary) -> dict[str, Any]:
 def _evaluations(record: Record) -> list[dict[str, Any]]:
     trained = [
         {
-            "env": record.name, "who": one.who, "seed": seed,
+            "env": record.name,
+            "who": one.who,
+            "seed": seed,
             **{name: getattr(one, name)[seed] for name in _FLOATS},
             "env_steps_to_threshold": one.to_threshold[seed],
         }
         for one in record.contenders
         for seed in range(len(one.greedy))
-    ]  # fmt: skip
+    ]
     return trained + [
         {"env": record.name, "who": who, "seed": seed, "greedy": value}
         for who, values in record.heuristics.items()
@@ -136,9 +164,11 @@ def _evaluations(record: Record) -> list[dict[str, Any]]:
 def _curves(record: Record) -> list[dict[str, Any]]:
     return [
         {
-            "env": record.name, "who": one.who, "env_steps": at,
+            "env": record.name,
+            "who": one.who,
+            "env_steps": at,
             **{name: getattr(one.curve, name)[place] for name in _CURVE},
         }
         for one in record.contenders
         for place, at in enumerate(one.curve.env_steps)
-    ]  # fmt: skip
+    ]

@@ -36,7 +36,7 @@ from ..lanes.contract import (
     Resolver,
     factory_here,
     refuse_failed,
-)  # fmt: skip
+)
 from ..state.objective import TRAINING_RETURN
 from ..state.schedule import rows_of, schedule_of
 from ..state.trials import Run, Segment, lineage_of, params_at
@@ -121,9 +121,13 @@ def replay(
     again.train()
     if export is not None:
         origin = {
-            "trial": number, "stream": str(seeds.stream), "replicate": record.replicates[0],
-            "env_steps": again.env_steps, "metric": study.metric.name, "value": None,
-        }  # fmt: skip
+            "trial": number,
+            "stream": str(seeds.stream),
+            "replicate": record.replicates[0],
+            "env_steps": again.env_steps,
+            "metric": study.metric.name,
+            "value": None,
+        }
         population.export_policy(0, resolved_at(again.env_steps), export, origin)
     return _compared(folder, study, record, again)
 

@@ -24,7 +24,7 @@ from ...store.rows import (
     StudyMeta,
     TrialRow,
     TrialState,
-)  # fmt: skip
+)
 from ...store.verdict import (
     Conclusion,
     ConstraintSamples,
@@ -292,26 +292,38 @@ def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
 
 
 def conclusion_from(
-    meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry],
-    baselines: Sequence[BaselineRow], ended: bool, fresh: FrontValues,
-    alone: WithoutCopying | None = None, cut: str = "", looks: Sequence[Look] = (),
+    meta: StudyMeta,
+    rows: Sequence[TrialRow],
+    entries: Sequence[Entry],
+    baselines: Sequence[BaselineRow],
+    ended: bool,
+    fresh: FrontValues,
+    alone: WithoutCopying | None = None,
+    cut: str = "",
+    looks: Sequence[Look] = (),
     constraints: ConstraintSamples | None = None,
-) -> Conclusion:  # fmt: skip
+) -> Conclusion:
     study, front = _data(meta.study_text), None
     params = {row.trial: row.params for row in rows}
     worlds = [evaluated_in(study, params[e.trial]) for e in entries if e.confirmed]
     if fresh and not any(apart(worlds[0], world) for world in worlds[1:]):
         front = _default_and_front(meta, rows, entries, fresh)
     found = concluded(
-        meta, rows, entries, baselines,
+        meta,
+        rows,
+        entries,
+        baselines,
         ceiling=ceiling_of(study, meta),
         why=_why_nothing(study, meta, rows, entries, ended, front),
         why_alone=_why_alone(study, rows, ended),
         apart=_apart(study, rows, entries),
-        front=front, alone=alone, looks=looks, constraints=constraints,
+        front=front,
+        alone=alone,
+        looks=looks,
+        constraints=constraints,
         tells=how_to_know(meta.name) if ended and copies(study) else "",
         lone=ended and len(entries) == 1 and entries[0].value_from == Stream.SEARCH,
-    )  # fmt: skip
+    )
     return replace(found, said=(*found.said, cut)) if cut else found
 
 
@@ -352,9 +364,13 @@ def ceiling_of(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
 
 
 def _why_nothing(
-    study: Mapping[str, Any], meta: StudyMeta, rows: Sequence[TrialRow],
-    entries: Sequence[Entry], ended: bool, front: FrontConclusion | None,
-) -> list[str]:  # fmt: skip
+    study: Mapping[str, Any],
+    meta: StudyMeta,
+    rows: Sequence[TrialRow],
+    entries: Sequence[Entry],
+    ended: bool,
+    front: FrontConclusion | None,
+) -> list[str]:
     first = entries[0] if entries else None
     if first is None or first.value is None:
         return _why_unfinished(meta, entries, ended)

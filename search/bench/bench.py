@@ -110,7 +110,11 @@ class BenchRunner:
         spent = sum(one.env_steps for one in trials.values())
         away = [distance for _, distance in played.values() if distance > 0]
         return Outcome(
-            environment, method, budget, number, trial,
+            environment,
+            method,
+            budget,
+            number,
+            trial,
             value=float(table.paired[own, fresh].mean()),
             beats=table.share_beaten(own, tested),
             oracle_value=float(table.paired[best, tested].mean()),
@@ -124,7 +128,7 @@ class BenchRunner:
             nearest=len(away),
             distance=sum(away) / len(away) if away else 0.0,
             seconds=time.perf_counter() - started,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)

@@ -95,8 +95,9 @@ def compare(results: BenchResults) -> Comparison:
     baseline = spec.baseline or methods[0]
     budget = spec.baseline_budget or (48 if 48 in spec.budgets else max(spec.budgets))
     shape = (len(results.environments), len(methods), len(spec.budgets), spec.searches)
-    signs = np.array([1.0 if results.goals[name] == "maximize" else -1.0
-                      for name in results.environments])  # fmt: skip
+    signs = np.array(
+        [1.0 if results.goals[name] == "maximize" else -1.0 for name in results.environments]
+    )
     values = _cube(results, shape, "value") * signs[:, None, None, None]
     runs = _cube(results, shape, "search_runs") + _cube(results, shape, "confirm_runs")
     at = methods.index(baseline), spec.budgets.index(budget)
@@ -116,12 +117,14 @@ def compare(results: BenchResults) -> Comparison:
     mean = _over_environments(np.where(never, most, found), np.ones((1, shape[0])))[0]
     ratios = [
         Ratio(
-            method, Estimate(float(mean[m]), float(low[m]), float(high[m])),
+            method,
+            Estimate(float(mean[m]), float(low[m]), float(high[m])),
             {name: float(found[0, e, m]) for e, name in enumerate(results.environments)},
-            bool(smallest[0, :, m].any()), bool(never[:, m].any()),
+            bool(smallest[0, :, m].any()),
+            bool(never[:, m].any()),
         )
         for m, method in enumerate(methods)
-    ]  # fmt: skip
+    ]
     outcomes, count = results.outcomes, spec.searches
     groups = [outcomes[at : at + count] for at in range(0, len(outcomes), count)]
     rows = [_row(group, results.goals[group[0].environment]) for group in groups]
@@ -241,13 +244,21 @@ def _row(group: Sequence[Outcome], goal: str) -> BenchRow:
     trials, nearest = (sum(getattr(one, name) for one in group) for name in ("trials", "nearest"))
     far = math.fsum(one.distance * one.nearest for one in group)
     return BenchRow(
-        group[0].environment, group[0].method, group[0].budget,
-        _estimate([one.value for one in group]), _estimate([one.beats for one in group]),
-        mean("oracle_value"), mean("oracle_beats"),
-        mean("search_runs"), mean("confirm_runs"), mean("trials"),
-        nearest / max(1, trials), far / max(1, nearest), mean("seconds"),
+        group[0].environment,
+        group[0].method,
+        group[0].budget,
+        _estimate([one.value for one in group]),
+        _estimate([one.beats for one in group]),
+        mean("oracle_value"),
+        mean("oracle_beats"),
+        mean("search_runs"),
+        mean("confirm_runs"),
+        mean("trials"),
+        nearest / max(1, trials),
+        far / max(1, nearest),
+        mean("seconds"),
         _score(sign * mean("judged"), sign * mean("median"), sign * mean("best")),
-    )  # fmt: skip
+    )
 
 
 def _score(judged: float, median: float, best: float) -> float | None:

@@ -166,14 +166,23 @@ def read_table(folder: Path) -> Table:
     points, values = _cubes(pq.read_table(folder / "evaluations.parquet"), shape, ["value"])
     at, curves = _cubes(pq.read_table(folder / "curves.parquet"), shape, None)
     if np.any(points % points[0]) or not np.array_equal(at, points):
-        raise StoreError(f"{folder} was evaluated at uneven env steps; make it with evaluation: "
-                         "{every: N} and log_every: N, where N divides env_steps")  # fmt: skip
+        raise StoreError(
+            f"{folder} was evaluated at uneven env steps; make it with evaluation: "
+            "{every: N} and log_every: N, where N divides env_steps"
+        )
     if trials["trial"].to_pylist() != [*range(len(params))] or params[0] != study.space.default():
         raise StoreError(f"{folder}: trial 0 is not the default, or trials are missing")
     return Table(
-        folder.name, text, study.space, params, points, values["value"], curves,
-        study.metric.name, study.metric.goal,
-    )  # fmt: skip
+        folder.name,
+        text,
+        study.space,
+        params,
+        points,
+        values["value"],
+        curves,
+        study.metric.name,
+        study.metric.goal,
+    )
 
 
 def _cubes(

@@ -174,9 +174,12 @@ class RayTeam:
             if isinstance(self._machines[share], Lost):
                 raise SearchError(f"worker {share} died at once: {self._machines[share]}")
         neighbours = Counter(self._machines.values())
-        found = self.call({
-            share: ("begin", (neighbours[self._machines[share]],)) for share in range(self.shares)
-        })  # fmt: skip
+        found = self.call(
+            {
+                share: ("begin", (neighbours[self._machines[share]],))
+                for share in range(self.shares)
+            }
+        )
         for share, answer in found.items():
             if isinstance(answer, Lost):
                 raise SearchError(f"worker {share} died while starting: {answer}")
@@ -192,9 +195,11 @@ class RayTeam:
 
     def _new_host(self) -> Any:
         actor = self._ray.remote(ShareHost).options(
-            num_cpus=self._place.cpus, num_gpus=self._place.gpus, max_restarts=0,
+            num_cpus=self._place.cpus,
+            num_gpus=self._place.gpus,
+            max_restarts=0,
             scheduling_strategy="SPREAD",
-        )  # fmt: skip
+        )
         return actor.remote(self._source)
 
     def process_of(self, share: int) -> int:

@@ -165,9 +165,13 @@ class Committer:
                 loop_state=ledger.state.to_text(),
                 checkpoint=self._save_lanes(),
                 trials=[ledger.trials[number] for number in sorted(new.trials)],
-                evaluations=new.evaluations, decisions=new.decisions, asks=new.asks,
-                attributes=new.attributes, phase=phase, restarted=new.restarted,
-            )  # fmt: skip
+                evaluations=new.evaluations,
+                decisions=new.decisions,
+                asks=new.asks,
+                attributes=new.attributes,
+                phase=phase,
+                restarted=new.restarted,
+            )
         ledger.written()
         self._boundary, self._last = ledger.state.boundary, time.monotonic()
         longer = max(_SOONEST, 2 * self._wait_seconds, (self._last - started) / _SHARE)
@@ -219,9 +223,16 @@ def restore_ledger(
     ]
     alone = counts_evaluations_alone(store.journal.attributes())
     ledger = Ledger(
-        study, state, ended, clock, resolver=resolver, earlier=earlier, undecided=undecided,
-        looks=looks_of(store.journal.attributes()), evaluations_alone=alone,
-    )  # fmt: skip
+        study,
+        state,
+        ended,
+        clock,
+        resolver=resolver,
+        earlier=earlier,
+        undecided=undecided,
+        looks=looks_of(store.journal.attributes()),
+        evaluations_alone=alone,
+    )
     if study.metric.training_weight and study.search.driver == "ray_tune" and not head.number:
         ledger.count_evaluations_alone()  # its scheduler keeps the values that it was told
     if study.metric.training_weight:

@@ -263,10 +263,13 @@ class ConfirmStage:
         ours, theirs = (trial.by_report_seed for trial in both)
         shared = len(ours.keys() & theirs.keys())
         found = conclude(
-            ours, theirs, goal=ledger.study.metric.goal, bounds=bounds_of(ledger.study),
+            ours,
+            theirs,
+            goal=ledger.study.metric.goal,
+            bounds=bounds_of(ledger.study),
             earlier=winners_looks(ledger.looks, state.winner, state.default, shared),
             interim=begins_interim(ledger.looks),
-        ).against  # fmt: skip
+        ).against
         if found.difference is None or found.pairs < found.seeds:
             return False
         if found.verdict in ("better", "worse") or found.difference <= 0.0:

@@ -145,8 +145,9 @@ def take_evaluations(
     """Record evaluations and return their rows; replicates at their full length end."""
     written: list[EvaluationRow] = []
     lacking = False
-    failed = [(run, result.failed) for run, result in zip(runs, results, strict=True)
-              if result.failed]  # fmt: skip
+    failed = [
+        (run, result.failed) for run, result in zip(runs, results, strict=True) if result.failed
+    ]
     fail_replicates(ledger, failed)
     for run, result in zip(runs, results, strict=True):
         if result.failed:
@@ -163,9 +164,11 @@ def take_evaluations(
             np.array(result.returns, np.float64),
             np.array(result.lengths, np.int64),
             {name: np.array(values, np.float64) for name, values in result.metrics.items()},
-            trial=run.trial, stream=run.stream, replicate=run.replicate,
+            trial=run.trial,
+            stream=run.stream,
+            replicate=run.replicate,
             env_steps=bucket.env_steps_of(run),
-        )  # fmt: skip
+        )
         written.append(row)
         rungs = len(bucket.schedule.rungs_at(trained))
         alone = objective.of_test.measure(result) if objective.metric.training_weight else None
@@ -237,8 +240,9 @@ def measure_baselines(
     """Measure the baselines without a row in `known`; the next commit writes them."""
     study = ledger.study
     wanted = replicates_of(study)
-    there = {row.baseline: {key: len(values) for key, values in row.values.items()}
-             for row in known}  # fmt: skip
+    there = {
+        row.baseline: {key: len(values) for key, values in row.values.items()} for row in known
+    }
     resolved = ledger.resolved(study.space.default())
     for name in study.baselines:
         if there.get(name) == {str(stream): count for stream, count in wanted.items()}:

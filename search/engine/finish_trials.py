@@ -214,9 +214,10 @@ class Policies:
         """Delete, as a study ends, policies of trials that are not kept or have no value."""
         trials, state = self._ledger.trials, self._ledger.state
         lost = {
-            number for number, trial in trials.items()
+            number
+            for number, trial in trials.items()
             if trial.value is None and trial.state is not TrialState.UNFINISHED
-        }  # fmt: skip
+        }
         state.keep([one for one in state.kept if one.trial not in lost])
         kept = {one.trial for one in state.kept}
         kept |= {number for number, trial in trials.items() if _has_won(trial)}

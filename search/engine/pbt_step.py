@@ -123,8 +123,11 @@ class _Rung:
         self._note_losses()
         pairs = self.pairs()
         kept = [self.loss[trial.number] for trial in self.ready if trial.number not in pairs]
-        decided = [(trial.params, self.loss[trial.number]) for trial in self.ready
-                   if trial.number not in pairs]  # fmt: skip
+        decided = [
+            (trial.params, self.loss[trial.number])
+            for trial in self.ready
+            if trial.number not in pairs
+        ]
         changes: list[Change] = []
         before = {trial.number: (trial.params, lineage_of(trial)) for trial in self.ready}
         for trial in [*self.ready, *self.lost]:

@@ -87,9 +87,14 @@ class Intake:
 
     def _admit(self, proposal: Proposal, batch: int) -> None:
         trial = Trial(
-            proposal.trial, TrialState.WAITING, proposal.proposed_by, batch, "", proposal.params,
+            proposal.trial,
+            TrialState.WAITING,
+            proposal.proposed_by,
+            batch,
+            "",
+            proposal.params,
             attributes=proposal.attributes,
-        )  # fmt: skip
+        )
         bucket = self._engine.admit(trial, self._ledger.study.seeds.first)
         if bucket is not None:
             bucket.enqueue(trial.runs)

@@ -64,8 +64,9 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
         """Refuse a training whose shapes, results or metrics do not fit; nothing is compiled."""
         values = self.shapes(resolved).values
         known = [f"eval/{name}" for name in values if name not in ("return", "length")]
-        known += [name for name in METRICS
-                  if name.removeprefix("eval/").rpartition("_")[0] in values]  # fmt: skip
+        known += [
+            name for name in METRICS if name.removeprefix("eval/").rpartition("_")[0] in values
+        ]
         study = self.study
         asked = [study.metric.name, *(one.name for one in study.objectives)]
         for name in (*asked, *(one.metric for one in study.constraints)):
@@ -159,10 +160,12 @@ class TrainingPopulation(ProgramLanes):
         started = time.perf_counter()
         fresh = {
             int(self._place[one.lane]): (
-                STREAMS[one.stream], one.replicate, one.resolved.payload.hypers
+                STREAMS[one.stream],
+                one.replicate,
+                one.resolved.payload.hypers,
             )
             for one in refills
-        }  # fmt: skip
+        }
         starts = self._program.starts(self._place[list(busy)].tolist(), fresh)
         self._lanes, metrics = self._program.advance(self._study.seed, self._lanes, starts)
         finite = [np.all(np.isfinite(values), axis=0) for values in metrics.values()]
@@ -184,8 +187,9 @@ class TrainingPopulation(ProgramLanes):
         if not lanes:
             return []
         found = self._program.evaluate(self._lanes, self._place[list(lanes)].tolist())
-        return [_result({name: rows[at] for name, rows in found.items()})
-                for at in range(len(lanes))]  # fmt: skip
+        return [
+            _result({name: rows[at] for name, rows in found.items()}) for at in range(len(lanes))
+        ]
 
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}

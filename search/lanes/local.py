@@ -359,7 +359,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         replicates, needed = self._replicates(shares)
         lanes = auto_lanes(
             self.backend, count, memory, tile, replicates, per_lane // block, needed, shared
-        )  # fmt: skip
+        )
         self._refuse_fewer(lanes, needed)
         return lanes
 

@@ -128,9 +128,14 @@ class Reports:
         if action == "copy":
             copied |= {"old_params": old, "params": dict(trial.params)}
         self._ledger.decide(
-            trial, action=action, rule=self._rule, cutoff=None, rank=shown[0], judged=shown[1],
+            trial,
+            action=action,
+            rule=self._rule,
+            cutoff=None,
+            rank=shown[0],
+            judged=shown[1],
             **copied,
-        )  # fmt: skip
+        )
 
     def report(self, trial: Trial) -> Report | None:
         if trial.lost:

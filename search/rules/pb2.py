@@ -33,8 +33,12 @@ _C1, _C2 = 0.2, 0.4  # of the bonus for what is unknown, as in the authors' expe
 _STEPS, _FITTED = 30, 128  # of the fit, and the latest gains that it sees
 # log of: lengthscale, signal variance, noise variance; forgetting is on the scale of its logit.
 _START = (math.log(0.3), 0.0, math.log(0.1), -2.0)
-_BOUNDS = ((math.log(0.05), math.log(3.0)), (math.log(0.05), math.log(10.0)),
-           (math.log(1e-3), math.log(2.0)), (-7.0, 2.0))  # fmt: skip
+_BOUNDS = (
+    (math.log(0.05), math.log(3.0)),
+    (math.log(0.05), math.log(10.0)),
+    (math.log(1e-3), math.log(2.0)),
+    (-7.0, 2.0),
+)
 
 
 @dataclass(frozen=True)
@@ -128,9 +132,13 @@ def fit_process(x: np.ndarray, t: np.ndarray, y: np.ndarray) -> Process:
         return Process(x, t, y, tuple(float(value) for value in theta)).evidence()
 
     found = minimize(
-        loss, np.asarray(_START), jac=True, method="L-BFGS-B", bounds=_BOUNDS,
+        loss,
+        np.asarray(_START),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=_BOUNDS,
         options={"maxiter": _STEPS},
-    )  # fmt: skip
+    )
     return Process(x, t, y, tuple(float(value) for value in found.x))
 
 

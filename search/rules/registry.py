@@ -91,9 +91,17 @@ def register_rule(
         ConfigError: the name is taken, or an option is not in order.
     """
     add_rule(
-        Rule(name, build, tuple(options), evolves=evolves, learns=learns, even=even,
-             finishes=finishes, shown="every {every:,} env steps" if evolves else "")
-    )  # fmt: skip
+        Rule(
+            name,
+            build,
+            tuple(options),
+            evolves=evolves,
+            learns=learns,
+            even=even,
+            finishes=finishes,
+            shown="every {every:,} env steps" if evolves else "",
+        )
+    )
 
 
 def make_pruner(study: Study) -> Pruner | None:

@@ -136,9 +136,18 @@ def register_sampler(
         ConfigError: the name is taken, or an option is not in order.
     """
     add_method(
-        Method(name, build, tuple(options), learns_from=learns_from, ahead=ahead, ends=ends,
-               objectives=objectives, conditional=conditional, choices=choices)
-    )  # fmt: skip
+        Method(
+            name,
+            build,
+            tuple(options),
+            learns_from=learns_from,
+            ahead=ahead,
+            ends=ends,
+            objectives=objectives,
+            conditional=conditional,
+            choices=choices,
+        )
+    )
 
 
 def draws_ahead(study: Study) -> bool:

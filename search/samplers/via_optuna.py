@@ -135,11 +135,19 @@ def frozen_trial(
     elif past.state is TrialState.FINISHED:
         state, losses = _STATES.COMPLETE, past.losses
     return FrozenTrial(
-        number=number, trial_id=number, state=state, value=None, values=losses,
-        datetime_start=None, datetime_complete=None, params=params, distributions=distributions,
-        user_attrs={}, system_attrs=dict(attributes or {}),
+        number=number,
+        trial_id=number,
+        state=state,
+        value=None,
+        values=losses,
+        datetime_start=None,
+        datetime_complete=None,
+        params=params,
+        distributions=distributions,
+        user_attrs={},
+        system_attrs=dict(attributes or {}),
         intermediate_values=dict(enumerate(reports)),
-    )  # fmt: skip
+    )
 
 
 class OptunaMethod:

@@ -77,13 +77,16 @@ class _SmacBatch:
         low = [min(column) for column in columns]
         width = [(max(column) - least) or 1.0 for column, least in zip(columns, low, strict=True)]
         return [
-            (past.params, [
-                (loss - least) / w
-                for loss, least, w in zip(self._losses[past.trial], low, width, strict=True)
-            ])
+            (
+                past.params,
+                [
+                    (loss - least) / w
+                    for loss, least, w in zip(self._losses[past.trial], low, width, strict=True)
+                ],
+            )
             for past in self._seen
             if past.trial in self._losses
-        ]  # fmt: skip
+        ]
 
 
 def _facade(

@@ -199,9 +199,13 @@ def _best(study: Study, trials: Iterable[TrialRow], objective: Objective) -> Bes
     )
     best, value = pairs[min(range(len(pairs)), key=keys.__getitem__)]
     return Best.of(
-        best.trial, value, best.seed_values, study.metric.aggregate, best.stop_rule,
+        best.trial,
+        value,
+        best.seed_values,
+        study.metric.aggregate,
+        best.stop_rule,
         bounds_of(study),
-    )  # fmt: skip
+    )
 
 
 def bounds_of(study: Study) -> Bounds:

@@ -114,8 +114,13 @@ class WorkAhead:
         further = self._further_seeds(ledger, buckets, chances, to_come)
         found, finishes = list[Work](), False
         for bucket, share in zip(buckets, shares, strict=True):
-            runs = [run for trial in ledger.live() if trial.bucket == bucket.key
-                    for run in trial.runs if run.is_live]  # fmt: skip
+            runs = [
+                run
+                for trial in ledger.live()
+                if trial.bucket == bucket.key
+                for run in trial.runs
+                if run.is_live
+            ]
             runs.sort(key=lambda run: run.lane is None)
             ends = [self._end(bucket, chances, run.chunks, run.trial) for run in runs]
             count = round(to_come * share)
@@ -163,17 +168,23 @@ class WorkAhead:
         if self._study.seeds.racing is None:
             return 0.0
         firsts = max(bucket.lanes for bucket in buckets) // first
-        done = [len(trial.seed_values) for trial in ledger.trials.values()
-                if trial.state is TrialState.FINISHED and trial.number >= firsts]  # fmt: skip
+        done = [
+            len(trial.seed_values)
+            for trial in ledger.trials.values()
+            if trial.state is TrialState.FINISHED and trial.number >= firsts
+        ]
         usual = sum(done) + _PRIOR_RACES * _PRIOR_SEEDS * first
         usual /= len(done) + _PRIOR_RACES
         live = sum(
-            max(0.0, (self._study.seeds.per_config if trial.number < firsts else usual)
-                - len(trial.runs))
+            max(
+                0.0,
+                (self._study.seeds.per_config if trial.number < firsts else usual)
+                - len(trial.runs),
+            )
             * math.prod(chances[len(trial.reports) :])
             for trial in ledger.live()
             if trial.runs
-        )  # fmt: skip
+        )
         return live + to_come * math.prod(chances) * max(0.0, usual - first)
 
     def _confirm(self, ledger: Ledger, bucket: Bucket, share: float) -> Work:
@@ -181,8 +192,12 @@ class WorkAhead:
         phase, stage = ledger.state.phase, self._study.confirm
         length, warmup = bucket.schedule.length, bucket.warmup
         trials = [trial for trial in ledger.state.live.values() if trial.bucket == bucket.key]
-        runs = [run for trial in trials for run in trial.runs
-                if run.is_live and run.stream is not Stream.SEARCH]  # fmt: skip
+        runs = [
+            run
+            for trial in trials
+            for run in trial.runs
+            if run.is_live and run.stream is not Stream.SEARCH
+        ]
         runs.sort(key=lambda run: (run.lane is None, run.chunks))
         left = [(length - bucket.trained(run), max(0, warmup - run.chunks), 1) for run in runs]
         work = self._in_lanes(bucket, left)
@@ -295,9 +310,13 @@ class Rates:
         train, evaluate = new["train"], new["evaluate"]
         steps = usage.env_steps - self._before.env_steps
         self._sums = fade * self._sums + (
-            train, evaluate, max(0.0, took - train - evaluate),
-            self._work.block_steps, steps, self._work.evaluations,
-        )  # fmt: skip
+            train,
+            evaluate,
+            max(0.0, took - train - evaluate),
+            self._work.block_steps,
+            steps,
+            self._work.evaluations,
+        )
         self._before, self._work = replace(usage), Work()
 
     @property

@@ -134,9 +134,14 @@ class Ledger:
         """Return a failed trial as it was proposed; the rows of its first attempt will go."""
         old = self.trials[number]
         new = Trial(
-            number, TrialState.WAITING, old.proposed_by, old.batch, "", old.params,
+            number,
+            TrialState.WAITING,
+            old.proposed_by,
+            old.batch,
+            "",
+            old.params,
             attributes=old.attributes,
-        )  # fmt: skip
+        )
         self._pasts.pop(number, None)
         self._resolved.pop(number, None)
         self._judged = [[one for one in rung if one != number] for rung in self._judged]
@@ -254,10 +259,11 @@ class Ledger:
     def _remeasure_racing(self) -> None:
         """Correct the values of trials with fewer seeds than the best one, as `value_of` does."""
         whole = [
-            trial for trial in self.trials.values()
+            trial
+            for trial in self.trials.values()
             if trial.state is TrialState.FINISHED
             and len(trial.seed_values) == self.study.seeds.per_config
-        ]  # fmt: skip
+        ]
         if not whole:
             return
         best = self.best(whole)
@@ -273,19 +279,34 @@ class Ledger:
         return self.objective.of_test if stream is Stream.REPORT else self.objective
 
     def decide(
-        self, trial: Trial, *, action: str, rule: str, cutoff: float | None, rank: int,
-        judged: int, **copied: Any,
-    ) -> None:  # fmt: skip
+        self,
+        trial: Trial,
+        *,
+        action: str,
+        rule: str,
+        cutoff: float | None,
+        rank: int,
+        judged: int,
+        **copied: Any,
+    ) -> None:
         """Write the decision about a trial at its rung.
 
         `rank` is the trial's among the `judged` ones there (1 is the best), `cutoff` a value;
         `copied` says from which trial, and its hyperparameters before and after.
         """
         row = DecisionRow(
-            trial.number, trial.rung, trial.rung_env_steps or 0, trial.reports[trial.rung], action,
-            rule, cutoff, rank, judged, **copied,
+            trial.number,
+            trial.rung,
+            trial.rung_env_steps or 0,
+            trial.reports[trial.rung],
+            action,
+            rule,
+            cutoff,
+            rank,
+            judged,
+            **copied,
             extras=tuple(trial.extra_reports[-1]) if trial.extra_reports else (),
-        )  # fmt: skip
+        )
         self.unwritten.add(row)
 
     def fail(self, number: int, why: str) -> None:

@@ -102,9 +102,13 @@ class Run:
         self.chunks = chunks
 
     def measure(
-        self, value: float, extras: Sequence[float], rungs: int, scores: Sequence[float] = (),
+        self,
+        value: float,
+        extras: Sequence[float],
+        rungs: int,
+        scores: Sequence[float] = (),
         alone: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Record an evaluation, at so many rungs; `alone`: without training returns."""
         self.value, self.extras, self.scores = value, list(extras), list(scores)
         self.alone = alone

@@ -56,10 +56,14 @@ def write_warm_start(found: WarmStart, folder: Path) -> None:
     if not found.history or path.is_file():
         return
     rows = [
-        {"params": past.params, "state": past.state, "losses": past.losses or (),
-         "violations": past.violations}
+        {
+            "params": past.params,
+            "state": past.state,
+            "losses": past.losses or (),
+            "violations": past.violations,
+        }
         for past in found.history
-    ]  # fmt: skip
+    ]
     data = {"words": found.words, "trials": rows}
     write_text(path, json.dumps({**data, "sum": _sum(data)}))
 
@@ -86,9 +90,14 @@ def _past(
 ) -> Past:
     loss, more = (losses[0] if losses else None), tuple(losses[1:])
     return Past(
-        0, params, state=TrialState(state), loss=loss, more=more, violations=tuple(violations),
+        0,
+        params,
+        state=TrialState(state),
+        loss=loss,
+        more=more,
+        violations=tuple(violations),
         proposed_by="warm_start",
-    )  # fmt: skip
+    )
 
 
 def _read(study: Study, path: Path) -> tuple[list[Past], str]:
@@ -148,10 +157,14 @@ def _rows_of_table(path: Path) -> list[TrialRow]:
             TrialRow(
                 number,
                 TrialState.FINISHED if state == confirmed else TrialState(state),
-                proposed_by="", batch=0, bucket="", params=dict(json.loads(params)), value=value,
+                proposed_by="",
+                batch=0,
+                bucket="",
+                params=dict(json.loads(params)),
+                value=value,
             )
             for number, (state, value, params) in enumerate(rows)
-        ]  # fmt: skip
+        ]
     except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as error:
         text = " ".join(str(error).split())[:200]
         raise ConfigError(f"search.warm_start: {path} is not a table of trials: {text}") from error
@@ -260,9 +273,10 @@ def _differences(study: Study, other: Mapping[str, Any]) -> str:
         "env": (other["env"].get("id"), study.env.id),
         "env_steps": (other["env_steps"], study.env_steps),
         "metric.training_weight": (
-            other.get("metric", {}).get("training_weight", 0.0), study.metric.training_weight
+            other.get("metric", {}).get("training_weight", 0.0),
+            study.metric.training_weight,
         ),
-    }  # fmt: skip
+    }
     for name, value in other.get("fixed", {}).items():
         if name not in study.space.names:
             pairs[name] = (value, _our_value(study, name))

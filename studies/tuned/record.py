@@ -187,8 +187,10 @@ def read_record(path: Path) -> Record:
         where, own_values = f"results.{who}.", {"who": who, "config": config}
         contenders.append(reader.filled(Contender, node, where, **own_values))
     heuristics = root.value.get("heuristics", Node(None, {}))
-    blocking = {name: reader.value(tuple[float, ...], node, name)
-                for name, node in heuristics.value.items()}  # fmt: skip
+    blocking = {
+        name: reader.value(tuple[float, ...], node, name)
+        for name, node in heuristics.value.items()
+    }
     seeds = len(contenders[0].greedy)
     for name, values in blocking.items():
         if None in values or len(values) != seeds:
@@ -197,10 +199,16 @@ def read_record(path: Path) -> Record:
     others = ("config", "defaults", "results", "heuristics", "env", "metric", "study")
     rest = {key: node for key, node in root.value.items() if key not in others}
     return reader.filled(
-        Record, Node(root.line, {**rest, "origin": own["study"]}), "",
-        env=str(env.pop("id", "")), env_values=env, metric=metric.name, goal=metric.goal,
-        contenders=tuple(contenders), heuristics=blocking,
-    )  # fmt: skip
+        Record,
+        Node(root.line, {**rest, "origin": own["study"]}),
+        "",
+        env=str(env.pop("id", "")),
+        env_values=env,
+        metric=metric.name,
+        goal=metric.goal,
+        contenders=tuple(contenders),
+        heuristics=blocking,
+    )
 
 
 @dataclass

@@ -54,12 +54,18 @@ def former_default(record: Record) -> dict[str, Any]:
 
 def train_text(record: Record, seeds: int = 5) -> str:
     """Return the study that trains the configuration, for `hpo train tuned:ENV`."""
-    return _head(record, "trained") + to_yaml({
-        "name": f"tuned-{_stem(record)}", "env": record.env_given, "env_steps": record.env_steps,
-        "fixed": least(knobs_of(record)), "metric": {"name": record.metric, "goal": record.goal},
-        "evaluation": {"every": max(1, record.env_steps // 20), **_how(record)},
-        "seeds": {"per_config": seeds}, "budget": {"trials": 1},
-    })  # fmt: skip
+    return _head(record, "trained") + to_yaml(
+        {
+            "name": f"tuned-{_stem(record)}",
+            "env": record.env_given,
+            "env_steps": record.env_steps,
+            "fixed": least(knobs_of(record)),
+            "metric": {"name": record.metric, "goal": record.goal},
+            "evaluation": {"every": max(1, record.env_steps // 20), **_how(record)},
+            "seeds": {"per_config": seeds},
+            "budget": {"trials": 1},
+        }
+    )
 
 
 def around_text(record: Record) -> str:
@@ -97,7 +103,7 @@ def around_text(record: Record) -> str:
         *(_said(line, what) for line, what in SEED_PLAN),
         _said("population: {lanes: 24}", "fewer than trials, so that tpe learns from the first"),
         _said(f"budget: {{trials: {_TRIALS}}}", "also env_steps: 100M, wall: 2h"),
-    ]  # fmt: skip
+    ]
     return "".join(lines)
 
 

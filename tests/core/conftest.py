@@ -44,9 +44,14 @@ class Tiny:
         assert not quick, "bits are compared in code as users get it"
         if (lanes, tile) not in self._programs:
             self._programs[lanes, tile] = Program(
-                self.plan, lanes, self.updates, tile, EvaluationPlan(episodes=5),
-                tuple(jax.devices()), self.hypers(),
-            )  # fmt: skip
+                self.plan,
+                lanes,
+                self.updates,
+                tile,
+                EvaluationPlan(episodes=5),
+                tuple(jax.devices()),
+                self.hypers(),
+            )
         return self._programs[lanes, tile]
 
     def start(self, program, lanes):

@@ -69,8 +69,13 @@ def test_on_a_cpu_parts_grow_with_rows_and_widths_and_on_a_gpu_there_is_one():
 
 
 def test_a_program_settles_it_for_its_devices_and_the_study_s_plan_keeps_its_name():
-    knobs = {"network": "gnn", "num_envs": 16, "num_minibatches": 1,
-             "gnn_message_passing_steps": 1, **NARROW}  # fmt: skip
+    knobs = {
+        "network": "gnn",
+        "num_envs": 16,
+        "num_minibatches": 1,
+        "gnn_message_passing_steps": 1,
+        **NARROW,
+    }
     plan, hypers = make_plan(knobs, RING), make_hypers(knobs, {}, {})
     made = Program(plan, 2, 1, 1, EvaluationPlan(), tuple(jax.devices())[:2], hypers)
     assert made.plan == for_platform(plan, "cpu") and made.plan.gradient_accumulation > 1
@@ -97,9 +102,11 @@ def test_what_is_learnt_is_that_of_the_whole_minibatch(monkeypatch):
     }
     rows = Samples(
         observation=jnp.asarray(rng.normal(size=(24, 2, 4)), jnp.float32),
-        action=jnp.asarray(rng.integers(0, 2, 24), jnp.int32), mask=None,
-        log_prob=jnp.full(24, -0.7, jnp.float32), **numbers,
-    )  # fmt: skip
+        action=jnp.asarray(rng.integers(0, 2, 24), jnp.int32),
+        mask=None,
+        log_prob=jnp.full(24, -0.7, jnp.float32),
+        **numbers,
+    )
     given = Coefficients(*(jnp.float32(x) for x in (0.2, 0.01, 0.0, 0.95, 0.95)))
     whole = dataclasses.replace(plan, gradient_accumulation=1)
     found = [

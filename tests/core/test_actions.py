@@ -132,8 +132,9 @@ def test_actions_are_mapped_into_the_box_and_no_further():
     clipped = environment_action(plan_of(action_low=-0.5, action_high=0.25), SQUARE, raw)
     np.testing.assert_array_equal(np.asarray(clipped).reshape(2, 4), raw.clip(-0.5, 0.25))
     half = environment_action(plan_of(action_high=0.25), UNBOUNDED, raw[:, :2])
-    np.testing.assert_array_equal(half, np.stack([raw[:, 0].clip(None, 0.25),
-                                                  raw[:, 1].clip(-1.0, 0.25)], 1))  # fmt: skip
+    np.testing.assert_array_equal(
+        half, np.stack([raw[:, 0].clip(None, 0.25), raw[:, 1].clip(-1.0, 0.25)], 1)
+    )
 
 
 def test_integers_are_left_alone():
@@ -171,10 +172,12 @@ def learned(request):
 def test_the_ratio_is_one_before_the_first_gradient_step(learned):
     for state, metrics in (learned.first, learned.second):
         assert metrics.ratio_start_error <= 1e-6 and metrics.ratio_std > 0.0
-        assert not metrics.diverged and all(map(np.all, jax.tree.map(np.isfinite, jax.tree.leaves(
-            state.params))))  # fmt: skip
-    moved = jax.tree.map(lambda a, b: np.abs(a - b[0]).max(), learned.state.params,
-                         learned.first[0].params)  # fmt: skip
+        assert not metrics.diverged and all(
+            map(np.all, jax.tree.map(np.isfinite, jax.tree.leaves(state.params)))
+        )
+    moved = jax.tree.map(
+        lambda a, b: np.abs(a - b[0]).max(), learned.state.params, learned.first[0].params
+    )
     assert min(jax.tree.leaves(moved)) > 0.0
     assert learned.first[1].entropy != learned.second[1].entropy
 

@@ -132,9 +132,13 @@ def test_discounts_may_differ_by_batch_entry():
 def run_v_trace(rewards, values, next_values, terminated, truncated, gamma, lam, ratio, rho, c):
     steps = steps_of(rewards, values, next_values, terminated, truncated)
     made = compiled_v_trace(
-        steps, jnp.float32(gamma), jnp.float32(lam), np.asarray(ratio, np.float32),
-        jnp.float32(rho), jnp.float32(c),
-    )  # fmt: skip
+        steps,
+        jnp.float32(gamma),
+        jnp.float32(lam),
+        np.asarray(ratio, np.float32),
+        jnp.float32(rho),
+        jnp.float32(c),
+    )
     return np.asarray(made)
 
 

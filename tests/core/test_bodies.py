@@ -120,8 +120,10 @@ def test_only_valid_components_are_taken_and_log_probabilities_are_the_network_s
     for lane in range(LANES):
         trajectory = lane_of(played.seen.trajectory, lane, 1)
         params = slow.as_float64(lane_of(played.state, lane).params)
-        flat = {name: getattr(trajectory, name).reshape(STEPS * ENVS * BODIES, -1)
-                for name in ("observation", "mask", "action")}  # fmt: skip
+        flat = {
+            name: getattr(trajectory, name).reshape(STEPS * ENVS * BODIES, -1)
+            for name in ("observation", "mask", "action")
+        }
         logits, value = slow.network(params, flat["observation"])
         expected = 0.0
         for component, part in enumerate((slice(0, 3), slice(3, 5))):
@@ -139,8 +141,10 @@ def test_valid_actions_are_those_whose_components_all_are(played):
     """Mass, number and share taken, by the table of all combinations of a body's components."""
     for lane in range(LANES):
         trajectory = lane_of(played.seen.trajectory, lane, 1)
-        flat = {name: getattr(trajectory, name).reshape(STEPS * ENVS * BODIES, -1)
-                for name in ("observation", "mask", "action")}  # fmt: skip
+        flat = {
+            name: getattr(trajectory, name).reshape(STEPS * ENVS * BODIES, -1)
+            for name in ("observation", "mask", "action")
+        }
         logits, _ = slow.network(
             slow.as_float64(lane_of(played.state, lane).params), flat["observation"]
         )
@@ -200,9 +204,14 @@ def test_advantages_are_of_each_body_by_itself(played):
         following = np.concatenate([trajectory.value[1:], last[None]])
         following = np.where(trajectory.truncated, trajectory.bootstrap, following)
         advantage = slow.gae(
-            rewards.astype(np.float64), trajectory.value, following, trajectory.terminated,
-            trajectory.truncated, knobs["gamma"], knobs["gae_lambda"],
-        )  # fmt: skip
+            rewards.astype(np.float64),
+            trajectory.value,
+            following,
+            trajectory.terminated,
+            trajectory.truncated,
+            knobs["gamma"],
+            knobs["gae_lambda"],
+        )
         metrics = lane_of(played.updated[1], lane)
         assert metrics.advantage_mean == pytest.approx(advantage.mean(), rel=1e-3, abs=1e-4)
         assert metrics.advantage_std == pytest.approx(advantage.std(), rel=1e-3)
@@ -249,8 +258,10 @@ def greedy_episode(played, lane, episode):
         mask = np.asarray(env.action_mask(state, params))
         clean = np.clip(np.asarray(observation, np.float64), -10.0, 10.0)
         logits = slow.network(weights, clean)[0]
-        action = [slow.log_softmax(logits[:, part], mask[:, part]).argmax(-1)
-                  for part in (slice(0, 3), slice(3, 5))]  # fmt: skip
+        action = [
+            slow.log_softmax(logits[:, part], mask[:, part]).argmax(-1)
+            for part in (slice(0, 3), slice(3, 5))
+        ]
         key = use_key(one.key, EVALUATION, t + 1)
         words = jax.random.bits(key, (EPISODES, 2))[episode]
         key = jax.random.wrap_key_data(words, impl="threefry2x32")

@@ -135,9 +135,11 @@ def test_beta_agrees_with_scipy(shapes):
     y = np.log(x) - np.log1p(-x)
     tolerance = 1e-4 + 1e-6 * sum(shapes)
     np.testing.assert_allclose(
-        dist.log_prob(jnp.asarray(y, jnp.float32)), reference.logpdf(LOW + WIDTH * x).sum(-1),
-        rtol=1e-5, atol=4 * tolerance,
-    )  # fmt: skip
+        dist.log_prob(jnp.asarray(y, jnp.float32)),
+        reference.logpdf(LOW + WIDTH * x).sum(-1),
+        rtol=1e-5,
+        atol=4 * tolerance,
+    )
     np.testing.assert_allclose(
         dist.entropy(), np.full(9, reference.entropy().sum()), atol=8 * tolerance
     )

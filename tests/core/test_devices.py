@@ -33,8 +33,11 @@ def test_eight_devices_give_the_bits_of_two_without_a_collective(tiny, tmp_path)
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8"}
     done = subprocess.run(
         [sys.executable, "-c", CHILD.format(folder=folder, out=out, text=str(text))],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     program = tiny.program(lanes=8)
     lanes = {i: ({"learning_rate": 1e-3 * (i + 1)}, i) for i in range(8)}

@@ -12,10 +12,12 @@ def test_the_spread_of_gradients_keeps_its_digits(common):
     """However large the part that all of them share, which squares would not survive."""
     rng = np.random.default_rng(0)
     gradients = [
-        {"w": (common + rng.normal(size=(40, 30))).astype(np.float32),
-         "b": rng.normal(size=30).astype(np.float32)}
+        {
+            "w": (common + rng.normal(size=(40, 30))).astype(np.float32),
+            "b": rng.normal(size=30).astype(np.float32),
+        }
         for _ in range(16)
-    ]  # fmt: skip
+    ]
     mean, total = {"w": jnp.zeros((40, 30)), "b": jnp.zeros(30)}, jnp.float32(0.0)
     for taken, gradient in enumerate(gradients):
         one = {name: jnp.asarray(leaf) for name, leaf in gradient.items()}

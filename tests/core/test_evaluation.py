@@ -169,8 +169,10 @@ def test_seeds_of_evaluation_are_not_training_s():
 def test_replicates_streams_and_seeds_have_different_keys():
     keys = {
         tuple(np.asarray(lane_key(jnp.int32(seed), jnp.int32(stream), jnp.int32(replicate))))
-        for seed in range(3) for stream in range(4) for replicate in range(5)
-    }  # fmt: skip
+        for seed in range(3)
+        for stream in range(4)
+        for replicate in range(5)
+    }
     assert len(keys) == 60
 
 

@@ -29,40 +29,108 @@ STEP_FEATURES = ("normalise_rewards", "off_policy_masking", "priority", "raw_rew
                  "schedule_on_gradient_steps", "valid_mass_loss", "vf_gae_lambda")  # fmt: skip
 STEP_LANES = (
     {**COMMON},
-    {**COMMON, "reward_centering": True, "average_reward_initial": 0.5,
-     "average_reward_step": 0.2, "priority_alpha": 0.7, "priority_beta0": 0.4,
-     "off_policy_masking": True, "valid_mass_coef": 0.3, "valid_mass_schedule": "linear",
-     "valid_mass_target": 0.9, "schedule_on_gradient_steps": True, "lr_schedule": "linear",
-     "ent_coef": 0.1, "ent_schedule": "cosine", "clip_eps_schedule": "linear",
-     "gae_lambda": 0.3, "vf_gae_lambda": 0.9},
-    {**COMMON, "reward_centering": True, "priority_alpha": 1.0, "priority_beta0": 0.6,
-     "anneal_priority_beta": False, "valid_mass_coef": 0.1, "masking_gating": False,
-     "normalise_rewards": True, "raw_reward_deviation": True, "reward_clip": 1.2,
-     "valid_mass_target": 0.5, "value_clip_eps": 0.1, "lr_schedule": "linear",
-     "gae_lambda_initial": 0.2, "gae_lambda_final": 0.6, "vf_gae_lambda": 0.95,
-     "gae_lambda_schedule_multiplier": 0.1},
-    {**COMMON, "masking_damping": False, "masking_gate_min_actions": 4, "ent_coef": 0.05,
-     "off_policy_masking": True, "schedule_on_gradient_steps": True, "update_epochs": 1,
-     "normalise_advantages": False},
-)  # fmt: skip
+    {
+        **COMMON,
+        "reward_centering": True,
+        "average_reward_initial": 0.5,
+        "average_reward_step": 0.2,
+        "priority_alpha": 0.7,
+        "priority_beta0": 0.4,
+        "off_policy_masking": True,
+        "valid_mass_coef": 0.3,
+        "valid_mass_schedule": "linear",
+        "valid_mass_target": 0.9,
+        "schedule_on_gradient_steps": True,
+        "lr_schedule": "linear",
+        "ent_coef": 0.1,
+        "ent_schedule": "cosine",
+        "clip_eps_schedule": "linear",
+        "gae_lambda": 0.3,
+        "vf_gae_lambda": 0.9,
+    },
+    {
+        **COMMON,
+        "reward_centering": True,
+        "priority_alpha": 1.0,
+        "priority_beta0": 0.6,
+        "anneal_priority_beta": False,
+        "valid_mass_coef": 0.1,
+        "masking_gating": False,
+        "normalise_rewards": True,
+        "raw_reward_deviation": True,
+        "reward_clip": 1.2,
+        "valid_mass_target": 0.5,
+        "value_clip_eps": 0.1,
+        "lr_schedule": "linear",
+        "gae_lambda_initial": 0.2,
+        "gae_lambda_final": 0.6,
+        "vf_gae_lambda": 0.95,
+        "gae_lambda_schedule_multiplier": 0.1,
+    },
+    {
+        **COMMON,
+        "masking_damping": False,
+        "masking_gate_min_actions": 4,
+        "ent_coef": 0.05,
+        "off_policy_masking": True,
+        "schedule_on_gradient_steps": True,
+        "update_epochs": 1,
+        "normalise_advantages": False,
+    },
+)
 # Everything that needs whole segments; the last minibatch has one of them.
 BY_SEGMENTS = {"num_envs": 5, "rollout_length": 6, "num_minibatches": 3, "hidden_sizes": [4],
                "priority_over": "segments", "gradient_accumulation": 2}  # fmt: skip
-SEGMENT_FEATURES = ("normalise_observations", "normalise_rewards", "priority",
-                    "raw_reward_deviation", "v_trace", "vf_gae_lambda")  # fmt: skip
+SEGMENT_FEATURES = (
+    "normalise_observations",
+    "normalise_rewards",
+    "priority",
+    "raw_reward_deviation",
+    "v_trace",
+    "vf_gae_lambda",
+)
 V_TRACE = {"rho_clip": 0.98, "c_clip": 0.95, "learning_rate": 0.05}
 SEGMENT_LANES = (
     {**COMMON},
-    {**COMMON, **V_TRACE, "gae_lambda": 0.2, "vf_gae_lambda": 0.9, "normalise_observations": True,
-     "value_clip_eps": "same", "normalise_rewards": True, "raw_reward_deviation": True,
-     "reward_scale": 0.1},
-    {**COMMON, "priority_alpha": 0.8, "priority_beta0": 0.3, "gae_lambda": 0.0,
-     "vf_gae_lambda": 1.0, "normalise_rewards": True, "gamma": 0.9},
-    {**COMMON, **V_TRACE, "rho_clip": 2.0, "priority_alpha": 0.5, "gae_lambda_initial": 0.5,
-     "gae_lambda_final": 1.0},
-    {**COMMON, "rho_clip": 0.5, "c_clip": 0.6, "learning_rate": 0.05, "priority_alpha": 1.7,
-     "priority_beta0": 0.4, "gae_lambda": 0.9, "vf_gae_lambda": 0.6},
-)  # fmt: skip
+    {
+        **COMMON,
+        **V_TRACE,
+        "gae_lambda": 0.2,
+        "vf_gae_lambda": 0.9,
+        "normalise_observations": True,
+        "value_clip_eps": "same",
+        "normalise_rewards": True,
+        "raw_reward_deviation": True,
+        "reward_scale": 0.1,
+    },
+    {
+        **COMMON,
+        "priority_alpha": 0.8,
+        "priority_beta0": 0.3,
+        "gae_lambda": 0.0,
+        "vf_gae_lambda": 1.0,
+        "normalise_rewards": True,
+        "gamma": 0.9,
+    },
+    {
+        **COMMON,
+        **V_TRACE,
+        "rho_clip": 2.0,
+        "priority_alpha": 0.5,
+        "gae_lambda_initial": 0.5,
+        "gae_lambda_final": 1.0,
+    },
+    {
+        **COMMON,
+        "rho_clip": 0.5,
+        "c_clip": 0.6,
+        "learning_rate": 0.05,
+        "priority_alpha": 1.7,
+        "priority_beta0": 0.4,
+        "gae_lambda": 0.9,
+        "vf_gae_lambda": 0.6,
+    },
+)
 
 
 # Masks, whole segments, V-trace and priorities in one program; forced steps among all.
@@ -70,12 +138,23 @@ CROSSED = {"num_envs": 4, "rollout_length": 6, "num_minibatches": 3, "hidden_siz
            "policy_gain": 4.0}  # fmt: skip
 CROSSED_FEATURES = ("off_policy_masking", "priority", "v_trace", "valid_mass_loss")
 CROSSED_LANES = (
-    {**COMMON, **V_TRACE, "priority_alpha": 0.8, "priority_beta0": 0.3,
-     "masking_gate_min_actions": 4, "valid_mass_target": 0.9},
-    {**COMMON, **V_TRACE, "off_policy_masking": True, "valid_mass_coef": 0.2,
-     "masking_damping": False},
+    {
+        **COMMON,
+        **V_TRACE,
+        "priority_alpha": 0.8,
+        "priority_beta0": 0.3,
+        "masking_gate_min_actions": 4,
+        "valid_mass_target": 0.9,
+    },
+    {
+        **COMMON,
+        **V_TRACE,
+        "off_policy_masking": True,
+        "valid_mass_coef": 0.2,
+        "masking_damping": False,
+    },
     {**COMMON, "priority_alpha": 1.2, "masking_gating": False, "ent_coef": 0.05},
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -169,8 +248,9 @@ def test_rewards_are_divided_by_their_own_deviation(segments):
     """Of all of them so far; beside it a lane that divides by that of discounted returns."""
     _, rows = segments
     for count in (1, 2):
-        seen = np.concatenate([row[3].reward.reshape(-1, *row[3].reward.shape[1:])
-                               for row in rows[:count]])  # fmt: skip
+        seen = np.concatenate(
+            [row[3].reward.reshape(-1, *row[3].reward.shape[1:]) for row in rows[:count]]
+        )
         statistics = rows[count - 1][1].return_statistics
         made = np.sqrt(statistics.square / statistics.count)
         assert made[1] == pytest.approx(np.std(0.1 * seen[:, 1].astype(np.float64)), rel=1e-4)

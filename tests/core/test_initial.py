@@ -78,9 +78,15 @@ def test_a_population_starts_from_it(tiny, lanes, shapes, quickly):
     saved = lanes[0]
     initial = kept(tiny.plan, shapes, jax.device_get(saved.params), statistics(), "policy")
     program = Program(
-        tiny.plan, 4, tiny.updates, 2, EvaluationPlan(), tuple(jax.devices()), tiny.hypers(),
+        tiny.plan,
+        4,
+        tiny.updates,
+        2,
+        EvaluationPlan(),
+        tuple(jax.devices()),
+        tiny.hypers(),
         jax.device_get(initial),
-    )  # fmt: skip
+    )
     still = {"learning_rate": 1e-30, "normalise_observations": True}
     rows = tiny.start(program, {0: (still, 1), 3: (still, 2)})
     after, _ = program.advance(tiny.seed, program.empty(), rows)
@@ -90,8 +96,11 @@ def test_a_population_starts_from_it(tiny, lanes, shapes, quickly):
             assert not equal(one.params[name], other.params[name])
         else:
             for lane in (one, other):
-                pairs = zip(jax.tree.leaves(lane.params[name]),
-                            jax.tree.leaves(saved.params[name]), strict=True)  # fmt: skip
+                pairs = zip(
+                    jax.tree.leaves(lane.params[name]),
+                    jax.tree.leaves(saved.params[name]),
+                    strict=True,
+                )
                 assert all(np.allclose(a, b, rtol=0.0, atol=1e-25) for a, b in pairs), name
     steps = tiny.updates * tiny.plan.steps_per_update
     assert float(one.observation_statistics.count) == 3 + steps

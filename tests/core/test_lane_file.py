@@ -19,8 +19,14 @@ STATE = {
 
 
 def flat(state):
-    return [state["key"], *state["params"], state["half"], state["mask"], state["updates"],
-            state["nothing"]]  # fmt: skip
+    return [
+        state["key"],
+        *state["params"],
+        state["half"],
+        state["mask"],
+        state["updates"],
+        state["nothing"],
+    ]
 
 
 def test_every_bit_comes_back(tmp_path):

@@ -75,8 +75,9 @@ def test_rows_weigh_what_the_formulas_say(knobs, changes):
 
 SIZES = dials.SIZES
 # Of three choices and two: all, some of each, none of the first, none of the second, one of each.
-PARTS = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 0, 1], [0, 0, 0, 1, 1], [1, 1, 0, 0, 0],
-                  [0, 1, 0, 0, 1]], bool)  # fmt: skip
+PARTS = np.array(
+    [[1, 1, 1, 1, 1], [1, 0, 1, 0, 1], [0, 0, 0, 1, 1], [1, 1, 0, 0, 0], [0, 1, 0, 0, 1]], bool
+)
 PART_LOGITS = RNG.normal(scale=2.0, size=PARTS.shape).astype(np.float32)
 
 
@@ -121,8 +122,11 @@ class Case:
         self.params = jax.tree.map(
             lambda leaf: rng.normal(scale=0.7, size=leaf.shape).astype(np.float32), probe
         )
-        self.rows = {"observation": rng.normal(size=(B, self.inputs)).astype(np.float32),
-                     "action": self.actions, "mask": self.slow_mask}  # fmt: skip
+        self.rows = {
+            "observation": rng.normal(size=(B, self.inputs)).astype(np.float32),
+            "action": self.actions,
+            "mask": self.slow_mask,
+        }
         if self.sizes is not None:
             self.rows["sizes"] = self.sizes
         now, _, value = slow.policy_terms(slow.as_float64(self.params), self.rows)
@@ -196,9 +200,13 @@ SETTINGS = {
 
 @pytest.mark.parametrize(
     ("case", "name"),
-    [(case, name) for case in ("whole", "in_parts", "components") for name in SETTINGS
-     if case != "components" or name != "not gated"],
-)  # fmt: skip
+    [
+        (case, name)
+        for case in ("whole", "in_parts", "components")
+        for name in SETTINGS
+        if case != "components" or name != "not gated"
+    ],
+)
 def test_loss_and_gradient_follow_the_formulas(case, name, request):
     """Gradients summed from three parts are those of the whole minibatch.
 
@@ -220,8 +228,10 @@ def test_filling_rows_count_for_nothing_in_parts_either(in_parts):
     weight = np.array([1] * 8 + [0] * 4, np.float32)
     losses, gradient = in_parts.compiled({}, ent_coef=0.1, weight=weight)
     rows = in_parts.weighed()
-    eight = {k: {n: w[:8] for n, w in v.items()} if isinstance(v, dict) else v[:8]
-             for k, v in rows.items()}  # fmt: skip
+    eight = {
+        k: {n: w[:8] for n, w in v.items()} if isinstance(v, dict) else v[:8]
+        for k, v in rows.items()
+    }
     params = slow.as_float64(in_parts.params)
     expected, parts = slow.ppo_loss(params, eight, ent_coef=0.1)
     assert float(losses.loss) == pytest.approx(expected, abs=2e-5)

@@ -63,20 +63,45 @@ def test_extremes_stay_extremes(chunk, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["param_norm", "policy_std", "learning_rate", "vf_learning_rate", "clip_eps",
-             "ent_coef", "gae_lambda", "explained_variance"],
-)  # fmt: skip
+    "name",
+    [
+        "param_norm",
+        "policy_std",
+        "learning_rate",
+        "vf_learning_rate",
+        "clip_eps",
+        "ent_coef",
+        "gae_lambda",
+        "explained_variance",
+    ],
+)
 def test_scheduled_values_and_norms_are_the_last_update_s(chunk, name):
     metrics, rows, _ = chunk
     np.testing.assert_array_equal(rows[name], getattr(metrics, name)[-1])
 
 
 @pytest.mark.parametrize(
-    "name", ["loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction",
-             "ratio_mean", "ratio_std", "early_stopped", "value_target_mean", "advantage_mean",
-             "advantage_std", "grad_norm", "reward_mean", "log_prob", "value_mean",
-             "normalised_advantage_mean"],
-)  # fmt: skip
+    "name",
+    [
+        "loss",
+        "policy_loss",
+        "value_loss",
+        "entropy",
+        "approx_kl",
+        "clip_fraction",
+        "ratio_mean",
+        "ratio_std",
+        "early_stopped",
+        "value_target_mean",
+        "advantage_mean",
+        "advantage_std",
+        "grad_norm",
+        "reward_mean",
+        "log_prob",
+        "value_mean",
+        "normalised_advantage_mean",
+    ],
+)
 def test_all_else_is_a_mean(chunk, name):
     metrics, rows, _ = chunk
     for lane in range(LANES):

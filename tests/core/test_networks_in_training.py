@@ -17,8 +17,10 @@ from hpo.core.update import learn
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-RMSA = EnvPlan("rmsa", (("continuous", False), ("k", 2), ("max_requests", 5), ("slots", 8),
-                        ("topology", "ring4")))  # fmt: skip
+RMSA = EnvPlan(
+    "rmsa",
+    (("continuous", False), ("k", 2), ("max_requests", 5), ("slots", 8), ("topology", "ring4")),
+)
 MEMORY = EnvPlan("MemoryChain-bsuite", (("memory_length", 2),))
 CASES = {
     "mlp": (RMSA, {"hidden_sizes": [8]}, 1e-6),
@@ -42,9 +44,15 @@ class Trained:
 
     def __init__(self, network):
         where, sizes, self.tolerance = CASES[network]
-        knobs = {"network": network, "num_envs": ENVS, "rollout_length": STEPS,
-                 "num_minibatches": 2, "update_epochs": 1, "policy_gain": 1.0,
-                 **sizes}  # fmt: skip
+        knobs = {
+            "network": network,
+            "num_envs": ENVS,
+            "rollout_length": STEPS,
+            "num_minibatches": 2,
+            "update_epochs": 1,
+            "policy_gain": 1.0,
+            **sizes,
+        }
         features = tuple(name for name in ("normalise_observations",) if name in sizes)
         self.plan = plan = for_platform(make_plan(knobs, where, features=features), "cpu")
         params = registry.make(where).default_params

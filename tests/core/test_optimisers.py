@@ -117,8 +117,10 @@ def slow_adam_l2(params, rate, decay, clip, eps, pick=lambda tree: tree):
     value = {name: np.asarray(params[name]["kernel"], np.float64) for name in names}
     first, second = ({name: np.zeros_like(value[name]) for name in names} for _ in range(2))
     for t in range(1, STEPS + 1):
-        given = {name: np.asarray(leaf["kernel"], np.float64)
-                 for name, leaf in pick(gradients(t - 1)).items()}  # fmt: skip
+        given = {
+            name: np.asarray(leaf["kernel"], np.float64)
+            for name, leaf in pick(gradients(t - 1)).items()
+        }
         norm = np.sqrt(sum((g**2).sum() for g in given.values()))
         for name in names:
             g = given[name] * min(1.0, clip / norm) + decay * value[name]
@@ -160,9 +162,11 @@ def test_sgd_is_optax_s():
     knobs = {"learning_rate": 0.01, "weight_decay": 0.1, "sgd_momentum": 0.7}
     made, moments, _ = run_ours(knobs, "sgd")
     transform = optax.chain(
-        optax.clip_by_global_norm(0.5), optax.trace(0.7), optax.add_decayed_weights(0.1),
+        optax.clip_by_global_norm(0.5),
+        optax.trace(0.7),
+        optax.add_decayed_weights(0.1),
         optax.scale(-0.01),
-    )  # fmt: skip
+    )
     agree(made, run_optax(transform, tree(0)))
     assert all(leaf.shape == () for leaf in jax.tree.leaves([m.nu for m in moments]))
 
@@ -173,8 +177,9 @@ def slow_nadam(params, rate, decay, clip, betas, eps):
     value = {name: np.asarray(params[name]["kernel"], np.float64) for name in params}
     first, second = ({name: np.zeros_like(value[name]) for name in params} for _ in range(2))
     for t in range(1, STEPS + 1):
-        given = {name: np.asarray(leaf["kernel"], np.float64)
-                 for name, leaf in gradients(t - 1).items()}  # fmt: skip
+        given = {
+            name: np.asarray(leaf["kernel"], np.float64) for name, leaf in gradients(t - 1).items()
+        }
         norm = np.sqrt(sum((g**2).sum() for g in given.values()))
         for name in params:
             g = given[name] * min(1.0, clip / norm)
@@ -207,8 +212,11 @@ def test_muon_is_optax_s():
     agree({name: made[name] for name in vectors}, by_hand)
     second = {**moments[0].nu, **moments[1].nu}
     assert {name: leaf["kernel"].shape for name, leaf in second.items()} == {
-        "actor": (), "critic": (), "actor_head": (2,), "critic_head": (1,)
-    }  # fmt: skip
+        "actor": (),
+        "critic": (),
+        "actor_head": (2,),
+        "critic_head": (1,),
+    }
     adam, _, _ = run_ours({k: v for k, v in knobs.items() if k != "muon_momentum"}, "adamw")
     for name in vectors:  # which adamw does not do
         assert not np.allclose(made[name]["kernel"], adam[name]["kernel"], atol=1e-5)
@@ -228,11 +236,19 @@ def test_orthogonalised_matrices_are_nearly_so(shape):
 
 def test_muon_s_wide_matrices_take_larger_steps():
     """sqrt(max(1, outputs / inputs)), heads being stored output-first."""
-    params = {"actor": {"kernel": jnp.ones((2, 8))}, "actor_head": {"kernel": jnp.ones((2, 8))},
-              "critic": {"kernel": jnp.ones((8, 2))}}  # fmt: skip
-    gradient = {name: {"kernel": jnp.asarray(
-        np.random.default_rng(2).normal(size=leaf["kernel"].shape), jnp.float32)}
-        for name, leaf in params.items()}  # fmt: skip
+    params = {
+        "actor": {"kernel": jnp.ones((2, 8))},
+        "actor_head": {"kernel": jnp.ones((2, 8))},
+        "critic": {"kernel": jnp.ones((8, 2))},
+    }
+    gradient = {
+        name: {
+            "kernel": jnp.asarray(
+                np.random.default_rng(2).normal(size=leaf["kernel"].shape), jnp.float32
+            )
+        }
+        for name, leaf in params.items()
+    }
     plan = PLANS["muon"]
     hypers = jax.tree.map(jnp.asarray, make_hypers({"learning_rate": 1.0}, {}, {}))
     sizes = step_sizes(hypers, jnp.float32(0.0))

@@ -16,8 +16,10 @@ def one(tree, number, shared):
 @pytest.mark.parametrize("out", [0, 1])
 def test_it_is_vmap(lanes, out):
     rng = np.random.default_rng(lanes)
-    tree = {"a": jnp.asarray(rng.normal(size=(lanes, 3)), jnp.float32),
-            "b": jax.random.split(jax.random.key(1), (lanes, 2))}  # fmt: skip
+    tree = {
+        "a": jnp.asarray(rng.normal(size=(lanes, 3)), jnp.float32),
+        "b": jax.random.split(jax.random.key(1), (lanes, 2)),
+    }
     number, shared = jnp.arange(lanes, dtype=jnp.float32), jnp.arange(3, dtype=jnp.float32)
 
     def flat(*args):  # an axis to put the lanes behind

@@ -9,8 +9,13 @@ from hpo.knobs import KNOBS
 ENV = EnvPlan("CartPole-v1")
 PLAIN = {"normalise_rewards": {False}}
 # Static knobs that other fields say: sizes, the environments, the shared encoder.
-_SPENT = ("num_layers", "hidden_size", "history", "transformer_obs_type",
-          "transformer_share_layers")  # fmt: skip
+_SPENT = (
+    "num_layers",
+    "hidden_size",
+    "history",
+    "transformer_obs_type",
+    "transformer_share_layers",
+)
 
 
 def test_fields_are_the_static_knobs():
@@ -29,10 +34,13 @@ def test_equal_plans_have_equal_hashes_and_others_do_not():
 
 @pytest.mark.parametrize(
     "knobs",
-    [{"network": "mlp"}, {"network": "gnn", "shared_encoder": True},
-     {"network": "transformer", "shared_encoder": True},
-     {"network": "transformer", "transformer_share_layers": True}],
-)  # fmt: skip
+    [
+        {"network": "mlp"},
+        {"network": "gnn", "shared_encoder": True},
+        {"network": "transformer", "shared_encoder": True},
+        {"network": "transformer", "transformer_share_layers": True},
+    ],
+)
 def test_what_a_separate_critic_sees_makes_no_program_where_there_is_none(knobs):
     plans = [make_plan({**knobs, "link_critic_sees": sees}, ENV) for sees in ("slots", "shares")]
     assert plans[0] == plans[1]

@@ -207,7 +207,8 @@ def test_it_runs_alone(capsys):
 def test_the_algorithm_has_at_most_80_lines():
     text = PAGE.read_text().split("# --- ")
     assert [part.split(" ---")[0] for part in text[1:]] == [
-        "The algorithm", "Running it alone, on gymnax's CartPole",
-    ]  # fmt: skip
+        "The algorithm",
+        "Running it alone, on gymnax's CartPole",
+    ]
     lines = [line for line in text[1].splitlines()[1:] if line.strip()]
     assert 0 < len(lines) <= 80

@@ -49,8 +49,10 @@ class Rolled:
         def at(tree, axis):
             return jax.tree.map(lambda x: np.take(x, lane, axis=axis), tree)
 
-        seen = [(at(played.trajectory, 1), at(played.sums, 0), at(played.last_value, 0))
-                for played in self.seen]  # fmt: skip
+        seen = [
+            (at(played.trajectory, 1), at(played.sums, 0), at(played.last_value, 0))
+            for played in self.seen
+        ]
         return [at(state, 0) for state in self.states], seen
 
 
@@ -126,9 +128,13 @@ def test_it_is_gymnax_stepped_by_hand(request, name, id_, params, ends):
             for e in range(rolled.plan.num_envs):
                 env_state = jax.tree.map(lambda x, e=e: x[e], state.env_state)
                 rows, last = walked(
-                    id_, params, env_state, trajectory.action[:, e], words[:, e],
+                    id_,
+                    params,
+                    env_state,
+                    trajectory.action[:, e],
+                    words[:, e],
                     state.observation[e],
-                )  # fmt: skip
+                )
                 for t, (observation, reward, terminated, truncated, _) in enumerate(rows):
                     np.testing.assert_allclose(
                         trajectory.observation[t, e], observation, rtol=1e-3, atol=1e-3
@@ -181,8 +187,11 @@ def test_values_and_log_probabilities_are_the_network_s(rolled):
         states, seen = rolled.lane(lane)
         params = slow.as_float64(states[0].params)
         for i, (trajectory, _, last) in enumerate(seen):
-            rows = {"observation": trajectory.observation, "action": trajectory.action,
-                    "mask": trajectory.mask}  # fmt: skip
+            rows = {
+                "observation": trajectory.observation,
+                "action": trajectory.action,
+                "mask": trajectory.mask,
+            }
             flat = {k: None if v is None else v.reshape(-1, *v.shape[2:]) for k, v in rows.items()}
             log_prob, _, value = slow.policy_terms(params, flat)
             np.testing.assert_allclose(trajectory.log_prob.ravel(), log_prob, atol=1e-4)

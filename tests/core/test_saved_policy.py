@@ -74,8 +74,9 @@ def test_everything_comes_back(pair):
         assert jax.tree.structure(left) == jax.tree.structure(right)
         for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
             np.testing.assert_array_equal(a, b)
-    for a, b in zip(jax.tree.leaves(before.hypers()), jax.tree.leaves(after.hypers()),
-                    strict=True):  # fmt: skip
+    for a, b in zip(
+        jax.tree.leaves(before.hypers()), jax.tree.leaves(after.hypers()), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
 
 

@@ -165,16 +165,25 @@ def test_a_registered_schedule_is_a_choice_of_every_schedule_knob(steps):
     from hpo.errors import ConfigError
     from hpo.knobs import SCHEDULE_KNOBS, complete
 
-    assert set(SCHEDULE_KNOBS) == {"lr_schedule", "vf_lr_schedule", "clip_eps_schedule",
-                                   "ent_schedule", "valid_mass_schedule"}  # fmt: skip
+    assert set(SCHEDULE_KNOBS) == {
+        "lr_schedule",
+        "vf_lr_schedule",
+        "clip_eps_schedule",
+        "ent_schedule",
+        "valid_mass_schedule",
+    }
     chosen = dict.fromkeys(SCHEDULE_KNOBS, steps)
     assert {complete(chosen)[name] for name in SCHEDULE_KNOBS} == {steps}
     hypers = jax.tree.map(jnp.asarray, make_hypers({**chosen, "ent_coef": 0.5}, {}, {}))
     for progress, expected in ((0.4, 0.5), (0.6, 0.05)):
         made = scheduled(
-            hypers, jnp.float32(progress), hypers.ent_coef, hypers.ent_schedule,
-            hypers.ent_end_fraction, hypers.ent_schedule_multiplier,
-        )  # fmt: skip
+            hypers,
+            jnp.float32(progress),
+            hypers.ent_coef,
+            hypers.ent_schedule,
+            hypers.ent_end_fraction,
+            hypers.ent_schedule_multiplier,
+        )
         assert float(made) == pytest.approx(expected)
     with pytest.raises(ConfigError, match="exists already"):
         register(steps, lambda p, end: p)

@@ -17,10 +17,16 @@ STATIC = {"num_envs": 3, "rollout_length": 7, "num_minibatches": 4, "hidden_size
 COMMON = {"learning_rate": 0.03, "adam_eps": 1e-3, "clip_eps": 0.1}
 LANES = (
     {**COMMON, "update_epochs": 3},
-    {**COMMON, "update_epochs": 2, "schedule_on_gradient_steps": True, "lr_schedule": "linear",
-     "lr_end_fraction": 0.0, "clip_eps_schedule": "linear"},
+    {
+        **COMMON,
+        "update_epochs": 2,
+        "schedule_on_gradient_steps": True,
+        "lr_schedule": "linear",
+        "lr_end_fraction": 0.0,
+        "clip_eps_schedule": "linear",
+    },
     {**COMMON, "update_epochs": 1},
-)  # fmt: skip
+)
 ENV = EnvPlan("Pendulum-v1", (("max_steps_in_episode", 5),))
 
 
@@ -66,10 +72,13 @@ def test_what_waits_when_target_kl_stops_is_dropped(case, two, stops):
         np.testing.assert_array_equal(left[1:], right[1:])  # the lanes beside it
 
 
-@pytest.mark.parametrize("sizes", [
-    {"num_envs": 3, "rollout_length": 3, "num_minibatches": 9},  # of one row
-    {"num_envs": 5, "rollout_length": 2, "num_minibatches": 4},  # of 3, 3, 3 and 1
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"num_envs": 3, "rollout_length": 3, "num_minibatches": 9},  # of one row
+        {"num_envs": 5, "rollout_length": 2, "num_minibatches": 4},  # of 3, 3, 3 and 1
+    ],
+)
 def test_minibatches_of_one_row_teach_the_policy(sizes):
     static = {**STATIC, **sizes, "accumulate_minibatches": 1, "gradient_accumulation": 1}
     alone, given = Updates(ENV, static, ()), {**COMMON, "update_epochs": 1}

@@ -35,16 +35,26 @@ class Toy(Training):
     power = traced(2.0)
 
     def init(self, key, h):
-        return {"key": key, "x": jax.random.normal(key, (3,)), "low": jnp.bool_(False),
-                "count": 0, "scale": 1.0}  # fmt: skip
+        return {
+            "key": key,
+            "x": jax.random.normal(key, (3,)),
+            "low": jnp.bool_(False),
+            "count": 0,
+            "scale": 1.0,
+        }
 
     def update(self, state, h):
         key, draw = jax.random.split(state["key"])
         x = state["x"] * (1 - h.rate) + 0.01 * jax.random.normal(draw, (3,))
         low = jnp.abs(x).min() < 0.1
         x = jax.lax.cond(low, lambda x: x * 1.01, lambda x: x, x)
-        after = {"key": key, "x": x, "low": low, "count": state["count"] + 1,
-                 "scale": state["scale"] * 0.5}  # fmt: skip
+        after = {
+            "key": key,
+            "x": x,
+            "low": low,
+            "count": state["count"] + 1,
+            "scale": state["scale"] * 0.5,
+        }
         return after, {"size": jnp.sum(jnp.abs(x) ** h.power)}
 
     def evaluate(self, state, h, key):
@@ -177,9 +187,10 @@ def test_a_lane_that_is_not_a_number_leaves_its_neighbours_alone():
     assert not np.isfinite(metrics["size"][-1, 1])
     for lane in (0, 2, 3):
         for leaf, want in zip(
-            program.lane_state(other, lane).leaves, program.lane_state(one, lane).leaves,
+            program.lane_state(other, lane).leaves,
+            program.lane_state(one, lane).leaves,
             strict=True,
-        ):  # fmt: skip
+        ):
             np.testing.assert_array_equal(leaf, want)
 
 

@@ -391,7 +391,7 @@ def converting(function):
         (lambda x, h: {1.0: 2.0}[x], "is a key of a dict"),
         (lambda x, h: f"{x:.2f}", "has no digits to format yet"),
     ],
-)  # fmt: skip
+)
 def test_each_mistake_with_a_traced_value_has_its_own_sentence(function, words):
     found = refusal(converting(function))
     assert words in found

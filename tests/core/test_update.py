@@ -27,16 +27,36 @@ FEATURES = ("normalise_observations", "normalise_rewards")
 SIZE, MINIBATCHES = 21, 4  # minibatches of 6 rows, the last of 3
 COMMON = {"learning_rate": 0.01, "adam_eps": 1e-3}
 FIRST = {
-    **COMMON, "update_epochs": 1, "gamma": 0.9, "gae_lambda": 0.8, "ent_coef": 0.05,
-    "ent_schedule": "linear", "normalise_rewards": True, "reward_scale": 0.5, "reward_clip": 1.5,
-    "normalise_observations": True, "observation_clip": 1.2, "value_clip_eps": "same",
-    "clip_eps": 0.1, "clip_eps_schedule": "linear", "lr_schedule": "cosine", "adv_clip": 1.5,
-}  # fmt: skip
+    **COMMON,
+    "update_epochs": 1,
+    "gamma": 0.9,
+    "gae_lambda": 0.8,
+    "ent_coef": 0.05,
+    "ent_schedule": "linear",
+    "normalise_rewards": True,
+    "reward_scale": 0.5,
+    "reward_clip": 1.5,
+    "normalise_observations": True,
+    "observation_clip": 1.2,
+    "value_clip_eps": "same",
+    "clip_eps": 0.1,
+    "clip_eps_schedule": "linear",
+    "lr_schedule": "cosine",
+    "adv_clip": 1.5,
+}
 SECOND = {
-    **COMMON, "update_epochs": 4, "reward_clip": 0.9, "value_clip_eps": 0.05, "clip_eps": 0.02,
-    "gae_lambda_initial": 0.7, "gae_lambda_final": 0.9, "normalise_advantages": False,
-    "max_grad_norm": 5.0, "lr_schedule": "warmup_cosine", "lr_warmup_start_fraction": 0.5,
-}  # fmt: skip
+    **COMMON,
+    "update_epochs": 4,
+    "reward_clip": 0.9,
+    "value_clip_eps": 0.05,
+    "clip_eps": 0.02,
+    "gae_lambda_initial": 0.7,
+    "gae_lambda_final": 0.9,
+    "normalise_advantages": False,
+    "max_grad_norm": 5.0,
+    "lr_schedule": "warmup_cosine",
+    "lr_warmup_start_fraction": 0.5,
+}
 
 
 @pytest.fixture(scope="module")

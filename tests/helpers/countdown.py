@@ -71,8 +71,9 @@ class Countdown(Falling):
         self.lowest = lowest
 
     def _observe(self, state):
-        return jnp.stack([state["left"].astype(jnp.float32), state["time"].astype(jnp.float32),
-                          state["level"]])  # fmt: skip
+        return jnp.stack(
+            [state["left"].astype(jnp.float32), state["time"].astype(jnp.float32), state["level"]]
+        )
 
     def step(self, key, state, action, params):
         valid = self.action_mask(state, params)[action]

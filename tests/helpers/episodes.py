@@ -23,13 +23,19 @@ class Episode(NamedTuple):
 def episodes_of(row: EvaluationRow) -> list[Episode]:
     return [
         Episode(
-            row.trial, row.stream, row.replicate, row.env_steps, at, shown, length,
+            row.trial,
+            row.stream,
+            row.replicate,
+            row.env_steps,
+            at,
+            shown,
+            length,
             {name: float(values[at]) for name, values in row.metrics.items()},
         )
         for at, (shown, length) in enumerate(
             zip(row.returns.tolist(), row.lengths.tolist(), strict=True)
         )
-    ]  # fmt: skip
+    ]
 
 
 def episodes_in(journal: Journal, trial: int | None = None) -> Iterator[Episode]:
@@ -38,14 +44,22 @@ def episodes_in(journal: Journal, trial: int | None = None) -> Iterator[Episode]
 
 
 def evaluation(
-    trial: int, replicate: int, env_steps: int, returns: list[float], lengths: list[int] | int,
-    stream: Stream = Stream.SEARCH, **metrics: list[float] | float,
-) -> EvaluationRow:  # fmt: skip
+    trial: int,
+    replicate: int,
+    env_steps: int,
+    returns: list[float],
+    lengths: list[int] | int,
+    stream: Stream = Stream.SEARCH,
+    **metrics: list[float] | float,
+) -> EvaluationRow:
     """An evaluation; one number stands for every episode."""
     shown = np.array(returns, np.float64)
     return EvaluationRow(
         shown,
         np.full(shown.shape, lengths, np.int64),
         {name: np.full(shown.shape, values, np.float64) for name, values in metrics.items()},
-        trial=trial, stream=stream, replicate=replicate, env_steps=env_steps,
-    )  # fmt: skip
+        trial=trial,
+        stream=stream,
+        replicate=replicate,
+        env_steps=env_steps,
+    )

@@ -326,9 +326,10 @@ def hostile_files(directory: Path, count: int = 200) -> list[Path]:
 def _thinned(names: Sequence[str], surplus: int) -> list[int]:
     kept = list(range(len(names)))
     for _ in range(surplus):
-        largest = max(set(names[i] for i in kept), key=lambda name: (
-            sum(names[i] == name for i in kept), name
-        ))  # fmt: skip
+        largest = max(
+            set(names[i] for i in kept),
+            key=lambda name: (sum(names[i] == name for i in kept), name),
+        )
         members = [i for i in kept if names[i] == largest]
         kept.remove(members[len(members) // 2])
     return kept

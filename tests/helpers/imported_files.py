@@ -226,4 +226,4 @@ FILES: dict[str, File] = {
         "env_id: CartPole-v1\nbackbone_cls: TransformerPolicyBackbone\n", "docs/networks.md"),
     "nothing_known": File("sb3", "x.yaml", "colour: red\n", "nothing that Stable-Baselines3"),
     "no_such_file": File("cleanrl", "", "nowhere.yaml", "no such file"),
-}  # fmt: skip
+}

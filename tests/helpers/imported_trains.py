@@ -260,7 +260,7 @@ SWEEP_TRAINS = {
     "gae_lambda_initial": None, "gae_lambda_final": None, "optimiser": "adamw",
 }
 SWEEP_ENV = {**NSFNET, "k": 50, "load": 200.0, "mean_holding_time": 1.0,
-             "bitrates": (100.0, 400.0), "truncate_holding_time": True}  # fmt: skip
+             "bitrates": (100.0, 400.0), "truncate_holding_time": True}
 
 PLAIN_SWEEP = """
 program: train.py

@@ -78,7 +78,11 @@ def write_study(source, name="recorded", more="", code="", level=20.0, trials=No
                     store.curves.add_chunk([trial], [stream], [seed], [4000], {"loss": np.ones(1)})
             trials.append(
                 TrialRow(
-                    trial, TrialState.FINISHED, "random" if trial else "default", 0, "b",
+                    trial,
+                    TrialState.FINISHED,
+                    "random" if trial else "default",
+                    0,
+                    "b",
                     {"learning_rate": 1e-4 * (trial + 1) if trial else 1e-3},
                     value=aggregate(values[Stream.SEARCH], study.metric.aggregate),
                     seed_values=values[Stream.SEARCH],
@@ -86,7 +90,7 @@ def write_study(source, name="recorded", more="", code="", level=20.0, trials=No
                     choose_values=values.get(Stream.CHOOSE, ()),
                     report_values=values.get(Stream.REPORT, ()),
                 )
-            )  # fmt: skip
+            )
         rows = {"trials": given or trials, "evaluations": evaluations}
         store.commit(loop_state=ended.to_text(), checkpoint=None, phase="finished", **rows)
         store.publish(force=True)

@@ -43,8 +43,11 @@ def write_table(folder, values, text=STUDY):
     trials = pa.table({"trial": range(len(params)), "params": [json.dumps(one) for one in params]})
     pq.write_table(trials.replace_schema_metadata(about), folder / "trials.parquet")
     there = np.argwhere(np.isfinite(values))
-    keys = {"trial": there[:, 0], "replicate": there[:, 1],
-            "env_steps": np.array(POINTS)[there[:, 2]]}  # fmt: skip
+    keys = {
+        "trial": there[:, 0],
+        "replicate": there[:, 1],
+        "env_steps": np.array(POINTS)[there[:, 2]],
+    }
     seen = values[tuple(there.T)]
     pq.write_table(pa.table({**keys, "value": seen}), folder / "evaluations.parquet")
     curves = pa.table({**keys, "episode_return_100": seen - 1.0})

@@ -73,9 +73,12 @@ class LosingFactory(AnalyticFactory):
         step = population._step
         population._step = lambda lane: (
             bool(step(lane))
-            or (lane.replicate == self.replicate and lane.chunks >= self.chunk
-                and self.among(lane.payload))
-        )  # fmt: skip
+            or (
+                lane.replicate == self.replicate
+                and lane.chunks >= self.chunk
+                and self.among(lane.payload)
+            )
+        )
         return population
 
 

@@ -11,8 +11,9 @@ import math
 import numpy as np
 
 
-def schedule(kind, initial, progress, *, end, multiplier=1.0, exponent=1.0, warmup=0.2, peak=1.0,
-             start=0.0):  # fmt: skip
+def schedule(
+    kind, initial, progress, *, end, multiplier=1.0, exponent=1.0, warmup=0.2, peak=1.0, start=0.0
+):
     """Return the scheduled value, case by case."""
     p = min(1.0, progress / multiplier)
 
@@ -53,8 +54,9 @@ def gae(rewards, values, next_values, terminated, truncated, gamma, lam):
     return advantages
 
 
-def v_trace(rewards, values, next_values, terminated, truncated, gamma, lam, ratio, rho_clip,
-            c_clip):  # fmt: skip
+def v_trace(
+    rewards, values, next_values, terminated, truncated, gamma, lam, ratio, rho_clip, c_clip
+):
     """Return advantages [T, E] as the sum over k of (prod gamma lambda c_i) rho_k delta_k."""
     steps, envs = rewards.shape
     advantages = np.zeros((steps, envs))
@@ -74,8 +76,9 @@ def v_trace(rewards, values, next_values, terminated, truncated, gamma, lam, rat
 def valid_mass(logits, mask):
     """Return the probability of valid actions, row by row."""
     found = []
-    for row, allowed in zip(logits.reshape(-1, logits.shape[-1]), mask.reshape(-1, mask.shape[-1]),
-                            strict=True):  # fmt: skip
+    for row, allowed in zip(
+        logits.reshape(-1, logits.shape[-1]), mask.reshape(-1, mask.shape[-1]), strict=True
+    ):
         chances = np.exp(row - row.max())
         found.append(chances[allowed].sum() / chances.sum())
     return np.reshape(found, mask.shape[:-1])
@@ -112,8 +115,10 @@ def row_weights(mask, mass, *, gate=2, gating=True, damping=True, target=0.05, m
 
 
 def as_float64(tree):
-    return {k: as_float64(v) if isinstance(v, dict) else np.array(v, np.float64)
-            for k, v in tree.items()}  # fmt: skip
+    return {
+        k: as_float64(v) if isinstance(v, dict) else np.array(v, np.float64)
+        for k, v in tree.items()
+    }
 
 
 def network(params, observation, activation=np.tanh):
@@ -140,8 +145,10 @@ def network(params, observation, activation=np.tanh):
     shared = "encoder" in params
     actor = tower("encoder" if shared else "actor", x)
     critic = tower("encoder" if shared else "critic", x)
-    heads = [h @ params[n]["kernel"].T + params[n]["bias"]
-             for h, n in ((actor, "actor_head"), (critic, "critic_head"))]  # fmt: skip
+    heads = [
+        h @ params[n]["kernel"].T + params[n]["bias"]
+        for h, n in ((actor, "actor_head"), (critic, "critic_head"))
+    ]
     return heads[0], heads[1][..., 0]
 
 
@@ -179,9 +186,20 @@ def policy_terms(params, rows, bounds=(-20.0, 2.0)):
     return taken, entropy, value
 
 
-def ppo_loss(params, rows, *, clip_eps=0.2, value_clip=None, vf_coef=0.5, ent_coef=0.0,
-             normalise=True, adv_clip=10.0, logr_clip=10.0, off_policy=False,
-             mass_coef=0.0):  # fmt: skip
+def ppo_loss(
+    params,
+    rows,
+    *,
+    clip_eps=0.2,
+    value_clip=None,
+    vf_coef=0.5,
+    ent_coef=0.0,
+    normalise=True,
+    adv_clip=10.0,
+    logr_clip=10.0,
+    off_policy=False,
+    mass_coef=0.0,
+):
     """Return (loss, parts) of rows, one row after the other.
 
     `rows` may hold `weights` (as `row_weights` gives them) and `importance`.

@@ -10,8 +10,10 @@ import scipy.special
 
 
 def as_float64(tree):
-    return {k: as_float64(v) if isinstance(v, dict) else np.array(v, np.float64)
-            for k, v in tree.items()}  # fmt: skip
+    return {
+        k: as_float64(v) if isinstance(v, dict) else np.array(v, np.float64)
+        for k, v in tree.items()
+    }
 
 
 def drawn(module, *args, seed=3):
@@ -94,21 +96,28 @@ def messages(net, edges, nodes, graph, senders, receivers, rounds, sees_graph=Tr
     """Return (edges, graph) behind the rounds, one edge and one node at a time."""
     e = [dense(net["embed_edges"], x) for x in edges]
     n = [dense(net["embed_nodes"], x) for x in nodes]
-    g = dense(net["embed_graph"], graph) if sees_graph else np.zeros(
-        net["graph_0"]["out"]["bias"].shape)  # fmt: skip
+    g = (
+        dense(net["embed_graph"], graph)
+        if sees_graph
+        else np.zeros(net["graph_0"]["out"]["bias"].shape)
+    )
     for r in range(rounds):
         ends = [(n[s], n[t]) for s, t in zip(senders, receivers, strict=True)]
-        new = [processor(net[f"edges_{r}"], np.concatenate([x, s, t, g]))
-               for x, (s, t) in zip(e, ends, strict=True)]  # fmt: skip
+        new = [
+            processor(net[f"edges_{r}"], np.concatenate([x, s, t, g]))
+            for x, (s, t) in zip(e, ends, strict=True)
+        ]
         e = [added(net, f"edge_norm_{r}", x + y) for x, y in zip(e, new, strict=True)]
         if f"nodes_{r}" not in net:
             return e, g
         weights = np.ones(len(e))
         if f"attention_{r}" in net:
-            logits = np.array([
-                processor(net[f"attention_{r}"], np.concatenate([m, s, t, g]))[0]
-                for m, (s, t) in zip(new, ends, strict=True)
-            ])  # fmt: skip
+            logits = np.array(
+                [
+                    processor(net[f"attention_{r}"], np.concatenate([m, s, t, g]))[0]
+                    for m, (s, t) in zip(new, ends, strict=True)
+                ]
+            )
             for node in range(len(n)):
                 into = [i for i, t in enumerate(receivers) if t == node]
                 weights[into] = softmax(logits[into]) if into else 1.0
@@ -143,8 +152,9 @@ def attention(layers, tokens, heads, positions=None):
     """Return what each token gathers, head by head and pair by pair."""
     width = tokens.shape[-1]
     depth = width // heads
-    q, k, v = (np.array([dense(layers[name], t) for t in tokens])
-               for name in ("query", "key", "value"))  # fmt: skip
+    q, k, v = (
+        np.array([dense(layers[name], t) for t in tokens]) for name in ("query", "key", "value")
+    )
     found = np.zeros_like(tokens)
     for h in range(heads):
         part = slice(h * depth, (h + 1) * depth)

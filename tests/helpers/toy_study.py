@@ -79,10 +79,14 @@ def ended(step: int) -> tuple[list[TrialRow], list[EvaluationRow], list[Decision
             )
         )
         row = EvaluationRow(
-            np.array(returns), 10 + np.arange(len(returns)),
+            np.array(returns),
+            10 + np.arange(len(returns)),
             {"load": np.full(len(returns), value)},
-            trial=trial, stream=Stream.SEARCH, replicate=0, env_steps=400,
-        )  # fmt: skip
+            trial=trial,
+            stream=Stream.SEARCH,
+            replicate=0,
+            env_steps=400,
+        )
         evaluations.append(row)
         decisions.append(DecisionRow(trial, 0, 400, value, "stop", "asha", None, 1, 2))
     return trials, evaluations, decisions

@@ -55,13 +55,21 @@ def record(name="CartPole-v1", **changes):
         evaluation={"episodes": 20, "greedy": True},
         seed=77,
         threshold=90.0,
-        made=Made("2026-11-22", "0" * 40, {"hpo-lanes": "0.1.0", "jax": "1", "numpy": "2"},
-                  "cpu", 2),
-        origin=Origin("studies/tuned/CartPole-v1.yaml", hashlib.sha256(STUDY.encode()).hexdigest(),
-                      7, 64, "better", "Trial 7 is better: so it is.", 10**7,
-                      {"search": 4, "choose": 8, "report": 16}),
+        made=Made(
+            "2026-11-22", "0" * 40, {"hpo-lanes": "0.1.0", "jax": "1", "numpy": "2"}, "cpu", 2
+        ),
+        origin=Origin(
+            "studies/tuned/CartPole-v1.yaml",
+            hashlib.sha256(STUDY.encode()).hexdigest(),
+            7,
+            64,
+            "better",
+            "Trial 7 is better: so it is.",
+            10**7,
+            {"search": 4, "choose": 8, "report": 16},
+        ),
         contenders=(contender("tuned", 100.0, config), contender("default", 50.0), *others),
-    )  # fmt: skip
+    )
     return replace(made, **changes)
 
 

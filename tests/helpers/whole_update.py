@@ -128,10 +128,14 @@ class Expected:
     def scheduled(self, name, taken, end, kind, multiplier=None):
         knobs = self.knobs
         return slow.schedule(
-            knobs[kind], knobs[name], self.progress(taken), end=knobs[end],
-            warmup=knobs["lr_warmup_fraction"], start=knobs["lr_warmup_start_fraction"],
+            knobs[kind],
+            knobs[name],
+            self.progress(taken),
+            end=knobs[end],
+            warmup=knobs["lr_warmup_fraction"],
+            start=knobs["lr_warmup_start_fraction"],
             multiplier=1.0 if multiplier is None else knobs[multiplier],
-        )  # fmt: skip
+        )
 
     def values(self, taken):
         """Return (learning rate, clip, entropy weight, valid-mass weight)."""
@@ -139,18 +143,25 @@ class Expected:
             self.scheduled("learning_rate", taken, "lr_end_fraction", "lr_schedule"),
             self.scheduled("clip_eps", taken, "clip_eps_end_fraction", "clip_eps_schedule"),
             self.scheduled("ent_coef", taken, "ent_end_fraction", "ent_schedule"),
-            self.scheduled("valid_mass_coef", taken, "valid_mass_end_fraction",
-                           "valid_mass_schedule", "valid_mass_schedule_multiplier"),
-        )  # fmt: skip
+            self.scheduled(
+                "valid_mass_coef",
+                taken,
+                "valid_mass_end_fraction",
+                "valid_mass_schedule",
+                "valid_mass_schedule_multiplier",
+            ),
+        )
 
     def gae_lambda(self, taken=0):
         knobs = self.knobs
         if knobs["gae_lambda_initial"] is None:
             return knobs["gae_lambda"]
         return slow.annealed_lambda(
-            knobs["gae_lambda_initial"], knobs["gae_lambda_final"], self.progress(taken),
+            knobs["gae_lambda_initial"],
+            knobs["gae_lambda_final"],
+            self.progress(taken),
             knobs["gae_lambda_schedule_multiplier"],
-        )  # fmt: skip
+        )
 
     def vf_gae_lambda(self, taken=0):
         own = self.knobs["vf_gae_lambda"]
@@ -216,33 +227,45 @@ class Expected:
             for decay in (self.gae_lambda(), self.vf_gae_lambda())
         )
         arrays = {
-            "observation": self._normalised(seen.observation), "action": seen.action,
-            "mask": seen.mask, "log_prob": seen.log_prob, "value": value,
-            "advantage": advantage, "target": toward + value,
-        }  # fmt: skip
+            "observation": self._normalised(seen.observation),
+            "action": seen.action,
+            "mask": seen.mask,
+            "log_prob": seen.log_prob,
+            "value": value,
+            "advantage": advantage,
+            "target": toward + value,
+        }
         self.arrays = arrays
         if seen.mask is not None:
-            mass = slow.valid_mass(slow.network(
-                slow.as_float64(state.params), arrays["observation"])[0], seen.mask)  # fmt: skip
+            mass = slow.valid_mass(
+                slow.network(slow.as_float64(state.params), arrays["observation"])[0], seen.mask
+            )
             chosen = np.take_along_axis(seen.mask, seen.action[..., None], -1)
             mask_size = seen.mask.shape[-1]
             numbers |= {
-                "valid_mass_mean": mass.mean(), "valid_mass_std": mass.std(),
-                "valid_mass_min": mass.min(), "valid_mass_max": mass.max(),
-                "valid_actions": seen.mask.sum(-1).mean(), "invalid_actions": (~chosen).mean(),
+                "valid_mass_mean": mass.mean(),
+                "valid_mass_std": mass.std(),
+                "valid_mass_min": mass.min(),
+                "valid_mass_max": mass.max(),
+                "valid_actions": seen.mask.sum(-1).mean(),
+                "invalid_actions": (~chosen).mean(),
                 "valid_fraction": seen.mask.mean(),
                 "valid_actions_min": min(row.sum() for row in seen.mask.reshape(-1, mask_size)),
                 "valid_actions_max": max(row.sum() for row in seen.mask.reshape(-1, mask_size)),
                 "all_actions_valid": float(all(chosen.ravel())),
                 "choice_fraction": np.mean(
-                    [row.sum() >= 2 for row in seen.mask.reshape(-1, mask_size)]),
-            }  # fmt: skip
+                    [row.sum() >= 2 for row in seen.mask.reshape(-1, mask_size)]
+                ),
+            }
             weights = slow.row_weights(
-                seen.mask.reshape(-1, seen.mask.shape[-1]), mass.ravel(),
-                gate=knobs["masking_gate_min_actions"], gating=knobs["masking_gating"],
-                damping=knobs["masking_damping"], target=knobs["valid_mass_target"],
+                seen.mask.reshape(-1, seen.mask.shape[-1]),
+                mass.ravel(),
+                gate=knobs["masking_gate_min_actions"],
+                gating=knobs["masking_gating"],
+                damping=knobs["masking_damping"],
+                target=knobs["valid_mass_target"],
                 masking=knobs["action_masking"],
-            )  # fmt: skip
+            )
             numbers["policy_weight_mean"] = weights["policy"].mean()
             arrays["weights"] = {k: w.reshape(mass.shape) for k, w in weights.items()}
         self._importance(numbers)
@@ -276,9 +299,10 @@ class Expected:
         if not knobs["priority_alpha"]:
             importance = np.ones(self.rows)
         self.arrays["importance"] = (
-            np.tile(importance, (self.steps, 1)) if self.segments
+            np.tile(importance, (self.steps, 1))
+            if self.segments
             else importance.reshape(self.steps, self.envs)
-        )  # fmt: skip
+        )
 
     def orders(self):
         """Yield the row indices of each epoch."""
@@ -297,8 +321,9 @@ class Expected:
         """Return the single steps of some rows, V-trace's advantages in place of the others."""
         if self.segments:
             arrays = self._traced(params, at, taken)
-            arrays = {k: self._over(arrays[k], lambda x: np.swapaxes(x[:, at], 0, 1))
-                      for k in arrays}  # fmt: skip
+            arrays = {
+                k: self._over(arrays[k], lambda x: np.swapaxes(x[:, at], 0, 1)) for k in arrays
+            }
             pick = slice(None)
         else:
             arrays, pick = self.arrays, at
@@ -321,8 +346,10 @@ class Expected:
         for name in ("advantage", "target"):
             arrays[name] = arrays[name].copy()
         for e in set(at.tolist()):
-            one = {k: None if arrays[k] is None else arrays[k][:, e]
-                   for k in ("observation", "action", "mask")}  # fmt: skip
+            one = {
+                k: None if arrays[k] is None else arrays[k][:, e]
+                for k in ("observation", "action", "mask")
+            }
             log_prob, _, value = slow.policy_terms(params, one)
             last = slow.network(params, self.last_observation[e : e + 1])[1]
             following = np.concatenate([value[1:], last])
@@ -330,13 +357,24 @@ class Expected:
             change = np.clip(log_prob - seen.log_prob[:, e], -10.0, 10.0)
             advantage, toward = (
                 slow.v_trace(
-                    *(x[:, None] for x in (self.reward[:, e], value, following,
-                                           seen.terminated[:, e], seen.truncated[:, e])),
-                    knobs["gamma"], decay, np.exp(change)[:, None], knobs["rho_clip"],
+                    *(
+                        x[:, None]
+                        for x in (
+                            self.reward[:, e],
+                            value,
+                            following,
+                            seen.terminated[:, e],
+                            seen.truncated[:, e],
+                        )
+                    ),
+                    knobs["gamma"],
+                    decay,
+                    np.exp(change)[:, None],
+                    knobs["rho_clip"],
                     knobs["c_clip"],
                 )[:, 0]
                 for decay in (self.gae_lambda(taken), self.vf_gae_lambda(taken))
-            )  # fmt: skip
+            )
             arrays["advantage"][:, e] = advantage
             arrays["target"][:, e] = toward + value
         return arrays
@@ -345,8 +383,10 @@ class Expected:
         knobs, state = self.knobs, self.state
         adam = slow.Adam(params, clip=knobs["max_grad_norm"], eps=knobs["adam_eps"])
         adam.count = int(state.moments[0].count)
-        first, second = ({**state.moments[0]._asdict()[m], **state.moments[1]._asdict()[m]}
-                         for m in ("mu", "nu"))  # fmt: skip
+        first, second = (
+            {**state.moments[0]._asdict()[m], **state.moments[1]._asdict()[m]}
+            for m in ("mu", "nu")
+        )
         adam.first, adam.second = (slow.leaves(slow.as_float64(x)) for x in (first, second))
         return adam
 
@@ -365,17 +405,22 @@ class Expected:
                 size, eps, ent, mass = self.values(len(norms))
                 clip = eps if knobs["value_clip_eps"] == "same" else knobs["value_clip_eps"]
                 how = {
-                    "clip_eps": eps, "value_clip": clip, "ent_coef": ent, "mass_coef": mass,
-                    "normalise": knobs["normalise_advantages"], "adv_clip": knobs["adv_clip"],
+                    "clip_eps": eps,
+                    "value_clip": clip,
+                    "ent_coef": ent,
+                    "mass_coef": mass,
+                    "normalise": knobs["normalise_advantages"],
+                    "adv_clip": knobs["adv_clip"],
                     "off_policy": knobs["off_policy_masking"],
-                }  # fmt: skip
+                }
                 batch = self.minibatch(order[start : start + self.size], params, len(norms))
                 shown = slow.ppo_loss(params, batch, **how)[1]
                 if stopped or shown["approx_kl"] > kl_limit:
                     stopped += 1
                     continue
-                slopes = slow.gradient(lambda p, b=batch, h=how: slow.ppo_loss(p, b, **h)[0],
-                                       params)  # fmt: skip
+                slopes = slow.gradient(
+                    lambda p, b=batch, h=how: slow.ppo_loss(p, b, **h)[0], params
+                )
                 parts.append(shown)
                 waiting.append(slopes)
                 whole = len(waiting) == knobs["accumulate_minibatches"]
@@ -393,15 +438,21 @@ class Expected:
         advantage = self.arrays["advantage"]
         size, eps, ent, mass = self.values(0)
         numbers |= {
-            "grad_norm": np.mean(norms), "learning_rate": size, "clip_eps": eps, "ent_coef": ent,
+            "grad_norm": np.mean(norms),
+            "learning_rate": size,
+            "clip_eps": eps,
+            "ent_coef": ent,
             "grad_variance": np.var(slopes_seen, axis=0).sum(),
-            "gae_lambda": self.gae_lambda(), "advantage_mean": advantage.mean(),
-            "advantage_std": advantage.std(), "value_target_mean": target.mean(),
+            "gae_lambda": self.gae_lambda(),
+            "advantage_mean": advantage.mean(),
+            "advantage_std": advantage.std(),
+            "value_target_mean": target.mean(),
             "explained_variance": 1 - np.var(target - value) / np.var(target),
-            "reward_mean": self.seen.reward.mean(), "value_mean": value.mean(),
+            "reward_mean": self.seen.reward.mean(),
+            "value_mean": value.mean(),
             "early_stopped": stopped / (stopped + len(parts)),
             "param_norm": math.sqrt(sum((leaf**2).sum() for leaf in slow.leaves(params))),
-        }  # fmt: skip
+        }
         if not knobs["separate_vf_optimiser"]:
             numbers["vf_learning_rate"] = size
         if "valid_mass_loss" in self.plan.features:

@@ -96,9 +96,12 @@ def test_a_configuration_of_playground_is_read_for_one_environment(imported):
 
 @pytest.mark.parametrize(
     ("env", "told"),
-    [("", "settings depend on the environment; name one"), ("Nowhere", "no settings for Nowhere"),
-     ("PendulumSwingup", r"policy layers [64, 64] and value layers [256, 256] differ")],
-)  # fmt: skip
+    [
+        ("", "settings depend on the environment; name one"),
+        ("Nowhere", "no settings for Nowhere"),
+        ("PendulumSwingup", r"policy layers [64, 64] and value layers [256, 256] differ"),
+    ],
+)
 def test_what_a_configuration_cannot_be_is_said(imported, env, told):
     data, said = imported("brax", PLAYGROUND, *(["--env", env] if env else []))
     assert data is None and told in said and len(said.strip().splitlines()) == 1

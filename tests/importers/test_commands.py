@@ -110,7 +110,10 @@ def test_a_benchmark_line_is_read_for_one_environment(imported):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("0.1", None), ("[1,2]", None), ("name", None), ("f(1)", None),
+        ("0.1", None),
+        ("[1,2]", None),
+        ("name", None),
+        ("f(1)", None),
         ("0.1,0.2", {"values": [0.1, 0.2]}),
         ("[1,2],[3]", {"values": [[1, 2], [3]]}),
         ("choice(64, 128)", {"values": [64, 128]}),
@@ -120,15 +123,21 @@ def test_a_benchmark_line_is_read_for_one_environment(imported):
         ("interval(0.8, 1)", {"min": 0.8, "max": 1, "distribution": "uniform"}),
         ("interval(1, 8)", {"min": 1, "max": 8, "distribution": "int_uniform"}),
         ("int(interval(4, 16.5))", {"min": 4, "max": 16, "distribution": "int_uniform"}),
-        ("tag(log, interval(1e-5, 1e-2))",
-         {"min": 1e-5, "max": 1e-2, "distribution": "log_uniform"}),
-        ("tag(log, int(interval(1, 64)))",
-         {"min": 1, "max": 64, "distribution": "log_int_uniform"}),
-        ("int(tag(log, interval(1, 64)))",
-         {"min": 1, "max": 64, "distribution": "log_int_uniform"}),
+        (
+            "tag(log, interval(1e-5, 1e-2))",
+            {"min": 1e-5, "max": 1e-2, "distribution": "log_uniform"},
+        ),
+        (
+            "tag(log, int(interval(1, 64)))",
+            {"min": 1, "max": 64, "distribution": "log_int_uniform"},
+        ),
+        (
+            "int(tag(log, interval(1, 64)))",
+            {"min": 1, "max": 64, "distribution": "log_int_uniform"},
+        ),
         ("shuffle(range(1, 4))", {"values": [1, 2, 3]}),
     ],
-)  # fmt: skip
+)
 def test_the_notation_of_hydra(text, expected):
     assert sweep_of(text) == expected
 

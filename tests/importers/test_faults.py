@@ -24,8 +24,10 @@ def imported(tmp_path, capsys):
 
 
 def sweep(parameters, more="", program="train_ppo.py"):
-    return (f"program: {program}\nmethod: random\nrun_cap: 4\n{more}\n"
-            f"parameters:\n  env_id: {{value: CartPole-v1}}\n{parameters}\n")  # fmt: skip
+    return (
+        f"program: {program}\nmethod: random\nrun_cap: 4\n{more}\n"
+        f"parameters:\n  env_id: {{value: CartPole-v1}}\n{parameters}\n"
+    )
 
 
 # ------------------------------------------------------------------------- recognised
@@ -73,9 +75,13 @@ def test_a_return_to_be_minimised_is_not_taken_for_one_to_be_maximised(imported)
 
 @pytest.mark.parametrize(
     ("iterations", "first"),
-    [("min_iter: 10000, max_iter: 90000, s: 2", 10_000), ("max_iter: 81000, s: 3", 3000),
-     ("min_iter: 20000, max_iter: 81000, s: 4", 1000), ("min_iter: 5000", 5000)],
-)  # fmt: skip
+    [
+        ("min_iter: 10000, max_iter: 90000, s: 2", 10_000),
+        ("max_iter: 81000, s: 3", 3000),
+        ("min_iter: 20000, max_iter: 81000, s: 4", 1000),
+        ("min_iter: 5000", 5000),
+    ],
+)
 def test_hyperband_goes_by_max_iter_and_s_where_they_are_given(imported, iterations, first):
     more = f"early_terminate: {{type: hyperband, {iterations}}}\n"
     more += "metric: {name: eval/return_mean, goal: maximize}"
@@ -138,25 +144,59 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("script", "values", "expected"),
     [
-        ("ppo", ("2.5e-4", 4, "5e5", 4, 4, "0.01", "CartPole-v1", True, '"ACTIVATION": "tanh"'),
-         {"env": "CartPole-v1", "env_steps": 500_000, "lr_schedule": "linear", "ent_coef": 0.01,
-          "num_envs": 4, "rollout_length": 128, "value_clip_eps": "same"}),
-        ("ppo_continuous_action",
-         ("3e-4", 2048, "5e7", 4, 32, "0.0", "hopper", False, '"NORMALIZE_ENV": True'),
-         {"env": "brax:hopper", "env_steps": 50_000_000, "hidden_sizes": [256, 256],
-          "normalise_rewards": True, "reward_clip": None, "num_minibatches": 32}),
-        ("ppo_rnn", ("2.5e-4", 4, "5e5", 4, 4, "0.01", "CartPole-v1", True, ""),
-         {"network": "gru", "recurrent_size": 128, "hidden_sizes": [128], "activation": "relu",
-          "shared_encoder": True}),
-        ("ppo_minigrid", ("2.5e-4", 16, "1e6", 1, 8, "0.01", "Navix-DoorKey-5x5-v0", True, ""),
-         "Navix environments are not supported"),
-        ("dpo_continuous_action",
-         ("3e-4", 2048, "5e7", 4, 32, "0.0", "hopper", False, '"DPO_ALPHA": 2.0'),
-         "trains with the objective of DPO"),
-        ("ppo_s5", ("2.5e-4", 4, "5e5", 4, 4, "0.01", "CartPole-v1", True, ""),
-         "trains with S5 layers"),
+        (
+            "ppo",
+            ("2.5e-4", 4, "5e5", 4, 4, "0.01", "CartPole-v1", True, '"ACTIVATION": "tanh"'),
+            {
+                "env": "CartPole-v1",
+                "env_steps": 500_000,
+                "lr_schedule": "linear",
+                "ent_coef": 0.01,
+                "num_envs": 4,
+                "rollout_length": 128,
+                "value_clip_eps": "same",
+            },
+        ),
+        (
+            "ppo_continuous_action",
+            ("3e-4", 2048, "5e7", 4, 32, "0.0", "hopper", False, '"NORMALIZE_ENV": True'),
+            {
+                "env": "brax:hopper",
+                "env_steps": 50_000_000,
+                "hidden_sizes": [256, 256],
+                "normalise_rewards": True,
+                "reward_clip": None,
+                "num_minibatches": 32,
+            },
+        ),
+        (
+            "ppo_rnn",
+            ("2.5e-4", 4, "5e5", 4, 4, "0.01", "CartPole-v1", True, ""),
+            {
+                "network": "gru",
+                "recurrent_size": 128,
+                "hidden_sizes": [128],
+                "activation": "relu",
+                "shared_encoder": True,
+            },
+        ),
+        (
+            "ppo_minigrid",
+            ("2.5e-4", 16, "1e6", 1, 8, "0.01", "Navix-DoorKey-5x5-v0", True, ""),
+            "Navix environments are not supported",
+        ),
+        (
+            "dpo_continuous_action",
+            ("3e-4", 2048, "5e7", 4, 32, "0.0", "hopper", False, '"DPO_ALPHA": 2.0'),
+            "trains with the objective of DPO",
+        ),
+        (
+            "ppo_s5",
+            ("2.5e-4", 4, "5e5", 4, 4, "0.01", "CartPole-v1", True, ""),
+            "trains with S5 layers",
+        ),
     ],
-)  # fmt: skip
+)
 def test_scripts_of_purejaxrl(imported, script, values, expected):
     data, told = imported("purejaxrl", PURE % values, name=f"purejaxrl/{script}.py")
     if isinstance(expected, str):
@@ -176,9 +216,11 @@ def test_an_environment_that_is_given_replaces_one_that_a_study_cannot_have(impo
 
 
 def test_a_second_dictionary_of_a_file_is_read(imported):
-    text = ("SIZES = {'n_steps': 64, 'n_envs': 2}\nRATES = {'learning_rate': 1e-3, "
-            "'clip_range': 0.1}\nmodel = PPO('MlpPolicy', 'CartPole-v1', **SIZES, **RATES)\n"
-            "model.learn(total_timesteps=50_000)\n")  # fmt: skip
+    text = (
+        "SIZES = {'n_steps': 64, 'n_envs': 2}\nRATES = {'learning_rate': 1e-3, "
+        "'clip_range': 0.1}\nmodel = PPO('MlpPolicy', 'CartPole-v1', **SIZES, **RATES)\n"
+        "model.learn(total_timesteps=50_000)\n"
+    )
     data, told = imported("sb3", text)
     assert data["env_steps"] == 50_000 and "no length of a run is named" not in told
     fixed = data["fixed"]
@@ -186,15 +228,18 @@ def test_a_second_dictionary_of_a_file_is_read(imported):
 
 
 def test_lengths_that_a_method_is_given(imported):
-    text = ('agent = PPO({"learning_rate": 3e-4, "n_steps": 128, "vf_clip_eps": 0.2}, env, '
-            "track_metrics=True, deterministic_eval=False)\nstate = agent.init(rng)\n"
-            "agent.train(*state, n_total_timesteps=100000, n_eval_steps=10, n_eval_episodes=20)\n"
-            )  # fmt: skip
+    text = (
+        'agent = PPO({"learning_rate": 3e-4, "n_steps": 128, "vf_clip_eps": 0.2}, env, '
+        "track_metrics=True, deterministic_eval=False)\nstate = agent.init(rng)\n"
+        "agent.train(*state, n_total_timesteps=100000, n_eval_steps=10, n_eval_episodes=20)\n"
+    )
     data, told = imported("arlbench", text, "--env=CartPole-v1")
     assert data["env_steps"] == 100_000 and "n_total_timesteps 1000000" not in told
     assert data["evaluation"] == {"greedy": False, "every": 10_000, "episodes": 20}
-    text = ("env = CartPole()\npolicy = MLPActorCriticPolicy(env=env, key=k)\nalgo = PPO()\n"
-            "policy = algo.learn(env, policy, total_timesteps=2**16, key=k)\n")  # fmt: skip
+    text = (
+        "env = CartPole()\npolicy = MLPActorCriticPolicy(env=env, key=k)\nalgo = PPO()\n"
+        "policy = algo.learn(env, policy, total_timesteps=2**16, key=k)\n"
+    )
     data, told = imported("lerax", text)
     assert data["env"] == "CartPole-v1" and data["env_steps"] == 65_536
     assert data["fixed"]["rollout_length"] == 2048 and data["fixed"]["update_epochs"] == 10
@@ -222,8 +267,10 @@ def test_a_schedule_object_has_ways_out(imported):
 
 
 def test_what_wraps_an_environment_is_read_or_refused(imported):
-    text = ("env = VecNormalize(make_vec_env('CartPole-v1', n_envs=4), norm_reward=False)\n"
-            "model = PPO('MlpPolicy', VecFrameStack(env, 3), verbose=0)\n")  # fmt: skip
+    text = (
+        "env = VecNormalize(make_vec_env('CartPole-v1', n_envs=4), norm_reward=False)\n"
+        "model = PPO('MlpPolicy', VecFrameStack(env, 3), verbose=0)\n"
+    )
     data, _ = imported("sb3", text)
     assert data["fixed"]["normalise_observations"] and data["fixed"]["history"] == 3
     assert data["fixed"]["normalise_rewards"] is False and data["fixed"]["num_envs"] == 4
@@ -238,26 +285,53 @@ def test_what_wraps_an_environment_is_read_or_refused(imported):
 @pytest.mark.parametrize(
     ("system", "text", "expected"),
     [
-        ("sb3", "vec_env = make_vec_env('Acrobot-v1', n_envs=16)\nm = PPO('MlpPolicy', vec_env)",
-         {"num_envs": 16}),
-        ("sb3", "v: VecEnv = make_vec_env('Acrobot-v1', 16, 3)\nm = PPO('MlpPolicy', v)\n"
-                "eval_env = make_vec_env('Acrobot-v1', 2)\nm.learn(2**16)",
-         {"num_envs": 16, "seed": 3, "env_steps": 65_536}),
-        ("sb3", "m = PPO('MlpPolicy', 'Acrobot-v1', 1e-3, 512, 32, 4, 0.98)",
-         {"learning_rate": 1e-3, "rollout_length": 512, "minibatch_size": 32, "update_epochs": 4,
-          "gamma": 0.98}),
-        ("sb3", "name = 'Acrobot-v1'\nn = 6\nvec_env = VecNormalize(SubprocVecEnv([make_env(name,"
-                " i) for i in range(n)]), True, False)\nm = PPO('MlpPolicy', vec_env)\n"
-                "env_id = 'Acrobot-v1'\ngym.make(env_id)",
-         {"num_envs": 6, "normalise_observations": False, "normalise_rewards": True}),
-        ("sb3", "env = DummyVecEnv([f] * 3)\nm = PPO('MlpPolicy', gym.make('Acrobot-v1'))",
-         {"num_envs": 3}),
-        ("lerax", "env = Acrobot()\nx = PPO().learn(env, policy, 65_536, key=k)",
-         {"env_steps": 65_536}),
-        ("arlbench", "a = PPO({'n_steps': 64, 'clip_eps': 0.1}, make_env('gymnax', 'Acrobot-v1'))"
-                     "\na.train(*state, 65_536)", {"rollout_length": 64, "env_steps": 65_536}),
+        (
+            "sb3",
+            "vec_env = make_vec_env('Acrobot-v1', n_envs=16)\nm = PPO('MlpPolicy', vec_env)",
+            {"num_envs": 16},
+        ),
+        (
+            "sb3",
+            "v: VecEnv = make_vec_env('Acrobot-v1', 16, 3)\nm = PPO('MlpPolicy', v)\n"
+            "eval_env = make_vec_env('Acrobot-v1', 2)\nm.learn(2**16)",
+            {"num_envs": 16, "seed": 3, "env_steps": 65_536},
+        ),
+        (
+            "sb3",
+            "m = PPO('MlpPolicy', 'Acrobot-v1', 1e-3, 512, 32, 4, 0.98)",
+            {
+                "learning_rate": 1e-3,
+                "rollout_length": 512,
+                "minibatch_size": 32,
+                "update_epochs": 4,
+                "gamma": 0.98,
+            },
+        ),
+        (
+            "sb3",
+            "name = 'Acrobot-v1'\nn = 6\nvec_env = VecNormalize(SubprocVecEnv([make_env(name,"
+            " i) for i in range(n)]), True, False)\nm = PPO('MlpPolicy', vec_env)\n"
+            "env_id = 'Acrobot-v1'\ngym.make(env_id)",
+            {"num_envs": 6, "normalise_observations": False, "normalise_rewards": True},
+        ),
+        (
+            "sb3",
+            "env = DummyVecEnv([f] * 3)\nm = PPO('MlpPolicy', gym.make('Acrobot-v1'))",
+            {"num_envs": 3},
+        ),
+        (
+            "lerax",
+            "env = Acrobot()\nx = PPO().learn(env, policy, 65_536, key=k)",
+            {"env_steps": 65_536},
+        ),
+        (
+            "arlbench",
+            "a = PPO({'n_steps': 64, 'clip_eps': 0.1}, make_env('gymnax', 'Acrobot-v1'))"
+            "\na.train(*state, 65_536)",
+            {"rollout_length": 64, "env_steps": 65_536},
+        ),
     ],
-)  # fmt: skip
+)
 def test_arguments_without_a_name_and_calls_under_a_name_of_the_table(
     imported, system, text, expected
 ):
@@ -286,7 +360,7 @@ def test_keys_of_an_environment_are_read_where_it_is_made(imported):
         ("rejax", "PPO.create('Acrobot-v1')", r"create \(line 1\) has 1 arguments"),
         ("jaxdem", "PPOTrainer.Create(env, model, 3)", r"Create \(line 1\) has 3 arguments"),
     ],
-)  # fmt: skip
+)
 def test_arguments_that_cannot_be_read_are_refused_with_their_line(imported, system, text, words):
     data, told = imported(system, text)
     assert data is None and re.search(words, told)
@@ -294,11 +368,15 @@ def test_arguments_that_cannot_be_read_are_refused_with_their_line(imported, sys
 
 @pytest.mark.parametrize(
     ("call", "expected"),
-    [("train_discrete(env_id='CartPole-v1', total_timesteps=200_000, rollout_steps=512)", 512),
-     ("train_continuous(env_id='Pendulum-v1', total_timesteps=100_000, num_envs=4)", 2048),
-     ("train_with_transformer_backbone(env_id='CartPole-v1', num_envs=4)",
-      "without=backbone_cls network=transformer history=8")],
-)  # fmt: skip
+    [
+        ("train_discrete(env_id='CartPole-v1', total_timesteps=200_000, rollout_steps=512)", 512),
+        ("train_continuous(env_id='Pendulum-v1', total_timesteps=100_000, num_envs=4)", 2048),
+        (
+            "train_with_transformer_backbone(env_id='CartPole-v1', num_envs=4)",
+            "without=backbone_cls network=transformer history=8",
+        ),
+    ],
+)
 def test_helpers_of_the_single_file_ppo(imported, call, expected):
     data, told = imported("torch_ppo", f"agent = {call}\n")
     if isinstance(expected, str):
@@ -316,19 +394,41 @@ def test_helpers_of_the_single_file_ppo(imported, call, expected):
 @pytest.mark.parametrize(
     ("kind", "name", "text", "told"),
     [
-        ("rlzoo", "ppo.yml", "CartPole-v1:\n  # n_step\n  n_steps: 32\n  batch_sise: 256\n",
-         "ppo.yml:4: batch_sise .* did you mean batch_size"),
-        ("rlzoo", "ppo.yml", "CartPole-v1:\n  n_epochs: 2\n  normalize_advantag: false\n",
-         "ppo.yml:3: normalize_advantag .* did you mean normalize_advantage"),
-        ("purejaxrl", "ppo.py", "c = {'LR': 1e-3, 'NUM_STEPS': 8,\n 'CLIP_EP': 0.1}\n",
-         "ppo.py:2: CLIP_EP .* did you mean CLIP_EPS"),
-        ("cleanrl", "run.sh", "python cleanrl/ppo.py --env-id=CartPole-v1 \\\n --learning-rte=1",
-         "run.sh:2: learning_rte .* did you mean learning_rate"),
-        ("wandb", "s.yaml", sweep("  gamma: {values: [0.9, 0.99]}\n  clip-coeff: {value: 1}",
-                                  program="cleanrl/ppo.py"),
-         "s.yaml:8: clip-coeff .* did you mean clip_coef"),
+        (
+            "rlzoo",
+            "ppo.yml",
+            "CartPole-v1:\n  # n_step\n  n_steps: 32\n  batch_sise: 256\n",
+            "ppo.yml:4: batch_sise .* did you mean batch_size",
+        ),
+        (
+            "rlzoo",
+            "ppo.yml",
+            "CartPole-v1:\n  n_epochs: 2\n  normalize_advantag: false\n",
+            "ppo.yml:3: normalize_advantag .* did you mean normalize_advantage",
+        ),
+        (
+            "purejaxrl",
+            "ppo.py",
+            "c = {'LR': 1e-3, 'NUM_STEPS': 8,\n 'CLIP_EP': 0.1}\n",
+            "ppo.py:2: CLIP_EP .* did you mean CLIP_EPS",
+        ),
+        (
+            "cleanrl",
+            "run.sh",
+            "python cleanrl/ppo.py --env-id=CartPole-v1 \\\n --learning-rte=1",
+            "run.sh:2: learning_rte .* did you mean learning_rate",
+        ),
+        (
+            "wandb",
+            "s.yaml",
+            sweep(
+                "  gamma: {values: [0.9, 0.99]}\n  clip-coeff: {value: 1}",
+                program="cleanrl/ppo.py",
+            ),
+            "s.yaml:8: clip-coeff .* did you mean clip_coef",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_name_that_is_almost_one_of_the_system_is_refused(imported, kind, name, text, told):
     env = () if kind in ("wandb", "cleanrl") else ("--env=CartPole-v1",)
     data, said = imported(kind, text, *env, name=name)
@@ -350,15 +450,26 @@ _DISCRETE = {"env": "CartPole-v1", "env_steps": 500_000}
 
 @pytest.mark.parametrize(
     ("call", "expected", "widths"),
-    [("train_discrete()", _DISCRETE, [64, 64]),
-     ("train_discrete('Acrobot-v1')", {**_DISCRETE, "env": "Acrobot-v1"}, [64, 64]),
-     ("train_discrete(env_id='Acrobot-v1', total_timesteps=7e4)",
-      {"env": "Acrobot-v1", "env_steps": 70_000}, [64, 64]),
-     ("train_continuous('Pendulum-v1', 40_960, gamma=0.95)",
-      {"env": "Pendulum-v1", "env_steps": 40_960}, [256, 256]),
-     ("train_continuous(env_id='Pendulum-v1')", {"env": "Pendulum-v1", "env_steps": 1_000_000},
-      [256, 256])],
-)  # fmt: skip
+    [
+        ("train_discrete()", _DISCRETE, [64, 64]),
+        ("train_discrete('Acrobot-v1')", {**_DISCRETE, "env": "Acrobot-v1"}, [64, 64]),
+        (
+            "train_discrete(env_id='Acrobot-v1', total_timesteps=7e4)",
+            {"env": "Acrobot-v1", "env_steps": 70_000},
+            [64, 64],
+        ),
+        (
+            "train_continuous('Pendulum-v1', 40_960, gamma=0.95)",
+            {"env": "Pendulum-v1", "env_steps": 40_960},
+            [256, 256],
+        ),
+        (
+            "train_continuous(env_id='Pendulum-v1')",
+            {"env": "Pendulum-v1", "env_steps": 1_000_000},
+            [256, 256],
+        ),
+    ],
+)
 def test_helpers_of_the_single_file_ppo_have_their_own_defaults(imported, call, expected, widths):
     data, _ = imported("torch_ppo", f"agent = {call}\n")
     assert {name: data[name] for name in expected} == expected
@@ -381,9 +492,12 @@ def test_a_helper_without_a_length_has_its_own_default_environment(imported):
 
 @pytest.mark.parametrize(
     ("arguments", "low", "high"),
-    [("squash_actions=True", -1.0, 1.0), ("continuous_dist='beta'", 0.0, 1.0),
-     ("continuous_dist='gaussian'", None, None)],
-)  # fmt: skip
+    [
+        ("squash_actions=True", -1.0, 1.0),
+        ("continuous_dist='beta'", 0.0, 1.0),
+        ("continuous_dist='gaussian'", None, None),
+    ],
+)
 def test_bounded_actions_of_the_single_file_ppo_reach_the_environment_unscaled(
     imported, arguments, low, high
 ):
@@ -404,8 +518,10 @@ def test_what_the_single_file_ppo_does_otherwise_is_said(imported):
 
 
 def test_minibatches_of_jaxdem_are_passes_or_refused(imported):
-    text = ("tr = PPOTrainer.Create(env, model, num_envs=16, num_minibatches=%d, "
-            "minibatch_size=%d, importance_sampling_alpha=0.0)\n")  # fmt: skip
+    text = (
+        "tr = PPOTrainer.Create(env, model, num_envs=16, num_minibatches=%d, "
+        "minibatch_size=%d, importance_sampling_alpha=0.0)\n"
+    )
     drawn = text.replace("alpha=0.0", "alpha=0.5") % (10, 256)
     data, _ = imported("jaxdem", drawn, "--env=navigators")  # rows that are drawn, in any number
     assert (data["fixed"]["num_minibatches"], data["fixed"]["minibatch_size"]) == (10, 256)
@@ -433,8 +549,10 @@ def test_a_folder_of_a_system_does_not_date_its_scripts(imported):
     assert data["fixed"]["learning_rate"] == 0.01 and data["fixed"]["hidden_sizes"] == [42] * 3
 
 
-FLAGS = ("--env_type=rmsa --link_resources=40 --continuous_operation --UPDATE_EPOCHS=4 "
-         "--NUM_MINIBATCHES=2 --ENT_COEF=0.02 --ENT_SCHEDULE=linear ")  # fmt: skip
+FLAGS = (
+    "--env_type=rmsa --link_resources=40 --continuous_operation --UPDATE_EPOCHS=4 "
+    "--NUM_MINIBATCHES=2 --ENT_COEF=0.02 --ENT_SCHEDULE=linear "
+)
 
 
 def test_xlron_after_its_release_counts_schedules_and_priorities_otherwise():
@@ -453,8 +571,10 @@ def test_xlron_after_its_release_counts_schedules_and_priorities_otherwise():
 
 def test_accumulated_steps_of_jaxdem_are_added_there(imported):
     """optax.apply_every adds k updates and counts each: see `apply_every` of optax."""
-    text = "tr = PPOTrainer.Create(env, model, num_envs=64, num_minibatches=4, " \
-           "accumulate_n_gradients=2, learning_rate=0.01)\n"  # fmt: skip
+    text = (
+        "tr = PPOTrainer.Create(env, model, num_envs=64, num_minibatches=4, "
+        "accumulate_n_gradients=2, learning_rate=0.01)\n"
+    )
     data, told = imported("jaxdem", text, "--env=navigators")
     assert data["fixed"]["learning_rate"] == 0.02 and data["fixed"]["accumulate_minibatches"] == 2
     assert data["fixed"]["lr_schedule_multiplier"] == 0.25 and "are added there" in told
@@ -472,15 +592,19 @@ def test_what_is_not_the_same_is_said(imported):
 
 
 def test_intervals_and_loggers_that_exist_here_are_kept(imported):
-    cfg = ("cfg = PPOConfig(env_id='CartPole-v1', rollout_steps=512, num_envs=4, log_interval=5, "
-           "save_interval=20, use_wandb=True, wandb_project='p')\n")  # fmt: skip
+    cfg = (
+        "cfg = PPOConfig(env_id='CartPole-v1', rollout_steps=512, num_envs=4, log_interval=5, "
+        "save_interval=20, use_wandb=True, wandb_project='p')\n"
+    )
     data, _ = imported("torch_ppo", cfg)
     assert data["log_every"] == 5 * 2048 and data["checkpoint"] == {"policies_every": 20 * 2048}
     assert data["loggers"] == [{"type": "wandb", "project": "p"}]
     data, told = imported("torch_ppo", cfg.replace("use_wandb=True", "use_wandb=False"))
     assert "loggers" not in data and "add loggers: [{type: wandb, project: p}]" in told
-    text = "m = PPO('MlpPolicy', 'CartPole-v1', n_envs=2, tensorboard_log='x')\n" \
-           "c = CheckpointCallback(save_freq=1000)\n"  # fmt: skip
+    text = (
+        "m = PPO('MlpPolicy', 'CartPole-v1', n_envs=2, tensorboard_log='x')\n"
+        "c = CheckpointCallback(save_freq=1000)\n"
+    )
     data, _ = imported("sb3", text)
     assert data["loggers"] == [{"type": "tensorboard"}]
     assert data["checkpoint"] == {"policies_every": 2000}  # calls of two environments
@@ -617,12 +741,14 @@ def _names_of_yaml(data, outer=""):
 def _is_listed(name, head):
     """Whether a name stands in one of the lists, by itself or as part of a dotted one."""
     words = set(re.split(r"[\s:;,()#]+", head))
-    return any(word == name or word.startswith(f"{name}.") or word.endswith(f".{name}")
-               for word in words)  # fmt: skip
+    return any(
+        word == name or word.startswith(f"{name}.") or word.endswith(f".{name}") for word in words
+    )
 
 
-@pytest.mark.parametrize("name", [n for n, f in imported_files.FILES.items()
-                                  if not isinstance(f.expected, str)])  # fmt: skip
+@pytest.mark.parametrize(
+    "name", [n for n, f in imported_files.FILES.items() if not isinstance(f.expected, str)]
+)
 def test_every_name_of_a_file_is_in_one_of_the_lists(name, tmp_path, monkeypatch):
     file = imported_files.FILES[name]
     draft = _draft(file, tmp_path)
@@ -631,8 +757,9 @@ def test_every_name_of_a_file_is_in_one_of_the_lists(name, tmp_path, monkeypatch
     assert draft.unlisted() == []
 
 
-@pytest.mark.parametrize("name", [n for n, (_, e) in imported_sweeps.SWEEPS.items()
-                                  if not isinstance(e, str)])  # fmt: skip
+@pytest.mark.parametrize(
+    "name", [n for n, (_, e) in imported_sweeps.SWEEPS.items() if not isinstance(e, str)]
+)
 def test_every_name_of_a_sweep_is_in_one_of_the_lists(name, tmp_path):
     text, _ = imported_sweeps.SWEEPS[name]
     (tmp_path / "sweep.yaml").write_text(text)
@@ -686,18 +813,38 @@ def test_json_is_read_as_yaml_is(imported):
 @pytest.mark.parametrize(
     ("kind", "text", "flags", "expected"),
     [
-        ("jaxdem", "PPOTrainer.Create(env, model, num_envs=64, num_steps_epoch=32)\n",
-         ("--env=navigators", "--num_epochs", "50"), {"env_steps": 50 * 64 * 32}),
-        ("torch_ppo", "PPOConfig(num_envs=2, rollout_steps=128)\n", ("--log_interval", "3"),
-         {"log_every": 3 * 2 * 128}),
-        ("jaxdem", "PPOTrainer.Create(env, model, num_envs=64)\n",
-         ("--env=navigators", "--lr_schedule_multiplier", "1"), {"lr_schedule_multiplier": 1.0}),
-        ("xlron", "--env_type=rmsa --LR=1e-3\n", ("--LR_END_FRACTION", "0.2"),
-         {"lr_end_fraction": 0.2 * 1e-3}),
-        ("xlron", "--env_type=rmsa --EVAL_DURING_TRAINING\n", ("--EVAL_FREQUENCY", "2"),
-         {"every": 200_000}),
+        (
+            "jaxdem",
+            "PPOTrainer.Create(env, model, num_envs=64, num_steps_epoch=32)\n",
+            ("--env=navigators", "--num_epochs", "50"),
+            {"env_steps": 50 * 64 * 32},
+        ),
+        (
+            "torch_ppo",
+            "PPOConfig(num_envs=2, rollout_steps=128)\n",
+            ("--log_interval", "3"),
+            {"log_every": 3 * 2 * 128},
+        ),
+        (
+            "jaxdem",
+            "PPOTrainer.Create(env, model, num_envs=64)\n",
+            ("--env=navigators", "--lr_schedule_multiplier", "1"),
+            {"lr_schedule_multiplier": 1.0},
+        ),
+        (
+            "xlron",
+            "--env_type=rmsa --LR=1e-3\n",
+            ("--LR_END_FRACTION", "0.2"),
+            {"lr_end_fraction": 0.2 * 1e-3},
+        ),
+        (
+            "xlron",
+            "--env_type=rmsa --EVAL_DURING_TRAINING\n",
+            ("--EVAL_FREQUENCY", "2"),
+            {"every": 200_000},
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_flag_means_what_it_means_in_the_source(imported, kind, text, flags, expected):
     """Flags after `--` went round the rules of their system: 50 updates became 50 env steps."""
     data, _ = imported(kind, text, *flags, name="flags.txt" if kind == "xlron" else "train.py")

@@ -92,13 +92,22 @@ def test_the_tables_say_every_knob_that_trains_without_memory_or_graph():
              "muon_", "lr_decay", "off_policy", "ent_end", "clip_eps_end", "lr_end",
              "gradient_acc", "matmul", "distribution", "log_std_init", "observation_clip",
              "num_layers", "hidden_size", "recurrent", "shadow_")  # fmt: skip
-    named = set(trained.PLAIN) | {"learning_rate", "num_envs", "rollout_length", "minibatch_size",
-                                "num_minibatches", "update_epochs", "vf_coef"}  # fmt: skip
+    named = set(trained.PLAIN) | {
+        "learning_rate",
+        "num_envs",
+        "rollout_length",
+        "minibatch_size",
+        "num_minibatches",
+        "update_epochs",
+        "vf_coef",
+    }
     rest = {
-        name for name, knob in KNOBS.items()
-        if name not in named and not name.startswith(quiet)
+        name
+        for name, knob in KNOBS.items()
+        if name not in named
+        and not name.startswith(quiet)
         and not (knob.networks and "mlp" not in knob.networks)
-    }  # fmt: skip
+    }
     assert rest == set()
 
 
@@ -106,17 +115,36 @@ def test_a_space_around_one_configuration(tmp_path, capsys):
     source = tmp_path / "ppo.yml"
     source.write_text(files.texts.ZOO)
     out = tmp_path / "study.yaml"
-    code = main(["import", "rlzoo", str(source), "--env", "CartPole-v1", "--space",
-                 "--to", str(out)])  # fmt: skip
+    code = main(
+        ["import", "rlzoo", str(source), "--env", "CartPole-v1", "--space", "--to", str(out)]
+    )
     assert code == 0, capsys.readouterr().err
     study = loads(out.read_text())
     assert study.space.default()["gamma"] == 0.98 and study.space.default()["update_epochs"] == 20
     assert study.fixed["lr_schedule"] == "linear" and study.budget.trials == 64
     assert not check(study).mistakes
     out.unlink()
-    code = main(["import", "rlzoo", str(source), "--env", "CartPole-v1", "--space", "--to",
-                 str(out), "--", "--budget.trials", "128", "--search.method", "random",
-                 "--early_terminate.min", "10k", "--gamma", "1.0"])  # fmt: skip
+    code = main(
+        [
+            "import",
+            "rlzoo",
+            str(source),
+            "--env",
+            "CartPole-v1",
+            "--space",
+            "--to",
+            str(out),
+            "--",
+            "--budget.trials",
+            "128",
+            "--search.method",
+            "random",
+            "--early_terminate.min",
+            "10k",
+            "--gamma",
+            "1.0",
+        ]
+    )
     assert code == 0, capsys.readouterr().err
     study = loads(out.read_text())
     assert (study.budget.trials, study.search.method) == (128, "random")

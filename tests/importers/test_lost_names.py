@@ -73,13 +73,19 @@ RATE = optuna.distributions.FloatDistribution(1e-5, 1e-2, log=True)
 @pytest.mark.parametrize(
     ("parameters", "told", "without"),
     [
-        ("  warp: {values: [1, 2]}", "warp is searched, but nothing here corresponds to it",
-         "warp"),
+        (
+            "  warp: {values: [1, 2]}",
+            "warp is searched, but nothing here corresponds to it",
+            "warp",
+        ),
         ("  device: {values: [cpu, cuda]}", "device is searched, but lanes use all", "device"),
-        ("  warp: {values: [1, 2]}\n  bend: {min: 0.0, max: 1.0}",
-         "warp and bend are searched, but nothing here corresponds to them", "warp,bend"),
+        (
+            "  warp: {values: [1, 2]}\n  bend: {min: 0.0, max: 1.0}",
+            "warp and bend are searched, but nothing here corresponds to them",
+            "warp,bend",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_sweep_is_refused_until_the_name_is_left_out(imported, parameters, told, without):
     text = sweep(
         f"  env_id: {{value: CartPole-v1}}\n  gamma: {{values: [0.9]}}\n"

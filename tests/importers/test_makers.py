@@ -58,9 +58,13 @@ model.learn(20_000, callback=eval_callback)
 
 @pytest.mark.parametrize(
     ("kind", "text", "algorithm"),
-    [("rejax", REJAX_DQN, "DQN"), ("rejax", REJAX_SAC, "sac"), ("sb3", SB3_DQN, "DQN"),
-     ("sb3", SB3_A2C, "A2C")],
-)  # fmt: skip
+    [
+        ("rejax", REJAX_DQN, "DQN"),
+        ("rejax", REJAX_SAC, "sac"),
+        ("sb3", SB3_DQN, "DQN"),
+        ("sb3", SB3_A2C, "A2C"),
+    ],
+)
 def test_a_script_of_another_algorithm_is_refused(kind, text, algorithm, imported):
     found, says = imported(kind, text, "--env=CartPole-v1")
     assert found is None
@@ -111,8 +115,9 @@ model.learn(100_000)
     found, says = imported("sb3", text)
     assert found, says
     assert found["fixed"]["num_envs"] == 48
-    found, says = imported("sb3", text.replace("N_ENVS = 48", "N_ENVS = 8").replace(
-        "n_envs=N_ENVS", "n_envs=4"))  # fmt: skip
+    found, says = imported(
+        "sb3", text.replace("N_ENVS = 48", "N_ENVS = 8").replace("n_envs=N_ENVS", "n_envs=4")
+    )
     assert found is None and "both be num_envs" in says
 
 
@@ -126,9 +131,14 @@ model.learn(total_timesteps=2000)
 
 @pytest.mark.parametrize(
     ("there", "gamma", "differs"),
-    [("", 0.99, False), (", gamma=0.99", 0.99, False), ("", 0.9, True),
-     (", gamma=0.95", 0.9, True), (", gamma=0.9", 0.9, False)],
-)  # fmt: skip
+    [
+        ("", 0.99, False),
+        (", gamma=0.99", 0.99, False),
+        ("", 0.9, True),
+        (", gamma=0.95", 0.9, True),
+        (", gamma=0.9", 0.9, False),
+    ],
+)
 def test_the_discount_of_normalised_rewards_is_named_where_it_differs(
     there, gamma, differs, imported
 ):
@@ -267,8 +277,9 @@ def test_words_for_widths_are_those_of_rl_zoo_and_others_are_refused(tmp_path, i
     found, says = imported("optuna", path, "--env=Pendulum-v1", "--env_steps=50k", name="")
     assert found is None and "'large' is not one list" in says
     assert "-- --without net_arch" in says
-    found, says = imported("optuna", path, "--env=Pendulum-v1", "--env_steps=50k",
-                           "--without=net_arch", name="")  # fmt: skip
+    found, says = imported(
+        "optuna", path, "--env=Pendulum-v1", "--env_steps=50k", "--without=net_arch", name=""
+    )
     assert found, says
     assert "net_arch: as asked" in says and len(found["enqueue"]) == 3
     assert "hidden_sizes" not in found["space"]
@@ -297,7 +308,11 @@ hyperparameters:
     found, says = imported("configspace", text, "--env=CartPole-v1", name="space.yaml")
     assert found, says
     assert found["space"]["learning_rate"] == {
-        "min": 1e-6, "max": 1e-2, "distribution": "log_uniform", "default": 5e-3}  # fmt: skip
+        "min": 1e-6,
+        "max": 1e-2,
+        "distribution": "log_uniform",
+        "default": 5e-3,
+    }
 
 
 def test_a_hyperparameter_of_a_space_is_left_out_as_asked(imported):

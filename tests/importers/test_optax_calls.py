@@ -34,16 +34,22 @@ def unread(name, *args, **words):
         ("optax.contrib.muon", {"optimiser": "muon"}),
         ("optax.adamw", {"optimiser": "adamw", "weight_decay": 1e-4}),
         ("optax.sgd", {"optimiser": "sgd", "sgd_momentum": 0.0}),
-        ("partial(optax.adam, b1=0.8, b2=0.95)",
-         {"optimiser": "adam", "adam_beta1": 0.8, "adam_beta2": 0.95}),
-        ("functools.partial(optax.adamw, weight_decay=0.02)",
-         {"optimiser": "adamw", "weight_decay": 0.02}),
-        ("partial(optax.contrib.muon, beta=0.9, nesterov=True)",
-         {"optimiser": "muon", "muon_momentum": 0.9}),
+        (
+            "partial(optax.adam, b1=0.8, b2=0.95)",
+            {"optimiser": "adam", "adam_beta1": 0.8, "adam_beta2": 0.95},
+        ),
+        (
+            "functools.partial(optax.adamw, weight_decay=0.02)",
+            {"optimiser": "adamw", "weight_decay": 0.02},
+        ),
+        (
+            "partial(optax.contrib.muon, beta=0.9, nesterov=True)",
+            {"optimiser": "muon", "muon_momentum": 0.9},
+        ),
         ("partial(optax.sgd, momentum=0.7)", {"optimiser": "sgd", "sgd_momentum": 0.7}),
         ("chosen", {"optimiser": "adam", "adam_beta1": 0.85}),
     ],
-)  # fmt: skip
+)
 def test_an_optimiser_object_is_read(imported, written, expected):
     text = (
         "chosen = partial(optax.adam, b1=0.85)\n"
@@ -142,28 +148,67 @@ STEPS = 4096  # of the optimiser in 2^17 env steps: 64 updates x 4 epochs x 16 b
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ("optax.linear_schedule(1e-3, 0.0, 10_000)",
-         {"learning_rate": 1e-3, "lr_schedule": "linear", "lr_end_fraction": 0.0,
-          "lr_schedule_multiplier": 10_000 / STEPS}),
-        ("optax.schedules.linear_schedule(init_value=2e-3, end_value=5e-4, transition_steps=N)",
-         {"learning_rate": 2e-3, "lr_schedule": "linear", "lr_end_fraction": 0.25,
-          "lr_schedule_multiplier": 0.5}),
-        ("optax.polynomial_schedule(1e-3, 1e-4, 1, 4 * N)",
-         {"learning_rate": 1e-3, "lr_schedule": "linear", "lr_end_fraction": 0.1,
-          "lr_schedule_multiplier": 2.0}),
-        ("optax.cosine_decay_schedule(1e-3, N, alpha=0.05, exponent=2.0)",
-         {"learning_rate": 1e-3, "lr_schedule": "cosine", "lr_end_fraction": 0.05,
-          "lr_decay_exponent": 2.0, "lr_schedule_multiplier": 0.5}),
-        ("optax.warmup_cosine_decay_schedule(0.0, 3e-3, 100, 2000, 1e-4)",
-         {"learning_rate": 3e-3, "lr_schedule": "warmup_cosine", "lr_end_fraction": 1 / 30,
-          "lr_warmup_fraction": 0.05, "lr_warmup_start_fraction": 0.0,
-          "lr_schedule_multiplier": 2000 / STEPS}),
-        ("optax.linear_schedule(1e-4, 1e-3, 1024)",
-         {"learning_rate": 1e-3, "lr_schedule": "warmup_cosine", "lr_end_fraction": 1.0,
-          "lr_warmup_fraction": 0.25, "lr_warmup_start_fraction": 0.1}),
+        (
+            "optax.linear_schedule(1e-3, 0.0, 10_000)",
+            {
+                "learning_rate": 1e-3,
+                "lr_schedule": "linear",
+                "lr_end_fraction": 0.0,
+                "lr_schedule_multiplier": 10_000 / STEPS,
+            },
+        ),
+        (
+            "optax.schedules.linear_schedule(init_value=2e-3, end_value=5e-4, transition_steps=N)",
+            {
+                "learning_rate": 2e-3,
+                "lr_schedule": "linear",
+                "lr_end_fraction": 0.25,
+                "lr_schedule_multiplier": 0.5,
+            },
+        ),
+        (
+            "optax.polynomial_schedule(1e-3, 1e-4, 1, 4 * N)",
+            {
+                "learning_rate": 1e-3,
+                "lr_schedule": "linear",
+                "lr_end_fraction": 0.1,
+                "lr_schedule_multiplier": 2.0,
+            },
+        ),
+        (
+            "optax.cosine_decay_schedule(1e-3, N, alpha=0.05, exponent=2.0)",
+            {
+                "learning_rate": 1e-3,
+                "lr_schedule": "cosine",
+                "lr_end_fraction": 0.05,
+                "lr_decay_exponent": 2.0,
+                "lr_schedule_multiplier": 0.5,
+            },
+        ),
+        (
+            "optax.warmup_cosine_decay_schedule(0.0, 3e-3, 100, 2000, 1e-4)",
+            {
+                "learning_rate": 3e-3,
+                "lr_schedule": "warmup_cosine",
+                "lr_end_fraction": 1 / 30,
+                "lr_warmup_fraction": 0.05,
+                "lr_warmup_start_fraction": 0.0,
+                "lr_schedule_multiplier": 2000 / STEPS,
+            },
+        ),
+        (
+            "optax.linear_schedule(1e-4, 1e-3, 1024)",
+            {
+                "learning_rate": 1e-3,
+                "lr_schedule": "warmup_cosine",
+                "lr_end_fraction": 1.0,
+                "lr_warmup_fraction": 0.25,
+                "lr_warmup_start_fraction": 0.1,
+            },
+        ),
         ("optax.constant_schedule(5e-4)", {"learning_rate": 5e-4, "lr_schedule": "constant"}),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("through", ["directly", "by a variable"])
 def test_a_schedule_of_optax_has_our_settings(imported, written, expected, through):
     lines = "N = 2048\n" + (f"lr = {written}\n" if through == "by a variable" else "")
@@ -183,12 +228,15 @@ def test_a_schedule_of_optax_has_our_settings(imported, written, expected, throu
 @pytest.mark.parametrize(
     ("kind", "text", "settings"),
     [
-        ("purejaxrl", "make_train({'LR': %s, 'NUM_ENVS': 4, 'NUM_STEPS': 128})\n",
-         {"lr_schedule": "linear", "lr_end_fraction": 0.5}),
+        (
+            "purejaxrl",
+            "make_train({'LR': %s, 'NUM_ENVS': 4, 'NUM_STEPS': 128})\n",
+            {"lr_schedule": "linear", "lr_end_fraction": 0.5},
+        ),
         ("rejax", "PPO.create(learning_rate=%s, num_envs=8)\n", {"lr_schedule": "linear"}),
         ("arlbench", "PPO({'learning_rate': %s}, n_envs=8)\n", {"lr_schedule": "linear"}),
     ],
-)  # fmt: skip
+)
 def test_a_schedule_of_any_trainer_in_jax_is_read(imported, kind, text, settings):
     written = text % "optax.linear_schedule(1e-3, 5e-4, 2000)"
     data, told = imported(kind, written, "--env=CartPole-v1")

@@ -8,8 +8,10 @@ from hpo.views.words import on_command_line
     ("text", "value"),
     [
         ("dict(pi=[64], vf=[64])", {"pi": [64], "vf": [64]}),
-        ("dict(log_std_init=-2,\n   ortho_init=False,\n  activation_fn=nn.ReLU)",
-         {"log_std_init": -2, "ortho_init": False, "activation_fn": "ReLU"}),
+        (
+            "dict(log_std_init=-2,\n   ortho_init=False,\n  activation_fn=nn.ReLU)",
+            {"log_std_init": -2, "ortho_init": False, "activation_fn": "ReLU"},
+        ),
         ("{'norm_obs': False, 'norm_reward': True}", {"norm_obs": False, "norm_reward": True}),
         ("torch.nn.Tanh", "Tanh"),
         ("2**11", 2048),
@@ -19,7 +21,7 @@ from hpo.views.words import on_command_line
         ("None", None),
         ("(0.9, 0.999)", [0.9, 0.999]),
     ],
-)  # fmt: skip
+)
 def test_plain_values_are_read(text, value):
     assert value_of(text) == value
 
@@ -154,5 +156,7 @@ def test_calls_around_the_trainer_are_names_of_the_table():
     around = {"VecNormalize": "kwargs", "VecFrameStack": "steps=n_stack", "Curriculum": "seed"}
     text = "env = VecFrameStack(VecNormalize(env, clip=5.0), n_stack=4)\nc = Curriculum(f)\n"
     assert read_source(text, known, around=around).named == {
-        "kwargs": {"clip": 5.0}, "steps": 4, "seed": True,
-    }  # fmt: skip
+        "kwargs": {"clip": 5.0},
+        "steps": 4,
+        "seed": True,
+    }

@@ -43,17 +43,21 @@ def imported(tmp_path, capsys):
     ("parameters", "reason"),
     [
         ("  warp: {values: [1, 2]}", "nothing would be searched, as nothing here is warp"),
-        ("  device: {values: [cpu, cuda]}\n  warp: {min: 0.0, max: 1.0}",
-         "nothing would be searched, as nothing here is device, warp"),
+        (
+            "  device: {values: [cpu, cuda]}\n  warp: {min: 0.0, max: 1.0}",
+            "nothing would be searched, as nothing here is device, warp",
+        ),
         ("  network: {value: vit}", "network is 'vit'; allowed: one of mlp"),
         ("  policy: {values: [MlpPolicy, MultiInputPolicy]}", "MultiInputPolicy"),
-        ("  use_attention: {value: true}\n  lr: {values: [0.1, 0.2]}",
-         "seems to choose a network"),
+        (
+            "  use_attention: {value: true}\n  lr: {values: [0.1, 0.2]}",
+            "seems to choose a network",
+        ),
         ("  model.encoder: {values: [resnet, vit]}", "seems to choose a network"),
         ("  algo: {value: sac}", "algo ('sac') cannot be taken: a study trains with PPO alone"),
         ("  algo: {values: [ppo, sac]}", "algo (searched) cannot be taken"),
     ],
-)  # fmt: skip
+)
 def test_what_would_change_the_search_is_refused(imported, parameters, reason):
     code, told, _ = imported(PLAIN + parameters)
     assert code == 2 and reason in told and len(told.strip().splitlines()) == 1
@@ -102,32 +106,54 @@ def test_a_system_may_be_named_or_denied(imported):
     ("parameter", "space"),
     [
         ("USE_GNN: {values: [true, false]}", {"network": {"values": ["mlp", "gnn"]}}),
-        ("random_traffic: {values: [true, false]}",
-         {"env.traffic_matrix": {"values": ["random", "uniform"]}}),
-        ("topology_name: {values: [nsfnet_deeprmsa_directed, nsfnet_deeprmsa_undirected]}",
-         {"env.directed": {"values": [True, False]}}),
-        ("topology_name: {values: [nsfnet_deeprmsa_directed, 4node_directed]}",
-         {"env.topology": {"values": ["nsfnet_deeprmsa", "ring4"]}}),
+        (
+            "random_traffic: {values: [true, false]}",
+            {"env.traffic_matrix": {"values": ["random", "uniform"]}},
+        ),
+        (
+            "topology_name: {values: [nsfnet_deeprmsa_directed, nsfnet_deeprmsa_undirected]}",
+            {"env.directed": {"values": [True, False]}},
+        ),
+        (
+            "topology_name: {values: [nsfnet_deeprmsa_directed, 4node_directed]}",
+            {"env.topology": {"values": ["nsfnet_deeprmsa", "ring4"]}},
+        ),
         ("NUM_LAYERS: {values: [2, 3]}", {"num_layers": {"values": [2, 3]}}),
-        ("values_bw: {values: ['100', '100,400']}",
-         {"env.bitrates": {"values": [[100.0], [100.0, 400.0]]}}),
-        ("IAM_DAMPING: {values: ['True', 'False']}",
-         {"masking_damping": {"values": [True, False]}}),
-        ("modulations_csv_filepath: {values: [./xlron/data/modulations/modulations.csv, "
-         "./xlron/data/modulations/modulations_deeprmsa.csv]}",
-         {"env.modulation": {"values": ["full", "deeprmsa"]}}),
-        ("LR_END_FRACTION: {values: [null, 1.0]}",  # null is the default, 0.1
-         {"lr_end_fraction": {"values": [5e-5, 5e-4]}}),
-        ("load: {min: 100, max: 300}",
-         {"env.load": {"min": 100, "max": 300, "distribution": "int_uniform"}}),
-        ("INITIAL_LAMBDA: {min: 0.8, max: 0.9}",
-         {"gae_lambda_initial": {"min": 0.8, "max": 0.9, "distribution": "uniform"}}),
-        ("RHO_CLIP: {min: 0.0, max: 2.0}\n  C_CLIP: {value: 1.0}",
-         {"rho_clip": {"min": 1e-6, "max": 2.0, "distribution": "uniform"}}),
-        ("PRIO_ALPHA: {values: [0.3, 0.6]}\n  PRIO_BETA0: {value: 0.4}",
-         {"priority_alpha": {"values": [0.3, 0.6]}}),
+        (
+            "values_bw: {values: ['100', '100,400']}",
+            {"env.bitrates": {"values": [[100.0], [100.0, 400.0]]}},
+        ),
+        (
+            "IAM_DAMPING: {values: ['True', 'False']}",
+            {"masking_damping": {"values": [True, False]}},
+        ),
+        (
+            "modulations_csv_filepath: {values: [./xlron/data/modulations/modulations.csv, "
+            "./xlron/data/modulations/modulations_deeprmsa.csv]}",
+            {"env.modulation": {"values": ["full", "deeprmsa"]}},
+        ),
+        (
+            "LR_END_FRACTION: {values: [null, 1.0]}",  # null is the default, 0.1
+            {"lr_end_fraction": {"values": [5e-5, 5e-4]}},
+        ),
+        (
+            "load: {min: 100, max: 300}",
+            {"env.load": {"min": 100, "max": 300, "distribution": "int_uniform"}},
+        ),
+        (
+            "INITIAL_LAMBDA: {min: 0.8, max: 0.9}",
+            {"gae_lambda_initial": {"min": 0.8, "max": 0.9, "distribution": "uniform"}},
+        ),
+        (
+            "RHO_CLIP: {min: 0.0, max: 2.0}\n  C_CLIP: {value: 1.0}",
+            {"rho_clip": {"min": 1e-6, "max": 2.0, "distribution": "uniform"}},
+        ),
+        (
+            "PRIO_ALPHA: {values: [0.3, 0.6]}\n  PRIO_BETA0: {value: 0.4}",
+            {"priority_alpha": {"values": [0.3, 0.6]}},
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_a_sweep_of_xlron_searches(imported, parameter, space):
     code, told, data = imported(XLRON + "  " + parameter)
     assert code == 0, told
@@ -139,8 +165,10 @@ def test_what_a_sweep_of_xlron_searches(imported, parameter, space):
 @pytest.mark.parametrize(
     ("parameter", "reason"),
     [
-        ("topology_name: {values: [nsfnet_deeprmsa_directed, 4node_undirected]}",
-         "move env.topology and env.directed together"),
+        (
+            "topology_name: {values: [nsfnet_deeprmsa_directed, 4node_undirected]}",
+            "move env.topology and env.directed together",
+        ),
         ("PRIO_ALPHA: {values: [0.3, 0.6]}", "PRIO_ALPHA is searched, but has no effect there"),
         ("mlp_latent: {values: [64, 128]}\n  USE_GNN: {value: true}", "all parts of the gnn"),
         ("RHO_CLIP: {min: -1.0, max: 2.0}\n  C_CLIP: {value: 1.0}", "start the range above"),
@@ -149,7 +177,7 @@ def test_what_a_sweep_of_xlron_searches(imported, parameter, space):
         ("env_type: {values: [rmsa, rsa]}", "import the sweep once for each"),
         ("EVAL_HEURISTIC: {value: true}", "evaluates and trains nothing"),
     ],
-)  # fmt: skip
+)
 def test_what_a_sweep_of_xlron_cannot_search(imported, parameter, reason):
     code, told, _ = imported(XLRON + "  " + parameter)
     assert code == 2 and reason in told

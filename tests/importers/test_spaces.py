@@ -29,8 +29,20 @@ def test_a_space_of_configspace_by_the_command(tmp_path, capsys):
     theirs.add(InCondition(decay, optimiser, ["adamw"]))
     write_configspace(theirs, tmp_path / "space.yaml")
     out = tmp_path / "study.yaml"
-    code = main(["import", "configspace", str(tmp_path / "space.yaml"), "--to", str(out),
-                 "--", "--env", "CartPole-v1", "--env_steps", "200k"])  # fmt: skip
+    code = main(
+        [
+            "import",
+            "configspace",
+            str(tmp_path / "space.yaml"),
+            "--to",
+            str(out),
+            "--",
+            "--env",
+            "CartPole-v1",
+            "--env_steps",
+            "200k",
+        ]
+    )
     assert code == 0, capsys.readouterr().err
     study = load(out)
     assert set(study.space.names) == {"optimiser", "weight_decay", "update_epochs"}
@@ -42,8 +54,21 @@ def test_a_space_of_configspace_by_the_command(tmp_path, capsys):
 def of_configspace(tmp_path, theirs):
     write_configspace(theirs, tmp_path / "space.yaml")
     out = tmp_path / "study.yaml"
-    assert main(["import", "configspace", str(tmp_path / "space.yaml"), "--to", str(out),
-                 "--", "--env", "CartPole-v1"]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "import",
+                "configspace",
+                str(tmp_path / "space.yaml"),
+                "--to",
+                str(out),
+                "--",
+                "--env",
+                "CartPole-v1",
+            ]
+        )
+        == 0
+    )
     return load(out)
 
 
@@ -58,22 +83,31 @@ def test_values_in_conditions_and_rules_become_ours_like_those_of_parameters(tmp
     decay = UniformFloatHyperparameter("max_grad_norm", 0.1, 1.0)
     theirs.add(steps, size, value, entropy, power, decay)
     theirs.add(EqualsCondition(decay, value, 0.5))
-    theirs.add(ForbiddenAndConjunction(
-        ForbiddenEqualsClause(value, 0.5), ForbiddenEqualsClause(entropy, 0.01)
-    ))  # fmt: skip
-    theirs.add(ForbiddenAndConjunction(
-        ForbiddenEqualsClause(power, 8), ForbiddenEqualsClause(size, 64)
-    ))  # fmt: skip
+    theirs.add(
+        ForbiddenAndConjunction(
+            ForbiddenEqualsClause(value, 0.5), ForbiddenEqualsClause(entropy, 0.01)
+        )
+    )
+    theirs.add(
+        ForbiddenAndConjunction(ForbiddenEqualsClause(power, 8), ForbiddenEqualsClause(size, 64))
+    )
     space = of_configspace(tmp_path, theirs).space
     by_name = {parameter.name: parameter for parameter in space.parameters}
     assert by_name["vf_coef"].distribution.values == (0.5, 1.0, 2.0)
     assert by_name["max_grad_norm"].when[0].values == (1.0,)
     found = [
-        {**space.default(), "vf_coef": coef, "ent_coef": entropy, "minibatch_size": size,
-         "rollout_length": steps}
-        for coef in (0.5, 1.0, 2.0) for entropy in (0.0, 0.01) for size in (32, 256)
+        {
+            **space.default(),
+            "vf_coef": coef,
+            "ent_coef": entropy,
+            "minibatch_size": size,
+            "rollout_length": steps,
+        }
+        for coef in (0.5, 1.0, 2.0)
+        for entropy in (0.0, 0.01)
+        for size in (32, 256)
         for steps in (64, 128)
-    ]  # fmt: skip
+    ]
     refused = [one for one in found if space.forbidden(one)]
     assert len(refused) == 4 + 6 - 1 and all(
         (one["vf_coef"], one["ent_coef"]) == (1.0, 0.01)
@@ -112,8 +146,22 @@ def test_a_study_of_optuna(storage):
 def test_what_is_given_after_the_dashes_is_searched_no_more(storage, tmp_path, capsys):
     url, _ = storage
     out = tmp_path / "study.yaml"
-    code = main(["import", "optuna", url, "--to", str(out), "--", "--env", "CartPole-v1",
-                 "--activation", "relu", "--learning_rate", "0.002"])  # fmt: skip
+    code = main(
+        [
+            "import",
+            "optuna",
+            url,
+            "--to",
+            str(out),
+            "--",
+            "--env",
+            "CartPole-v1",
+            "--activation",
+            "relu",
+            "--learning_rate",
+            "0.002",
+        ]
+    )
     assert code == 0, capsys.readouterr().err
     study = load(out)
     assert study.fixed["activation"] == "relu" and study.fixed["learning_rate"] == 0.002
@@ -123,9 +171,24 @@ def test_what_is_given_after_the_dashes_is_searched_no_more(storage, tmp_path, c
     kept = {one["reward_scale"] for one in written}
     assert 0 < len(written) == len(kept) <= 5  # of ten trials on five steps
     assert f"enqueue: the best {len(kept)} of 12 finished trials" in out.read_text()
-    code = main(["import", "optuna", url, "--to", str(tmp_path / "none.yaml"), "--", "--env",
-                 "CartPole-v1", "--activation", "relu", "--learning_rate", "0.002",
-                 "--reward_scale", "2.0"])  # fmt: skip
+    code = main(
+        [
+            "import",
+            "optuna",
+            url,
+            "--to",
+            str(tmp_path / "none.yaml"),
+            "--",
+            "--env",
+            "CartPole-v1",
+            "--activation",
+            "relu",
+            "--learning_rate",
+            "0.002",
+            "--reward_scale",
+            "2.0",
+        ]
+    )
     assert code == 0 and "enqueue" not in yaml.safe_load((tmp_path / "none.yaml").read_text())
 
 

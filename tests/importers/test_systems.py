@@ -136,17 +136,23 @@ def test_values_that_mean_something_else():
     assert _of("purejaxrl", "ACTIVATION", "swish") == "tanh"  # whatever is not relu is
     assert _of("torch_ppo", "squash_actions", True) == Settings(distribution="tanh_gaussian")
     assert _of("torch_ppo", "lr_schedule", "warmup_cosine") == Settings(
-        lr_schedule="warmup_cosine", lr_end_fraction=0.0, lr_warmup_fraction=0.1,
+        lr_schedule="warmup_cosine",
+        lr_end_fraction=0.0,
+        lr_warmup_fraction=0.1,
         lr_warmup_start_fraction=0.0,
-    )  # fmt: skip
+    )
     for bad in ("exp_0.1", "lin_x"):
         with pytest.raises(NoCounterpart, match="not a schedule"):
             _of("sb3", "learning_rate", bad)
 
 
 def test_normalize_is_vecnormalize():
-    both = Settings(normalise_observations=True, observation_clip=10.0, normalise_rewards=True,
-                    reward_clip=10.0)  # fmt: skip
+    both = Settings(
+        normalise_observations=True,
+        observation_clip=10.0,
+        normalise_rewards=True,
+        reward_clip=10.0,
+    )
     assert _of("sb3", "normalize", True) == both
     assert _of("sb3", "normalize", "{'norm_obs': False, 'norm_reward': True}") == Settings(
         normalise_observations=False, normalise_rewards=True, reward_clip=10.0
@@ -158,12 +164,19 @@ def test_normalize_is_vecnormalize():
 
 
 def test_policy_kwargs_are_read_one_by_one():
-    text = "dict(log_std_init=-2, ortho_init=False, activation_fn=nn.ReLU, " \
-           "net_arch=dict(pi=[256, 256], vf=[256, 256]))"  # fmt: skip
+    text = (
+        "dict(log_std_init=-2, ortho_init=False, activation_fn=nn.ReLU, "
+        "net_arch=dict(pi=[256, 256], vf=[256, 256]))"
+    )
     assert _of("sb3", "policy_kwargs", text) == Settings(
-        log_std_init=-2, initialisation="lecun", hidden_gain=0.57735, policy_gain=0.57735,
-        value_gain=0.57735, activation="relu", hidden_sizes=[256, 256],
-    )  # fmt: skip
+        log_std_init=-2,
+        initialisation="lecun",
+        hidden_gain=0.57735,
+        policy_gain=0.57735,
+        value_gain=0.57735,
+        activation="relu",
+        hidden_sizes=[256, 256],
+    )
     for bad, told in (
         ("dict(features_extractor_class=Mine)", "features_extractor_class"),
         ("dict(enable_critic_lstm=False)", "enable_critic_lstm"),
@@ -175,7 +188,12 @@ def test_policy_kwargs_are_read_one_by_one():
 
 def test_words_and_mappings_are_read_as_programs_write_them():
     assert [read_word(word) for word in ("True", "1e6", "cosine", "[64, 64]", "[64")] == [
-        True, 1_000_000, "cosine", [64, 64], "[64"]  # fmt: skip
+        True,
+        1_000_000,
+        "cosine",
+        [64, 64],
+        "[64",
+    ]
     assert file_name("my sweep/2", "x") == "my-sweep-2" and file_name("???", "sweep") == "sweep"
     assert times(2.0).of(0.5) == 1.0 and times(2.0).of(None) is None
     assert mapping_of("dict(norm_obs=False)") == {"norm_obs": False} and mapping_of(None) == {}

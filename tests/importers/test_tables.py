@@ -61,8 +61,14 @@ def test_defaults_are_values_that_we_take(one):
 
 def test_all_flags_of_xlron_stand_in_its_table():
     """308 in 1.1.0, and the names of earlier versions that its documents still use."""
-    older = {*OLDER, "ON_POLICY_IAM", "max_timesteps", "output_nodes_size", "output_globals_size",
-             "DEFAULT_DEVICE"}  # fmt: skip
+    older = {
+        *OLDER,
+        "ON_POLICY_IAM",
+        "max_timesteps",
+        "output_nodes_size",
+        "output_globals_size",
+        "DEFAULT_DEVICE",
+    }
     assert len(XLRON.rows) == 308 + len(older)
     assert older <= {row.name for row in XLRON.rows}
 

@@ -38,9 +38,12 @@ _ONLY_WITH = {
     "log_std_min": ("distribution", "gaussian"),
     "log_std_max": ("distribution", "gaussian"),
     "minibatch_size": ("num_minibatches", None),
-    **{name: ("separate_vf_optimiser", True) for name in KNOBS if name.startswith("vf_")
-       and name not in ("vf_coef", "vf_gae_lambda")},
-}  # fmt: skip
+    **{
+        name: ("separate_vf_optimiser", True)
+        for name in KNOBS
+        if name.startswith("vf_") and name not in ("vf_coef", "vf_gae_lambda")
+    },
+}
 _NO_PART_OF_TRAINING = (
     "gradient_accumulation", "matmul_precision", "distribution", "action_low", "action_high",
     "num_layers", "hidden_size", "link_critic_sees", "shadow_weight",

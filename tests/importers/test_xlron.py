@@ -134,8 +134,11 @@ def test_models_evaluation_and_logging(tmp_path):
     )
     assert draft.rest["checkpoint"] == {"best_evaluation": True}
     assert draft.rest["evaluation"] == {
-        "every": 1_000_000, "episodes": 10, "steps": 10_000, "greedy": False,
-    }  # fmt: skip
+        "every": 1_000_000,
+        "episodes": 10,
+        "steps": 10_000,
+        "greedy": False,
+    }
     assert draft.rest["loggers"] == [{"type": "wandb", "project": "mine", "every": 4}]
     assert study.log_every == 200_000
     assert study.name == "a-run-1" and study.population.deterministic
@@ -181,9 +184,13 @@ def test_blocks_wider_than_a_link_are_one_block_a_path(tmp_path):
 
 @pytest.mark.parametrize(
     ("flags", "clips"),
-    [("--RHO_CLIP=0 --C_CLIP=1", (None, None)), ("--RHO_CLIP=-1 --C_CLIP=-1", (None, None)),
-     ("--RHO_CLIP=1.5 --C_CLIP=1", (1.5, 1.0)), ("--RHO_CLIP=1.5", (None, None))],
-)  # fmt: skip
+    [
+        ("--RHO_CLIP=0 --C_CLIP=1", (None, None)),
+        ("--RHO_CLIP=-1 --C_CLIP=-1", (None, None)),
+        ("--RHO_CLIP=1.5 --C_CLIP=1", (1.5, 1.0)),
+        ("--RHO_CLIP=1.5", (None, None)),
+    ],
+)
 def test_clips_are_off_at_0_and_below(tmp_path, flags, clips):
     _, study = imported(tmp_path, f"--env_type=rmsa {flags}")
     assert (study.fixed.get("rho_clip"), study.fixed.get("c_clip")) == clips

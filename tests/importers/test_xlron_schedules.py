@@ -66,29 +66,45 @@ CASES = {
 
 def theirs(flags, update):
     """Return both learning rates, entropy, valid mass and lambda as XLRON computes them."""
-    get = {"LR": 5e-4, "LR_SCHEDULE": "cosine", "LR_END_FRACTION": 0.1, "ENT_COEF": 0.0,
-           "WARMUP_MULTIPLIER": 1.0, "WARMUP_STEPS_FRACTION": 0.2, **flags}.get  # fmt: skip
+    get = {
+        "LR": 5e-4,
+        "LR_SCHEDULE": "cosine",
+        "LR_END_FRACTION": 0.1,
+        "ENT_COEF": 0.0,
+        "WARMUP_MULTIPLIER": 1.0,
+        "WARMUP_STEPS_FRACTION": 0.2,
+        **flags,
+    }.get
     steps = get("UPDATE_EPOCHS", 1) * get("NUM_MINIBATCHES", 1)
     total = UPDATES * steps
     gradient, counted = update * steps, update * (steps if get("STEP_ON_GRADIENT") else 1)
     rate = curve(
-        get("LR_SCHEDULE"), get("LR"), get("LR_END_FRACTION"),
+        get("LR_SCHEDULE"),
+        get("LR"),
+        get("LR_END_FRACTION"),
         gradient / (total * get("LR_SCHEDULE_MULTIPLIER", 1.0)),
-        get("WARMUP_MULTIPLIER"), get("WARMUP_STEPS_FRACTION"),
-    )  # fmt: skip
+        get("WARMUP_MULTIPLIER"),
+        get("WARMUP_STEPS_FRACTION"),
+    )
     critic = rate
     if get("SEPARATE_VF_OPTIMIZER"):
         critic = curve(
-            get("VF_LR_SCHEDULE", get("LR_SCHEDULE")), get("VF_LR", get("LR") / 3.0),
+            get("VF_LR_SCHEDULE", get("LR_SCHEDULE")),
+            get("VF_LR", get("LR") / 3.0),
             get("VF_LR_END_FRACTION", get("LR_END_FRACTION")),
             gradient / (total * get("VF_SCHEDULE_MULTIPLIER", 1.0)),
             get("VF_WARMUP_MULTIPLIER", get("WARMUP_MULTIPLIER")),
             get("VF_WARMUP_STEPS_FRACTION", get("WARMUP_STEPS_FRACTION")),
-        )  # fmt: skip
-    entropy = curve(get("ENT_SCHEDULE", "constant"), get("ENT_COEF"), 0.1,
-                    counted / (total * get("ENT_SCHEDULE_MULTIPLIER", 1.0)))  # fmt: skip
-    mass = curve(get("VML_SCHEDULE", "constant"), get("VALID_MASS_LOSS_COEF", 0.0), 10.0,
-                 counted / total)  # fmt: skip
+        )
+    entropy = curve(
+        get("ENT_SCHEDULE", "constant"),
+        get("ENT_COEF"),
+        0.1,
+        counted / (total * get("ENT_SCHEDULE_MULTIPLIER", 1.0)),
+    )
+    mass = curve(
+        get("VML_SCHEDULE", "constant"), get("VALID_MASS_LOSS_COEF", 0.0), 10.0, counted / total
+    )
     share = 3 * counted / (UPDATES * get("LAMBDA_SCHEDULE_MULTIPLIER", 1.0))
     return rate, critic, entropy, mass, 0.9 + (0.98 - 0.9) * (1 - 1 / cosh(share))
 
@@ -96,8 +112,13 @@ def theirs(flags, update):
 def followed(hypers, progress):
     now = scheduled_values(hypers, progress)
     shown = now.coefficients
-    return (now.sizes.policy, now.sizes.critic, shown.ent_coef, shown.valid_mass_coef,
-            shown.gae_lambda)  # fmt: skip
+    return (
+        now.sizes.policy,
+        now.sizes.critic,
+        shown.ent_coef,
+        shown.valid_mass_coef,
+        shown.gae_lambda,
+    )
 
 
 FOLLOWED = jax.jit(jax.vmap(followed, in_axes=(None, 0)))

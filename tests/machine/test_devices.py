@@ -17,9 +17,12 @@ def child(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run code in a fresh process, where jax has not been started."""
     keep = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
     return subprocess.run(
-        [sys.executable, "-c", code], env={**keep, **environment}, capture_output=True, text=True,
+        [sys.executable, "-c", code],
+        env={**keep, **environment},
+        capture_output=True,
+        text=True,
         timeout=600,
-    )  # fmt: skip
+    )
 
 
 def test_two_host_devices_at_least_wherever_jax_is_fresh():

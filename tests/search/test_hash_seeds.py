@@ -39,11 +39,13 @@ print(json.dumps([batch.draw(trial, 0).params for trial in (16, 17, 18)]))
 def test_smac_proposes_the_same_whatever_texts_hash_to():
     children = [
         subprocess.Popen(
-            [sys.executable, "-c", CHILD], env={**os.environ, "PYTHONHASHSEED": str(seed)},
-            stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-c", CHILD],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for seed in (0, 1)
-    ]  # fmt: skip
+    ]
     told = [json.loads(child.communicate()[0]) for child in children]
     assert told[0] == told[1]
     assert len({json.dumps(params) for params in told[0]}) == 3

@@ -79,8 +79,13 @@ def test_its_curves_roll_lengths_and_leave_out_a_rate_that_would_be_doubled(unbr
     assert all(rollout > 0 and update > 0 for rollout, update in phases)
     ends = zip(curves["trial"], curves["stream"], curves["replicate"], strict=True)
     for key in set(ends):
-        own = [i for i, row in enumerate(zip(curves["trial"], curves["stream"],
-               curves["replicate"], strict=True)) if row == key]  # fmt: skip
+        own = [
+            i
+            for i, row in enumerate(
+                zip(curves["trial"], curves["stream"], curves["replicate"], strict=True)
+            )
+            if row == key
+        ]
         known = sum(curves["rollout_seconds"][i] + curves["update_seconds"][i] for i in own)
         assert 0 < known < curves["elapsed_seconds"][own[-1]]
     rolled = [x for x in curves["episode_length_100"] if x == x]
@@ -186,8 +191,9 @@ def test_a_signal_to_all_processes_ends_a_study_in_good_order(unbroken, study, t
     code = "import sys; from hpo.cli import main; sys.exit(main(sys.argv[1:]))"
     words = [sys.executable, "-c", code, "run", "hosted.yaml", "--out", ".", "--json"]
     pipe = subprocess.PIPE
-    child = subprocess.Popen(words, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True,
-                             start_new_session=True)  # fmt: skip
+    child = subprocess.Popen(
+        words, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    )
     assert child.stderr is not None
     said = ""
     while "new best" not in said:  # its workers have stepped, and evaluated
@@ -266,8 +272,10 @@ def test_a_trial_whose_environment_fails_fails_alone_with_its_reason(tmp_path):
         errors = {row.params["env.fatal"]: row.error for row in journal.trials()}
     assert errors[0.0] == ""
     lines = [line.strip() for line in FATAL.splitlines()]
-    first, second = (lines.index(text) + 1 for text in (
-        "raise SystemExit(3)", 'raise ValueError("a broken joint")'))  # fmt: skip
+    first, second = (
+        lines.index(text) + 1
+        for text in ("raise SystemExit(3)", 'raise ValueError("a broken joint")')
+    )
     assert errors[1.0].endswith(f"fatal.py:{first}: SystemExit: 3")
     assert errors[2.0] == (
         "the worker process that stepped its environment was ended by SIGSEGV, twice over the "

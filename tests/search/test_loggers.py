@@ -46,8 +46,10 @@ def go(folder, asked, sinks=None, callbacks=()):
     """Run a study that publishes at every boundary."""
     settings = samples.quick(
         sinks=sinks if sinks is not None else sinks_of(asked, pytest.fail),
-        publish_seconds=0.0, commit_seconds=0.0, callbacks=callbacks,
-    )  # fmt: skip
+        publish_seconds=0.0,
+        commit_seconds=0.0,
+        callbacks=callbacks,
+    )
     return run(asked, folder, samples.AnalyticFactory(), (), settings)
 
 
@@ -208,8 +210,11 @@ def test_what_cannot_work_is_refused_before_the_study(tmp_path, monkeypatch):
     data = resolved(study())
     with pytest.raises(UnknownNameError, match="did you mean 'wandb'"):
         make_sink(Logger("wandbb"), data)
-    for name, package in (("tensorboard", "tensorboardX"), ("wandb", "wandb"),
-                          ("mlflow", "mlflow")):  # fmt: skip
+    for name, package in (
+        ("tensorboard", "tensorboardX"),
+        ("wandb", "wandb"),
+        ("mlflow", "mlflow"),
+    ):
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(MissingExtraError, match=rf"{package}.*hpo-lanes\[{name}\]"):
             make_sink(Logger(name), data)
@@ -220,9 +225,17 @@ def test_what_cannot_work_is_refused_before_the_study(tmp_path, monkeypatch):
 
 OFFLINE = Logger(
     "wandb",
-    {"mode": "offline", "project": "ppo", "entity": "us", "name": "a-name", "group": "some",
-     "top_k": 2, "every": 4, "policy": True},
-)  # fmt: skip
+    {
+        "mode": "offline",
+        "project": "ppo",
+        "entity": "us",
+        "name": "a-name",
+        "group": "some",
+        "top_k": 2,
+        "every": 4,
+        "policy": True,
+    },
+)
 
 
 def logged_records(path):
@@ -261,15 +274,21 @@ def offline_runs(folder):
         for record in whole(path, Record):
             kind = record.WhichOneof("record_type")
             if kind == "run":
-                run = runs.setdefault(record.run.run_id, SimpleNamespace(
-                    first=record.run, rows=[], summary={}, artifacts=[], folders=[]))  # fmt: skip
+                run = runs.setdefault(
+                    record.run.run_id,
+                    SimpleNamespace(
+                        first=record.run, rows=[], summary={}, artifacts=[], folders=[]
+                    ),
+                )
                 run.folders.append(path.parent)
             elif kind == "history":
-                run.rows.append({_key(item): json.loads(item.value_json)
-                                 for item in record.history.item})  # fmt: skip
+                run.rows.append(
+                    {_key(item): json.loads(item.value_json) for item in record.history.item}
+                )
             elif kind == "summary":
-                run.summary.update({_key(item): json.loads(item.value_json)
-                                    for item in record.summary.update})  # fmt: skip
+                run.summary.update(
+                    {_key(item): json.loads(item.value_json) for item in record.summary.update}
+                )
             elif kind == "artifact":
                 run.artifacts.append(record.artifact)
     return runs

@@ -177,28 +177,56 @@ def test_another_option_is_another_study(file, tmp_path):
 @pytest.mark.parametrize(
     ("name", "old", "new", "told"),
     [
-        ("near", "width: 0.3", "widht: 0.3",
-         "8: unknown key 'widht' in search.options; did you mean 'width'? Known: width"),
-        ("near", "width: 0.3", "width: 4",
-         "8: search.options.width is 4; allowed: a number from 0.01 to 3"),
-        ("near", "method: near", "method: naer",
-         "8: search: unknown method 'naer'; did you mean 'near'? Known: random, grid, sobol, tpe, "
-         "thompson, gp, cmaes, nsga2, smac, "),
-        ("slack", "share: 0.3", "shar: 0.3",
-         "10: unknown key 'shar' in early_terminate; did you mean 'share'? Known: type, min, eta, "
-         "audit, share, at_least"),
-        ("slack", "share: 0.3", "at_least: 1",
-         "10: early_terminate.at_least is 1; allowed: a whole number from 2 to 1000"),
+        (
+            "near",
+            "width: 0.3",
+            "widht: 0.3",
+            "8: unknown key 'widht' in search.options; did you mean 'width'? Known: width",
+        ),
+        (
+            "near",
+            "width: 0.3",
+            "width: 4",
+            "8: search.options.width is 4; allowed: a number from 0.01 to 3",
+        ),
+        (
+            "near",
+            "method: near",
+            "method: naer",
+            "8: search: unknown method 'naer'; did you mean 'near'? Known: random, grid, sobol, "
+            "tpe, thompson, gp, cmaes, nsga2, smac, ",
+        ),
+        (
+            "slack",
+            "share: 0.3",
+            "shar: 0.3",
+            "10: unknown key 'shar' in early_terminate; did you mean 'share'? Known: type, min, "
+            "eta, audit, share, at_least",
+        ),
+        (
+            "slack",
+            "share: 0.3",
+            "at_least: 1",
+            "10: early_terminate.at_least is 1; allowed: a whole number from 2 to 1000",
+        ),
         ("slack", "share: 0.3", "patience: 3", "10: unknown key 'patience' in early_terminate"),
-        ("slack", "type: slack", "type: slakc",
-         "10: early_terminate: unknown type 'slakc'; did you mean 'slack'? Known: asha, "
-         "hyperband, median, plateau, pbt, pb2, slack, drift, steady"),
-        ("drift", "chance: 0.4", "chance: maybe",
-         "10: early_terminate.chance is 'maybe'; allowed: a number from 0 to 1"),
+        (
+            "slack",
+            "type: slack",
+            "type: slakc",
+            "10: early_terminate: unknown type 'slakc'; did you mean 'slack'? Known: asha, "
+            "hyperband, median, plateau, pbt, pb2, slack, drift, steady",
+        ),
+        (
+            "drift",
+            "chance: 0.4",
+            "chance: maybe",
+            "10: early_terminate.chance is 'maybe'; allowed: a number from 0 to 1",
+        ),
         ("drift", "every: 2k", "every: 16k", "10: early_terminate.every is 16000, but a run"),
         ("near", "budget: {trials: 60}", "budget: {trials: null}", "10: budget has no bound"),
     ],
-)  # fmt: skip
+)
 def test_a_check_refuses_what_options_cannot_be(file, capsys, name, old, new, told):
     path = file(STUDIES[name].replace(old, new))
     assert main(["check", str(path)]) == 2
@@ -210,9 +238,12 @@ def test_a_check_refuses_what_options_cannot_be(file, capsys, name, old, new, to
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("near", "searched by near, asha with eta 4"), ("slack", "slack with share 0.3, at_least 5"),
-     ("drift", "drift with chance 0.4")],
-)  # fmt: skip
+    [
+        ("near", "searched by near, asha with eta 4"),
+        ("slack", "slack with share 0.3, at_least 5"),
+        ("drift", "drift with chance 0.4"),
+    ],
+)
 def test_a_check_takes_what_is_right(file, capsys, name, words):
     assert main(["check", "-v", str(file(STUDIES[name]))]) == 0
     assert words in " ".join(capsys.readouterr().out.split())
@@ -274,9 +305,12 @@ def test_what_is_written_down_is_read_again_also_without_the_files(file, folder,
     early, before = again.early_terminate, study.early_terminate
     assert (early.type, early.options) == (before.type, before.options)
     assert early.evolves == (name == "drift") and rung_steps(again) == (
-        tuple(range(2_000, 16_000, 2_000)) if name == "drift"
-        else (2_000, 4_000, 8_000) if name == "slack" else (2_000, 8_000)
-    )  # fmt: skip
+        tuple(range(2_000, 16_000, 2_000))
+        if name == "drift"
+        else (2_000, 4_000, 8_000)
+        if name == "slack"
+        else (2_000, 8_000)
+    )
 
 
 def test_rungs_are_even_where_a_rule_says_so(file):

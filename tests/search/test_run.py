@@ -163,9 +163,10 @@ def test_confirming_is_paid_for_first(tmp_path):
     study = samples.study(budget=more, confirm=samples.Confirm(2, 3, 4))
     again = go(tmp_path / "with", study)
     assert again.best.trial == 0  # so its second run, which was reserved, was not needed
-    counts, before = ({name: value for name, value in vars(usage).items()
-                       if not name.endswith("_seconds")}
-                      for usage in (again.usage, results.usage))  # fmt: skip
+    counts, before = (
+        {name: value for name, value in vars(usage).items() if not name.endswith("_seconds")}
+        for usage in (again.usage, results.usage)
+    )
     assert counts == before
 
 
@@ -214,8 +215,9 @@ def test_no_trial_starts_when_the_time_left_is_less_than_a_run_takes(tmp_path, m
 
     monkeypatch.setattr(Usage, "count_seconds", count_seconds)
     monkeypatch.setattr(Usage, "count_wall", count_wall)
-    study = samples.study(early_terminate=None, seeds=Seeds(1),
-                          budget=Budget(trials=None, wall_seconds=500.0))  # fmt: skip
+    study = samples.study(
+        early_terminate=None, seeds=Seeds(1), budget=Budget(trials=None, wall_seconds=500.0)
+    )
     results = go(tmp_path, study, Factory(lanes=4, diverges_above=2.0))
     assert [entry.state for entry in results.leaderboard] == ["finished"] * 12
 
@@ -231,8 +233,12 @@ def test_time_is_kept_for_confirming_at_the_speed_of_chunks(tmp_path, monkeypatc
 
     monkeypatch.setattr(Usage, "count_seconds", count_seconds)
     monkeypatch.setattr(Usage, "count_wall", count_wall)
-    study = samples.study(early_terminate=None, seeds=Seeds(1), confirm=samples.Confirm(2, 2, 6),
-                          budget=Budget(trials=12, wall_seconds=400.0))  # fmt: skip
+    study = samples.study(
+        early_terminate=None,
+        seeds=Seeds(1),
+        confirm=samples.Confirm(2, 2, 6),
+        budget=Budget(trials=12, wall_seconds=400.0),
+    )
     results = go(tmp_path, study, Factory(lanes=4, diverges_above=2.0))
     assert results.best.value_from == "report" and results.usage.chunks > 48
     assert len(results.leaderboard) == 12

@@ -49,9 +49,15 @@ def named(tmp_path):
 
 def test_imports_count_with_what_they_import_from_beside_them(named):
     assert sorted(files_of_study(named)) == [
-        "deeper.py", "envs.py", "helper.py", "late.py", "pack/__init__.py", "pack/inner.py",
-        "pack/other.py", "pack/third.py",
-    ]  # fmt: skip
+        "deeper.py",
+        "envs.py",
+        "helper.py",
+        "late.py",
+        "pack/__init__.py",
+        "pack/inner.py",
+        "pack/other.py",
+        "pack/third.py",
+    ]
 
 
 def test_files_of_the_environment_count_wherever_they_are_named(tmp_path):
@@ -288,7 +294,7 @@ def test_one_that_changed_is_refused_until_it_is_accepted_and_marks_what_comes(n
         match=r"(?s)start another study, or resume with the changed files.*helper\.py: its "
         r"sha256 was [0-9a-f]{12}, now it is .*late\.py: is gone",
     ) as told:
-        go_on(folder, named)  # fmt: skip
+        go_on(folder, named)
     assert "envs.py" not in str(told.value)
     assert (folder / "journal.sqlite").read_bytes() == before
     assert go_on(folder, named, accept_changed_files=True).state == "finished"

@@ -36,9 +36,11 @@ STUDIES = {
     "bounded": {"budget": BUDGET(trials=64, env_steps=1_440_000), "confirm": CONFIRM},
     "env steps alone": {"budget": BUDGET(trials=None, env_steps=900_000), "confirm": CONFIRM},
     "racing": {"seeds": Seeds(8, racing=Racing(2)), "early_terminate": None},
-    "pbt": {"early_terminate": samples.EarlyTerminate("pbt", every=2_000),
-            "budget": BUDGET(trials=16)},
-}  # fmt: skip
+    "pbt": {
+        "early_terminate": samples.EarlyTerminate("pbt", every=2_000),
+        "budget": BUDGET(trials=16),
+    },
+}
 COSTS = Costs(0.5, 2.0, 20.0, 0.1, 100, 0.0, 1.7e9)
 
 
@@ -155,11 +157,20 @@ def test_timings_are_kept_and_found_again(tmp_path):
     assert Timings.read(path).known == {"x": COSTS, "y": later}
 
 
-@pytest.mark.parametrize("text", [
-    "", "{", "[]", "null", '{"x": {"block": 1}}', '{"x": 3}',
-    json.dumps({"x": {**dataclasses.asdict(COSTS), "block": "much"}}),
-    json.dumps({"x": {**dataclasses.asdict(COSTS), "block": math.nan}}), "\x00\xff",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"x": {"block": 1}}',
+        '{"x": 3}',
+        json.dumps({"x": {**dataclasses.asdict(COSTS), "block": "much"}}),
+        json.dumps({"x": {**dataclasses.asdict(COSTS), "block": math.nan}}),
+        "\x00\xff",
+    ],
+)
 def test_a_damaged_file_is_said_and_begun_anew(tmp_path, text):
     path = tmp_path / "timings.json"
     path.write_text(text, encoding="latin-1")
@@ -207,8 +218,12 @@ def test_an_estimate_says_phases_interval_and_what_it_rests_on():
 def test_hours_are_said_to_the_precision_of_an_estimate():
     assert {estimate(9000.0, wall=600.0).seconds(factor) for factor in (0.5, 1, 2)} == {600.0}
     assert [span_of_time(s) for s in (0.2, 59.4, 600, 5400, 200_000)] == [
-        "1s", "59s", "10 min", "1.5 h", "2.3 days"
-    ]  # fmt: skip
+        "1s",
+        "59s",
+        "10 min",
+        "1.5 h",
+        "2.3 days",
+    ]
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(60.0, True), (5.0, False)])
@@ -223,22 +238,42 @@ def test_a_check_says_what_share_evaluation_takes(seconds, told):
     assert (line in text.split("\n")) is told and ("  evaluation " in text) is told
 
 
-@pytest.mark.parametrize(("keys", "lines"), [
-    ("budget: {trials: 16, env_steps: 200k}\nconfirm: {top_k: 2, choose: 1, report: 1}",
-     ["  confirm   best 2 on 1 new seed; then winner and default on 1 more",
-      "  training  200k env steps (search 36.2k, confirm 164k), 1 compile"]),
-    ("confirm: {top_k: 2, choose: 1, report: 1, also: {1: 3}}\nbudget: {trials: 2}",
-     ["  training  369k env steps (search 81.9k, confirm 287k), 1 compile"]),
-    ("seeds: {per_config: 12, racing: {start: 3}}\nsearch: {method: random}",
-     ["  search    random over gamma; 3 to 12 seeds per trial"]),
-    ("search: {driver: ray_tune, scheduler: asha}\nevaluation: {every: 10k}",
-     ["  search    Ray Tune (random) over gamma; 1 seed per trial",
-      "  stopping  Ray Tune's asha compares trials at 10.2k, 20.5k and 30.7k of 41k env steps"]),
-    ("objectives: [{name: eval/return_mean}, {name: env_steps, goal: minimize}]\n"
-     "confirm: {top_k: 3, choose: 8, report: 16}\nbudget: {trials: 4}",
-     ["  confirm   best 3 and default on 8 new seeds",
-      "  training  1.47M env steps (search 164k, confirm 1.31M), 1 compile"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("keys", "lines"),
+    [
+        (
+            "budget: {trials: 16, env_steps: 200k}\nconfirm: {top_k: 2, choose: 1, report: 1}",
+            [
+                "  confirm   best 2 on 1 new seed; then winner and default on 1 more",
+                "  training  200k env steps (search 36.2k, confirm 164k), 1 compile",
+            ],
+        ),
+        (
+            "confirm: {top_k: 2, choose: 1, report: 1, also: {1: 3}}\nbudget: {trials: 2}",
+            ["  training  369k env steps (search 81.9k, confirm 287k), 1 compile"],
+        ),
+        (
+            "seeds: {per_config: 12, racing: {start: 3}}\nsearch: {method: random}",
+            ["  search    random over gamma; 3 to 12 seeds per trial"],
+        ),
+        (
+            "search: {driver: ray_tune, scheduler: asha}\nevaluation: {every: 10k}",
+            [
+                "  search    Ray Tune (random) over gamma; 1 seed per trial",
+                "  stopping  Ray Tune's asha compares trials at 10.2k, 20.5k and 30.7k of 41k "
+                "env steps",
+            ],
+        ),
+        (
+            "objectives: [{name: eval/return_mean}, {name: env_steps, goal: minimize}]\n"
+            "confirm: {top_k: 3, choose: 8, report: 16}\nbudget: {trials: 4}",
+            [
+                "  confirm   best 3 and default on 8 new seeds",
+                "  training  1.47M env steps (search 164k, confirm 1.31M), 1 compile",
+            ],
+        ),
+    ],
+)
 def test_a_check_says_what_runs_and_its_parts_add_up(keys, lines):
     text = "name: it\nenv: CartPole-v1\nenv_steps: 40k\nspace: {gamma: {min: 0.9, max: 0.99}}\n"
     told = brief(check(loads(f"{text}{keys}\n")), "", "s.yaml").split("\n")

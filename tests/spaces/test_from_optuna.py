@@ -42,9 +42,12 @@ def test_what_is_whole_is_read(whole, tmp_path, end):
 
 def test_what_is_no_storage_is_refused(whole, tmp_path):
     contents = {
-        "text.db": b"hello" * 500, "empty.db": b"", "cut.db": whole[".db"][:5000],
-        "bytes.log": b"\0\xff\xfe" * 50, "other.log": b"[1, 2]\n{}\n",
-    }  # fmt: skip
+        "text.db": b"hello" * 500,
+        "empty.db": b"",
+        "cut.db": whole[".db"][:5000],
+        "bytes.log": b"\0\xff\xfe" * 50,
+        "other.log": b"[1, 2]\n{}\n",
+    }
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
         refused(tmp_path / name)

@@ -70,13 +70,19 @@ def test_theirs_is_read():
     space = from_configspace(theirs)
     kinds = {p.name: p.distribution.kind for p in space.parameters}
     assert kinds == {
-        "network": "categorical", "layers": "log_int_uniform", "rate": "log_uniform",
-        "low": "uniform", "high": "uniform", "size": "ordinal", "k": "categorical",
-    }  # fmt: skip
+        "network": "categorical",
+        "layers": "log_int_uniform",
+        "rate": "log_uniform",
+        "low": "uniform",
+        "high": "uniform",
+        "size": "ordinal",
+        "k": "categorical",
+    }
     assert space.default()["network"] == "gnn"
     assert set(space.forbid) == {
-        parse_rule("high < low"), ValueRule((("network", ("mlp",)), ("size", (16, 64))))
-    }  # fmt: skip
+        parse_rule("high < low"),
+        ValueRule((("network", ("mlp",)), ("size", (16, 64)))),
+    }
     rng = np.random.default_rng(0)
     for _ in range(50):
         params = space.sample(rng)

@@ -15,8 +15,9 @@ FAST = BaselineRow(
     {"search": {"used/share": (0.7, 0.9)}, "report": {"used/share": (0.5,) * 5}},
 )
 SLOW = BaselineRow("slow", {"search": (0.9, 0.7), "report": (0.9, 0.8, 0.7, 0.6, 0.5)})
-TRIAL = TrialRow(0, TrialState.FINISHED, "default", 0, "abc", {}, value=0.2,
-                 seed_values=(0.1, 0.3))  # fmt: skip
+TRIAL = TrialRow(
+    0, TrialState.FINISHED, "default", 0, "abc", {}, value=0.2, seed_values=(0.1, 0.3)
+)
 
 
 class _Kept:
@@ -71,6 +72,10 @@ def test_the_table_has_a_row_a_replicate():
     rows = baselines_table([FAST, SLOW]).to_pylist()
     assert len(rows) == 14
     assert rows[1] == {
-        "baseline": "fast", "stream": "search", "replicate": 1, "value": 0.5, "used_share": 0.9,
-    }  # fmt: skip
+        "baseline": "fast",
+        "stream": "search",
+        "replicate": 1,
+        "value": 0.5,
+        "used_share": 0.9,
+    }
     assert rows[-1]["used_share"] is None and rows[-1]["value"] == 0.5

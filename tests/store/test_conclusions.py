@@ -204,8 +204,10 @@ def test_a_winner_that_diverges_more_often_is_not_called_better() -> None:
         0,
     )
     said = sentences(found)
-    assert said[:2] == ["Trial 3 diverged on 1 of 16 test seeds.",
-                        "The default diverged on none of them."]  # fmt: skip
+    assert said[:2] == [
+        "Trial 3 diverged on 1 of 16 test seeds.",
+        "The default diverged on none of them.",
+    ]
     assert said[2].startswith("Where both have a value the difference is +")
     as_often = conclude({**HIGH, 2: math.nan}, {**LOW, 3: math.nan})
     assert as_often.verdict == "better" and as_often.against.own_diverged == 1
@@ -246,24 +248,59 @@ def test_constraints_come_before_values_and_hide_no_better_default() -> None:
 @pytest.mark.parametrize(
     ("winner", "default", "values", "verdict", "said"),
     [
-        (VIOLATED, KEPT, (HIGH, LOW), "infeasible",
-         "Trial 3 violates the constraints, which the default keeps."),
-        (VIOLATED, VIOLATED, (HIGH, LOW), "infeasible",
-         "Trial 3 and the default both violate the constraints."),
+        (
+            VIOLATED,
+            KEPT,
+            (HIGH, LOW),
+            "infeasible",
+            "Trial 3 violates the constraints, which the default keeps.",
+        ),
+        (
+            VIOLATED,
+            VIOLATED,
+            (HIGH, LOW),
+            "infeasible",
+            "Trial 3 and the default both violate the constraints.",
+        ),
         (VIOLATED, None, (HIGH, LOW), "infeasible", "Trial 3 violates the constraints."),
-        (UNSURE, VIOLATED, (LOW, HIGH), "undecided",
-         "Undecided: the default is better but violates the constraints."),
-        (UNSURE, VIOLATED, (HIGH, LOW), "better",
-         "The default violates the constraints; it is not certain that trial 3 keeps them."),
-        (UNSURE, KEPT, (HIGH, LOW), "better",
-         "It is not certain that trial 3 keeps the constraints."),
-        (UNSURE, UNSURE, (HIGH, LOW), "better",
-         "It is not certain that trial 3 or the default keeps the constraints."),
-        (KEPT, None, (LOW, HIGH), "worse",
-         "The constraints of the default were not measured on test seeds."),
+        (
+            UNSURE,
+            VIOLATED,
+            (LOW, HIGH),
+            "undecided",
+            "Undecided: the default is better but violates the constraints.",
+        ),
+        (
+            UNSURE,
+            VIOLATED,
+            (HIGH, LOW),
+            "better",
+            "The default violates the constraints; it is not certain that trial 3 keeps them.",
+        ),
+        (
+            UNSURE,
+            KEPT,
+            (HIGH, LOW),
+            "better",
+            "It is not certain that trial 3 keeps the constraints.",
+        ),
+        (
+            UNSURE,
+            UNSURE,
+            (HIGH, LOW),
+            "better",
+            "It is not certain that trial 3 or the default keeps the constraints.",
+        ),
+        (
+            KEPT,
+            None,
+            (LOW, HIGH),
+            "worse",
+            "The constraints of the default were not measured on test seeds.",
+        ),
         (KEPT, KEPT, (HIGH, LOW), "better", "Trial 3 is better than the default"),
     ],
-)  # fmt: skip
+)
 def test_constraints_rule_only_where_test_seeds_show_them(winner, default, values, verdict, said):
     found = constrained(winner, default, values)
     assert found.verdict == verdict
@@ -285,8 +322,10 @@ def test_selection_seeds_say_nothing_about_constraints_on_new_seeds() -> None:
 
 def test_why_there_is_nothing_to_compare_is_said() -> None:
     found = conclude(HIGH, None, name="trial 3", why="The default was left out.")
-    assert sentences(found) == ["There is nothing to compare trial 3 with.",
-                                "The default was left out."]  # fmt: skip
+    assert sentences(found) == [
+        "There is nothing to compare trial 3 with.",
+        "The default was left out.",
+    ]
 
 
 def test_nothing_to_compare_is_an_answer() -> None:

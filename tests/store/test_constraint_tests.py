@@ -15,10 +15,15 @@ from hpo.store.verdict import ConstraintSamples
 from hpo.store.verdict_text import concluded
 
 META = StudyMeta(
-    "x", "h", "name: x\nenv: {id: Pendulum-v1}\nspace: {}\n", "eval/return_mean", "maximize",
-    "mean", {},
+    "x",
+    "h",
+    "name: x\nenv: {id: Pendulum-v1}\nspace: {}\n",
+    "eval/return_mean",
+    "maximize",
+    "mean",
+    {},
     constraints=({"metric": "eval/cost", "min": None, "max": 0.0, "aggregate": "mean"},),
-)  # fmt: skip
+)
 AT_THE_LIMIT = {
     "normal": lambda rng, size: rng.normal(0.0, 1.0, size),
     "skewed up": lambda rng, size: rng.exponential(1.0, size) - 1.0,
@@ -55,14 +60,20 @@ def study_of_equals(rng, cost, choose):
         tested = rng.normal(size=16) if at in (0, best) else ()
         rows.append(
             TrialRow(
-                at, TrialState.FINISHED, "random" if at else "default", 0, "b", {},
-                value=float(rng.normal()), seed_values=(0.0,),
+                at,
+                TrialState.FINISHED,
+                "random" if at else "default",
+                0,
+                "b",
+                {},
+                value=float(rng.normal()),
+                seed_values=(0.0,),
                 constraints=(float(rng.normal(cost, 1.0)),),
                 choose_values=tuple(values[at]) if at else (),
                 choose_constraints=(float(costs[at].mean()),) if at else (),
                 report_values=tuple(tested),
             )
-        )  # fmt: skip
+        )
     own, other = (dict(enumerate(rng.normal(cost, 1.0, 16).tolist())) for _ in range(2))
     shown = [*own.values(), *other.values(), *np.concatenate(costs)]
     limit = Limit("eval/cost", high=0.0)

@@ -74,8 +74,11 @@ def test_a_point_waits_for_all_replicates_and_comes_once(story: Story, make_tria
     (news,) = follower.news(story.commit(running(make_trial, 0)), mark).trials
     assert [point.env_steps for point in news.points] == [10]
     assert news.points[0].values == {
-        "train/episode_return": 2.0, "train/loss": 4.0, "seeds/0": 1.0, "seeds/1": 3.0,
-    }  # fmt: skip
+        "train/episode_return": 2.0,
+        "train/loss": 4.0,
+        "seeds/0": 1.0,
+        "seeds/1": 3.0,
+    }
     assert not news.ended
     assert follower.news(story.store.folder.path, mark).trials == ()
 
@@ -83,8 +86,9 @@ def test_a_point_waits_for_all_replicates_and_comes_once(story: Story, make_tria
     story.chunk(0, 0, 30, 9.0)  # the other replicate never gets there
     (news,) = follower.news(story.commit(make_trial(0, value=5.0)), mark).trials
     assert [(p.env_steps, p.values["train/episode_return"]) for p in news.points] == [
-        (20, 3.0), (30, 9.0),
-    ]  # fmt: skip
+        (20, 3.0),
+        (30, 9.0),
+    ]
     assert news.ended and news.row["value"] == 5.0 and news.params["activation"] == "tanh"
     assert follower.news(story.store.folder.path, mark, final=True).trials == ()
 

@@ -136,8 +136,9 @@ def test_knobs_that_moved_with_the_decisive_one_are_not_named() -> None:
     for _ in range(20):
         drift = np.linspace(0.0, 0.6, 80)
         a, b = (np.clip(drift + 0.4 * rng.random(80), 0, 1) for _ in range(2))
-        found = decide([Column("a", a.tolist()), Column("b", b.tolist())],
-                       4 * a + 0.5 * rng.normal(size=80))  # fmt: skip
+        found = decide(
+            [Column("a", a.tolist()), Column("b", b.tolist())], 4 * a + 0.5 * rng.normal(size=80)
+        )
         assert "a" in found.names
         wrongly += "b" in found.names
     assert wrongly <= 3
@@ -154,8 +155,10 @@ def test_chance_alone_names_a_knob_in_few_studies() -> None:
             Column("two", (rng.integers(0, 2, 32) * 1.0).tolist(), choices=True),
             Column("under", [v if v < 0.6 else None for v in rng.random(32)]),
         ]
-        values = np.minimum(500.0, rng.normal(500, 30, 32)) if rng.random() < 0.5 else (
-            rng.exponential(size=32)
-        )  # fmt: skip
+        values = (
+            np.minimum(500.0, rng.normal(500, 30, 32))
+            if rng.random() < 0.5
+            else (rng.exponential(size=32))
+        )
         named += bool(decide(columns, values).names)
     assert named <= 10

@@ -57,8 +57,10 @@ def test_beside_a_constant_it_is_halls(count: int) -> None:
 
 def test_there_is_no_interval_where_nothing_tells_it() -> None:
     assert paired_interval([1.0, 2.0, 3.0, 5.0, 4.0], [0.0] * 5).kind == "none"
-    assert paired_interval([0.1 * i + 0.1 for i in range(8)],
-                           [0.1 * i for i in range(8)]).kind == "none"  # fmt: skip
+    assert (
+        paired_interval([0.1 * i + 0.1 for i in range(8)], [0.1 * i for i in range(8)]).kind
+        == "none"
+    )
     assert paired_interval([0.1 + 0.2] * 8, [0.3] * 8).kind == "none"  # but for rounding
     assert paired_interval([1.0, 2.0, 3.0, 4.0, 5.0, math.nan], [0.0] * 6).kind == "none"
     with pytest.raises(ConfigError):

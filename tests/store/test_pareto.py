@@ -33,8 +33,10 @@ def test_volume_equals_counting_unit_cubes(rows):
     side = range(7)
     cubes = sum(
         any(p[0] <= a and p[1] <= b and p[2] <= c for p in rows)
-        for a in side for b in side for c in side
-    )  # fmt: skip
+        for a in side
+        for b in side
+        for c in side
+    )
     assert hypervolume(rows, (7.0, 7.0, 7.0)) == pytest.approx(cubes)
 
 

@@ -62,7 +62,7 @@ def study(tmp_path_factory: pytest.TempPathFactory, meta: StudyMeta, make_trial:
         ("SHOW TABLES", ["name"], [("curves",), ("evaluations",), ("trials",)]),
         ("SELECT 1 AS a -- a comment; and more", ["a"], [(1,)]),
     ],
-)  # fmt: skip
+)
 def test_reading(study: Path, sql: str, columns: list[str], rows: list[tuple]) -> None:
     assert run_query(study, sql) == (columns, rows)
 

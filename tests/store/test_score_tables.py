@@ -54,8 +54,10 @@ def test_two_are_compared_seed_by_seed_where_they_share_seeds() -> None:
         assert (one.value, one.interval) == difference(*sides, over, paired=True)
     chance = [
         float(ours[i][at] > theirs[j][at] or j == 5)
-        for at in range(3) for i in range(6) for j in range(6)
-    ]  # fmt: skip
+        for at in range(3)
+        for i in range(6)
+        for j in range(6)
+    ]
     assert found.improvement.value == pytest.approx(np.mean(chance))
 
 

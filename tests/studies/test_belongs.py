@@ -18,16 +18,26 @@ def told(text, overrides=()):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("search: {population: 6}", "the population of pbt and pb2 is all trials: type `budget: "
-         "{trials: 6}`"),
-        ("search: {method: random, options: {population_size: 6}}",
-         "the population of pbt and pb2 is all trials: type `budget: {trials: 6}`"),
-        ("early_terminate: {type: pbt, population: 6}",
-         "the population of pbt and pb2 is all trials: type `budget: {trials: 6}`"),
-        ("population: {members: 6}", "the population of pbt and pb2 is all trials: type `budget: "
-         "{trials: 6}`"),
-        ("search: {population: {lanes: 8}}",
-         "it belongs at the top of the file, not under `search`"),
+        (
+            "search: {population: 6}",
+            "the population of pbt and pb2 is all trials: type `budget: {trials: 6}`",
+        ),
+        (
+            "search: {method: random, options: {population_size: 6}}",
+            "the population of pbt and pb2 is all trials: type `budget: {trials: 6}`",
+        ),
+        (
+            "early_terminate: {type: pbt, population: 6}",
+            "the population of pbt and pb2 is all trials: type `budget: {trials: 6}`",
+        ),
+        (
+            "population: {members: 6}",
+            "the population of pbt and pb2 is all trials: type `budget: {trials: 6}`",
+        ),
+        (
+            "search: {population: {lanes: 8}}",
+            "it belongs at the top of the file, not under `search`",
+        ),
         ("search: {trials: 20}", "it belongs under `budget`: type `budget: {trials: 20}`"),
         ("trials: 20", "it belongs under `budget`: type `budget: {trials: 20}`"),
         ("lanes: 8", "it belongs under `population`: type `population: {lanes: 8}`"),
@@ -37,7 +47,7 @@ def told(text, overrides=()):
         ("confirm: {type: x}", "Known: top_k"),  # of several sections: nobody knows which
         ("loggers: [{type: csv, top_k: 5}]", "Known: none"),
     ],
-)  # fmt: skip
+)
 def test_where_it_belongs(text, words):
     found = told(text)
     assert found.startswith("unknown key ") and words in found

@@ -200,16 +200,22 @@ def _of_minibatches(fixed="", space="", env="CartPole-v1", rows="num_envs: 4, ro
     ("fixed", "words"),
     [
         (", num_minibatches: 4", None),
-        (", num_minibatches: 6", "8 samples (num_envs x rollout_length) make fewer minibatches "
-         "than num_minibatches: 6 (makes 4; type 4)"),
+        (
+            ", num_minibatches: 6",
+            "8 samples (num_envs x rollout_length) make fewer minibatches "
+            "than num_minibatches: 6 (makes 4; type 4)",
+        ),
         (", num_minibatches: 6, normalise_advantages: false", "6 (makes 4; type 4 or 8)"),
-        (", num_minibatches: 8", "a minibatch is one sample, whose advantage is not normalised, "
-         "with num_minibatches 8 (type 4)"),
+        (
+            ", num_minibatches: 8",
+            "a minibatch is one sample, whose advantage is not normalised, "
+            "with num_minibatches 8 (type 4)",
+        ),
         (", minibatch_size: 1", "with num_minibatches 8 (type 4)"),
         (", num_minibatches: 8, normalise_advantages: false", None),
         (", num_minibatches: 8, network: gru", None),
     ],
-)  # fmt: skip
+)
 def test_minibatches_that_are_not_as_asked_are_told(fixed, words):
     if "gru" in fixed:
         fixed = fixed.replace("num_minibatches: 8", "num_minibatches: 4")
@@ -228,9 +234,14 @@ def test_a_last_minibatch_of_one_sample_is_told():
 
 
 @pytest.mark.parametrize(
-    "how", ["network: lstm", "network: gru", "rho_clip: 1.0, c_clip: 1.0",
-            "priority_alpha: 0.5, priority_over: segments"],
-)  # fmt: skip
+    "how",
+    [
+        "network: lstm",
+        "network: gru",
+        "rho_clip: 1.0, c_clip: 1.0",
+        "priority_alpha: 0.5, priority_over: segments",
+    ],
+)
 def test_minibatches_of_whole_segments_are_counted_in_segments(how):
     rows = "num_envs: 8, rollout_length: 32"
     (found,) = _of_minibatches(f", num_minibatches: 6, {how}", rows=rows)
@@ -283,12 +294,17 @@ def test_seeds_that_are_too_few_for_a_verdict_are_told(text, told):
 
 @pytest.mark.parametrize(
     ("lanes", "text", "blind"),
-    [(24, "", True), (4, "", True), (3, "", False), (24, "search: {method: random}\n", False),
-     (24, "search: {options: {n_startup_trials: 2}}\n", True),
-     (8, "search: {options: {n_startup_trials: 2}}\n", False),
-     (24, "search: {warm_start: {study: earlier}}\n", False),
-     (24, "early_terminate: {type: pbt, every: 20k}\n", False)],
-)  # fmt: skip
+    [
+        (24, "", True),
+        (4, "", True),
+        (3, "", False),
+        (24, "search: {method: random}\n", False),
+        (24, "search: {options: {n_startup_trials: 2}}\n", True),
+        (8, "search: {options: {n_startup_trials: 2}}\n", False),
+        (24, "search: {warm_start: {study: earlier}}\n", False),
+        (24, "early_terminate: {type: pbt, every: 20k}\n", False),
+    ],
+)
 def test_a_model_that_no_trial_waits_for_is_warned_of(lanes, text, blind):
     study = loads(BASE + SPACE + "seeds: {per_config: 2}\nbudget: {trials: 12}\n" + text)
     warnings = check(study, cost_of=lambda bucket: Cost(lanes, 1, 1, 1)).warnings
@@ -327,13 +343,16 @@ def test_studies_to_start_from_give_no_warning(place):
 @pytest.mark.parametrize(
     ("rule", "more", "unfit"),
     [
-        ("asha", "objectives: [{name: eval/return_mean}, {name: env_steps, goal: minimize}]",
-         "several objectives"),
+        (
+            "asha",
+            "objectives: [{name: eval/return_mean}, {name: env_steps, goal: minimize}]",
+            "several objectives",
+        ),
         ("asha", "constraints: [{metric: eval/length_mean, max: 3}]", "constraints"),
         ("plateau", "", "plateau"),
         ("asha", "", ""),
     ],
-)  # fmt: skip
+)
 def test_an_audit_that_nothing_uses_is_warned_of(rule, more, unfit):
     text = f"name: s\nenv: CartPole-v1\nenv_steps: 100k\nbudget: {{trials: 4}}\n{more}\n"
     text += "space: {gamma: {min: 0.9, max: 0.99, distribution: uniform}}\n"

@@ -27,8 +27,11 @@ def mistakes(text):
 def test_a_cluster_has_workers_an_address_and_cpus():
     executor = loads(RAY.replace("workers: 2", "workers: 2, address: auto, cpus: 4")).executor
     assert (executor.type, executor.workers, executor.address, executor.cpus) == (
-        "ray", 2, "auto", 4,
-    )  # fmt: skip
+        "ray",
+        2,
+        "auto",
+        4,
+    )
     assert loads(RAY).executor.address is None
 
 
@@ -61,8 +64,9 @@ def test_where_the_cluster_is_may_change_but_not_how_lanes_are_spread():
     one = resolved(loads(RAY))
     moved = resolved(loads(RAY.replace("workers: 2", "workers: 2, address: auto, cpus: 3")))
     assert {change.key: change.allowed for change in diff(one, moved)} == {
-        "executor.address": True, "executor.cpus": True,
-    }  # fmt: skip
+        "executor.address": True,
+        "executor.cpus": True,
+    }
     more = resolved(loads(RAY.replace("workers: 2", "workers: 3")))
     assert [change.allowed for change in diff(one, more)] == [False]
     assert study_hash(loads(RAY)) != study_hash(loads(PLAIN))

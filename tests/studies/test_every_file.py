@@ -68,9 +68,10 @@ def _blocks():
 
 # test_docs_run runs the one that starts from a policy
 COMPLETE = [
-    block for block in _blocks()
+    block
+    for block in _blocks()
     if set(NEEDED) <= _given(block[2]) and "init: {from: first-policy/}" not in block[2]
-]  # fmt: skip
+]
 PARTS = [block for block in _blocks() if not set(NEEDED) <= _given(block[2])]
 
 

@@ -24,8 +24,12 @@ def test_keys_have_defaults_that_are_written_back():
     assert (early.quantile, early.resample, early.perturb) == (0.25, 0.25, (0.8, 1.25))
     written = resolved(study)["early_terminate"]
     assert written == {
-        "type": "pbt", "every": 10_000, "quantile": 0.25, "resample": 0.25, "perturb": [0.8, 1.25],
-    }  # fmt: skip
+        "type": "pbt",
+        "every": 10_000,
+        "quantile": 0.25,
+        "resample": 0.25,
+        "perturb": [0.8, 1.25],
+    }
     assert resolved(loads(resolved_yaml(study))) == resolved(study)
     asha = loads(BASE + "early_terminate: {type: asha, min: 10k}\n")
     assert set(resolved(asha)["early_terminate"]) == {"type", "min", "eta", "audit"}

@@ -53,8 +53,11 @@ def test_a_comment_that_was_changed_tells_nothing(text):
 
 
 def test_overrides_are_found_by_the_key_they_changed():
-    command = Given("run", "x", ("budget.trials=4", "fixed.lr=0.1", "space.gamma={min: 0.9}",
-                                 "budget.trials=5"))  # fmt: skip
+    command = Given(
+        "run",
+        "x",
+        ("budget.trials=4", "fixed.lr=0.1", "space.gamma={min: 0.9}", "budget.trials=5"),
+    )
     assert command.override_of("budget.trials") == "budget.trials=5"
     assert command.override_of("fixed.learning_rate") == "fixed.lr=0.1"
     assert command.override_of("space.gamma.min") == "space.gamma={min: 0.9}"

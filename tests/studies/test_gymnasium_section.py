@@ -67,9 +67,12 @@ def test_an_eval_env_that_looks_different_is_refused():
 def test_workers_are_refused_where_they_have_nothing_to_do():
     text = "env: CartPole-v1\nenv_steps: 20k\npopulation: {workers: 2}\n"
     assert mistakes(text) == [
-        (3, "population.workers is for gym: environments, but CartPole-v1 is compiled; "
-            "leave it out")
-    ]  # fmt: skip
+        (
+            3,
+            "population.workers is for gym: environments, but CartPole-v1 is compiled; "
+            "leave it out",
+        )
+    ]
 
 
 def test_the_number_of_workers_may_change_when_a_study_goes_on():
@@ -120,8 +123,9 @@ def test_a_limit_on_steps_may_change_and_unset_it_is_no_part_of_a_study():
     assert limited.population.step_timeout == resolved(limited)["population"]["step_timeout"] == 90
     changes = diff(resolved(plain), resolved(limited))
     assert {change.key for change in changes if change.allowed} == {
-        "population.workers", "population.step_timeout"
-    }  # fmt: skip
+        "population.workers",
+        "population.step_timeout",
+    }
     assert len(changes) == 2
 
 

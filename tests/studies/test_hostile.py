@@ -15,9 +15,19 @@ def test_there_are_two_hundred_of_every_category(files):
     assert len(files) == len(set(files)) == 200
     categories = {path.stem.split("_", 1)[1] for path in files}
     assert categories >= {
-        "unknown_key", "wrong_value", "distribution", "code", "tag", "path", "bomb", "deep",
-        "duplicate", "circle", "large", "bytes",
-    }  # fmt: skip
+        "unknown_key",
+        "wrong_value",
+        "distribution",
+        "code",
+        "tag",
+        "path",
+        "bomb",
+        "deep",
+        "duplicate",
+        "circle",
+        "large",
+        "bytes",
+    }
     assert len({path.read_bytes() for path in files}) == 200
 
 

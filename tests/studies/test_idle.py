@@ -26,39 +26,80 @@ def study(text, env="CartPole-v1"):
 @pytest.mark.parametrize(
     ("text", "env", "told"),
     [
-        ("fixed: {lr_end_fraction: 0.5}", "CartPole-v1",
-         "lr_end_fraction changes nothing here: it needs lr_schedule other than constant or "
-         "vf_lr_schedule other than constant"),
-        ("fixed: {gae_lambda: 0.9, gae_lambda_initial: 0.8, gae_lambda_final: 1.0}",
-         "CartPole-v1", "gae_lambda changes nothing here: it needs gae_lambda_initial off"),
-        ("space: {vf_learning_rate: {min: 1e-4, max: 1e-2}}", "CartPole-v1",
-         "vf_learning_rate changes nothing here: it needs separate_vf_optimiser true"),
-        ("fixed: {shadow_weight: 0.5}\nevaluation: {steps: 50}", "{id: rmsa, topology: ring4}",
-         "shadow_weight changes nothing here: env names no shadow"),
-        ("fixed: {network: cnn, hidden_sizes: [64]}", "Breakout-MinAtar",
-         "hidden_sizes changes nothing here: it is a knob of mlp, path_mlp, lstm, gru"),
-        ("fixed: {network: cnn, num_layers: 1, hidden_size: 9}", "Breakout-MinAtar",
-         "hidden_size changes nothing here: it is a knob of mlp, path_mlp, lstm, gru"),
-        ("space: {valid_mass_coef: {min: 1e-4, max: 1e-1}}", "CartPole-v1",
-         "valid_mass_coef changes nothing here: CartPole-v1 has no action mask"),
-        ("fixed: {log_std_init: 0.0}", "CartPole-v1",
-         "log_std_init changes nothing here: the actions of CartPole-v1 are discrete"),
-        ("fixed: {log_std_init: 0.0, distribution: beta}", "Pendulum-v1",
-         "log_std_init changes nothing here: it needs distribution other than beta"),
-        ("fixed: {network: gnn, link_critic_sees: shares, shared_encoder: true}",
-         "{id: rmsa, continuous: false}",
-         "link_critic_sees changes nothing here: it needs shared_encoder false"),
-        ("fixed: {network: transformer, link_critic_sees: shares, "
-         "transformer_share_layers: true}", "{id: rmsa, continuous: false}",
-         "link_critic_sees changes nothing here: it needs transformer_share_layers false"),
-        ("fixed: {link_critic_sees: shares}", "{id: rmsa, continuous: false}",
-         "link_critic_sees changes nothing here: it is a knob of gnn, transformer"),
-        ("space: {sgd_momentum: {min: 0.1, max: 0.9}, optimiser: {values: [adam, muon]}}",
-         "CartPole-v1", "sgd_momentum changes nothing here: it needs optimiser sgd"),
-        ("space: {reward_scale: {min: 0.1, max: 10, distribution: log_uniform}}", "CartPole-v1",
-         "reward_scale changes nothing here: it needs normalise_rewards false"),
+        (
+            "fixed: {lr_end_fraction: 0.5}",
+            "CartPole-v1",
+            "lr_end_fraction changes nothing here: it needs lr_schedule other than constant or "
+            "vf_lr_schedule other than constant",
+        ),
+        (
+            "fixed: {gae_lambda: 0.9, gae_lambda_initial: 0.8, gae_lambda_final: 1.0}",
+            "CartPole-v1",
+            "gae_lambda changes nothing here: it needs gae_lambda_initial off",
+        ),
+        (
+            "space: {vf_learning_rate: {min: 1e-4, max: 1e-2}}",
+            "CartPole-v1",
+            "vf_learning_rate changes nothing here: it needs separate_vf_optimiser true",
+        ),
+        (
+            "fixed: {shadow_weight: 0.5}\nevaluation: {steps: 50}",
+            "{id: rmsa, topology: ring4}",
+            "shadow_weight changes nothing here: env names no shadow",
+        ),
+        (
+            "fixed: {network: cnn, hidden_sizes: [64]}",
+            "Breakout-MinAtar",
+            "hidden_sizes changes nothing here: it is a knob of mlp, path_mlp, lstm, gru",
+        ),
+        (
+            "fixed: {network: cnn, num_layers: 1, hidden_size: 9}",
+            "Breakout-MinAtar",
+            "hidden_size changes nothing here: it is a knob of mlp, path_mlp, lstm, gru",
+        ),
+        (
+            "space: {valid_mass_coef: {min: 1e-4, max: 1e-1}}",
+            "CartPole-v1",
+            "valid_mass_coef changes nothing here: CartPole-v1 has no action mask",
+        ),
+        (
+            "fixed: {log_std_init: 0.0}",
+            "CartPole-v1",
+            "log_std_init changes nothing here: the actions of CartPole-v1 are discrete",
+        ),
+        (
+            "fixed: {log_std_init: 0.0, distribution: beta}",
+            "Pendulum-v1",
+            "log_std_init changes nothing here: it needs distribution other than beta",
+        ),
+        (
+            "fixed: {network: gnn, link_critic_sees: shares, shared_encoder: true}",
+            "{id: rmsa, continuous: false}",
+            "link_critic_sees changes nothing here: it needs shared_encoder false",
+        ),
+        (
+            "fixed: {network: transformer, link_critic_sees: shares, "
+            "transformer_share_layers: true}",
+            "{id: rmsa, continuous: false}",
+            "link_critic_sees changes nothing here: it needs transformer_share_layers false",
+        ),
+        (
+            "fixed: {link_critic_sees: shares}",
+            "{id: rmsa, continuous: false}",
+            "link_critic_sees changes nothing here: it is a knob of gnn, transformer",
+        ),
+        (
+            "space: {sgd_momentum: {min: 0.1, max: 0.9}, optimiser: {values: [adam, muon]}}",
+            "CartPole-v1",
+            "sgd_momentum changes nothing here: it needs optimiser sgd",
+        ),
+        (
+            "space: {reward_scale: {min: 0.1, max: 10, distribution: log_uniform}}",
+            "CartPole-v1",
+            "reward_scale changes nothing here: it needs normalise_rewards false",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_changes_nothing_is_told_with_what_it_needs(text, env, told):
     found = idle_knobs(study(text, env))
     assert told in found
@@ -68,34 +109,57 @@ def test_what_changes_nothing_is_told_with_what_it_needs(text, env, told):
 @pytest.mark.parametrize(
     ("text", "env"),
     [
-        ("fixed: {lr_end_fraction: 0.5}\nspace: {lr_schedule: {values: [constant, linear]}}",
-         "CartPole-v1"),
-        ("fixed: {lr_end_fraction: 0.5, vf_lr_schedule: linear, separate_vf_optimiser: true}",
-         "CartPole-v1"),
-        ("fixed: {lr_warmup_fraction: 0.5, ent_coef: 0.1, ent_schedule: warmup_cosine}",
-         "CartPole-v1"),
-        ("fixed: {ent_schedule: linear}\n"
-         "space: {ent_coef: {min: 1e-3, max: 0.1, distribution: log_uniform, zero: 0.5}}",
-         "CartPole-v1"),
-        ("fixed: {priority_beta0: 0.5}\nspace: {priority_alpha: {values: [0, 0.5]}}",
-         "CartPole-v1"),
-        ("space:\n  optimiser: {values: [adam, sgd]}\n"
-         "  sgd_momentum: {min: 0.1, max: 0.9, when: {optimiser: sgd}}", "CartPole-v1"),
-        ("fixed: {hidden_sizes: [64]}\nspace: {network: {values: [cnn, mlp]}}",
-         "Breakout-MinAtar"),
-        ("fixed: {valid_mass_coef: 0.1, valid_mass_target: 0.1}",
-         "{id: rmsa, continuous: false}"),
-        ("fixed: {link_critic_sees: shares, transformer_share_layers: true}\n"
-         "space: {network: {values: [gnn, transformer]}}", "{id: rmsa, continuous: false}"),
-        ("fixed: {gae_lambda_initial: 0.8, gae_lambda_final: 1.0, vf_gae_lambda: 0.9}",
-         "CartPole-v1"),
-        ("fixed: {log_std_init: 0.0}\nspace: {distribution: {values: [gaussian, beta]}}",
-         "Pendulum-v1"),
+        (
+            "fixed: {lr_end_fraction: 0.5}\nspace: {lr_schedule: {values: [constant, linear]}}",
+            "CartPole-v1",
+        ),
+        (
+            "fixed: {lr_end_fraction: 0.5, vf_lr_schedule: linear, separate_vf_optimiser: true}",
+            "CartPole-v1",
+        ),
+        (
+            "fixed: {lr_warmup_fraction: 0.5, ent_coef: 0.1, ent_schedule: warmup_cosine}",
+            "CartPole-v1",
+        ),
+        (
+            "fixed: {ent_schedule: linear}\n"
+            "space: {ent_coef: {min: 1e-3, max: 0.1, distribution: log_uniform, zero: 0.5}}",
+            "CartPole-v1",
+        ),
+        (
+            "fixed: {priority_beta0: 0.5}\nspace: {priority_alpha: {values: [0, 0.5]}}",
+            "CartPole-v1",
+        ),
+        (
+            "space:\n  optimiser: {values: [adam, sgd]}\n"
+            "  sgd_momentum: {min: 0.1, max: 0.9, when: {optimiser: sgd}}",
+            "CartPole-v1",
+        ),
+        (
+            "fixed: {hidden_sizes: [64]}\nspace: {network: {values: [cnn, mlp]}}",
+            "Breakout-MinAtar",
+        ),
+        ("fixed: {valid_mass_coef: 0.1, valid_mass_target: 0.1}", "{id: rmsa, continuous: false}"),
+        (
+            "fixed: {link_critic_sees: shares, transformer_share_layers: true}\n"
+            "space: {network: {values: [gnn, transformer]}}",
+            "{id: rmsa, continuous: false}",
+        ),
+        (
+            "fixed: {gae_lambda_initial: 0.8, gae_lambda_final: 1.0, vf_gae_lambda: 0.9}",
+            "CartPole-v1",
+        ),
+        (
+            "fixed: {log_std_init: 0.0}\nspace: {distribution: {values: [gaussian, beta]}}",
+            "Pendulum-v1",
+        ),
         ("fixed: {reward_scale: 0.1, normalise_rewards: false}", "CartPole-v1"),
-        ("fixed: {reward_scale: 0.1}\nspace: {normalise_rewards: {values: [false, true]}}",
-         "CartPole-v1"),
+        (
+            "fixed: {reward_scale: 0.1}\nspace: {normalise_rewards: {values: [false, true]}}",
+            "CartPole-v1",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_may_change_something_is_not_told(text, env):
     assert idle_knobs(study(text, env)) == []
 

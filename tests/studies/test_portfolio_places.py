@@ -62,8 +62,11 @@ def test_values_outside_of_a_range_become_the_nearest_inside():
     first = places_of(study(space)).used[0]
     # learnt: 0.0046, 0.9997 and 5; nothing was learnt about vf_coef, so its default
     assert first.params == {
-        "learning_rate": 1e-3, "gamma": 0.995, "update_epochs": 4, "vf_coef": 0.5,
-    }  # fmt: skip
+        "learning_rate": 1e-3,
+        "gamma": 0.995,
+        "update_epochs": 4,
+        "vf_coef": 0.5,
+    }
     assert first.moved == ("learning_rate", "gamma", "update_epochs")
 
 

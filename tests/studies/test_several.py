@@ -62,12 +62,16 @@ def test_what_is_written_down_loads_to_the_same_study():
         ([{"k": 5, "load": 90.0}, {"k": 5}], ["rmsa_load=90", "rmsa"]),
         ([{"k": 5, "load": 0.25}, {"load": 1e6, "k": 5}], ["rmsa_load=0.25", "rmsa_load=1000000"]),
         ([{"k": 5, "no_op": True}, {"k": 10, "no_op": True}], ["rmsa_k=5", "rmsa_k=10"]),
-        ([{"fits": ["first"]}, {"fits": ["first", "best"]}],
-         ["rmsa_fits=_first_", "rmsa_fits=_first_best_"]),
-        ([{"topology": "a/b.json"}, {"topology": "a b.json"}],
-         ["rmsa_topology=a_b.json", "rmsa_topology=a_b.json_2"]),
+        (
+            [{"fits": ["first"]}, {"fits": ["first", "best"]}],
+            ["rmsa_fits=_first_", "rmsa_fits=_first_best_"],
+        ),
+        (
+            [{"topology": "a/b.json"}, {"topology": "a b.json"}],
+            ["rmsa_topology=a_b.json", "rmsa_topology=a_b.json_2"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_environments_with_one_id_are_called_by_what_they_differ_in(values, labels):
     asked = [EnvSpec("rmsa", one) for one in values]
     assert labels_of([EnvSpec("CartPole-v1", {"k": 1}), *asked]) == ("CartPole-v1", *labels)
@@ -76,12 +80,16 @@ def test_environments_with_one_id_are_called_by_what_they_differ_in(values, labe
 def test_each_alone_has_its_own_knobs():
     study = loads(SEVERAL)
     assert [alone(study, at).space.names for at in range(3)] == [
-        ("learning_rate",), ("learning_rate",), ("learning_rate", "env.force")
-    ]  # fmt: skip
+        ("learning_rate",),
+        ("learning_rate",),
+        ("learning_rate", "env.force"),
+    ]
     trained = single(study)
     assert [dict(one.values) for one in (trained.env, *trained.more_envs)] == [
-        {}, {"load": 200.0}, {"force": study.space.default()["env.force"]}
-    ]  # fmt: skip
+        {},
+        {"load": 200.0},
+        {"force": study.space.default()["env.force"]},
+    ]
     assert scales(trained) == scales(study)
 
 

@@ -44,10 +44,12 @@ def test_a_file_called_like_a_package_hides_nothing(folder):
         ("\nraise SystemExit\n", ":2: SystemExit"),
         ("\nraise BaseException('odd')\n", ":2: BaseException: odd"),
         ("import json\njson.loads('{')\n", ":2: JSONDecodeError: "),
-        ("from hpo.core.envs.registry import register\nregister('CartPole-v1', dict)\n",
-         ":2: ConfigError: an environment 'CartPole-v1' exists already"),
+        (
+            "from hpo.core.envs.registry import register\nregister('CartPole-v1', dict)\n",
+            ":2: ConfigError: an environment 'CartPole-v1' exists already",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_goes_wrong_is_told_with_file_and_line(folder, text, told):
     if "hpo.core" in text:
         pytest.importorskip("jax")

@@ -264,8 +264,11 @@ def test_large_studies_are_thinned_to_the_best_and_an_even_choice(snapshot):
 @pytest.mark.parametrize("builder", [*BUILDERS, pareto])
 def test_every_panel_is_an_svg_inside_of_its_box(builder, width, snapshot, front):
     for panel in builder(front if builder is pareto else snapshot).panels:
-        root = ElementTree.fromstring(panel_svg(panel, width, "what it shows").replace(
-            "<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1))  # fmt: skip
+        root = ElementTree.fromstring(
+            panel_svg(panel, width, "what it shows").replace(
+                "<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1
+            )
+        )
         assert root.get("aria-label") == "what it shows"
         assert root.get("role") == ("group" if isinstance(panel, Parallel) else "img")
         _, _, wide, high = map(float, root.get("viewBox").split())
@@ -281,8 +284,11 @@ def test_every_panel_is_an_svg_inside_of_its_box(builder, width, snapshot, front
 
 def test_marks_carry_their_trial_and_what_is_said_about_it():
     scale = Scale(0.0, 1.0, ((0.0, "0"), (1.0, "1")), "value")
-    marks = (Dot(0.5, 0.5, "c0", 7, "<b>seven</b>"), Line(((0, 0), (1, 1)), "c1", step=True),
-             Dot(0.1, 0.1, "bad", 8, shape="cross"))  # fmt: skip
+    marks = (
+        Dot(0.5, 0.5, "c0", 7, "<b>seven</b>"),
+        Line(((0, 0), (1, 1)), "c1", step=True),
+        Dot(0.1, 0.1, "bad", 8, shape="cross"),
+    )
     text = panel_svg(XY("t", scale, scale, marks), 300, "a & b")
     assert 'data-t="7"' in text and "<title>&lt;b&gt;seven&lt;/b&gt;</title>" in text
     assert 'aria-label="a &amp; b"' in text and "<b>" not in text

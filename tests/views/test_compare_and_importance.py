@@ -55,8 +55,9 @@ def test_the_winner_and_another_are_compared_on_the_seeds_that_both_ran_on(capsy
     words = " ".join(text.split())
     assert re.search(
         r"To decide, train both on test seeds \(\d+ runs, \d+k env steps, about \d+s\): "
-        f"hpo confirm {pair} --seeds 8", words,
-    )  # fmt: skip
+        f"hpo confirm {pair} --seeds 8",
+        words,
+    )
     lines = [line.split() for line in text.splitlines() if line.startswith("  trial ")]
     assert [float(line[2]) for line in lines] == pytest.approx(data["means"], rel=1e-3)
 
@@ -151,8 +152,10 @@ def test_search_values_are_paired_unless_a_replicate_diverged(capsys, results, t
         rows = [journal.trial(number) for number in numbers]
         meta, head = journal.meta, journal.head()
     # Seed 0 of the one and seed 5 of the other: five values each, of on different seeds.
-    lost = [replace(rows[0], seed_values=rows[0].seed_values[1:]),
-            replace(rows[1], seed_values=rows[1].seed_values[:-1])]  # fmt: skip
+    lost = [
+        replace(rows[0], seed_values=rows[0].seed_values[1:]),
+        replace(rows[1], seed_values=rows[1].seed_values[:-1]),
+    ]
     with StudyStore(StudyFolder(tmp_path / "lost"), meta) as store:
         store.commit(loop_state=head.loop_state, checkpoint=None, trials=lost, phase="finished")
     data, text = compared(capsys, SimpleNamespace(folder=tmp_path / "lost"), *numbers)
@@ -300,10 +303,12 @@ def test_who_has_which_seeds_is_said_where_none_are_the_same(capsys, tmp_path):
         "learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform"
     )  # a default that copies another one
     found = samples.make_results(
-        tmp_path, "pbt", early_terminate=EarlyTerminate("pbt", every=2_000),
+        tmp_path,
+        "pbt",
+        early_terminate=EarlyTerminate("pbt", every=2_000),
         budget=samples.search.Budget(trials=6),
         space=samples.search.Space((poor, samples.search.REAL.parameters[1])),
-    )  # fmt: skip
+    )
     other = next(e.trial for e in found.leaderboard if e.value_from == "search")
     words = ["compare", str(other), "-1", "--study", str(found.folder)]
     assert main(words) == 2
@@ -321,8 +326,10 @@ def test_one_trial_alone_was_not_selected_and_a_ceiling_asks_for_no_seeds(
 
     def at_the_ceiling(*names):
         meta, sides = studies(*names)
-        values = [{kind: dict.fromkeys(known, 500.0) for kind, known in side.values.items()}
-                  for side in sides]  # fmt: skip
+        values = [
+            {kind: dict.fromkeys(known, 500.0) for kind, known in side.values.items()}
+            for side in sides
+        ]
         return meta, [replace(side, values=own) for side, own in zip(sides, values, strict=True)]
 
     assert compared_studies(capsys, tmp_path, "one", "alone")["caution"] == ""
@@ -412,12 +419,17 @@ def test_seeds_that_sorted_equal_configurations_call_none_of_them_better(capsys,
         values = rng.normal(100.0, 8.0, (8, 6))
         rows = [
             TrialRow(
-                trial, TrialState.FINISHED, "random" if trial else "default", 0, "b",
+                trial,
+                TrialState.FINISHED,
+                "random" if trial else "default",
+                0,
+                "b",
                 {"learning_rate": 1e-3},
-                value=float(np.mean(values[trial])), seed_values=tuple(values[trial].tolist()),
+                value=float(np.mean(values[trial])),
+                seed_values=tuple(values[trial].tolist()),
             )
             for trial in range(8)
-        ]  # fmt: skip
+        ]
         folder = write_study(tmp_path / str(study), more="confirm: null", trials=rows)
         order = [int(at) for at in np.argsort(-values.mean(axis=1))]
         for pair in ((order[0], order[-1]), (order[1], order[-1])):
@@ -432,8 +444,10 @@ def test_seeds_that_sorted_equal_configurations_call_none_of_them_better(capsys,
 
 def test_compare_and_the_end_of_a_run_name_the_same_command(capsys, tmp_path):
     """Also where few test seeds are known, where a first look would propose 8."""
-    for name, confirm in (("few", "confirm: {top_k: 2, choose: 4, report: 4}"),
-                          ("none", "confirm: null")):  # fmt: skip
+    for name, confirm in (
+        ("few", "confirm: {top_k: 2, choose: 4, report: 4}"),
+        ("none", "confirm: null"),
+    ):
         folder = write_study(tmp_path / name, more=confirm, level=1.0)
         where = ["--study", str(folder)]
         assert main(["top", *where]) == 0

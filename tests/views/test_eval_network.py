@@ -170,11 +170,22 @@ def test_a_trace_has_a_row_for_every_request(capsys, network, tmp_path):
     rows = list(csv.DictReader(trace.read_text().splitlines()))
     assert [(int(r["source"]), int(r["destination"])) for r in rows] == [(0, 1), (3, 1), (2, 0)]
     assert rows[0] == {
-        "step": "0", "episode": "0", "source": "0", "destination": "1", "bitrate": "50",
-        "action": "0", "path": "0", "path_km": rows[0]["path_km"], "hops": "1", "slot": "0",
-        "slots_needed": rows[0]["slots_needed"], "accepted": "1", "arrival": "0",
-        "departure": "9", "valid_actions": rows[0]["valid_actions"],
-    }  # fmt: skip
+        "step": "0",
+        "episode": "0",
+        "source": "0",
+        "destination": "1",
+        "bitrate": "50",
+        "action": "0",
+        "path": "0",
+        "path_km": rows[0]["path_km"],
+        "hops": "1",
+        "slot": "0",
+        "slots_needed": rows[0]["slots_needed"],
+        "accepted": "1",
+        "arrival": "0",
+        "departure": "9",
+        "valid_actions": rows[0]["valid_actions"],
+    }
 
 
 @pytest.mark.parametrize(

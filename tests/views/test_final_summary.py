@@ -196,8 +196,9 @@ def test_a_study_whose_every_trial_failed_has_an_exit_code_of_its_own(states, no
 
 
 def test_a_study_whose_every_trial_failed_says_how_to_begin_again(results):
-    entries = [dataclasses.replace(entry, state="failed", value=None)
-               for entry in results.leaderboard]  # fmt: skip
+    entries = [
+        dataclasses.replace(entry, state="failed", value=None) for entry in results.leaderboard
+    ]
     text = winner_line(entries, "eval/return_mean")
     assert "Every trial failed; `hpo show TRIAL` shows why." in text and "--new" in text
     lost = [*entries[1:], dataclasses.replace(entries[0], state="diverged")]

@@ -16,18 +16,34 @@ from hpo.views.formatting import (
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0"), (999, "999"), (1000, "1k"), (999_400, "999k"), (999_600, "1M"),
-     (264_000_000, "264M"), (999_700_000, "1G"), (5_000_000_000_000, "5,000G")],
-)  # fmt: skip
+    [
+        (0, "0"),
+        (999, "999"),
+        (1000, "1k"),
+        (999_400, "999k"),
+        (999_600, "1M"),
+        (264_000_000, "264M"),
+        (999_700_000, "1G"),
+        (5_000_000_000_000, "5,000G"),
+    ],
+)
 def test_steps_round_up_into_the_next_unit(count, text):
     assert steps(count) == text
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0.0s"), (9.94, "9.9s"), (9.96, "10s"), (59.4, "59s"), (59.6, "1m00s"),
-     (3599.6, "1h00m"), (86_399.7, "1d00h"), (90_000, "1d01h")],
-)  # fmt: skip
+    [
+        (0, "0.0s"),
+        (9.94, "9.9s"),
+        (9.96, "10s"),
+        (59.4, "59s"),
+        (59.6, "1m00s"),
+        (3599.6, "1h00m"),
+        (86_399.7, "1d00h"),
+        (90_000, "1d01h"),
+    ],
+)
 def test_durations_never_show_sixty_of_anything(seconds, text):
     assert duration(seconds) == text
 

@@ -59,9 +59,12 @@ def spent(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "trials_to_start", lambda _: math.inf)
         found = ran(
-            folder, name="spent", confirm=None, budget=Budget(trials=24, env_steps=200_000),
+            folder,
+            name="spent",
+            confirm=None,
+            budget=Budget(trials=24, env_steps=200_000),
             early_terminate=EarlyTerminate("asha", 2_000, 2.0),
-        )  # fmt: skip
+        )
     assert found.state == "finished" and all(e.value is None for e in found.leaderboard)
     return folder
 

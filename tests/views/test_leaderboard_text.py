@@ -41,9 +41,14 @@ def rows(count=12):
         for number in range(count)
     ]
     winner = samples.row(
-        77, value=90.0, seed_values=(90.0,), choose_values=(95.0,) * 8,
-        report_values=tuple(float(x) for x in range(480, 496)), env_steps=480_000, params=PARAMS,
-    )  # fmt: skip
+        77,
+        value=90.0,
+        seed_values=(90.0,),
+        choose_values=(95.0,) * 8,
+        report_values=tuple(float(x) for x in range(480, 496)),
+        env_steps=480_000,
+        params=PARAMS,
+    )
     stopped = samples.row(
         78,
         TrialState.STOPPED,
@@ -83,10 +88,16 @@ def test_every_hyperparameter_that_differs_is_a_column_or_named_below(width):
     text = printed(entries, width)
     assert "rate" in text and "schedule" not in text
     wide = {**PARAMS, **{f"a_rather_long_name_{n}": 0.5 for n in range(6)}}
-    many = [replace(entry, params={**wide, "a_rather_long_name_0": 0.1 * entry.trial})
-            for entry in entries]  # fmt: skip
-    many = [replace(e, params={k: v * e.trial if k.startswith("a_") else v
-                               for k, v in e.params.items()}) for e in many]  # fmt: skip
+    many = [
+        replace(entry, params={**wide, "a_rather_long_name_0": 0.1 * entry.trial})
+        for entry in entries
+    ]
+    many = [
+        replace(
+            e, params={k: v * e.trial if k.startswith("a_") else v for k, v in e.params.items()}
+        )
+        for e in many
+    ]
     text = printed(many, 80)
     named = text.partition("Not shown: ")[2]
     assert "a_rather_long_name" in named and f"hpo show {entries[0].trial}" in named
@@ -171,7 +182,7 @@ def test_intervals_that_rich_could_take_for_markup_are_printed():
         ({"choose_values": (1.0,) * 8}, "on 8 selection seeds, which also chose it."),
         ({"seed_values": (1.0,)}, "on 1 search seed, which also chose it."),
     ],
-)  # fmt: skip
+)
 def test_the_winner_is_told_with_the_seeds_behind_its_number(fields, words):
     row = samples.row(3, **{"value": 1.0, "seed_values": (1.0, 1.0), **fields})
     worse = samples.row(4, value=0.5, seed_values=(0.5,))
@@ -230,8 +241,13 @@ def searched(count=40):
     found = []
     for number in range(count):
         gamma, lr = draws.random(), draws.random()
-        params = {"learning_rate": lr, "gamma": gamma, "ent_coef": 0.01, "lr_schedule": "linear",
-                  "num_envs": draws.choice([4, 8])}  # fmt: skip
+        params = {
+            "learning_rate": lr,
+            "gamma": gamma,
+            "ent_coef": 0.01,
+            "lr_schedule": "linear",
+            "num_envs": draws.choice([4, 8]),
+        }
         if number % 2:
             params |= {"lr_schedule": "constant"}
         found.append(samples.row(number, value=10 * gamma + lr, params=params))
@@ -288,9 +304,16 @@ def test_long_names_of_environments_are_folded_or_said_below(room, shown):
 
 def test_a_front_has_no_winner_and_counts_its_feasible_trials():
     entries = samples.entries(*(samples.row(n, value=9.0 - n) for n in range(3)))
-    entries = [replace(entry, confirmed=True, objectives=(1.0, 2.0), feasible=entry.rank < 3,
-                       front=entry.rank if entry.rank < 3 else None)
-               for entry in entries]  # fmt: skip
+    entries = [
+        replace(
+            entry,
+            confirmed=True,
+            objectives=(1.0, 2.0),
+            feasible=entry.rank < 3,
+            front=entry.rank if entry.rank < 3 else None,
+        )
+        for entry in entries
+    ]
     columns = {column.name: column.cells for column in board_columns(entries, ["a", "b"])}
     assert "winner" not in " ".join(columns["status"])
     assert front_line(entries, None) == "Pareto front: 1 of 2 feasible confirmed trials (0)."

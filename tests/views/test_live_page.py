@@ -141,13 +141,30 @@ def test_no_page_brings_code_or_style_of_its_own_or_names_another_place(server):
 @pytest.mark.parametrize(
     "place",
     [
-        "/study/nobody", "/study/notes", "/study/.removed", "/study/..", "/study/%2e%2e",
-        "/study/..%2f", "/study/%2Ftmp", "/study/small%2F..%2F..", "/part/small/..%2f..%2fsecret",
-        "/part/../head", "/part/%2e%2e/study", "/part/small/nothing", "/state/%2e%2e",
-        "/both", "/part/small/%2e%2e", "/secret.txt", "/../secret.txt", "/journal.sqlite",
-        "//secret.txt", "/%00", "/study/small%00", "/live.js/x",
+        "/study/nobody",
+        "/study/notes",
+        "/study/.removed",
+        "/study/..",
+        "/study/%2e%2e",
+        "/study/..%2f",
+        "/study/%2Ftmp",
+        "/study/small%2F..%2F..",
+        "/part/small/..%2f..%2fsecret",
+        "/part/../head",
+        "/part/%2e%2e/study",
+        "/part/small/nothing",
+        "/state/%2e%2e",
+        "/both",
+        "/part/small/%2e%2e",
+        "/secret.txt",
+        "/../secret.txt",
+        "/journal.sqlite",
+        "//secret.txt",
+        "/%00",
+        "/study/small%00",
+        "/live.js/x",
     ],
-)  # fmt: skip
+)
 def test_no_name_leads_out_of_the_listing(server, place):
     status, _, text = ask(server, place)
     assert status == 404
@@ -177,10 +194,16 @@ def test_what_has_not_changed_is_not_sent_again(server):
 @pytest.mark.parametrize(
     "host, status",
     [
-        ("127.0.0.1", 200), ("localhost:1234", 200), ("[::1]:80", 200), ("evil.example", 421),
-        ("127.0.0.1.evil.example", 421), ("192.168.1.7", 421), ("", 421), ("localhost.evil", 421),
+        ("127.0.0.1", 200),
+        ("localhost:1234", 200),
+        ("[::1]:80", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("192.168.1.7", 421),
+        ("", 421),
+        ("localhost.evil", 421),
     ],
-)  # fmt: skip
+)
 def test_a_name_that_is_not_this_machine_s_is_refused(server, host, status):
     """A page elsewhere whose name is made to point here must read nothing (DNS rebinding)."""
     assert ask(server, "/list-part", Host=host)[0] == status

@@ -33,11 +33,16 @@ def test_the_picture_fits_the_terminal(width):
 def test_the_picture_says_everything():
     text = "\n".join(screen(panel("cartpole", samples.progress(), 0.0, "", (1, 5.1))))
     for words in (
-        "52%", "45s, 39s left", "search", "8.3M of about 16M", "412k a second", "1 compile (5.1s)",
+        "52%",
+        "45s, 39s left",
+        "search",
+        "8.3M of about 16M",
+        "412k a second",
+        "1 compile (5.1s)",
         "62 of 64 busy, 98% while there was work",
         "56 of 64 proposed: 20 running, 30 stopped, 6 finished",
         "482.3 (seeds 470.1, 486.2, 490.6) in trial 17",
-    ):  # fmt: skip
+    ):
         assert words in text
 
 
@@ -88,9 +93,14 @@ def test_a_study_is_drawn_and_the_terminal_left_as_it_was(tmp_path):
     assert results.state == "finished"
     assert "\x1b[?25l" in text and text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
     for words in (
-        "starting", "compiling CartPole-v1", "compiled CartPole-v1, 12 lanes in ",
-        "starting study small", "new best", "confirm: trials", "confirm: trial ",
-    ):  # fmt: skip
+        "starting",
+        "compiling CartPole-v1",
+        "compiled CartPole-v1, 12 lanes in ",
+        "starting study small",
+        "new best",
+        "confirm: trials",
+        "confirm: trial ",
+    ):
         assert words in said
 
 

@@ -74,9 +74,11 @@ def test_forward_needs_numpy_alone(tmp_path):
     lines += ["print(policy.act([0.1, 0.2, 0.3, 0.4]))", "assert 'jax' not in sys.modules"]
     lines += ["assert not [name for name in sys.modules if name.startswith('hpo')]"]
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)], cwd=tmp_path / "numpy", capture_output=True,
+        [sys.executable, "-c", "\n".join(lines)],
+        cwd=tmp_path / "numpy",
+        capture_output=True,
         text=True,
-    )  # fmt: skip
+    )
     assert done.stdout.strip() in ("0", "1"), done.stderr
 
 

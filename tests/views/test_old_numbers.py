@@ -43,9 +43,11 @@ class Studied:
         self.results = samples.make_audited(root, confirm=samples.search.Confirm(3, 5, 12))
         self.folder = self.results.folder
         fronted = samples.make_results(
-            root, "fronted", early_terminate=EarlyTerminate("asha", 4_000, 2.0),
+            root,
+            "fronted",
+            early_terminate=EarlyTerminate("asha", 4_000, 2.0),
             objectives=(Metric(), Metric("eval/thrift", "minimize")),
-        )  # fmt: skip
+        )
         self.fronted = fronted
         self.other = samples.make_results(root, "other", seed=5)
         with Journal(self.folder, writable=True) as journal:
@@ -54,11 +56,17 @@ class Studied:
             apart = [at % 3 + at % 5 for at in range(12)]  # else all differences are equal
             self.ran = default.report_values
             values = tuple(v - d for v, d in zip(default.report_values, apart, strict=True))
-            journal.commit(Commit(
-                head.number + 1, head.loop_state, None, head.at, phase=head.phase,
-                attributes=[attribute_of(rule)],
-                trials=[replace(default, report_values=values)],
-            ))  # fmt: skip
+            journal.commit(
+                Commit(
+                    head.number + 1,
+                    head.loop_state,
+                    None,
+                    head.at,
+                    phase=head.phase,
+                    attributes=[attribute_of(rule)],
+                    trials=[replace(default, report_values=values)],
+                )
+            )
         with Journal(self.folder) as journal:
             self.meta, rows, head = journal.meta, journal.trials(), journal.head()
             self.decisions = journal.decisions()
@@ -94,8 +102,10 @@ class Studied:
             console = Console(file=told, width=300, highlight=False)
             print_results(console, self.results, self.meta.metric, verbose=True)
             return told.getvalue()
-        trials = {name: str(getattr(self, name).trial) for name in ("winner", "second", "default",
-                                                                    "stopped")}  # fmt: skip
+        trials = {
+            name: str(getattr(self, name).trial)
+            for name in ("winner", "second", "default", "stopped")
+        }
         folder = self.fronted.folder if command.startswith("fronted ") else self.folder
         words = command.removeprefix("fronted ").format(**trials).split(" ", 1)
         rest = [words[1]] if words[0] == "query" else words[1].split()
@@ -123,8 +133,12 @@ class Studied:
         episodes = [one for group in here for one in group if one.env_steps == last]
         seeds = len({one.replicate for one in episodes})
         returns = [one.episode_return for one in episodes]
-        cells = (mean(returns), min(returns), max(returns),
-                 mean([one.episode_length for one in episodes]))  # fmt: skip
+        cells = (
+            mean(returns),
+            min(returns),
+            max(returns),
+            mean([one.episode_length for one in episodes]),
+        )
         return " ".join([steps(last), str(seeds), str(len(episodes)), *map(number, cells)])
 
     def curve(self, place):
@@ -200,21 +214,52 @@ NUMBERS = (
     top("interval high", "leaderboard/0/ci_high", lambda s: interval(s.mine.report_values).high),
     top("seeds", "leaderboard/0/seeds", lambda s: len(s.mine.report_values)),
     top("steps", "leaderboard/0/env_steps", lambda s: s.mine.env_steps),
-    Number("top", "rung of a stop", "show {stopped} --json", "rung",
-           lambda s: s.rows[s.stopped.trial].rung),
-    Number("top", "value at a rung", "show {stopped} --json", "rung_value",
-           lambda s: s.rows[s.stopped.trial].rung_value),
-    top("hyperparameter", "leaderboard/0/params/learning_rate",
-        lambda s: s.mine.params["learning_rate"]),
-    top("values that select", "leaderboard/1/choose_value",
-        lambda s: mean(s.rows[s.second.trial].choose_values)),
+    Number(
+        "top",
+        "rung of a stop",
+        "show {stopped} --json",
+        "rung",
+        lambda s: s.rows[s.stopped.trial].rung,
+    ),
+    Number(
+        "top",
+        "value at a rung",
+        "show {stopped} --json",
+        "rung_value",
+        lambda s: s.rows[s.stopped.trial].rung_value,
+    ),
+    top(
+        "hyperparameter",
+        "leaderboard/0/params/learning_rate",
+        lambda s: s.mine.params["learning_rate"],
+    ),
+    top(
+        "values that select",
+        "leaderboard/1/choose_value",
+        lambda s: mean(s.rows[s.second.trial].choose_values),
+    ),
     top("trials", "leaderboard", lambda s: len(s.rows)),
-    Number("top", "value by SQL", "query SELECT value FROM trials ORDER BY rank", "0/value",
-           lambda s: s.winner.value),
-    Number("top", "interval by SQL", "query SELECT ci_high FROM trials ORDER BY rank",
-           "0/ci_high", lambda s: s.winner.ci_high),
-    Number("top", "steps by SQL", "query SELECT env_steps FROM trials ORDER BY rank",
-           "0/env_steps", lambda s: s.mine.env_steps),
+    Number(
+        "top",
+        "value by SQL",
+        "query SELECT value FROM trials ORDER BY rank",
+        "0/value",
+        lambda s: s.winner.value,
+    ),
+    Number(
+        "top",
+        "interval by SQL",
+        "query SELECT ci_high FROM trials ORDER BY rank",
+        "0/ci_high",
+        lambda s: s.winner.ci_high,
+    ),
+    Number(
+        "top",
+        "steps by SQL",
+        "query SELECT env_steps FROM trials ORDER BY rank",
+        "0/env_steps",
+        lambda s: s.mine.env_steps,
+    ),
     # ------------------------------------------------- below it: the audit, baselines, a front
     top("audit: wrong", "audit/whole/wrong", lambda s: s.audit.whole.wrong),
     top("audit: audited", "audit/whole/audited", lambda s: s.audit.whole.audited),
@@ -228,48 +273,98 @@ NUMBERS = (
     top("baseline value", "baselines/0/value", lambda s: fmean((40.0, 41.0, 43.0))),
     top("baseline interval", "baselines/0/ci_low", lambda s: s.baselines[0].around.low),
     top("baseline seeds", "baselines/0/values", lambda s: 12),
-    top("best minus a baseline", "baselines/0/best_less_baseline",
-        lambda s: s.baselines[0].difference),
-    top("its interval", "baselines/0/difference_ci_high",
-        lambda s: s.baselines[0].difference_around.high),
+    top(
+        "best minus a baseline",
+        "baselines/0/best_less_baseline",
+        lambda s: s.baselines[0].difference,
+    ),
+    top(
+        "its interval",
+        "baselines/0/difference_ci_high",
+        lambda s: s.baselines[0].difference_around.high,
+    ),
     Number("top", "front", "fronted top --json", "leaderboard/0/front", lambda s: 1),
-    Number("top", "second objective", "fronted top --json", "leaderboard/0/objectives/1",
-           lambda s: s.fronted.leaderboard[0].objectives[1]),
-    Number("top", "hypervolume", "fronted top --json", "leaderboard/0/hypervolume",
-           lambda s: s.fronted.hypervolume),
+    Number(
+        "top",
+        "second objective",
+        "fronted top --json",
+        "leaderboard/0/objectives/1",
+        lambda s: s.fronted.leaderboard[0].objectives[1],
+    ),
+    Number(
+        "top",
+        "hypervolume",
+        "fronted top --json",
+        "leaderboard/0/hypervolume",
+        lambda s: s.fronted.hypervolume,
+    ),
     # ------------------------------------------------- the verdict, in run, top, best and show
     top("difference", "conclusion/against/difference", lambda s: s.conclusion.against.difference),
-    top("difference low", "conclusion/against/interval/low",
-        lambda s: s.conclusion.against.interval.low),
+    top(
+        "difference low",
+        "conclusion/against/interval/low",
+        lambda s: s.conclusion.against.interval.low,
+    ),
     top("test seeds", "conclusion/against/seeds", lambda s: 12),
     top("mean of the winner", "conclusion/against/means/0", lambda s: s.winner.report_value),
     top("mean of the default", "conclusion/against/means/1", lambda s: s.default.report_value),
-    top("probability", "conclusion/against/probability",
-        lambda s: s.conclusion.against.probability),
-    top("probability low", "conclusion/against/probability_interval/low",
-        lambda s: s.conclusion.against.probability_interval.low),
-    top("seeds of the default that diverged", "conclusion/against/diverged",
-        lambda s: s.conclusion.against.diverged),
-    top("seeds of the winner that diverged", "conclusion/against/own_diverged",
-        lambda s: s.conclusion.against.own_diverged),
+    top(
+        "probability", "conclusion/against/probability", lambda s: s.conclusion.against.probability
+    ),
+    top(
+        "probability low",
+        "conclusion/against/probability_interval/low",
+        lambda s: s.conclusion.against.probability_interval.low,
+    ),
+    top(
+        "seeds of the default that diverged",
+        "conclusion/against/diverged",
+        lambda s: s.conclusion.against.diverged,
+    ),
+    top(
+        "seeds of the winner that diverged",
+        "conclusion/against/own_diverged",
+        lambda s: s.conclusion.against.own_diverged,
+    ),
     top("trials with the same value", "conclusion/sharing", lambda s: s.conclusion.sharing),
     top("trials that were not better", "conclusion/beaten", lambda s: s.conclusion.beaten),
-    Number("show", "probability", "show {winner} -v", "",
-           lambda s: f"with probability {s.conclusion.against.probability:.2f} ["),
+    Number(
+        "show",
+        "probability",
+        "show {winner} -v",
+        "",
+        lambda s: f"with probability {s.conclusion.against.probability:.2f} [",
+    ),
     # ------------------------------------------------- the end of a run
     ended("trials", "leaderboard", lambda s: len(s.rows)),
     ended("env steps", "usage/env_steps", lambda s: s.usage.env_steps),
     ended("seconds", "usage/run_seconds", lambda s: s.results.usage.run_seconds),
     ended("lanes busy", "usage/occupancy", lambda s: s.usage.occupancy),
-    ended("time training", "usage/seconds_by_part/train",
-          lambda s: s.results.usage.seconds_by_part["train"]),
-    ended("time compiling", "usage/seconds_by_part/compile",
-          lambda s: s.results.usage.seconds_by_part["compile"]),
-    Number("run", "speed", "run -v", "",
-           lambda s: f"{steps(round(s.results.usage.env_steps_per_second))} env steps per second"),
+    ended(
+        "time training",
+        "usage/seconds_by_part/train",
+        lambda s: s.results.usage.seconds_by_part["train"],
+    ),
+    ended(
+        "time compiling",
+        "usage/seconds_by_part/compile",
+        lambda s: s.results.usage.seconds_by_part["compile"],
+    ),
+    Number(
+        "run",
+        "speed",
+        "run -v",
+        "",
+        lambda s: f"{steps(round(s.results.usage.env_steps_per_second))} env steps per second",
+    ),
     Number("run", "lanes", "run -v", "", lambda s: f"lanes busy {s.usage.occupancy:.0%}"),
-    Number("run", "time split", "run -v", "",
-           lambda s: "training " + duration(s.results.usage.seconds_by_part["train"])),
+    Number(
+        "run",
+        "time split",
+        "run -v",
+        "",
+        lambda s: "training " + duration(s.results.usage.seconds_by_part["train"]),
+    ),
     # ------------------------------------------------- one trial
     show("rank", "rank", lambda s: 1),
     show("of trials", "trials", lambda s: len(s.rows)),
@@ -286,8 +381,11 @@ NUMBERS = (
     show("warm-up env steps", "warmup_env_steps", lambda s: s.mine.warmup_env_steps),
     show("start", "started_at", lambda s: s.mine.started_at),
     show("end", "ended_at", lambda s: s.mine.ended_at),
-    show("time of the study", "study_seconds_by_part/store",
-         lambda s: s.usage.seconds_by_part["store"]),
+    show(
+        "time of the study",
+        "study_seconds_by_part/store",
+        lambda s: s.usage.seconds_by_part["store"],
+    ),
     show("hyperparameter", "params/gamma", lambda s: s.mine.params["gamma"]),
     show("rung", "decisions/1/rung", lambda s: s.rung(1).rung),
     show("rung env steps", "decisions/1/env_steps", lambda s: s.rung(1).env_steps),
@@ -299,31 +397,59 @@ NUMBERS = (
     show("training return, last", "curve/-1/episode_return", lambda s: s.curve(-1)),
     Number("show", "cut-off", "show {winner} -v", "", lambda s: f"cut-off {s.rung().cutoff:.4g}"),
     Number("show", "rank at a rung", "show {winner}", "", lambda s: f"1st of {s.rung().judged}"),
-    Number("show", "audit: wrong", "show {stopped} --json", "audit/whole/wrong",
-           lambda s: s.audit.whole.wrong),
+    Number(
+        "show",
+        "audit: wrong",
+        "show {stopped} --json",
+        "audit/whole/wrong",
+        lambda s: s.audit.whole.wrong,
+    ),
     Number("show", "audit: median", "show {stopped} --json", "audit/bar", lambda s: s.audit.bar),
     # ------------------------------------------------- its evaluations, a line each in show -v
     *(
-        Number("show", f"on {word} seeds: seeds, episodes, return, min, max, length",
-               "show {winner} -v", "", lambda s, at=stream, word=word: f"{word} {s.line(at)}")
-        for stream, word in ((Stream.SEARCH, "search"), (Stream.CHOOSE, "select"),
-                             (Stream.REPORT, "test"))
+        Number(
+            "show",
+            f"on {word} seeds: seeds, episodes, return, min, max, length",
+            "show {winner} -v",
+            "",
+            lambda s, at=stream, word=word: f"{word} {s.line(at)}",
+        )
+        for stream, word in (
+            (Stream.SEARCH, "search"),
+            (Stream.CHOOSE, "select"),
+            (Stream.REPORT, "test"),
+        )
     ),
     # ------------------------------------------------- two trials
     compare("mean of A", "means/0", lambda s: s.winner.report_value),
     compare("mean of B", "means/1", lambda s: mean(s.ran)),
     compare("IQM of A", "iqms/0", lambda s: iqm(s.mine.report_values)),
     compare("seeds of A", "seeds/0", lambda s: 12),
-    compare("difference", "difference",
-            lambda s: mean([a - b for a, b in s.pairs()])),
-    Number("compare", "interval low", "compare audited other --json", "difference_interval/low",
-           lambda s: s.beside_other().difference_interval.low),
-    Number("compare", "interval high", "compare audited other --json", "difference_interval/high",
-           lambda s: s.beside_other().difference_interval.high),
-    compare("probability", "probability",
-            lambda s: mean([(a > b) + (a == b) / 2 for a, b in s.pairs()])),
-    compare("probability low", "probability_interval/low",
-            lambda s: s.conclusion.against.probability_interval.low),
+    compare("difference", "difference", lambda s: mean([a - b for a, b in s.pairs()])),
+    Number(
+        "compare",
+        "interval low",
+        "compare audited other --json",
+        "difference_interval/low",
+        lambda s: s.beside_other().difference_interval.low,
+    ),
+    Number(
+        "compare",
+        "interval high",
+        "compare audited other --json",
+        "difference_interval/high",
+        lambda s: s.beside_other().difference_interval.high,
+    ),
+    compare(
+        "probability",
+        "probability",
+        lambda s: mean([(a > b) + (a == b) / 2 for a, b in s.pairs()]),
+    ),
+    compare(
+        "probability low",
+        "probability_interval/low",
+        lambda s: s.conclusion.against.probability_interval.low,
+    ),
     # ------------------------------------------------- hyperparameters
     importance("point", "at", lambda s: s.answer.at),
     importance("trials", "answer/trials", lambda s: s.answer.decided.trials),
@@ -331,7 +457,7 @@ NUMBERS = (
     importance("interval low", "answer/knobs/gamma/low", lambda s: s.knob("gamma").low),
     importance("interval high", "answer/knobs/gamma/high", lambda s: s.knob("gamma").high),
     importance("chance", "answer/knobs/gamma/floor", lambda s: s.knob("gamma").floor),
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")

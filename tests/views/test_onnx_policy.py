@@ -33,10 +33,15 @@ KINDS = {
     ),
     "cnn, two layers, strides, history": (
         "Breakout-MinAtar",
-        {**SMALL, "history": 3, "cnn_channels": [4, 6], "cnn_kernels": [3, 2],
-         "cnn_strides": [2, 1]},
+        {
+            **SMALL,
+            "history": 3,
+            "cnn_channels": [4, 6],
+            "cnn_kernels": [3, 2],
+            "cnn_strides": [2, 1],
+        },
     ),
-}  # fmt: skip
+}
 
 
 class Choices(countdown.Countdown):

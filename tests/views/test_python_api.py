@@ -136,8 +136,12 @@ def test_check_says_what_the_command_says(monkeypatch):
 def test_tables_are_dataframes_and_arrow_beside(done):
     study = hpo.open(done.folder)
     for name in ("trials", "evaluations", "curves"):
-        columns, rows = query(done.folder, f"SELECT * EXCLUDE (param) FROM {name}" if
-                              name == "trials" else f"SELECT * FROM {name}")  # fmt: skip
+        columns, rows = query(
+            done.folder,
+            f"SELECT * EXCLUDE (param) FROM {name}"
+            if name == "trials"
+            else f"SELECT * FROM {name}",
+        )
         frame, table = getattr(study, name), study.table(name)
         assert isinstance(table, pa.Table) and list(frame.columns) == columns
         assert len(frame) == table.num_rows == len(rows) > 0
@@ -221,8 +225,15 @@ def test_what_can_be_said_comes_from_seeds_that_chose_nothing():
 
     def row(trial, report, **more):
         made = {"value": 1.0, "seed_values": (1.0,), "choose_values": (float(trial),) * 3}
-        return TrialRow(trial, TrialState.FINISHED, "default", 0, "b", {},
-                        **{**made, "report_values": report, **more})  # fmt: skip
+        return TrialRow(
+            trial,
+            TrialState.FINISHED,
+            "default",
+            0,
+            "b",
+            {},
+            **{**made, "report_values": report, **more},
+        )
 
     def said(*rows, baselines=()):
         return concluded(meta, rows, leaderboard_of(meta, rows), baselines)
@@ -303,10 +314,16 @@ def test_learn_gives_the_policy_and_leaves_nothing(tmp_path, monkeypatch, quickl
     monkeypatch.chdir(tmp_path)
     policy = hpo.learn(
         "CartPole-v1",
-        {"hidden_sizes": [4], "num_envs": 2, "rollout_length": 8, "minibatch_size": 16,
-         "update_epochs": 1},
-        seed=3, env_steps=160,
-    )  # fmt: skip
+        {
+            "hidden_sizes": [4],
+            "num_envs": 2,
+            "rollout_length": 8,
+            "minibatch_size": 16,
+            "update_epochs": 1,
+        },
+        seed=3,
+        env_steps=160,
+    )
     action, _ = policy.predict([0.0, 0.1, 0.0, -0.1])
     assert int(action) in (0, 1) and policy.about["study"] == "learn"
     assert list(tmp_path.iterdir()) == []

@@ -141,12 +141,18 @@ def test_names_that_look_like_code_stay_text(folder, tmp_path):
 def test_colours_and_alternatives_are_there_for_every_picture(text):
     parsed = Page(text)
     pictures = [value for tag, name, value in parsed.attributes if (tag, name) == ("svg", "role")]
-    told = [value for tag, name, value in parsed.attributes
-            if (tag, name) == ("svg", "aria-label")]  # fmt: skip
+    told = [
+        value for tag, name, value in parsed.attributes if (tag, name) == ("svg", "aria-label")
+    ]
     assert set(pictures) == {"img", "group"} and len(told) == len(pictures) and all(told)
     assert "prefers-color-scheme:dark" in text
-    used = {style for _, name, value in parsed.attributes if name == "class"
-            for style in value.split() if re.fullmatch(r"[cs]\d", style)}  # fmt: skip
+    used = {
+        style
+        for _, name, value in parsed.attributes
+        if name == "class"
+        for style in value.split()
+        if re.fullmatch(r"[cs]\d", style)
+    }
     assert used and all(f".{style}{{--own:var(--{style})}}" in text for style in used)
 
 

@@ -54,8 +54,14 @@ def test_lines_tell_the_events_in_order(tmp_path):
     view.on_ready = lambda: ready.append(True)
     watched(tmp_path, view)
     text = stream.getvalue()
-    order = ["starting study small: environment CartPole-v1,", "| search", "new best: ",
-             "confirm: trials ", "confirm: trial ", "| done"]  # fmt: skip
+    order = [
+        "starting study small: environment CartPole-v1,",
+        "| search",
+        "new best: ",
+        "confirm: trials ",
+        "confirm: trial ",
+        "| done",
+    ]
     places = [text.index(words) for words in order]
     assert places == sorted(places)
     assert ready == [True]

@@ -111,8 +111,11 @@ def test_what_no_record_decides_is_a_dash(tmp_path):
         early_terminate=EarlyTerminate("asha", 2_000, 4.0),
         evaluation=Evaluation(),
     )
-    answer = what_if(found.folder, ["none", "asha,eta=4,min=2k", "asha,eta=2,min=8k"],
-                     quantum=lambda study, config: 1_000)  # fmt: skip
+    answer = what_if(
+        found.folder,
+        ["none", "asha,eta=4,min=2k", "asha,eta=2,min=8k"],
+        quantum=lambda study, config: 1_000,
+    )
     none, own, late = answer.rows
     assert none.saved == 0.0 and own.saved is not None and own.saved > 0.0 and own.stopped
     assert late.saved is None and late.stopped is None
@@ -176,6 +179,7 @@ def test_alarms_of_xla_stay_out_of_the_terminal():
     for given, expected in ((None, "3"), ("0", "0")):
         env = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
         env |= {} if given is None else {"TF_CPP_MIN_LOG_LEVEL": given}
-        done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True,
-                              text=True, check=True)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True
+        )
         assert done.stdout.split()[-1] == expected

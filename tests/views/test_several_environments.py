@@ -67,8 +67,11 @@ def test_a_trial_shows_the_returns_of_each_environment(capsys, folder):
     assert len(report) == 3 * 6
     for one in report:
         keys = ("environment", "stream", "replicate", "env_steps")
-        own = [row["episode_return"] for row in episodes
-               if row["trial"] == best and all(row[key] == one[key] for key in keys)]  # fmt: skip
+        own = [
+            row["episode_return"]
+            for row in episodes
+            if row["trial"] == best and all(row[key] == one[key] for key in keys)
+        ]
         assert one["episodes"] == len(own) and one["return_mean"] == pytest.approx(fmean(own))
     assert main(["show", str(best), "--study", str(folder)]) == 0
     text = capsys.readouterr().out
@@ -179,8 +182,9 @@ def test_a_trial_shows_its_scores_with_intervals(capsys, folder):
     assert main(["show", str(best), "--study", str(folder)]) == 0
     text = capsys.readouterr().out
     assert "on each environment, 6 test seeds" in text
-    stopped = next(e for e in shown(capsys, "top", "--study", folder)["leaderboard"]
-                   if e["value"] is None)  # fmt: skip
+    stopped = next(
+        e for e in shown(capsys, "top", "--study", folder)["leaderboard"] if e["value"] is None
+    )
     assert "over_environments" not in shown(capsys, "show", stopped["trial"], "--study", folder)
 
 
@@ -217,8 +221,10 @@ def starting(widths):
 def test_environments_with_long_names_are_compared_within_eighty_columns(scale):
     names = ["CartPole-v1", "deeprmsa_load=350_topology=cost239_deeprmsa"]
     rng = np.random.default_rng(0)
-    sides = [{i: tuple(row) for i, row in enumerate(rng.normal(-1.0, 1.0, (8, 2)) * scale)}
-             for _ in "AB"]  # fmt: skip
+    sides = [
+        {i: tuple(row) for i, row in enumerate(rng.normal(-1.0, 1.0, (8, 2)) * scale)}
+        for _ in "AB"
+    ]
     found = beside(*sides, paired=True)
     lines = beside_lines(names, tuple(sides), found, ["trial 3", "trial 12"])
     assert max(map(len, lines)) <= 80
@@ -309,8 +315,9 @@ def test_training_one_configuration_tells_every_environment(tmp_path):
     lines = train._text(study, data).splitlines()
     assert lines[0].endswith("3 seeds of 16k env steps on each")
     given = scores_of(tmp_path / "t", 0, "search")
-    told = ", ".join(f"{name} {fmean(seeds):.4g}"
-                     for name, seeds in zip(engine.IDS, given, strict=True))  # fmt: skip
+    told = ", ".join(
+        f"{name} {fmean(seeds):.4g}" for name, seeds in zip(engine.IDS, given, strict=True)
+    )
     assert f"scores   {told}" in lines
     assert data["value"] == pytest.approx(fmean(fmean(seeds) for seeds in given))
     policy = Path(data["policy"])

@@ -166,14 +166,34 @@ def test_before_the_tables_are_published_there_is_no_curve(results, tmp_path):
 def test_a_curve_is_drawn_with_blocks_or_without():
     data = {
         **dict.fromkeys(("stop_rule", "error"), ""),
-        "trial": 1, "study": "s", "confirmed": False, "state": "running", "rank": 1, "trials": 1,
-        "value": None, "report_values": [], "choose_values": [], "seed_values": [], "params": {},
-        "proposed_by": "random", "batch": 0, "bucket": "b", "env_steps": 10, "eval_env_steps": 0,
-        "warmup_env_steps": 0, "started_at": None, "ended_at": None, "decisions": [],
-        "evaluations": [], "schedule": [], "audited": False,
-        "curve": [{"env_steps": at, "episode_return": value}
-                  for at, value in ((10, None), (20, 1.0), (30, 9.0))],
-    }  # fmt: skip
+        "trial": 1,
+        "study": "s",
+        "confirmed": False,
+        "state": "running",
+        "rank": 1,
+        "trials": 1,
+        "value": None,
+        "report_values": [],
+        "choose_values": [],
+        "seed_values": [],
+        "params": {},
+        "proposed_by": "random",
+        "batch": 0,
+        "bucket": "b",
+        "env_steps": 10,
+        "eval_env_steps": 0,
+        "warmup_env_steps": 0,
+        "started_at": None,
+        "ended_at": None,
+        "decisions": [],
+        "evaluations": [],
+        "schedule": [],
+        "audited": False,
+        "curve": [
+            {"env_steps": at, "episode_return": value}
+            for at, value in ((10, None), (20, 1.0), (30, 9.0))
+        ],
+    }
     assert "1  ▁█ 9" in trial_text(data)
     assert trial_text(data, blocks=False).isascii()
 

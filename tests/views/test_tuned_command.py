@@ -173,16 +173,25 @@ def test_a_query_reads_the_leaderboard(say, made, monkeypatch):
 @pytest.mark.parametrize(
     ("verdict", "words", "code"),
     [
-        ("bit-equal", [], 0), ("within the interval", [], 0), ("not", [], 1),
-        ("within the interval", ["--bits"], 1), ("bit-equal", ["--bits"], 0),
+        ("bit-equal", [], 0),
+        ("within the interval", [], 0),
+        ("not", [], 1),
+        ("within the interval", ["--bits"], 1),
+        ("bit-equal", ["--bits"], 0),
     ],
-)  # fmt: skip
+)
 def test_verdicts_have_exit_codes(say, monkeypatch, verdict, words, code):
     seen = agreement([1.0] * 8, [1.0] * 8 if verdict != "not" else [2.0] * 8)
     found = verifying.Verification(
-        "CartPole-v1", verdict, 8, 8 if verdict == "bit-equal" else 3, 8, (1.0, 2.0), seen,
+        "CartPole-v1",
+        verdict,
+        8,
+        8 if verdict == "bit-equal" else 3,
+        8,
+        (1.0, 2.0),
+        seen,
         {"jax": ("0.1", "0.2")},
-    )  # fmt: skip
+    )
     monkeypatch.setattr(verifying, "verify", lambda *_: found)
     got, out, _ = say("tuned", "verify", "CartPole-v1", *words)
     assert got == code and out.startswith("CartPole-v1: ")

@@ -284,11 +284,15 @@ class _Tables:
             return None
         study = plain(read_text(self.meta.study_text, "study.resolved.yaml"))
         found = conclude(
-            a, b, goal=self.meta.goal, bounds=value_bounds(self.meta),
-            ceiling=ceiling_of(study, self.meta), constraints=limited,
+            a,
+            b,
+            goal=self.meta.goal,
+            bounds=value_bounds(self.meta),
+            ceiling=ceiling_of(study, self.meta),
+            constraints=limited,
             earlier=winners_looks(looks, row.trial, default.trial, len(both)),
             interim=begins_interim(looks),
-        )  # fmt: skip
+        )
         sql = f"SELECT replicate, a.seen AS ours, b.seen AS theirs FROM ({ours}) a JOIN "
         return f"{sql}({theirs}) b USING (replicate) ORDER BY replicate", found.against
 

@@ -83,14 +83,16 @@ def _about(policy: Path, imports: Sequence[str]) -> dict[str, Any] | None:
     space: Any = env.action_space
     ends = action_range(plan, space) if ranged else ()
     return {
-        "observation": list(seen.shape), "config": finite_json(dict(saved.config)),
+        "observation": list(seen.shape),
+        "config": finite_json(dict(saved.config)),
         "distribution": kind,
         "sizes": list(component_sizes(env) or arrays["actor_head/bias"].shape),
-        "range": [end.tolist() for end in ends], "action": list(getattr(space, "shape", ())),
+        "range": [end.tolist() for end in ends],
+        "action": list(getattr(space, "shape", ())),
         "arrays": {name: array.astype(np.float64).tolist() for name, array in arrays.items()},
         "observations": given.tolist(),
         "actions": np.asarray(saved.act(given, None, None, None)[0]).tolist(),
-    }  # fmt: skip
+    }
 
 
 def difference(path: Path) -> str:
@@ -99,8 +101,14 @@ def difference(path: Path) -> str:
         played = forward.Policy(path)
         now, then = played.act(played.about["observations"]), np.array(played.about["actions"])
         worst = float(np.max(np.abs(then.astype(np.float64) - now)))
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
-            ValueError) as error:  # fmt: skip
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         return f"{FILE} is not as hpo writes it: {error}"
     return "" if worst <= _CLOSE else f"NumPy's actions differ by {worst:.3g} from those recorded"
 

@@ -238,10 +238,14 @@ def importance(snapshot: Snapshot, at: int | None = None) -> Picture:
     knobs = [knob for knob in answer.decided.knobs if knob.floor < 1.0]
     most = max((knob.high for knob in knobs), default=0.0) or 1.0
     bars = tuple(
-        Bar(k.name, k.share / most, with_interval(k.share, k.low, k.high, ".0%"),
-            (k.low / most, k.high / most))
+        Bar(
+            k.name,
+            k.share / most,
+            with_interval(k.share, k.low, k.high, ".0%"),
+            (k.low / most, k.high / most),
+        )
         for k in knobs[:_BARS]
-    )  # fmt: skip
+    )
     caption = " ".join(text.removesuffix(".") + "." for text in answer.sentences)
     panel = Bars(f"Share of the ranking explained at {steps(answer.at)} env steps", bars)
     return Picture("importance", title, f"{caption} Lines are 95% intervals.", [panel])

@@ -78,8 +78,13 @@ def _fill(figure: Any, picture: Picture, study: str) -> list[Any]:
             place.set_axis_off()
     if picture.keys:
         handles = [_handle(key) for key in picture.keys]
-        figure.legend(handles=handles, ncols=len(handles), loc="outside lower center",
-                      frameon=False, labelcolor=_SOFT)  # fmt: skip
+        figure.legend(
+            handles=handles,
+            ncols=len(handles),
+            loc="outside lower center",
+            frameon=False,
+            labelcolor=_SOFT,
+        )
     return drawn
 
 
@@ -108,8 +113,9 @@ def draw_panel(axes: Any, panel: Panel) -> None:
     lines = max(1, math.ceil(letters / _ROW))
     alone = panel.wide and len(panel.title) + letters > _ROW
     raised = {"pad": _RAISED * lines} if alone else {}
-    axes.set_title(panel.title, fontsize="large", fontweight="bold", loc="left", color=_INK,
-                   **raised)  # fmt: skip
+    axes.set_title(
+        panel.title, fontsize="large", fontweight="bold", loc="left", color=_INK, **raised
+    )
     axes.tick_params(length=0, labelcolor=_SOFT)
     for name, side in axes.spines.items():
         side.set_visible(name == "bottom")
@@ -125,8 +131,12 @@ def draw_panel(axes: Any, panel: Panel) -> None:
 
         # Next to the title of a wide panel, below others, so that it hides no mark.
         down = ScaledTranslation(0.0, -_BELOW / 72.0, axes.figure.dpi_scale_trans)
-        place = {"loc": "upper left", "bbox_to_anchor": (0.0, 0.0), "borderaxespad": 0.0,
-                 "bbox_transform": axes.transAxes + down}  # fmt: skip
+        place = {
+            "loc": "upper left",
+            "bbox_to_anchor": (0.0, 0.0),
+            "borderaxespad": 0.0,
+            "bbox_transform": axes.transAxes + down,
+        }
         if panel.wide:
             columns = math.ceil(len(panel.keys) / lines)
             place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": columns,
@@ -176,9 +186,13 @@ def _draw_mark(axes: Any, mark: Line | Band | Dot, panel: XY) -> None:
     elif isinstance(mark, Line):
         at, values = zip(*mark.points, strict=True)
         axes.plot(
-            at, values, color=colour, linewidth=(THIN if mark.thin else LINE) * _POINT,
-            drawstyle="steps-post" if mark.step else "default", linestyle=_dashes(mark.dashed),
-        )  # fmt: skip
+            at,
+            values,
+            color=colour,
+            linewidth=(THIN if mark.thin else LINE) * _POINT,
+            drawstyle="steps-post" if mark.step else "default",
+            linestyle=_dashes(mark.dashed),
+        )
     elif mark.shape == "cross":
         axes.plot([mark.x], [mark.y], "x", color=colour, markersize=5)
     elif mark.shape == "out":
@@ -186,8 +200,14 @@ def _draw_mark(axes: Any, mark: Line | Band | Dot, panel: XY) -> None:
         axes.plot([mark.x], [mark.y], "v" if low else "^", color=colour, markersize=5)
     else:
         ring = mark.shape == "ring"
-        axes.plot([mark.x], [mark.y], "o", color=colour, fillstyle="none" if ring else "full",
-                  markersize=2 * (RING if ring else DOT) * _POINT)  # fmt: skip
+        axes.plot(
+            [mark.x],
+            [mark.y],
+            "o",
+            color=colour,
+            fillstyle="none" if ring else "full",
+            markersize=2 * (RING if ring else DOT) * _POINT,
+        )
 
 
 def _draw_bars(axes: Any, panel: Bars) -> None:
@@ -212,10 +232,15 @@ def _draw_parallel(axes: Any, panel: Parallel) -> None:
         axes.axvline(place, color=_SOFT, linewidth=_POINT, ymin=0.1, ymax=0.97)
         for share, text in rail.ticks:
             axes.annotate(
-                text, (place, share), xytext=(3, 0), textcoords="offset points", va="center",
-                fontsize="small", color=_SOFT,
+                text,
+                (place, share),
+                xytext=(3, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize="small",
+                color=_SOFT,
                 bbox={"boxstyle": "round,pad=0.1", "fc": _GROUND, "ec": "none", "alpha": 0.75},
-            )  # fmt: skip
+            )
     names = [rail.label.replace("_", "_\n", 1) for rail in panel.rails]
     axes.set_xticks(range(len(names)), names, color=_INK)
     axes.set_ylim(-0.12, 1.04)

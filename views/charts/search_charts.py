@@ -170,9 +170,11 @@ def _named_curve(snapshot: Snapshot, entry: Entry, streams: Sequence[str], seeds
 
 
 def _training(
-    snapshot: Snapshot, wanted: Mapping[int, Sequence[str]], most: Mapping[int, int],
+    snapshot: Snapshot,
+    wanted: Mapping[int, Sequence[str]],
+    most: Mapping[int, int],
     environment: str | None = None,
-) -> dict[int, Curve]:  # fmt: skip
+) -> dict[int, Curve]:
     folder = snapshot.folder
     pairs = [(trial, stream) for trial, streams in wanted.items() for stream in streams]
     listed = ", ".join(f"({trial}, '{stream}', {most[trial]})" for trial, stream in pairs)
@@ -352,9 +354,12 @@ def pareto(snapshot: Snapshot) -> Picture:
 
 
 def _pareto_panel(
-    snapshot: Snapshot, shown: Sequence[Entry], front: Sequence[Entry], pair: tuple[int, int],
+    snapshot: Snapshot,
+    shown: Sequence[Entry],
+    front: Sequence[Entry],
+    pair: tuple[int, int],
     alone: bool,
-) -> XY:  # fmt: skip
+) -> XY:
     names = [str(snapshot.meta.objectives[index]["name"]) for index in pair]
     goals = [str(snapshot.meta.objectives[index]["goal"]) for index in pair]
     labels = [f"{name}, {goal}" for name, goal in zip(names, goals, strict=True)]
@@ -410,8 +415,12 @@ def schedule(snapshot: Snapshot) -> Picture:
     caption += "copies is an upright line from the copied member's value to a dot, the new value."
     if len(moved) > _KNOBS:
         caption += f" Left out: {counted(len(moved) - _KNOBS, 'hyperparameter')}."
-    keys = (Key(snapshot.winner_word, "c1", "line"), Key("best fifth", "s4", "line"),
-            Key("worst fifth", "s0", "line"), Key("copy", "muted"))  # fmt: skip
+    keys = (
+        Key(snapshot.winner_word, "c1", "line"),
+        Key("best fifth", "s4", "line"),
+        Key("worst fifth", "s0", "line"),
+        Key("copy", "muted"),
+    )
     return Picture("schedule", title, caption, panels, keys)
 
 
@@ -438,9 +447,14 @@ def _height(parameter: Parameter, knobs: Mapping[str, Any]) -> float | None:
 
 
 def _schedule_panel(
-    snapshot: Snapshot, key: str, parameter: Parameter, members: Sequence[int],
-    ways: Mapping[int, Way], copies: Sequence[DecisionRow], last: float,
-) -> XY:  # fmt: skip
+    snapshot: Snapshot,
+    key: str,
+    parameter: Parameter,
+    members: Sequence[int],
+    ways: Mapping[int, Way],
+    copies: Sequence[DecisionRow],
+    last: float,
+) -> XY:
     marks: list[Line | Dot] = []
     ends: list[Dot] = []
     for row in copies:
@@ -456,8 +470,9 @@ def _schedule_panel(
             continue
         first = snapshot.winner is not None and trial == snapshot.winner.trial
         style = "c1" if first else f"s{at * 5 // len(members)}"
-        parts = [f"{param(knobs.get(parameter.name))} from {steps(x)}"
-                 for x, knobs in ways[trial][:-1]]  # fmt: skip
+        parts = [
+            f"{param(knobs.get(parameter.name))} from {steps(x)}" for x, knobs in ways[trial][:-1]
+        ]
         said = f"trial {trial}: {parameter.name} {', '.join(parts)}"
         marks.append(Line(points, style, trial, said, step=True, thin=not first))
     y = Scale(-0.03, 1.03, knob_ticks(parameter.distribution))

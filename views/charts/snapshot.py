@@ -148,14 +148,21 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
         entries = leaderboard_of(meta, rows)
         rules = baselines_of(journal)
         return Snapshot(
-            folder, meta, head, points, entries,
-            baselines=baseline_entries(rules, entries, meta.goal), decisions=decisions,
-            audit=audit_of(meta, rows, decisions, finishing_rules()), usage=usage_at(head),
-            standing=state_of(folder.path, head), baseline_rows=rules,
+            folder,
+            meta,
+            head,
+            points,
+            entries,
+            baselines=baseline_entries(rules, entries, meta.goal),
+            decisions=decisions,
+            audit=audit_of(meta, rows, decisions, finishing_rules()),
+            usage=usage_at(head),
+            standing=state_of(folder.path, head),
+            baseline_rows=rules,
             scores=environment_scores(journal, rows),
             conclusion=conclusion_of(journal, rows, entries),
             evaluations_alone=counts_evaluations_alone(journal.attributes()),
-        )  # fmt: skip
+        )
 
 
 def finite(value: float | None) -> bool:

@@ -45,12 +45,16 @@ def do_bench(args: Namespace) -> int:
 
 
 def bench_json(results: BenchResults, found: Comparison) -> dict[str, Any]:
-    return finite_json({
-        "hpo": __version__, "seconds": results.seconds, "jobs": results.jobs,
-        "bench": {**asdict(results.file.spec), "environments": list(results.environments)},
-        "methods": {name: plain(node) for name, node in results.file.methods.items()},
-        **found.as_json(),
-    })  # fmt: skip
+    return finite_json(
+        {
+            "hpo": __version__,
+            "seconds": results.seconds,
+            "jobs": results.jobs,
+            "bench": {**asdict(results.file.spec), "environments": list(results.environments)},
+            "methods": {name: plain(node) for name, node in results.file.methods.items()},
+            **found.as_json(),
+        }
+    )
 
 
 def write_outcomes(path: Path, results: BenchResults) -> None:
@@ -74,8 +78,12 @@ def bench_text(results: BenchResults, found: Comparison) -> str:
         cells: list[str] = []
         for budget in spec.budgets:
             here = [row for row in mine if row.budget == budget]
-            own, best = (sum(each) / count for each in zip(
-                *((row.beats.value, row.oracle_beats) for row in here), strict=True))  # fmt: skip
+            own, best = (
+                sum(each) / count
+                for each in zip(
+                    *((row.beats.value, row.oracle_beats) for row in here), strict=True
+                )
+            )
             cells.append(f"{own:.0%}/{best:.0%}".replace("%/", "/"))
         trials = sum(row.trials for row in mine)
         near = sum(row.trials * row.nearest for row in mine)
@@ -93,25 +101,33 @@ def bench_text(results: BenchResults, found: Comparison) -> str:
     tests = counted(spec.test_seeds, "test seed")
     budgets = " to ".join(map(str, dict.fromkeys((spec.budgets[0], spec.budgets[-1]))))
     names, took = ", ".join(results.environments), duration(results.seconds)
-    return "\n".join([
-        f"{len(results.outcomes):,} searches over {tables} ({names}) in {took}",
-        "",
-        aligned(header[: 1 + len(spec.budgets)], scored, right[: 1 + len(spec.budgets)]),
-        "",
-        "Score of the choice by its values on the test seeds, mean over tables [95 %]: 0 for the",
-        "median configuration, 1 for the one that is best on all other recorded seeds.",
-        *([f"Without {', '.join(apart)}: too many configurations tie there."] if apart else []),
-        "",
-        aligned(header, rows, right),
-        "",
-        f"{budgets}: the choice beats this share of the recorded configurations "
-        f"on {tests} / the best",
-        "trial that the search started does. Budgets are full runs of one seed, without confirm.",
-        f"env steps: search and confirm, to reach what {found.baseline} reaches with budget "
-        f"{found.baseline_budget} ({found.baseline_runs:.0f} runs",
-        "with confirm), as a ratio; geometric mean over tables [95 %]. nearest: trials not in the "
-        "table.",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"{len(results.outcomes):,} searches over {tables} ({names}) in {took}",
+            "",
+            aligned(header[: 1 + len(spec.budgets)], scored, right[: 1 + len(spec.budgets)]),
+            "",
+            "Score of the choice by its values on the test seeds, mean over tables [95 %]: "
+            "0 for the",
+            "median configuration, 1 for the one that is best on all other recorded seeds.",
+            *(
+                [f"Without {', '.join(apart)}: too many configurations tie there."]
+                if apart
+                else []
+            ),
+            "",
+            aligned(header, rows, right),
+            "",
+            f"{budgets}: the choice beats this share of the recorded configurations "
+            f"on {tests} / the best",
+            "trial that the search started does. Budgets are full runs of one seed, "
+            "without confirm.",
+            f"env steps: search and confirm, to reach what {found.baseline} reaches with budget "
+            f"{found.baseline_budget} ({found.baseline_runs:.0f} runs",
+            "with confirm), as a ratio; geometric mean over tables [95 %]. nearest: trials "
+            "not in the table.",
+        ]
+    )
 
 
 def _score(found: Estimate | None) -> str:

@@ -35,10 +35,16 @@ _USUAL = (
 def studies_listing(studies: Sequence[StudySummary], now: float | None = None) -> Listing:
     now = time.time() if now is None else now
     rows = [
-        [s.name, s.state, f"{s.done} of {s.trials}", number(s.best), s.metric,
-         "" if s.updated_at is None else f"{duration(max(0.0, now - s.updated_at))} ago"]
+        [
+            s.name,
+            s.state,
+            f"{s.done} of {s.trials}",
+            number(s.best),
+            s.metric,
+            "" if s.updated_at is None else f"{duration(max(0.0, now - s.updated_at))} ago",
+        ]
         for s in studies
-    ]  # fmt: skip
+    ]
     header = ("study", "state", "ended", "best", "metric", "changed")
     return Listing(header, rows, (False, False, True, True, False, True))
 
@@ -53,11 +59,15 @@ def knob_text(knob: Knob) -> str:
         ("meaning", knob.meaning),
         ("default", _default(knob.default)),
         ("allowed", allowed(knob)),
-        ("search", "not part of a study by default" if knob.search is None else
-         ", ".join(f"{key}: {param(value)}" for key, value in knob.search.items())),
+        (
+            "search",
+            "not part of a study by default"
+            if knob.search is None
+            else ", ".join(f"{key}: {param(value)}" for key, value in knob.search.items()),
+        ),
         ("varies", "per lane" if knob.traced else "per compiled program: each value compiles one"),
         ("elsewhere", ", ".join(names_of(knob.name))),
-    ]  # fmt: skip
+    ]
     return "\n".join([knob.name, *(f"  {what:<10}{text}" for what, text in lines if text)])
 
 
@@ -116,8 +126,9 @@ def do_knobs(args: Namespace) -> int:
     if ".py:" in (args.word or ""):
         found = [*loaded_algorithm(str(args.word)).knobs.values()]
     else:
-        texts = {name: " ".join((name, knob.meaning, *names_of(name)))
-                 for name, knob in KNOBS.items()}  # fmt: skip
+        texts = {
+            name: " ".join((name, knob.meaning, *names_of(name))) for name, knob in KNOBS.items()
+        }
         found = [KNOBS[n] for n in _with("hyperparameter", texts, args.word, "hpo knobs --all")]
     if args.json:
         print_json(knobs_data(found))

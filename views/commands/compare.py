@@ -74,9 +74,14 @@ _LISTED = 8  # values of a side, at most, that are printed one by one
 
 
 def _environment_part(
-    names: Sequence[str], ours: BySeed, theirs: BySeed, paired: bool, called: Sequence[str],
-    *, decides: bool,
-) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
+    names: Sequence[str],
+    ours: BySeed,
+    theirs: BySeed,
+    paired: bool,
+    called: Sequence[str],
+    *,
+    decides: bool,
+) -> tuple[dict[str, Any], list[str]]:
     if not names or not ours or not theirs:
         return {}, []
     if paired:
@@ -211,9 +216,12 @@ def _cautions(meta: StudyMeta, sides: Sequence[_Side], chosen: _Chosen) -> str:
 
 
 def _answer(
-    meta: StudyMeta, result: Comparison, sides: Sequence[_Side], chosen: _Chosen,
+    meta: StudyMeta,
+    result: Comparison,
+    sides: Sequence[_Side],
+    chosen: _Chosen,
     refused: _Refusal | None,
-) -> tuple[dict[str, Any], str]:  # fmt: skip
+) -> tuple[dict[str, Any], str]:
     """Return the answer as JSON data and as text."""
     seeds = [one.scores.of(one.trial, at) for one, at in zip(sides, chosen.streams, strict=True)]
     comparable = refused is None or refused.comparable
@@ -225,12 +233,17 @@ def _answer(
     unpaired = "" if chosen.paired else _why_unpaired(*sides)
     caution = _cautions(meta, sides, chosen)
     data = {
-        "a": sides[0].name, "b": sides[1].name, "metric": meta.metric,
-        **asdict(result), **on_each,
+        "a": sides[0].name,
+        "b": sides[1].name,
+        "metric": meta.metric,
+        **asdict(result),
+        **on_each,
         "decision": result.verdict if refused is None else None,
         "verdict": result.sentence() if refused is None else f"no verdict: {refused.why}",
-        "caution": caution, "unpaired": unpaired, "at": chosen.at,
-    }  # fmt: skip
+        "caution": caution,
+        "unpaired": unpaired,
+        "at": chosen.at,
+    }
     if chosen.ranked or chosen.copied:
         data["probability"] = None
     first = f"No verdict: {refused.why}." if refused else _verdict(result, sides, chosen)
@@ -248,8 +261,9 @@ def _answer(
 def _result(chosen: _Chosen) -> Comparison:
     """Compare the values; seeds that ranked the trials, or copies, give a difference alone."""
     ours, theirs = chosen.values
-    found = compare(ours, theirs, chosen.goal, chosen.paired, chosen.earlier, chosen.bounds,
-                    chosen.interim)  # fmt: skip
+    found = compare(
+        ours, theirs, chosen.goal, chosen.paired, chosen.earlier, chosen.bounds, chosen.interim
+    )
     if not chosen.ranked and not chosen.copied:
         return found
     return replace(
@@ -291,8 +305,10 @@ def _compared_values(a: _Side, b: _Side) -> _Chosen:
             if any(a.values.get(s) and b.values.get(s) for s in others):
                 continue  # both have values on another stream, all of whose runs ended
         paired = ours.keys() == theirs.keys() or len(shared) >= FEWEST_PAIRS
-        values = [[side[seed] for seed in shared] if paired else list(side.values())
-                  for side in (ours, theirs)]  # fmt: skip
+        values = [
+            [side[seed] for seed in shared] if paired else list(side.values())
+            for side in (ours, theirs)
+        ]
         earlier, interim = _looks_at(a, b, [seed for _, seed in shared])
         tested = paired and stream is Stream.REPORT
         return _Chosen(
@@ -358,9 +374,11 @@ def _trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, lis
     for trial in numbers:
         if trial not in board.rows:
             raise StoreError(f"study {folder.name!r} has no trial {trial}", trials=folder.name)
-    whole = all(board.entries[n].value is not None
-                or any(board.fresh.get((n, stream)) for stream in _FRESH)
-                for n in numbers)  # fmt: skip
+    whole = all(
+        board.entries[n].value is not None
+        or any(board.fresh.get((n, stream)) for stream in _FRESH)
+        for n in numbers
+    )
     common = None if whole else _values_in_common(folder, numbers)
     sides = [_side(folder, board, number, f"trial {number}", common) for number in numbers]
     return board.meta, sides
@@ -371,8 +389,10 @@ def _values_in_common(
 ) -> tuple[int, Mapping[int, Sequence[float]]]:
     """Return env steps that both reached, and there the values of either trial's seeds."""
     points = read_points(folder.path)
-    found = [{at for kind, trial, at in points.seeds if kind == Stream.SEARCH and trial == number}
-             for number in numbers]  # fmt: skip
+    found = [
+        {at for kind, trial, at in points.seeds if kind == Stream.SEARCH and trial == number}
+        for number in numbers
+    ]
     if not (both := found[0] & found[1]):
         one, other = numbers
         text = f"trials {one} and {other} of {folder.name!r} were not evaluated at equal "
@@ -399,9 +419,12 @@ def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
         ("measures {}", "of the same metric", [meta.metric for meta in metas]),
         ("has the goal to {}", "of the same goal", [meta.goal for meta in metas]),
         ("ran in {}", "from the same environment", [side.world["env"] for side in sides]),
-        ("takes the {} over environments", "of the same over_environments",
-         [side.scores.over for side in sides]),
-    ):  # fmt: skip
+        (
+            "takes the {} over environments",
+            "of the same over_environments",
+            [side.scores.over for side in sides],
+        ),
+    ):
         if ours != theirs:
             told = f"{a} {does.format(ours)} and {b} {does.format(theirs)}"
             raise ConfigError(f"{told}; only values {what} can be compared")
@@ -422,8 +445,11 @@ class _Board:
     def ranked(self) -> dict[Stream, int]:
         """Return how many trials have values on the seeds of each stream that orders them."""
         searched = [e for e in self.entries.values() if _searched(e)]
-        chosen = [trial for (trial, stream), known in self.fresh.items()
-                  if stream is Stream.CHOOSE and known]  # fmt: skip
+        chosen = [
+            trial
+            for (trial, stream), known in self.fresh.items()
+            if stream is Stream.CHOOSE and known
+        ]
         return {Stream.SEARCH: len(searched), Stream.CHOOSE: len(chosen)}
 
 
@@ -432,9 +458,12 @@ def _searched(entry: Entry) -> bool:
 
 
 def _side(
-    folder: StudyFolder, board: _Board, number: int, name: str,
+    folder: StudyFolder,
+    board: _Board,
+    number: int,
+    name: str,
     common: tuple[int, Mapping[int, Sequence[float]]] | None = None,
-) -> _Side:  # fmt: skip
+) -> _Side:
     row, entry, meta = board.rows[number], board.entries[number], board.meta
     whole = entry.value is not None and entry.values  # else they come from an earlier point
     fresh = {stream: board.fresh.get((number, stream), {}) for stream in _FRESH}
@@ -454,14 +483,23 @@ def _side(
         values[stream] = {(str(stream), n): v for n, v in known.items() if math.isfinite(v)}
     told = {Stream.CHOOSE: row.choose_values, Stream.REPORT: row.by_report_seed}
     return _Side(
-        name=name, study=str(folder.path.resolve()), seed=study.seed, trial=row.trial,
-        wins=entry.rank == 1 and len(board.entries) > 1, values=values,
+        name=name,
+        study=str(folder.path.resolve()),
+        seed=study.seed,
+        trial=row.trial,
+        wins=entry.rank == 1 and len(board.entries) > 1,
+        values=values,
         partial={s for s, known in told.items() if fresh.get(s) and not known},
         world=evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params),
-        weight=board.weight, unfit=entry.feasible is False,
-        scores=board.scores, looks=board.looks, at=None if common is None else common[0],
-        default=entry.is_default, copies=row.copies, ranked=board.ranked,
-    )  # fmt: skip
+        weight=board.weight,
+        unfit=entry.feasible is False,
+        scores=board.scores,
+        looks=board.looks,
+        at=None if common is None else common[0],
+        default=entry.is_default,
+        copies=row.copies,
+        ranked=board.ranked,
+    )
 
 
 def _board(folder: StudyFolder) -> _Board:
@@ -531,8 +569,9 @@ def _values(sides: Sequence[_Side], chosen: _Chosen, result: Comparison) -> list
         rows.append([f"  {side.name}", number(mean), between(around.low, around.high), few])
     header = ("  ", "mean", "95% interval", "every seed" if any(row[3] for row in rows) else "")
     used = [at for at in range(4) if any(row[at] for row in rows)]
-    lines = aligned([header[n] for n in used], [[row[n] for n in used] for row in rows],
-                    [n == 1 for n in used]).split("\n")  # fmt: skip
+    lines = aligned(
+        [header[n] for n in used], [[row[n] for n in used] for row in rows], [n == 1 for n in used]
+    ).split("\n")
     return [lines[0], *lines[2:]]
 
 

@@ -39,19 +39,28 @@ def found_loads(
 ) -> dict[str, list[dict[str, Any]]]:
     from ...core.envs.optical.supported_load import find_load
 
-    loads = {name: find_load(question.environment, rule, target, **size)
-             for name, rule in question.rules.items()}  # fmt: skip
+    loads = {
+        name: find_load(question.environment, rule, target, **size)
+        for name, rule in question.rules.items()
+    }
     rows = [
         {
-            "rule": name, "service_blocking_probability": target, "load": found.load,
-            "ci_low": found.low, "ci_high": found.high, "seeds": size["seeds"],
+            "rule": name,
+            "service_blocking_probability": target,
+            "load": found.load,
+            "ci_low": found.low,
+            "ci_high": found.high,
+            "seeds": size["seeds"],
             "requests_per_seed": size["steps"],
         }
         for name, found in loads.items()
-    ]  # fmt: skip
+    ]
     others = {name: found for name, found in loads.items() if name not in question.policies}
-    beside = [{"policy": policy, "heuristic": name, **more_load(loads[policy], found)}
-              for policy in question.policies for name, found in others.items()]  # fmt: skip
+    beside = [
+        {"policy": policy, "heuristic": name, **more_load(loads[policy], found)}
+        for policy in question.policies
+        for name, found in others.items()
+    ]
     return {"supported_loads": rows, "more_load": beside}
 
 
@@ -69,26 +78,39 @@ def results_data(results: Compared, policies: Sequence[str]) -> dict[str, Any]:
     for rule, seen in results.items():
         several = seen.blocked.shape[1] > 1
         for at, load in enumerate(seen.loads):
-            rows.append({
-                "rule": rule, "load": float(load),
-                "service_blocking_probability": _figure(seen.service_summary(at), several),
-                "bitrate_blocking_probability": _figure(seen.bitrate_summary(at), several),
-                "utilisation": float(seen.utilisation[at].mean()),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "rule": rule,
+                    "load": float(load),
+                    "service_blocking_probability": _figure(seen.service_summary(at), several),
+                    "bitrate_blocking_probability": _figure(seen.bitrate_summary(at), several),
+                    "utilisation": float(seen.utilisation[at].mean()),
+                }
+            )
     others = [name for name in results if name not in policies]
-    differences = [row for policy in policies for heuristic in others
-                   for row in _differences(policy, heuristic, results)]  # fmt: skip
+    differences = [
+        row
+        for policy in policies
+        for heuristic in others
+        for row in _differences(policy, heuristic, results)
+    ]
     first = next(iter(results.values()))
-    return {"seeds": int(first.blocked.shape[1]), "requests_per_seed": first.requests,
-            "results": rows, "differences": differences}  # fmt: skip
+    return {
+        "seeds": int(first.blocked.shape[1]),
+        "requests_per_seed": first.requests,
+        "results": rows,
+        "differences": differences,
+    }
 
 
 def _figure(summary: Summary, several: bool) -> dict[str, Any]:
     return {
-        "mean": summary.mean, "std": summary.std if several else None,
-        "ci_low": finite_or_none(summary.low), "ci_high": finite_or_none(summary.high),
+        "mean": summary.mean,
+        "std": summary.std if several else None,
+        "ci_low": finite_or_none(summary.low),
+        "ci_high": finite_or_none(summary.high),
         "nothing_blocked": summary.mean == 0.0,
-    }  # fmt: skip
+    }
 
 
 def _differences(policy: str, heuristic: str, results: Compared) -> list[dict[str, Any]]:
@@ -97,12 +119,17 @@ def _differences(policy: str, heuristic: str, results: Compared) -> list[dict[st
     apart = ours.service_blocking - theirs.service_blocking
     for load, values in zip(ours.loads, apart, strict=True):
         around = interval(values.tolist())
-        rows.append({
-            "policy": policy, "heuristic": heuristic, "load": float(load),
-            "mean": float(values.mean()),
-            "std": float(values.std(ddof=1)) if len(values) > 1 else None,
-            "ci_low": around.low, "ci_high": around.high,
-        })  # fmt: skip
+        rows.append(
+            {
+                "policy": policy,
+                "heuristic": heuristic,
+                "load": float(load),
+                "mean": float(values.mean()),
+                "std": float(values.std(ddof=1)) if len(values) > 1 else None,
+                "ci_low": around.low,
+                "ci_high": around.high,
+            }
+        )
     return rows
 
 
@@ -120,18 +147,25 @@ def _answer_text(data: Mapping[str, Any]) -> str:
     if "supported_loads" in data:
         header = ["rule", "blocking", "load", "95%"]
         rows = [
-            [row["rule"], number(row["service_blocking_probability"]), number(row["load"]),
-             between(row["ci_low"], row["ci_high"])]
+            [
+                row["rule"],
+                number(row["service_blocking_probability"]),
+                number(row["load"]),
+                between(row["ci_low"], row["ci_high"]),
+            ]
             for row in data["supported_loads"]
-        ]  # fmt: skip
+        ]
         lines.append(aligned(header, rows, [False, True, True, False]))
         if data["more_load"]:
             header = ["policy minus", "load", "95%"]
             rows = [
-                [row["heuristic"], f"{row['more']:+.2%}",
-                 between(row["ci_low"], row["ci_high"], "+.2%")]
+                [
+                    row["heuristic"],
+                    f"{row['more']:+.2%}",
+                    between(row["ci_low"], row["ci_high"], "+.2%"),
+                ]
                 for row in data["more_load"]
-            ]  # fmt: skip
+            ]
             lines += ["", aligned(header, rows, [False, True, False])]
         return "\n".join(lines)
     size = f"{counted(data['seeds'], 'seed')} x {counted(data['requests_per_seed'], 'request')}"
@@ -142,10 +176,15 @@ def _answer_text(data: Mapping[str, Any]) -> str:
     if data["differences"]:
         header = ["policy minus", "load", "service blocking", "std", "95%"]
         rows = [
-            [row["heuristic"], number(row["load"]), f"{row['mean']:+.5f}", _spread(row["std"]),
-             between(row["ci_low"], row["ci_high"])]
+            [
+                row["heuristic"],
+                number(row["load"]),
+                f"{row['mean']:+.5f}",
+                _spread(row["std"]),
+                between(row["ci_low"], row["ci_high"]),
+            ]
             for row in data["differences"]
-        ]  # fmt: skip
+        ]
         lines += ["", aligned(header, rows, [False, True, True, True, False])]
     return "\n".join(lines)
 
@@ -160,9 +199,14 @@ def _row(row: Mapping[str, Any]) -> list[str]:
     if service["nothing_blocked"]:
         around = f"below {number(service['ci_high'])} (3/n)"
     return [
-        row["rule"], number(row["load"]), f"{service['mean']:.5f}", _spread(service["std"]),
-        around, f"{bitrate['mean']:.5f}", f"{row['utilisation']:.3f}",
-    ]  # fmt: skip
+        row["rule"],
+        number(row["load"]),
+        f"{service['mean']:.5f}",
+        _spread(service["std"]),
+        around,
+        f"{bitrate['mean']:.5f}",
+        f"{row['utilisation']:.3f}",
+    ]
 
 
 def draw_curves(path: Path, results: Compared, title: str) -> None:
@@ -223,10 +267,15 @@ def do_eval_network(args: Namespace) -> int:
     from ...core.envs.optical.heuristic_evaluation import evaluate_heuristic
 
     size |= {"loads": loads, "utilisation": True}
-    results = {name: evaluate_heuristic(question.environment, rule, **size)
-               for name, rule in question.rules.items()}  # fmt: skip
-    data = {**question.head(), "warmup_requests": question.environment.warmup_steps,
-            **results_data(results, question.policies)}  # fmt: skip
+    results = {
+        name: evaluate_heuristic(question.environment, rule, **size)
+        for name, rule in question.rules.items()
+    }
+    data = {
+        **question.head(),
+        "warmup_requests": question.environment.warmup_steps,
+        **results_data(results, question.policies),
+    }
     if args.plot is not None:
         draw_curves(Path(args.plot), results, question.title)
         note(f"wrote {args.plot}")
@@ -335,8 +384,13 @@ def _trace(args: Namespace, question: _Question) -> int:
     write_csv(args.trace, columns)
     accepted = int(columns["accepted"].sum())
     count = len(columns["step"])
-    data = {**question.head(), "trace": str(args.trace), "requests": count,
-            "accepted": accepted, "blocked": count - accepted}  # fmt: skip
+    data = {
+        **question.head(),
+        "trace": str(args.trace),
+        "requests": count,
+        "accepted": accepted,
+        "blocked": count - accepted,
+    }
     return _print(args, data)
 
 

@@ -63,20 +63,24 @@ def do_eval(args: Namespace) -> int:
     prepare_devices()
     saved, greedy = load_policy(Path(args.policy)), not args.sample
     env = saved.plan.eval_env
-    if _is_written(args, env.id, partial(saved.trace, greedy=greedy),
-                   partial(saved.film, greedy=greedy)):  # fmt: skip
+    if _is_written(
+        args, env.id, partial(saved.trace, greedy=greedy), partial(saved.film, greedy=greedy)
+    ):
         return 0
     found = saved.evaluate(args.episodes, args.seed, greedy=greedy)
     returns = [float(value) for value in found.returns[0]]
     lengths = [float(value) for value in found.lengths[0]]
     data = {
-        "policy": str(Path(args.policy)), "env": env.id, "episodes": len(returns),
-        "seed": args.seed, "greedy": greedy,
+        "policy": str(Path(args.policy)),
+        "env": env.id,
+        "episodes": len(returns),
+        "seed": args.seed,
+        "greedy": greedy,
         **_statistics(returns, lengths, _bounds(env)),
         "metrics": _means({name: values[0] for name, values in found.metrics.items()}),
         "returns": [finite_or_none(value) for value in returns],
         "about": dict(saved.about),
-    }  # fmt: skip
+    }
     print_answer(args.json, data, fitted(_text(data), sys.stdout, 8))
     return 0
 
@@ -84,9 +88,13 @@ def do_eval(args: Namespace) -> int:
 def _statistics(returns: list[float], lengths: list[float], bounds: Bounds) -> dict[str, Any]:
     around = bounded_interval(returns, bounds)
     found = {
-        "return_mean": mean(returns), "ci_low": around.low, "ci_high": around.high,
-        "return_min": min(returns), "return_max": max(returns), "length_mean": mean(lengths),
-    }  # fmt: skip
+        "return_mean": mean(returns),
+        "ci_low": around.low,
+        "ci_high": around.high,
+        "return_min": min(returns),
+        "return_max": max(returns),
+        "length_mean": mean(lengths),
+    }
     cut = sum(length >= LONGEST for length in lengths)
     return {**{name: finite_or_none(value) for name, value in found.items()}, "cut": cut}
 

@@ -111,8 +111,11 @@ def do_import(args: Namespace) -> int:
 def _draft(args: Namespace, given: Mapping[str, Any]) -> Draft:
     from ...importers import readers, storages, wandb_sweeps
 
-    of_file = {"wandb": wandb_sweeps.read_sweep, "configspace": storages.read_space,
-               "rlzoo": readers.read_hyperparameters}  # fmt: skip
+    of_file = {
+        "wandb": wandb_sweeps.read_sweep,
+        "configspace": storages.read_space,
+        "rlzoo": readers.read_hyperparameters,
+    }
     if args.kind in of_file:
         path = Path(args.source)
         if not path.is_file():

@@ -53,7 +53,7 @@ from ..formatting import (
     steps,
     unit_in,
     unit_of,
-)  # fmt: skip
+)
 from ..leaderboard_text import (
     EXPLAINED,
     audit_words,
@@ -170,15 +170,19 @@ def do_top(args: Namespace) -> int:
     seen = _read(folder)
     environments = list(environment_names(seen.meta.environments))
     if args.json:
-        print_json({
-            "study": folder.name, "state": seen.state,
-            "metric": seen.meta.metric, "goal": seen.meta.goal,
-            **({"environments": environments} if environments else {}),
-            "conclusion": as_json(seen.conclusion),
-            "leaderboard": [entry.as_json() for entry in seen.entries[: args.n]],
-            "baselines": [entry.as_json() for entry in seen.baselines],
-            "audit": None if seen.audit is None else finite_json(asdict(seen.audit)),
-        })  # fmt: skip
+        print_json(
+            {
+                "study": folder.name,
+                "state": seen.state,
+                "metric": seen.meta.metric,
+                "goal": seen.meta.goal,
+                **({"environments": environments} if environments else {}),
+                "conclusion": as_json(seen.conclusion),
+                "leaderboard": [entry.as_json() for entry in seen.entries[: args.n]],
+                "baselines": [entry.as_json() for entry in seen.baselines],
+                "audit": None if seen.audit is None else finite_json(asdict(seen.audit)),
+            }
+        )
         return 0
     out = console(sys.stdout)
     if args.explain:

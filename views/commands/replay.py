@@ -37,25 +37,43 @@ def _say_compiling(words: str) -> AbstractContextManager[object]:
 
 def _data(found: Replay, target: Path | None) -> dict[str, Any]:
     points = [
-        {"env_steps": one.env_steps, "replicate": one.replicate, "trial": one.trial,
-         "recorded": [*one.recorded], "replayed": [*one.replayed], "same": one.same}
+        {
+            "env_steps": one.env_steps,
+            "replicate": one.replicate,
+            "trial": one.trial,
+            "recorded": [*one.recorded],
+            "replayed": [*one.replayed],
+            "same": one.same,
+        }
         for one in found.points
-    ]  # fmt: skip
-    return finite_json({
-        "study": found.study, "trial": found.trial, "same": found.same,
-        "lineage": [part.as_json() for part in found.lineage], "evaluations": points,
-        "curve_rows": found.curve_rows, "curve_same": found.curve_same,
-        "left_out": [*found.left_out], "exported_to": None if target is None else str(target),
-    })  # fmt: skip
+    ]
+    return finite_json(
+        {
+            "study": found.study,
+            "trial": found.trial,
+            "same": found.same,
+            "lineage": [part.as_json() for part in found.lineage],
+            "evaluations": points,
+            "curve_rows": found.curve_rows,
+            "curve_same": found.curve_same,
+            "left_out": [*found.left_out],
+            "exported_to": None if target is None else str(target),
+        }
+    )
 
 
 def _text(found: Replay, unit: str) -> str:
     rows = [
-        [steps(point.env_steps), str(point.replicate), str(point.trial),
-         number(mean(point.recorded)), number(mean(point.replayed)),
-         "yes" if point.same else "no"]
+        [
+            steps(point.env_steps),
+            str(point.replicate),
+            str(point.trial),
+            number(mean(point.recorded)),
+            number(mean(point.replayed)),
+            "yes" if point.same else "no",
+        ]
         for point in found.points
-    ]  # fmt: skip
+    ]
     header = (unit, "seed", "in trial", "recorded", "replayed", "equal")
     table = aligned(header, rows, (True, True, True, True, True, False))
     lineage = lineage_text([part.as_json() for part in found.lineage])

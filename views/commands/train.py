@@ -106,13 +106,16 @@ def _data(study: Study, results: Results) -> dict[str, Any]:
     names = ("state", "error", "value", "ci_low", "ci_high", "seeds", "seed_values",
              "env_steps", "evaluations", "curve", "training_weight")  # fmt: skip
     return {
-        "name": study.name, "env": env_words(study), "metric": metric_words(study),
-        "folder": str(results.folder), **{name: trial[name] for name in names},
+        "name": study.name,
+        "env": env_words(study),
+        "metric": metric_words(study),
+        "folder": str(results.folder),
+        **{name: trial[name] for name in names},
         "policy": str(policy) if policy.is_dir() else None,
         "seed_policies": _folders(policy.with_name(f"{policy.name}_seeds")),
         "picture": None,
         **{name: found for name, found in trial.items() if name == "over_environments"},
-    }  # fmt: skip
+    }
 
 
 def _folders(parent: Path) -> list[str]:
@@ -152,8 +155,10 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
         if lost := study.seeds.per_config - data["seeds"]:
             lines.append(f"lost     {counted(lost, 'seed')} diverged: no value, no policy")
     if "over_environments" in data:
-        scores = [f"{one['environment']} {number(one['score'])}"
-                  for one in data["over_environments"]["environments"]]  # fmt: skip
+        scores = [
+            f"{one['environment']} {number(one['score'])}"
+            for one in data["over_environments"]["environments"]
+        ]
         lines.append(f"scores   {', '.join(scores)}")
     for name in dict.fromkeys(point.get(ENVIRONMENT) for point in data["curve"]):
         points = [point for point in data["curve"] if point.get(ENVIRONMENT) == name]

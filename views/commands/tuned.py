@@ -56,12 +56,16 @@ def records_table(records: Sequence[Record]) -> str:
         found = {who: seen.greedy[0] for who, seen in _summaries(record).items()}
         compared = {one.who: one for one in comparisons(record)}
         against = compared.pop(DEFAULT, None)
-        rows.append([
-            record.name, steps(record.env_steps), number(found[TUNED]),
-            number(found.get(DEFAULT)) + "*" * bool(former_default(record)),
-            "-" if against is None else against.verdict.replace("_", " "),
-            _signs([*compared.values(), *beside_heuristics(record)]),
-        ])  # fmt: skip
+        rows.append(
+            [
+                record.name,
+                steps(record.env_steps),
+                number(found[TUNED]),
+                number(found.get(DEFAULT)) + "*" * bool(former_default(record)),
+                "-" if against is None else against.verdict.replace("_", " "),
+                _signs([*compared.values(), *beside_heuristics(record)]),
+            ]
+        )
     header = ("environment", "steps", "tuned", "default", "tuned is", "others")
     right = (False, True, True, True, False, False)
     counts = sorted({len(record.tuned.greedy) for record in records})
@@ -88,13 +92,24 @@ def _signs(others: Sequence[Comparison | BesideHeuristic]) -> str:
 def record_words(record: Record, stream: TextIO, verbose: bool = False) -> str:
     origin, made = record.origin, record.made
     cost = f"{counted(origin.trials, 'trial')}, {steps(origin.env_steps)} env steps"
-    lines = [*_verdict(record), "", *_configuration(record), "", *_proof(record, verbose), "",
-             f"Found by {origin.file}: {cost}."]  # fmt: skip
+    lines = [
+        *_verdict(record),
+        "",
+        *_configuration(record),
+        "",
+        *_proof(record, verbose),
+        "",
+        f"Found by {origin.file}: {cost}.",
+    ]
     if verbose:
         commit = f"{made.commit[:12]}{' with changes' * made.commit.endswith('+')}" or "unknown"
         versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
-        lines += ["", *_sources(record), f"study    trial {origin.trial} won: {origin.said}",
-                  f"made     {made.on}, commit {commit}, {made.backend}, {versions}"]  # fmt: skip
+        lines += [
+            "",
+            *_sources(record),
+            f"study    trial {origin.trial} won: {origin.said}",
+            f"made     {made.on}, commit {commit}, {made.backend}, {versions}",
+        ]
     name = record.name
     lines += ["", f"Next: hpo init {name}   (a study around it), or hpo train tuned:{name}"]
     lines += [] if verbose else [f"Details: hpo tuned {name} -v"]
@@ -124,8 +139,13 @@ def _configuration(record: Record) -> list[str]:
         return ["The configuration is the default."]
     lines = {name: f"  {name}: {param(value)}" for name, value in moved.items()}
     width = max(map(len, lines.values()))
-    return ["fixed:", *(f"{line.ljust(width)}  # default {param(KNOBS[name].default)}"
-                        for name, line in lines.items())]  # fmt: skip
+    return [
+        "fixed:",
+        *(
+            f"{line.ljust(width)}  # default {param(KNOBS[name].default)}"
+            for name, line in lines.items()
+        ),
+    ]
 
 
 def _proof(record: Record, verbose: bool) -> list[str]:
@@ -138,13 +158,14 @@ def _proof(record: Record, verbose: bool) -> list[str]:
         seen = summary(one, record.goal, record.estimator)
         beside, training = compared.get(one.who), seen.training[0]
         row = [
-            one.who, around(*seen.greedy),
+            one.who,
+            around(*seen.greedy),
             "" if beside is None else around(*beside.greedy, ".2f"),
             number(seen.area[0]),
             "-" if seen.to_threshold is None else steps(int(seen.to_threshold)),
             number(training) if math.isfinite(training) else "-",
             f"{seen.reached}/{len(one.greedy)}",
-        ]  # fmt: skip
+        ]
         rows.append(row[: len(header)])
     rules = beside_heuristics(record)
     rows += [[rule.who, around(*rule.greedy), *[""] * (len(header) - 2)] for rule in rules]
@@ -154,8 +175,10 @@ def _proof(record: Record, verbose: bool) -> list[str]:
         notes.append("training: return while training. reached: seeds that got there.")
     for rule in rules:
         how = _HOW.get(rule.verdict, _NO_DIFFERENCE)
-        notes.append(f"{how} the heuristic {rule.who}: tuned minus heuristic "
-                     f"{around(*rule.less)}, on equal requests")  # fmt: skip
+        notes.append(
+            f"{how} the heuristic {rule.who}: tuned minus heuristic "
+            f"{around(*rule.less)}, on equal requests"
+        )
     return [*table, *notes]
 
 
@@ -179,28 +202,43 @@ def _sources(record: Record) -> list[str]:
 def record_data(record: Record) -> dict[str, Any]:
     compared = {one.who: one for one in comparisons(record)}
     return {
-        "name": record.name, "env": record.env, "env_values": dict(record.env_values),
-        "env_steps": record.env_steps, "config": least(knobs_of(record)), "metric": record.metric,
-        "goal": record.goal, "threshold": record.threshold, "estimator": record.estimator,
+        "name": record.name,
+        "env": record.env,
+        "env_values": dict(record.env_values),
+        "env_steps": record.env_steps,
+        "config": least(knobs_of(record)),
+        "metric": record.metric,
+        "goal": record.goal,
+        "threshold": record.threshold,
+        "estimator": record.estimator,
         "study": vars(record.origin),
         "made": vars(record.made),
         "results": [_result(record, one, compared.get(one.who)) for one in record.contenders],
         "heuristics": [
-            {"who": rule.who, "verdict": rule.verdict, "greedy": _ends(*rule.greedy),
-             "less": _ends(*rule.less)}
+            {
+                "who": rule.who,
+                "verdict": rule.verdict,
+                "greedy": _ends(*rule.greedy),
+                "less": _ends(*rule.less),
+            }
             for rule in beside_heuristics(record)
         ],
-    }  # fmt: skip
+    }
 
 
 def _result(record: Record, one: Contender, beside: Comparison | None) -> dict[str, Any]:
     seen = summary(one, record.goal, record.estimator)
     data: dict[str, Any] = {
-        "who": one.who, "source": dict(one.source), "seeds": len(one.greedy),
-        "diverged": seen.diverged, **_measures(seen), "reached": seen.reached,
-        "env_steps_to_threshold": seen.to_threshold, "cost": vars(one.cost),
+        "who": one.who,
+        "source": dict(one.source),
+        "seeds": len(one.greedy),
+        "diverged": seen.diverged,
+        **_measures(seen),
+        "reached": seen.reached,
+        "env_steps_to_threshold": seen.to_threshold,
+        "cost": vars(one.cost),
         "curve": vars(one.curve),
-    }  # fmt: skip
+    }
     if beside is not None:
         data |= {"verdict": beside.verdict, "improvement": _measures(beside)}
     return data
@@ -233,12 +271,16 @@ def verified_words(found: Verification) -> str:
 def verified_data(found: Verification) -> dict[str, Any]:
     seen = found.agreement
     return {
-        "name": found.name, "verdict": found.verdict,
+        "name": found.name,
+        "verdict": found.verdict,
         "recorded": {"seeds": found.recorded, "bit_equal": found.equal, "mean": found.means[0]},
         "fresh": {"seeds": found.seeds, "mean": found.means[1]},
-        "difference": seen.difference, "low": seen.low, "high": seen.high, "within": seen.within,
+        "difference": seen.difference,
+        "low": seen.low,
+        "high": seen.high,
+        "within": seen.within,
         "versions": {name: list(pair) for name, pair in found.versions.items()},
-    }  # fmt: skip
+    }
 
 
 def do_tuned(args: Namespace) -> int:
@@ -282,8 +324,14 @@ def _verify(record: Record, args: Namespace) -> int:
 def runner_of(args: Namespace, out: Path) -> Callable[[Study, Path], Results]:
     from .watched_run import watch
 
-    defaults = {"new": False, "set": [], "name": None, "out": str(out), "accept_new_bits": False,
-                "accept_changed_files": False}  # fmt: skip
+    defaults = {
+        "new": False,
+        "set": [],
+        "name": None,
+        "out": str(out),
+        "accept_new_bits": False,
+        "accept_changed_files": False,
+    }
 
     def run(study: Study, _: Path) -> Results:
         given = Namespace(**{**vars(args), **defaults, "file": study.name})

@@ -85,9 +85,10 @@ def do_watch(args: Namespace) -> int:
 
 
 def standings(
-    folder: StudyFolder, wait: Callable[[float], None] = time.sleep,
+    folder: StudyFolder,
+    wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Standing]:  # fmt: skip
+) -> Iterator[Standing]:
     kept = PerCommit(folder.path, read_standing, clock)
     last: tuple[int, float, str] | None = None
     while True:

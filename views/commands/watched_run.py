@@ -57,10 +57,15 @@ _Show = Callable[[Results], None]
 
 
 def print_results(
-    console: Console, results: Results, metric: str, quiet: bool = False,
-    objectives: Sequence[str] = (), environments: Sequence[str] = (), verbose: bool = False,
+    console: Console,
+    results: Results,
+    metric: str,
+    quiet: bool = False,
+    objectives: Sequence[str] = (),
+    environments: Sequence[str] = (),
+    verbose: bool = False,
     unit: str = ENV_STEPS,
-) -> None:  # fmt: skip
+) -> None:
     entries, which = results.leaderboard, target(results.folder)
     print_headline(console, headline(results.conclusion, entries, metric), unit)
     if objectives:
@@ -103,8 +108,9 @@ def _command_lines(commands: Sequence[tuple[str, str]], width: int) -> list[str]
         lines += [f"  # {meaning}"] if meaning else []
         parts = [command]  # which no shell would read if it were cut inside of '...'
         if "'" not in command:
-            parts = wrap(command, max(20, width - 8), break_long_words=False,
-                         break_on_hyphens=False)  # fmt: skip
+            parts = wrap(
+                command, max(20, width - 8), break_long_words=False, break_on_hyphens=False
+            )
         lines.append("  " + " \\\n      ".join(parts))
     return lines
 
@@ -154,15 +160,18 @@ def results_data(results: Results) -> dict[str, Any]:
     for name in ("env_steps", "occupancy", "seconds_by_part"):  # properties
         usage[name] = getattr(results.usage, name)
     return {
-        "state": results.state, "folder": str(results.folder),
+        "state": results.state,
+        "folder": str(results.folder),
         "report": str(report) if report.is_file() else None,
         "best": None if best is None else best.as_json(),
-        "conclusion": as_json(results.conclusion), "hypervolume": results.hypervolume,
+        "conclusion": as_json(results.conclusion),
+        "hypervolume": results.hypervolume,
         "leaderboard": [entry.as_json() for entry in results.leaderboard],
         "baselines": [entry.as_json() for entry in results.baselines],
-        "advice": results.advice or None, "finished_at": results.finished_at,
+        "advice": results.advice or None,
+        "finished_at": results.finished_at,
         "usage": {**usage, "rejected_share": results.rejected_share},
-    }  # fmt: skip
+    }
 
 
 _GLANCE = 0.1  # seconds
@@ -177,11 +186,13 @@ class InterruptListener:
     """
 
     def __init__(
-        self, on_first: Callable[[], None], on_second: Callable[[], None],
+        self,
+        on_first: Callable[[], None],
+        on_second: Callable[[], None],
         leave: Callable[[int], object] = os._exit,
         is_stuck: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
-    ):  # fmt: skip
+    ):
         self._on_first, self._on_second, self._leave = on_first, on_second, leave
         self._is_stuck = is_stuck  # in a compile, which no signal ends
         self._clock = clock
@@ -275,8 +286,16 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
             environments = environment_names(journal.meta.environments)
             alone = counts_evaluations_alone(journal.attributes())
         words = value_words(study, alone)
-        print_results(console(sys.stdout), results, words, args.quiet, names,
-                      environments, args.verbose, study.algorithm.unit)  # fmt: skip
+        print_results(
+            console(sys.stdout),
+            results,
+            words,
+            args.quiet,
+            names,
+            environments,
+            args.verbose,
+            study.algorithm.unit,
+        )
 
     results = watch(study, text, args, show)
     return INTERRUPTED if results.state == "interrupted" else int(nothing_learnt(results))
@@ -307,9 +326,12 @@ def watch_run(
     view.on_ready = listener.arm
     with listener, view, plain_warnings(view.warn):
         results = run(
-            observers=[view], compiling=view.compiling, warn=view.warn,
-            accept_new_bits=args.accept_new_bits, accept_changed_files=args.accept_changed_files,
-        )  # fmt: skip
+            observers=[view],
+            compiling=view.compiling,
+            warn=view.warn,
+            accept_new_bits=args.accept_new_bits,
+            accept_changed_files=args.accept_changed_files,
+        )
     let_go_of_terminal()
     if results.finished_at is not None and not args.json:
         since = max(0.0, time.time() - results.finished_at)

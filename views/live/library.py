@@ -74,9 +74,11 @@ class PerCommit(Generic[_T]):
     """
 
     def __init__(
-        self, folder: Path, make: Callable[[Path], _T],
+        self,
+        folder: Path,
+        make: Callable[[Path], _T],
         clock: Callable[[], float] = time.monotonic,
-    ):  # fmt: skip
+    ):
         self._folder, self._make, self._clock = folder, make, clock
         self._lock = threading.Lock()
         self._made: Made[_T] | None = None
@@ -165,8 +167,10 @@ class Library:
 
     def names(self) -> list[str]:
         inside = look_inside(self.root)
-        return [*sorted(inside.changed, key=lambda name: -inside.changed[name]),
-                *inside.unreadable]  # fmt: skip
+        return [
+            *sorted(inside.changed, key=lambda name: -inside.changed[name]),
+            *inside.unreadable,
+        ]
 
     def study(self, name: str) -> Study | None:
         there = name in listed(self.root) and may_be_study(self.root / name)

@@ -61,9 +61,13 @@ def read_standing(folder: Path) -> Standing:
 
 
 def standing_of(
-    folder: Path, meta: StudyMeta, study: Study, head: Head, rows: Iterable[TrialRow],
+    folder: Path,
+    meta: StudyMeta,
+    study: Study,
+    head: Head,
+    rows: Iterable[TrialRow],
     first: Entry | None,
-) -> Standing:  # fmt: skip
+) -> Standing:
     progress = None
     if head.number:
         state = LoopState.from_text(head.loop_state)
@@ -85,8 +89,11 @@ def lanes_table(snapshot: Snapshot, standing: Standing) -> str:
     runs = [run for trial in state.live.values() for run in trial.runs]
     waiting = sum(run.state is RunState.WAITING and run.lane is None for run in runs)
     streams = {run.stream for run in runs if run.lane is not None}
-    keys = [Key(f"{SEED_KINDS[stream]} seeds", style, "") for stream, style in _STREAMS.items()
-            if stream in streams]  # fmt: skip
+    keys = [
+        Key(f"{SEED_KINDS[stream]} seeds", style, "")
+        for stream, style in _STREAMS.items()
+        if stream in streams
+    ]
     note = "The number in a lane is the trial that it trains."
     note += "" if standing.word == "running" else " These are the lanes of the last commit."
     if waiting:
@@ -124,8 +131,12 @@ ASKED = ("importance",)
 """Pieces made on request, with main effects: they take long with many trials."""
 _SECTIONS = tuple((name, title) for name, (title, _) in PARTS.items() if name != "effects")
 PIECES = (
-    ("head", ""), ("now", ""), *_SECTIONS[:-1], ("lanes", "Lanes"), _SECTIONS[-1],
-)  # fmt: skip
+    ("head", ""),
+    ("now", ""),
+    *_SECTIONS[:-1],
+    ("lanes", "Lanes"),
+    _SECTIONS[-1],
+)
 """(name, title) of the pieces that a study's page has, in the report's order; some untitled."""
 
 

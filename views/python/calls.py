@@ -149,9 +149,14 @@ class Checked:
 
 
 def run(
-    study: Source, out: str | Path = RESULTS, observers: Sequence[Any] = (), *,
-    name: str | None = None, progress: bool | None = None, **settings: Any,
-) -> Results:  # fmt: skip
+    study: Source,
+    out: str | Path = RESULTS,
+    observers: Sequence[Any] = (),
+    *,
+    name: str | None = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> Results:
     """Run a study, or resume it; a finished one returns its results at once.
 
     Args:
@@ -171,9 +176,14 @@ def run(
 
 
 def train(
-    study: Source, out: str | Path = RESULTS, observers: Sequence[Any] = (), *,
-    name: str | None = None, progress: bool | None = None, **settings: Any,
-) -> Results:  # fmt: skip
+    study: Source,
+    out: str | Path = RESULTS,
+    observers: Sequence[Any] = (),
+    *,
+    name: str | None = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> Results:
     """Train a study's default configuration on all its seeds; arguments as for `run`."""
     return _call(api.train, study, out, observers, name, progress, settings)
 
@@ -197,9 +207,14 @@ def check(study: Source, *, name: str | None = None, time: bool = False) -> Chec
 
 
 def learn(
-    env: str | Mapping[str, Any], config: Mapping[str, Any] | None = None, seed: int = 0, *,
-    env_steps: int | str = "200k", imports: Sequence[str] = (), progress: bool | None = None,
-) -> SavedPolicy:  # fmt: skip
+    env: str | Mapping[str, Any],
+    config: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    *,
+    env_steps: int | str = "200k",
+    imports: Sequence[str] = (),
+    progress: bool | None = None,
+) -> SavedPolicy:
     """Train one configuration on one seed and return its policy; nothing is left on disk.
 
     Args:
@@ -220,10 +235,15 @@ def learn(
         told = f"env is {env!r}; allowed: an id or a mapping with `id`"
         raise ConfigError(f"{told}; for several environments: hpo.train({{'env': [...], ...}})")
     study: dict[str, Any] = {
-        "name": "learn", "env": env, "env_steps": env_steps, "fixed": dict(config or {}),
-        "seed": seed, "seeds": {"per_config": 1}, "budget": {"trials": 1},
+        "name": "learn",
+        "env": env,
+        "env_steps": env_steps,
+        "fixed": dict(config or {}),
+        "seed": seed,
+        "seeds": {"per_config": 1},
+        "budget": {"trials": 1},
         **({"imports": list(imports)} if imports else {}),
-    }  # fmt: skip
+    }
     with temporary_folder("learn") as folder:
         results = train(study, folder, progress=progress)
         if results.state == "interrupted":
@@ -236,9 +256,14 @@ def learn(
 
 
 def _call(
-    function: Any, study: Source, out: str | Path, observers: Sequence[Any], name: str | None,
-    progress: bool | None, settings: dict[str, Any],
-) -> Results:  # fmt: skip
+    function: Any,
+    study: Source,
+    out: str | Path,
+    observers: Sequence[Any],
+    name: str | None,
+    progress: bool | None,
+    settings: dict[str, Any],
+) -> Results:
     with speaks_python():
         _check_options(progress, observers=observers, callbacks=settings.get("callbacks", ()))
         loaded, text = read_study(study, name)

@@ -312,8 +312,10 @@ def _cells(board: Leaderboard) -> tuple[list[list[str]], str]:
     shown = board[:_SHOWN]
     names, same = knob_columns(shown)
     columns = [[one.name, *one.cells] for one in board_columns(shown, board.objectives)]
-    columns += [[name, *(param(e.params[name]) if name in e.params else "" for e in shown)]
-                for name in names]  # fmt: skip
+    columns += [
+        [name, *(param(e.params[name]) if name in e.params else "" for e in shown)]
+        for name in names
+    ]
     rows = [[cell.replace("\n", " ") for cell in row] for row in zip(*columns, strict=True)]
     if len(board) > _SHOWN:
         rows.append([f"... {len(board) - _SHOWN} more", *[""] * (len(rows[0]) - 1)])

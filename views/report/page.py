@@ -101,9 +101,12 @@ class Cell:
 
 
 def table(
-    caption: str, header: Sequence[str], rows: Sequence[Sequence[Cell]],
-    trials: Sequence[int] = (), right: Sequence[bool] = (),
-) -> str:  # fmt: skip
+    caption: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    trials: Sequence[int] = (),
+    right: Sequence[bool] = (),
+) -> str:
     sides = [' class="num"' if is_right else "" for is_right in right] or [""] * len(header)
     before, after = ('<button type="button">', "</button>") if len(rows) > 1 else ("", "")
     heads = "".join(

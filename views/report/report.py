@@ -202,9 +202,12 @@ def leaderboard_table(snapshot: Snapshot) -> str:
         columns.append((name, numeric, cells))
     rows = [list(row) for row in zip(*(cells for _, _, cells in columns), strict=True)]
     text = table(
-        "Leaderboard", [name for name, _, _ in columns], rows,
-        trials=[e.trial for e in entries], right=[right for _, right, _ in columns],
-    )  # fmt: skip
+        "Leaderboard",
+        [name for name, _, _ in columns],
+        rows,
+        trials=[e.trial for e in entries],
+        right=[right for _, right, _ in columns],
+    )
     notes: list[str] = []
     if snapshot.meta.environments:
         notes.append("Under an environment: its score; 0 random actions, 1 the reference.")

@@ -27,8 +27,13 @@ from .run_view import RunView, left_text, progress_facts
 
 
 def live(terminal: Console, picture: Callable[[], RenderableType]) -> Live:
-    return Live(console=terminal, get_renderable=picture, refresh_per_second=4, transient=True,
-                redirect_stdout=False)  # fmt: skip
+    return Live(
+        console=terminal,
+        get_renderable=picture,
+        refresh_per_second=4,
+        transient=True,
+        redirect_stdout=False,
+    )
 
 
 def title_of(study: Study, name: str) -> str:
@@ -106,9 +111,13 @@ class LiveView(RunView):
 
 
 def panel(
-    title: str, progress: Progress | None, age: float, doing: str,
-    compiled: tuple[int, float] = (0, 0.0), unit: str = ENV_STEPS,
-) -> RenderableType:  # fmt: skip
+    title: str,
+    progress: Progress | None,
+    age: float,
+    doing: str,
+    compiled: tuple[int, float] = (0, 0.0),
+    unit: str = ENV_STEPS,
+) -> RenderableType:
     """Return the picture of a study, `age` seconds after its last chunk boundary."""
 
     def line(text: str, style: str) -> list[RenderableType]:

@@ -33,8 +33,12 @@ PHASE_WORDS = {
     Phase.DONE: "done",
 }
 
-_STAGES = {**{phase: str(phase) for phase in Phase}, Phase.CHOOSE: "select", Phase.REPORT: "test",
-           Phase.ALSO: "confirm"}  # fmt: skip
+_STAGES = {
+    **{phase: str(phase) for phase in Phase},
+    Phase.CHOOSE: "select",
+    Phase.REPORT: "test",
+    Phase.ALSO: "confirm",
+}
 _FAILURES_SAID = 5
 
 
@@ -76,9 +80,13 @@ def progress_facts(progress: Progress, compiles: str = "") -> list[tuple[str, st
     busy = f"{progress.lanes_busy} of {progress.lanes} busy"
     total = f" of {progress.trials_total}" if progress.trials_total is not None else ""
     trials = f"{progress.proposed}{total} proposed: {counts_text(progress, _ALWAYS)}"
-    return [("phase", PHASE_WORDS[progress.phase]), (ENV_STEPS, amounts + speed),
-            ("lanes", f"{busy}, {progress.occupancy:.0%} while there was work"),
-            ("trials", trials), ("best", standing_text(progress))]  # fmt: skip
+    return [
+        ("phase", PHASE_WORDS[progress.phase]),
+        (ENV_STEPS, amounts + speed),
+        ("lanes", f"{busy}, {progress.occupancy:.0%} while there was work"),
+        ("trials", trials),
+        ("best", standing_text(progress)),
+    ]
 
 
 def status_line(progress: Progress) -> str:

@@ -57,9 +57,13 @@ def pair_index(source: int, destination: int, num_nodes: int, directed: bool) ->
 
 @lru_cache(maxsize=32)
 def make_path_table(
-    topology: Topology, k: int, order: str = "spectral_resources", disjoint: bool = False,
-    formats: tuple[Format, ...] | None = None, capacity: Callable[[float], float] | None = None,
-) -> PathTable:  # fmt: skip
+    topology: Topology,
+    k: int,
+    order: str = "spectral_resources",
+    disjoint: bool = False,
+    formats: tuple[Format, ...] | None = None,
+    capacity: Callable[[float], float] | None = None,
+) -> PathTable:
     if order not in PATH_ORDERS:
         raise UnknownNameError("path_order", order, PATH_ORDERS)
     if k < 1:

@@ -301,18 +301,26 @@ def _add(total: tuple[Array, Array], part: Array) -> tuple[Array, Array]:
 
 
 def evaluate_baseline(
-    environment: OpticalEnvironment, rule: Rule, params: OpticalParams,
-    keys: UInt32[np.ndarray, "R 2"], episodes: int, steps: int | None,
-) -> Episodes:  # fmt: skip
+    environment: OpticalEnvironment,
+    rule: Rule,
+    params: OpticalParams,
+    keys: UInt32[np.ndarray, "R 2"],
+    episodes: int,
+    steps: int | None,
+) -> Episodes:
     """Return the results of a rule on the streams of R replicates, host arrays [R, episodes]."""
     run = functools.partial(_replicate, environment, rule, params, episodes, steps)
     return jax.device_get(jax.jit(lambda keys: Episodes(*jax.lax.map(run, keys)))(keys))
 
 
 def _replicate(
-    environment: OpticalEnvironment, rule: Rule, params: OpticalParams, episodes: int,
-    steps: int | None, key: UInt32[Array, "2"],
-) -> tuple[Array, Array, dict[str, Array]]:  # fmt: skip
+    environment: OpticalEnvironment,
+    rule: Rule,
+    params: OpticalParams,
+    episodes: int,
+    steps: int | None,
+    key: UInt32[Array, "2"],
+) -> tuple[Array, Array, dict[str, Array]]:
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), params)
     state, _ = jax.vmap(environment.reset, (0, None))(reset_keys(key, episodes), params)
     agent = make_agent(rule, environment)

@@ -71,9 +71,12 @@ def _real_hops(env: Network, state: OpticalState, offers: Offers) -> Bool[Array,
 
 
 def surplus(
-    words: UInt32[Array, "K H W"], real: Bool[Array, "K H"], starts: UInt32[Array, "K W"],
-    need: Int[Array, " K"], slots: int,
-) -> Int[Array, "K S"]:  # fmt: skip
+    words: UInt32[Array, "K H W"],
+    real: Bool[Array, "K H"],
+    starts: UInt32[Array, "K W"],
+    need: Int[Array, " K"],
+    slots: int,
+) -> Int[Array, "K S"]:
     """Return the room beyond the need around each start, summed over links that count (`real`)."""
     below, above = spectrum.nearest_set(words, slots)
     counted = real[:, :, None] & (below != above)

@@ -196,9 +196,13 @@ class SharedLightpaths:
         )
 
     def serve(
-        self, held: Lightpaths, request: Request, place: Place, elapsed: Ticks,
+        self,
+        held: Lightpaths,
+        request: Request,
+        place: Place,
+        elapsed: Ticks,
         params: OpticalParams,
-    ) -> Lightpaths:  # fmt: skip
+    ) -> Lightpaths:
         path, start, accepted = place.path, place.start, place.accepted
         paths = self.tables.hops.shape[1]
         at_slot = jnp.arange(self.slots, dtype=jnp.int32) == start

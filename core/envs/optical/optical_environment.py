@@ -136,9 +136,14 @@ class OpticalEnvironment:
         return path * self.blocks + start // self.settings.aggregate_slots
 
     def serve(
-        self, words: UInt32[Array, " 4"], state: OpticalState, offers: Offers,
-        path: Int[Array, ""], start: Int[Array, ""], params: OpticalParams,
-    ) -> Step:  # fmt: skip
+        self,
+        words: UInt32[Array, " 4"],
+        state: OpticalState,
+        offers: Offers,
+        path: Int[Array, ""],
+        start: Int[Array, ""],
+        params: OpticalParams,
+    ) -> Step:
         """Serve the current request at a path and start slot; `words` draw the next request."""
         exists = (path >= 0) & (path < self.num_paths)
         path = jnp.clip(path, 0, self.num_paths - 1)
@@ -217,9 +222,13 @@ class OpticalEnvironment:
         return float(self.traffic.bitrates.max() if requests is None else requests.bitrate.max())
 
     def _info(
-        self, state: OpticalState, path: Int[Array, ""], accepted: Bool[Array, ""], held: Any,
+        self,
+        state: OpticalState,
+        path: Int[Array, ""],
+        accepted: Bool[Array, ""],
+        held: Any,
         params: OpticalParams,
-    ) -> dict[str, Array]:  # fmt: skip
+    ) -> dict[str, Array]:
         blocked = (~accepted).astype(jnp.float32)
         bitrate = state.request.bitrate * params.bitrate_scale
         info = {"blocked": blocked, "bitrate": bitrate, "bitrate_blocked": blocked * bitrate}

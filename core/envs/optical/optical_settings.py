@@ -18,8 +18,10 @@ from .candidate_paths import PATH_ORDERS
 ENVIRONMENT_IDS = tuple(id_ for id_, item in ENVIRONMENTS.items() if item.source == "optical")
 _ENTRY = ENVIRONMENTS["rmsa"]
 _DEFAULTS: dict[str, Any] = {
-    "id": "rmsa", **_ENTRY.params, **{name: key.default for name, key in _ENTRY.keys.items()},
-}  # fmt: skip
+    "id": "rmsa",
+    **_ENTRY.params,
+    **{name: key.default for name, key in _ENTRY.keys.items()},
+}
 # Of `heuristics`, which needs jax.
 HEURISTIC_NAMES = (
     "ksp_ff", "ksp_lf", "ff_ksp", "ksp_bf", "bf_ksp", "ksp_mu", "mu_ksp", "kca_ff", "kmc_ff",

@@ -189,9 +189,12 @@ def empty_spectrum(words: int, services_end: bool) -> Spectrum:
 
 
 def advance(
-    spectrum: Spectrum, placed: UInt32[Array, " X"], holding: Int[Array, ""],
-    elapsed: Int[Array, ""], unrolled: bool = False,
-) -> Spectrum:  # fmt: skip
+    spectrum: Spectrum,
+    placed: UInt32[Array, " X"],
+    holding: Int[Array, ""],
+    elapsed: Int[Array, ""],
+    unrolled: bool = False,
+) -> Spectrum:
     if spectrum.clock is None:
         return Spectrum(spectrum.occupancy | placed, None)
     ticks = _time_left(spectrum.clock)
@@ -201,9 +204,11 @@ def advance(
 
 
 def _still_taken(
-    ticks: Int[Array, "32 X"], elapsed: Int[Array, ""], entered: UInt32[Array, " X"],
+    ticks: Int[Array, "32 X"],
+    elapsed: Int[Array, ""],
+    entered: UInt32[Array, " X"],
     unrolled: bool,
-) -> UInt32[Array, " X"]:  # fmt: skip
+) -> UInt32[Array, " X"]:
     """Return bits of the slots whose time left exceeds `elapsed`, and of those just entered."""
     # The loop over two groups of planes keeps XLA from fusing the sum into the next reader of the
     # occupancy, which would repeat it for every slot read (on a CPU a step costs less than half).

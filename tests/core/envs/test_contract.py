@@ -78,5 +78,10 @@ def test_the_protocol_is_seen_by_isinstance():
     assert isinstance(countdown.Countdown(), Environment)
     assert not isinstance(object(), Environment)
     assert Step.__dataclass_fields__.keys() == {
-        "state", "observation", "reward", "terminated", "truncated", "info",
-    }  # fmt: skip
+        "state",
+        "observation",
+        "reward",
+        "terminated",
+        "truncated",
+        "info",
+    }

@@ -168,8 +168,12 @@ def test_a_state_is_of_float32_int32_bool_uint8_or_keys():
             assert is_key or leaf.dtype in (np.float32, np.int32, np.bool_, np.uint8), id_
 
 
-GAMES = sorted(id_ for id_ in IDS if id_.endswith(("-MinAtar", "-bsuite"))
-               and ENVIRONMENTS[id_].returns != (-float("inf"), float("inf")))  # fmt: skip
+GAMES = sorted(
+    id_
+    for id_ in IDS
+    if id_.endswith(("-MinAtar", "-bsuite"))
+    and ENVIRONMENTS[id_].returns != (-float("inf"), float("inf"))
+)
 
 
 @pytest.mark.parametrize("id_", GAMES)

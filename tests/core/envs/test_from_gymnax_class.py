@@ -98,14 +98,16 @@ def test_gymnax_s_own_class_plays_as_its_id_does():
     assert one.observation_struct == other.observation_struct
     assert vars(one.default_params) == vars(other.default_params)
     trace_once(one)
-    for left, right in zip(*map(jax.tree.leaves, (play(one, 40, 2)(3), play(other, 40, 2)(3))),
-                           strict=True):  # fmt: skip
+    for left, right in zip(
+        *map(jax.tree.leaves, (play(one, 40, 2)(3), play(other, 40, 2)(3))), strict=True
+    ):
         np.testing.assert_array_equal(left, right)
 
 
 def test_a_box_and_keys_come_as_of_gymnax_s_id():
-    env = make("gymnax:gymnax.environments.classic_control.pendulum:Pendulum",
-               max_steps_in_episode=7)  # fmt: skip
+    env = make(
+        "gymnax:gymnax.environments.classic_control.pendulum:Pendulum", max_steps_in_episode=7
+    )
     assert env.action_space == Box(-2.0, 2.0, (1,))
     assert set(vars(env.default_params)) == {"max_speed", "max_torque", "dt", "g", "m", "l"}
     assert env._params.max_steps_in_episode == 7

@@ -46,8 +46,9 @@ def moved(position, velocity, goal, action, p):
             after[i, axis], speeds[i, axis] = x, v
     rewards, touching, arrived = [], [], []
     for i in range(count):
-        touches = any(math.dist(after[i], after[j]) < 2 * p["radius"]
-                      for j in range(count) if j != i)  # fmt: skip
+        touches = any(
+            math.dist(after[i], after[j]) < 2 * p["radius"] for j in range(count) if j != i
+        )
         left = math.dist(goal[i], after[i])
         paid = math.dist(goal[i], position[i]) - left - (p["collision_cost"] if touches else 0.0)
         rewards.append(paid)
@@ -61,8 +62,10 @@ def observed(position, velocity, goal, neighbours):
     rows = []
     for i in range(len(position)):
         row = [*velocity[i], *(goal[i] - position[i])]
-        others = sorted((j for j in range(len(position)) if j != i),
-                        key=lambda j, i=i: math.dist(position[i], position[j]))  # fmt: skip
+        others = sorted(
+            (j for j in range(len(position)) if j != i),
+            key=lambda j, i=i: math.dist(position[i], position[j]),
+        )
         for j in others[:neighbours]:
             row += [*(position[j] - position[i]), *(velocity[j] - velocity[i])]
         rows.append(row)

@@ -40,8 +40,9 @@ def test_it_shows_the_last_observations_oldest_first():
             stacked.action_mask(inside, params), plain.action_mask(state, params)
         )
         move, action = jax.random.fold_in(key, step), jnp.int32(step % 4)
-        after, wide = (e.step(move, s, action, params)
-                       for e, s in ((plain, state), (stacked, inside)))  # fmt: skip
+        after, wide = (
+            e.step(move, s, action, params) for e, s in ((plain, state), (stacked, inside))
+        )
         np.testing.assert_array_equal(wide.reward, after.reward)
         past.append(np.asarray(after.observation))
         state, inside, shown = after.state, wide.state, wide.observation

@@ -53,20 +53,38 @@ def test_what_is_right_passes(corridor):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('"time": state["time"] + 1,', '"time": jnp.float32(0.0),',
-         ["state['time'] is float32[]; it must be int32[], as from reset (write .astype("]),
-        ('"time": state["time"] + 1,', '"time": state["time"] + 1, "extra": jnp.int32(0),',
-         ["state['extra'] is int32[]; nothing belongs there"]),
-        ("observation=self._observe(after)", "observation=jnp.zeros((3,), jnp.float32)",
-         ["observation is float32[3]; it must be float32[2], as in observation_struct"]),
-        ("jnp.where(arrived, 1.0, -0.1).astype(jnp.float32)", "jnp.zeros((1,), jnp.float32)",
-         ["reward is float32[1]; it must be float32[]"]),
-        ("terminated=arrived", "terminated=jnp.stack([arrived, arrived])",
-         ["terminated is bool[2]; it must be bool[]"]),
-        ('info={"slips": 1.0 - moves.astype(jnp.float32)}', 'info={"slips": moves}',
-         ["info['slips'] is bool[]; it must be float32[]"]),
+        (
+            '"time": state["time"] + 1,',
+            '"time": jnp.float32(0.0),',
+            ["state['time'] is float32[]; it must be int32[], as from reset (write .astype("],
+        ),
+        (
+            '"time": state["time"] + 1,',
+            '"time": state["time"] + 1, "extra": jnp.int32(0),',
+            ["state['extra'] is int32[]; nothing belongs there"],
+        ),
+        (
+            "observation=self._observe(after)",
+            "observation=jnp.zeros((3,), jnp.float32)",
+            ["observation is float32[3]; it must be float32[2], as in observation_struct"],
+        ),
+        (
+            "jnp.where(arrived, 1.0, -0.1).astype(jnp.float32)",
+            "jnp.zeros((1,), jnp.float32)",
+            ["reward is float32[1]; it must be float32[]"],
+        ),
+        (
+            "terminated=arrived",
+            "terminated=jnp.stack([arrived, arrived])",
+            ["terminated is bool[2]; it must be bool[]"],
+        ),
+        (
+            'info={"slips": 1.0 - moves.astype(jnp.float32)}',
+            'info={"slips": moves}',
+            ["info['slips'] is bool[]; it must be float32[]"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_difference_of_a_step_is_told_with_the_place_of_step(corridor, old, new, words):
     env, text = corridor((old, new))
     with pytest.raises(ConfigError) as told:

@@ -46,10 +46,18 @@ def drive(batch, slots, values=None, steps=STEPS, seed=0):
         batch.step(restart=True)
         ended = arrays.terminated | arrays.truncated
         final = np.where(ended[:, None], arrays.final, 0.0)
-        seen.append(np.concatenate(
-            [arrays.observation, final, arrays.reward[:, None], arrays.terminated[:, None],
-             arrays.truncated[:, None]], axis=1,
-        ))  # fmt: skip
+        seen.append(
+            np.concatenate(
+                [
+                    arrays.observation,
+                    final,
+                    arrays.reward[:, None],
+                    arrays.terminated[:, None],
+                    arrays.truncated[:, None],
+                ],
+                axis=1,
+            )
+        )
     return seen
 
 
@@ -281,8 +289,9 @@ def test_workers_leave_signals_to_their_parent_from_their_first_moment():
     for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         for process_id in own.process_ids:
             os.kill(process_id, sent)
-    np.testing.assert_array_equal(np.stack(drive(batch, range(4), steps=2)[1:]),
-                                  np.stack(first[1:]))  # fmt: skip
+    np.testing.assert_array_equal(
+        np.stack(drive(batch, range(4), steps=2)[1:]), np.stack(first[1:])
+    )
     assert there == [own.worker(0), own.worker(1)], "the same processes all the time"
     own.close()
 

@@ -42,12 +42,21 @@ class Made:
     def program(self, lanes=4, **more):
         """Return a program without environments yet, its compiled functions shared."""
         kind = HostProgram if self.id.startswith("gym:") else Program
-        made = kind(self.plan, lanes, UPDATES, 2, EvaluationPlan(episodes=4),
-                    tuple(jax.devices()), self.hypers(), **more)  # fmt: skip
+        made = kind(
+            self.plan,
+            lanes,
+            UPDATES,
+            2,
+            EvaluationPlan(episodes=4),
+            tuple(jax.devices()),
+            self.hypers(),
+            **more,
+        )
         if lanes not in self.known:
             self.known[lanes] = made._advance, made._evaluate, made._gather
-        for name, value in zip(("_advance", "_evaluate", "_gather"), self.known[lanes],
-                               strict=True):  # fmt: skip
+        for name, value in zip(
+            ("_advance", "_evaluate", "_gather"), self.known[lanes], strict=True
+        ):
             made.__dict__[name] = value
         return made
 
@@ -58,8 +67,11 @@ class Made:
         rows.busy[list(lanes if busy is None else busy)] = True
         for lane, (knobs, replicate) in lanes.items():
             rows.mask[lane], rows.replicate[lane], rows.total_updates[lane] = True, replicate, 50
-            jax.tree.map(lambda all_, one, at=lane: all_.__setitem__(at, one), rows.hypers,
-                         self.hypers(**knobs))  # fmt: skip
+            jax.tree.map(
+                lambda all_, one, at=lane: all_.__setitem__(at, one),
+                rows.hypers,
+                self.hypers(**knobs),
+            )
         return rows
 
     def curve(self, program, lanes, begin, chunks, lane):
@@ -308,8 +320,9 @@ def changes(made, program, wanted):
     rows = program.no_changes()
     for lane, (source, knobs) in wanted.items():
         rows.mask[lane], rows.source[lane] = True, lane if source is None else source
-        jax.tree.map(lambda all_, one, at=lane: all_.__setitem__(at, one), rows.hypers,
-                     made.hypers(**knobs))  # fmt: skip
+        jax.tree.map(
+            lambda all_, one, at=lane: all_.__setitem__(at, one), rows.hypers, made.hypers(**knobs)
+        )
     return rows
 
 
@@ -364,8 +377,9 @@ def test_the_memory_of_episodes_that_do_not_come_back_is_empty(hosted):
     lost = np.zeros((4, 3), bool)
     lost[0, 1] = True
     back = program._without_episodes(lanes, lost, program.stage)
-    for before, after in zip(*map(jax.tree.leaves, (lanes.state.carry, back.state.carry)),
-                             strict=True):  # fmt: skip
+    for before, after in zip(
+        *map(jax.tree.leaves, (lanes.state.carry, back.state.carry)), strict=True
+    ):
         assert np.asarray(before)[lost].any() and not np.asarray(after)[lost].any()
         np.testing.assert_array_equal(np.asarray(after)[~lost], np.asarray(before)[~lost])
 

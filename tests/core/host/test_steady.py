@@ -62,8 +62,15 @@ def played(made, steps=STEPS, before=lambda step: None, restart=True, seed=0):
         anew = made.step(restart)
         ended = arrays.terminated | arrays.truncated
         final = np.where(ended[:, None], arrays.final, 0.0)
-        row = [arrays.observation, final, arrays.reward[:, None], arrays.terminated[:, None],
-               arrays.truncated[:, None], arrays.active[:, None], anew[:, None]]  # fmt: skip
+        row = [
+            arrays.observation,
+            final,
+            arrays.reward[:, None],
+            arrays.terminated[:, None],
+            arrays.truncated[:, None],
+            arrays.active[:, None],
+            anew[:, None],
+        ]
         seen.append(np.concatenate(row, axis=1))
         if not restart:
             running &= ~(ended & arrays.active)
@@ -101,9 +108,12 @@ def test_a_killed_worker_is_not_seen(workers, undisturbed):
 
 @pytest.mark.parametrize(
     ("how", "words"),
-    [("kill", "was ended by SIGKILL"), ("exit", "ended with exit code 3"),
-     ("hang", r"gave no answer for 3 s \(population.step_timeout\)")],
-)  # fmt: skip
+    [
+        ("kill", "was ended by SIGKILL"),
+        ("exit", "ended with exit code 3"),
+        ("hang", r"gave no answer for 3 s \(population.step_timeout\)"),
+    ],
+)
 def test_an_environment_that_takes_its_worker_along_once_is_not_seen(
     workers, undisturbed, tmp_path, how, words
 ):
@@ -132,11 +142,19 @@ def test_a_call_that_takes_long_is_told_before_its_worker_is_ended(undisturbed, 
 
 @pytest.mark.parametrize(
     ("how", "words"),
-    [("kill", "the worker process that stepped its environment was ended by SIGKILL (perhaps for "
-      "lack of memory), twice over the same step"),
-     ("hang", "the worker process that stepped its environment gave no answer for 3 s "
-      "(population.step_timeout), twice over the same step")],
-)  # fmt: skip
+    [
+        (
+            "kill",
+            "the worker process that stepped its environment was ended by SIGKILL (perhaps for "
+            "lack of memory), twice over the same step",
+        ),
+        (
+            "hang",
+            "the worker process that stepped its environment gave no answer for 3 s "
+            "(population.step_timeout), twice over the same step",
+        ),
+    ],
+)
 def test_one_that_does_it_again_is_given_up_and_its_neighbours_go_on(
     workers, undisturbed, how, words
 ):
@@ -154,9 +172,12 @@ def test_one_that_does_it_again_is_given_up_and_its_neighbours_go_on(
 @pytest.mark.parametrize("local", [True, False])
 @pytest.mark.parametrize(
     ("how", "words"),
-    [("raise", "ValueError: a broken joint"), ("interrupt", "KeyboardInterrupt"),
-     ("leave", "SystemExit: 3")],
-)  # fmt: skip
+    [
+        ("raise", "ValueError: a broken joint"),
+        ("interrupt", "KeyboardInterrupt"),
+        ("leave", "SystemExit: 3"),
+    ],
+)
 def test_one_that_raises_is_given_up_with_its_line_and_the_others_go_on(
     workers, undisturbed, in_a_study, how, words, local
 ):
@@ -197,8 +218,10 @@ def test_what_does_not_repeat_itself_is_cut_and_begins_a_new_episode(workers, tm
     seen = played(made, steps=12, before=note)
     assert "1 environments are not reproducible" in warnings[1] and len(warnings) == 2
     observation, final, reward, terminated, truncated = (
-        seen[4, 3, :2], seen[4, 3, 2:4], *seen[4, 3, 4:7]
-    )  # fmt: skip
+        seen[4, 3, :2],
+        seen[4, 3, 2:4],
+        *seen[4, 3, 4:7],
+    )
     assert (reward, terminated, truncated) == (0.0, 0.0, 1.0)
     np.testing.assert_array_equal(final, before[4])
     assert observation[0] == 0.0 and seen[4, 3, 8] == 1.0 and seen[:, :, 8].sum() == 1.0

@@ -89,8 +89,10 @@ def test_the_numbers_of_info_are_columns():
     np.testing.assert_array_equal(columns["info_even"], [0, 1, 0, 1] * 2)
     np.testing.assert_array_equal(columns["info_last"], [np.nan, np.nan, np.nan, 17] * 2)
     assert [name for name in columns if name.startswith("info_")] == [
-        "info_even", "info_last", "info_x"
-    ]  # fmt: skip
+        "info_even",
+        "info_last",
+        "info_x",
+    ]
     window = made("gym:hpo-test/Talking-v0").trace(1, seed=1, steps=6)
     np.testing.assert_array_equal(window["info_x"], [0.5, 1.0, 1.5, 2.0, 0.5, 1.0])
 

@@ -47,8 +47,10 @@ def test_a_layer_of_flags_is_a_dense_layer(rounds):
     kernel, bias = (np.asarray(params[name], np.float64) for name in ("kernel", "bias"))
     x, g = plain.astype(np.float64), toward.astype(np.float64)
     for got, wanted in (
-        (made, x @ kernel + bias), (gradient["kernel"], x.T @ g), (gradient["bias"], g.sum(0)),
+        (made, x @ kernel + bias),
+        (gradient["kernel"], x.T @ g),
+        (gradient["bias"], g.sum(0)),
         (of_numbers, g @ kernel[:3].T),
-    ):  # fmt: skip
+    ):
         scale = np.abs(wanted).max()
         np.testing.assert_allclose(np.asarray(got) / scale, wanted / scale, atol=1e-6)

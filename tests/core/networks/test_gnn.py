@@ -88,18 +88,37 @@ def expected(plan, params, env, pair, graph):
     ("keys", "knobs"),
     [
         ({}, {}),
-        ({"directed": False, "no_op": True},
-         {"gnn_normalise_by_link_length": True, "gnn_num_spectral_features": 3,
-          "gnn_mlp_layer_norm": True, "link_critic_sees": "shares"}),
-        ({"directed": False, "k": 1},
-         {"gnn_message_passing_steps": 1, "gnn_node_features": False,
-          "link_critic_sees": "shares"}),
-        ({"k": 1}, {"gnn_message_passing_steps": 1, "gnn_num_spectral_features": 0,
-                    "link_critic_sees": "shares"}),
-        ({"aggregate_slots": 3}, {"shared_encoder": True, "gnn_attn_mlp_layers": 0,
-                                  "gnn_layer_norm": False}),
+        (
+            {"directed": False, "no_op": True},
+            {
+                "gnn_normalise_by_link_length": True,
+                "gnn_num_spectral_features": 3,
+                "gnn_mlp_layer_norm": True,
+                "link_critic_sees": "shares",
+            },
+        ),
+        (
+            {"directed": False, "k": 1},
+            {
+                "gnn_message_passing_steps": 1,
+                "gnn_node_features": False,
+                "link_critic_sees": "shares",
+            },
+        ),
+        (
+            {"k": 1},
+            {
+                "gnn_message_passing_steps": 1,
+                "gnn_num_spectral_features": 0,
+                "link_critic_sees": "shares",
+            },
+        ),
+        (
+            {"aggregate_slots": 3},
+            {"shared_encoder": True, "gnn_attn_mlp_layers": 0, "gnn_layer_norm": False},
+        ),
     ],
-)  # fmt: skip
+)
 def test_it_computes_what_the_loop_computes(keys, knobs):
     plan = plan_of(keys, **knobs)
     env = environments.make(plan.env)
@@ -125,8 +144,9 @@ def test_graphs_of_other_environments_bring_their_own_edges():
         senders=rng.integers(0, 4, size=(3, 5)).astype(np.int32),
         receivers=rng.integers(0, 4, size=(3, 5)).astype(np.int32),
         globals=rng.normal(size=(3, 1, 2)).astype(np.float32),
-        n_node=np.full((3, 1), 4, np.int32), n_edge=np.full((3, 1), 5, np.int32),
-    )  # fmt: skip
+        n_node=np.full((3, 1), 4, np.int32),
+        n_edge=np.full((3, 1), 5, np.int32),
+    )
     params = slow.drawn(module, jax.tree.map(lambda x: x[0], seen))
     made = jax.jit(lambda p, x: module.apply({"params": p}, x))(params, seen)
     exact = slow.as_float64(params)

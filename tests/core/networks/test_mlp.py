@@ -251,7 +251,8 @@ def test_bfloat16_is_the_arithmetic_alone(norm):
     scale = np.abs(np.asarray(exact.value)).max()
     assert 1e-4 * scale < error.max() < 0.1 * scale
     products = [
-        e for e in jax.make_jaxpr(lambda p: total(plans["bfloat16"], p)[0])(shaky).jaxpr.eqns
+        e
+        for e in jax.make_jaxpr(lambda p: total(plans["bfloat16"], p)[0])(shaky).jaxpr.eqns
         if e.primitive.name == "dot_general"
-    ]  # fmt: skip
+    ]
     assert products and all(v.aval.dtype == jnp.bfloat16 for e in products for v in e.invars)

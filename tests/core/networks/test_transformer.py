@@ -34,11 +34,17 @@ def tokens(env, count=3):
 
 def encoded(plan, layers, columns, position):
     rows = np.concatenate(columns, axis=-1)
-    embedded = np.array([slow.norm(layers["embed_norm"], slow.gelu(slow.dense(layers["embed"], x)))
-                         for x in rows])  # fmt: skip
+    embedded = np.array(
+        [slow.norm(layers["embed_norm"], slow.gelu(slow.dense(layers["embed"], x))) for x in rows]
+    )
     used = plan.transformer_wire_features
-    return slow.blocks(layers["blocks"], embedded, plan.transformer_heads,
-                       plan.transformer_layers, position[:, :used] if used else None)  # fmt: skip
+    return slow.blocks(
+        layers["blocks"],
+        embedded,
+        plan.transformer_heads,
+        plan.transformer_layers,
+        position[:, :used] if used else None,
+    )
 
 
 def expected(plan, params, env, seen):
@@ -71,15 +77,27 @@ def expected(plan, params, env, seen):
     ("keys", "knobs"),
     [
         ({}, {}),
-        ({"no_op": True, "directed": False},
-         {"transformer_actor_pooling": "attention", "transformer_critic_pooling": "attention",
-          "transformer_wire_features": 3, "transformer_actor_mlp_depth": 2,
-          "link_critic_sees": "shares"}),
-        ({"aggregate_slots": 4},
-         {"transformer_actor_pooling": "min_mean_max", "transformer_critic_pooling": "sum",
-          "transformer_share_layers": True, "transformer_wire_features": 0}),
+        (
+            {"no_op": True, "directed": False},
+            {
+                "transformer_actor_pooling": "attention",
+                "transformer_critic_pooling": "attention",
+                "transformer_wire_features": 3,
+                "transformer_actor_mlp_depth": 2,
+                "link_critic_sees": "shares",
+            },
+        ),
+        (
+            {"aggregate_slots": 4},
+            {
+                "transformer_actor_pooling": "min_mean_max",
+                "transformer_critic_pooling": "sum",
+                "transformer_share_layers": True,
+                "transformer_wire_features": 0,
+            },
+        ),
     ],
-)  # fmt: skip
+)
 def test_over_links_it_computes_what_the_loop_computes(keys, knobs):
     plan = plan_of(keys, **knobs)
     env = environments.make(plan.env)

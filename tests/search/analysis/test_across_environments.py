@@ -98,8 +98,11 @@ def test_the_value_of_a_trial_is_that_of_its_scores(tmp_path, changes):
     by_number = {row.trial: row for row in rows}
     for (trial, stream), seeds in scores.seeds.items():
         row = by_number[trial]
-        values = {Stream.SEARCH: row.seed_values, Stream.CHOOSE: row.choose_values,
-                  Stream.REPORT: row.report_values}[stream]  # fmt: skip
+        values = {
+            Stream.SEARCH: row.seed_values,
+            Stream.CHOOSE: row.choose_values,
+            Stream.REPORT: row.report_values,
+        }[stream]
         assert [sum(given) / 3 for given in seeds.values()] == pytest.approx(list(values))
 
 

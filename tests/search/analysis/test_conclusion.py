@@ -214,8 +214,9 @@ def test_the_front_and_the_default_are_paired_on_each_objective(tmp_path, capsys
     last = max(at for _, _, at in ends)
 
     def of(trial, measured):
-        return [measured([row.episode_return for row in ends[trial, seed, last]])
-                for seed in range(8)]  # fmt: skip
+        return [
+            measured([row.episode_return for row in ends[trial, seed, last]]) for seed in range(8)
+        ]
 
     for told, measured in zip(found.objectives, (fmean, min), strict=True):
         ours, theirs = of(found.trial, measured), of(0, measured)
@@ -281,8 +282,13 @@ def test_who_violates_constraints_puts_nobody_behind_the_front(tmp_path, capsys)
 def test_a_default_that_alone_keeps_the_constraints_is_said_to(tmp_path, capsys):
     objectives = (Metric(), Metric("eval/return_min"))
     limit = (Constraint("eval/return_mean", min=51.4),)
-    found = go(tmp_path, space=samples.REAL, objectives=objectives, constraints=limit,
-               confirm=samples.Confirm(3, 6, 0))  # fmt: skip
+    found = go(
+        tmp_path,
+        space=samples.REAL,
+        objectives=objectives,
+        constraints=limit,
+        confirm=samples.Confirm(3, 6, 0),
+    )
     words = (
         "No other trial keeps the constraints on 6 selection seeds: the default is on the front."
     )
@@ -295,9 +301,13 @@ def test_a_default_that_alone_keeps_the_constraints_is_said_to(tmp_path, capsys)
 def test_a_front_of_one_has_no_crowding_whatever_is_first_in_the_search(tmp_path, capsys):
     """The trials of the search have a front of their own, which is not that of the confirmed."""
     objectives = (Metric(), Metric("eval/return_min"))
-    found = go(tmp_path, space=samples.REAL, objectives=objectives,
-               constraints=(Constraint("eval/return_mean", min=51.4),),
-               confirm=samples.Confirm(1, 6, 0))  # fmt: skip
+    found = go(
+        tmp_path,
+        space=samples.REAL,
+        objectives=objectives,
+        constraints=(Constraint("eval/return_mean", min=51.4),),
+        confirm=samples.Confirm(1, 6, 0),
+    )
     first = [entry.confirmed for entry in found.leaderboard if entry.front == 1]
     assert sorted(first) == [False, True]
     assert main(["best", "--study", str(tmp_path)]) == 0
@@ -334,18 +344,26 @@ def test_a_study_that_runs_or_was_interrupted_has_shown_nothing(tmp_path, monkey
     assert go(tmp_path / "s").conclusion.verdict == "better"
 
 
-@pytest.mark.parametrize(("least", "said"), [
-    (0.2, "Trial 6 is better than the default unless 1 in 48 seeds differs from these. "
-          "The difference is 9.098 [9.098, 9.098] on 8 test seeds."),
-    (0.75, "Trial 6 keeps the constraints, which the default violates."),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("least", "said"),
+    [
+        (
+            0.2,
+            "Trial 6 is better than the default unless 1 in 48 seeds differs from these. "
+            "The difference is 9.098 [9.098, 9.098] on 8 test seeds.",
+        ),
+        (0.75, "Trial 6 keeps the constraints, which the default violates."),
+    ],
+)
 def test_a_default_that_was_stopped_keeps_constraints_as_its_test_seeds_do(tmp_path, least, said):
     """Its skill is 0.08 at the rung where it was stopped, and 0.71 on test seeds."""
     rate = samples.parameter("learning_rate", 2e-4, min=1e-4, max=1.0, distribution="log_uniform")
     asked = samples.study(
-        samples.Space((rate, samples.REAL.parameters[1])), env_steps=32_000,
-        constraints=(Constraint("eval/skill", min=least),), confirm=samples.Confirm(2, 3, 8),
-    )  # fmt: skip
+        samples.Space((rate, samples.REAL.parameters[1])),
+        env_steps=32_000,
+        constraints=(Constraint("eval/skill", min=least),),
+        confirm=samples.Confirm(2, 3, 8),
+    )
     results = run(asked, tmp_path, samples.AnalyticFactory(), (), samples.quick())
     default = next(entry for entry in results.leaderboard if entry.is_default)
     assert default.state == "stopped" and default.feasible is False
@@ -595,8 +613,9 @@ def test_words_for_states_are_the_same_everywhere(tmp_path, capsys):
     assert top == table
     assert set(table.values()) == {"confirmed", "finished", "reference"}
     assert {trial: data("show", str(trial))["state"] for trial in (0, -1)} == {
-        0: table[0], -1: "reference"
-    }  # fmt: skip
+        0: table[0],
+        -1: "reference",
+    }
     shown = data("query", "SELECT count(*) AS n FROM evaluations WHERE trial = -1")
     assert shown[0]["n"] == 6 * 2  # six seeds, two episodes
 

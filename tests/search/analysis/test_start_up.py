@@ -18,8 +18,9 @@ def told(method, asks, states=(), **options):
     search = {"method": method, "options": options, "warm_start": None}
     rows = [
         TrialRow(n, states[n] if n < len(states) else TrialState.FINISHED, by, 0, "b", {})
-        for ask in asks for n, by in zip(ask.trials, _by(ask), strict=True)
-    ]  # fmt: skip
+        for ask in asks
+        for n, by in zip(ask.trials, _by(ask), strict=True)
+    ]
     return start_up_words(search, asks, rows)
 
 
@@ -28,8 +29,12 @@ def _by(ask):
 
 
 def test_trials_before_the_model_begins_are_told_and_no_others():
-    asks = [AskRow(0, "tpe", (0, 1, 2)), AskRow(1, "tpe", (3,), (0, 1)),
-            AskRow(2, "tpe", (4,), (2,)), AskRow(3, "tpe", (5,), (3, 4))]  # fmt: skip
+    asks = [
+        AskRow(0, "tpe", (0, 1, 2)),
+        AskRow(1, "tpe", (3,), (0, 1)),
+        AskRow(2, "tpe", (4,), (2,)),
+        AskRow(3, "tpe", (5,), (3, 4)),
+    ]
     found = told("tpe", asks, n_startup_trials=3)
     words = "random draw: its model needs 3 results, {} were known"
     assert found == {1: words.format(0), 2: words.format(0), 3: words.format(2)}

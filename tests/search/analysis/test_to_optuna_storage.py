@@ -102,10 +102,13 @@ def test_every_configuration_of_a_space_can_be_written():
         values, spread = written_params(SPACE, params)
         optuna.trial.create_trial(params=values, distributions=spread, value=0.0)  # checks them
     changes = "\n".join(told_changes(SPACE))
-    for words in ("gamma: one_minus_log is uniform there", "vf_coef: normal is uniform there",
-                  "ent_coef: trials in which it is 0 are without it there",
-                  "num_minibatches: a list without an order there",
-                  "hidden_sizes: lists are JSON texts there"):  # fmt: skip
+    for words in (
+        "gamma: one_minus_log is uniform there",
+        "vf_coef: normal is uniform there",
+        "ent_coef: trials in which it is 0 are without it there",
+        "num_minibatches: a list without an order there",
+        "hidden_sizes: lists are JSON texts there",
+    ):
         assert words in changes
     assert "learning_rate" not in changes and "clip_eps" not in changes
 
@@ -160,10 +163,14 @@ def test_several_objectives_and_constraints_go_along(tmp_path):
 
     metrics = (Metric(), Metric(name="eval/thrift", goal="minimize"))
     asked = samples.study(
-        name="many", env=EnvSpec("own"), imports=("own.py",), objectives=metrics,
+        name="many",
+        env=EnvSpec("own"),
+        imports=("own.py",),
+        objectives=metrics,
         constraints=(Constraint("eval/skill", min=0.2),),
-        budget=samples.Budget(10), early_terminate=None,
-    )  # fmt: skip
+        budget=samples.Budget(10),
+        early_terminate=None,
+    )
     run(asked, tmp_path / "many", samples.AnalyticFactory(), (), samples.quick())
     url = str(tmp_path / "journal.log")
     points = read_points(tmp_path / "many")

@@ -195,8 +195,12 @@ def test_training_is_served_as_curves(folder, tmp_path):
         assert shown == pytest.approx(recorded, rel=1e-12)  # the engine's mean of 100 episodes
 
 
-@given(own=some.integers(1, 7), chooses=some.integers(0, 20), tests=some.integers(1, 6),
-       order=some.permutations(range(10)))  # fmt: skip
+@given(
+    own=some.integers(1, 7),
+    chooses=some.integers(0, 20),
+    tests=some.integers(1, 6),
+    order=some.permutations(range(10)),
+)
 def test_seeds_of_different_kinds_are_different_columns(own, chooses, tests, order):
     confirm = f"confirm: {{choose: {chooses}}}" if chooses else "confirm: null"
     study = loads(
@@ -231,10 +235,12 @@ def test_the_nearest_row_is_that_of_brute_force(seed, tried):
         "update_epochs": ("int_uniform", {"min": 1, "max": 8}, 4, ()),
         "gamma": ("uniform", {"min": 0.9, "max": 1.0}, 0.95, depends),
     }
-    space = Space(tuple(
-        Parameter(name, make_distribution({"distribution": kind, **given}), default, when)
-        for name, (kind, given, default, when) in kinds.items()
-    ))  # fmt: skip
+    space = Space(
+        tuple(
+            Parameter(name, make_distribution({"distribution": kind, **given}), default, when)
+            for name, (kind, given, default, when) in kinds.items()
+        )
+    )
     rng = np.random.default_rng(seed)
     params = [space.default(), *(space.draw(rng) for _ in range(29))]
     from hpo.search.bench import Table
@@ -323,10 +329,14 @@ def test_a_method_that_costs_half_has_half_the_ratio(folder):
     value = {("all", 4): 1.0, ("all", 8): 2.0, ("all", 16): 3.0, ("quick", 4): 2.0,
              ("quick", 8): 3.0, ("quick", 16): 4.0}  # fmt: skip
     made = tuple(
-        replace(one, value=value.get((one.method, one.budget), 0.0), confirm_runs=0.0,
-                search_runs=float(one.budget))
+        replace(
+            one,
+            value=value.get((one.method, one.budget), 0.0),
+            confirm_runs=0.0,
+            search_runs=float(one.budget),
+        )
         for one in results.outcomes
-    )  # fmt: skip
+    )
     found = compare(replace(results, outcomes=made))
     assert (found.baseline, found.baseline_budget, found.baseline_runs) == ("all", 16, 16.0)
     ratios = {one.method: one.ratio for one in found.ratios}
@@ -355,7 +365,7 @@ def test_a_curve_that_falls_is_made_level():
         ("tables: tables", "  a:\n    env: CartPole-v1\n", "4: method a: unknown key 'env'"),
         ("tables: tables", "  a: 3\n", "method a is 3; allowed: a mapping"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_in_the_file_have_their_lines(folder, bench, methods, told):
     with pytest.raises(StudyError, match=told):
         bench_file(folder, bench, methods)

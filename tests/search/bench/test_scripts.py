@@ -92,8 +92,9 @@ def test_a_value_beats_the_configurations_that_are_worse(goal):
 
 def test_every_plan_of_real_studies_is_a_study_that_loads_and_is_paid(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(real, "run", lambda study, out: asked.append(study) or SimpleNamespace(
-        state="interrupted"))  # fmt: skip
+    monkeypatch.setattr(
+        real, "run", lambda study, out: asked.append(study) or SimpleNamespace(state="interrupted")
+    )
     for name in real.ENVIRONMENTS:
         if not (real.ROOT / "results" / "held_out" / name).exists():
             continue  # needs brax or Box2D
@@ -114,13 +115,20 @@ def test_every_plan_of_real_studies_is_a_study_that_loads_and_is_paid(tmp_path, 
 def searches(path, new):
     """A file of two tables and budgets 10 and 40; `beats` of the new plan at each is given."""
     rows = [
-        {"environment": f"t{table}", "method": method, "budget": budget, "search": search,
-         "search_runs": float(budget), "confirm_runs": 0.0, "beats": beats}
+        {
+            "environment": f"t{table}",
+            "method": method,
+            "budget": budget,
+            "search": search,
+            "search_runs": float(budget),
+            "confirm_runs": 0.0,
+            "beats": beats,
+        }
         for method, each in ((equal.OLD, {10: 0.2, 40: 0.6}), (equal.NEW, new))
         for budget, beats in each.items()
         for table in range(2)
         for search in range(4)
-    ]  # fmt: skip
+    ]
     pq.write_table(pa.Table.from_pylist(rows), path)
     return equal.Searches(path)
 
@@ -171,13 +179,21 @@ def test_pages_give_the_recorded_ratio_of_plans_that_other_tables_chose():
 @pytest.mark.parametrize(
     ("name", "method", "words"),
     [
-        ("rules", equal.FIRST, "It beats {} % of the configurations. The default beats {} %. The "
-         "best of all recorded configurations, picked by all seeds but the two that judge, beats "
-         "{} %"),
-        ("held_out", equal.OLD, "The first version beats {0} % of the configurations there, the "
-         "best recorded configuration {2} %"),
+        (
+            "rules",
+            equal.FIRST,
+            "It beats {} % of the configurations. The default beats {} %. The "
+            "best of all recorded configurations, picked by all seeds but the two that judge, "
+            "beats {} %",
+        ),
+        (
+            "held_out",
+            equal.OLD,
+            "The first version beats {0} % of the configurations there, the "
+            "best recorded configuration {2} %",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_page_gives_the_shares_that_recorded_searches_beat(name, method, words):
     found = equal.Searches(equal.FOLDER / f"{name}.parquet")
     budget = equal.BUDGET if method == equal.OLD else found.budgets[0]

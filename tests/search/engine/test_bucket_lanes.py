@@ -83,8 +83,10 @@ def test_small_buckets_keep_few_lanes_and_these_are_busy(tmp_path):
 
 
 def test_lanes_that_the_study_gives_are_obeyed_and_values_are_the_same(tmp_path):
-    few, many = (run(s, tmp_path / s.name, FACTORY, (), NEVER)
-                 for s in (PLAIN, dataclasses.replace(GIVEN, name="given")))  # fmt: skip
+    few, many = (
+        run(s, tmp_path / s.name, FACTORY, (), NEVER)
+        for s in (PLAIN, dataclasses.replace(GIVEN, name="given"))
+    )
     assert set(lanes_of(tmp_path / "given").values()) == {64}
     assert values_of(few) == values_of(many)
 

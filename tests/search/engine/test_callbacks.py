@@ -91,11 +91,18 @@ def test_chunks_are_the_rows_of_the_curves(watched):
         (*key, *numbers)
         for event in watched.watcher.chunks
         for key, *numbers in zip(
-            zip(event.trials, map(str, event.streams), event.replicates, event.env_steps,
-                strict=True),
-            event.metrics["skill"], event.metrics["loss"], strict=True,
+            zip(
+                event.trials,
+                map(str, event.streams),
+                event.replicates,
+                event.env_steps,
+                strict=True,
+            ),
+            event.metrics["skill"],
+            event.metrics["loss"],
+            strict=True,
         )
-    ]  # fmt: skip
+    ]
     assert told == rows
     steps = [event.progress.env_steps for event in watched.watcher.chunks]
     assert steps == sorted(steps) and len(steps) > 16
@@ -173,9 +180,16 @@ def test_all_of_a_list_are_called(tmp_path):
 
 @pytest.mark.parametrize(
     ("method", "at"),
-    [("on_chunk", 5), ("on_evaluation", 30), ("on_trial_end", 24), ("on_run_start", 1),
-     ("on_trial_start", 20), ("on_chunk_start", 9), ("on_evaluation_start", 4)],
-)  # fmt: skip
+    [
+        ("on_chunk", 5),
+        ("on_evaluation", 30),
+        ("on_trial_end", 24),
+        ("on_run_start", 1),
+        ("on_trial_start", 20),
+        ("on_chunk_start", 9),
+        ("on_evaluation_start", 4),
+    ],
+)
 def test_one_that_raises_ends_the_study_and_loses_nothing(tmp_path, unwatched, method, at):
     folder = tmp_path / "study"
     with pytest.raises(CallbackError, match=rf"Failing\.{method} raised KeyError: 'mine'") as told:

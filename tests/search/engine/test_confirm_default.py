@@ -213,13 +213,26 @@ def test_time_that_ends_on_the_way_cuts_the_default_and_not_the_winner(tmp_path,
     assert rows[0].error.endswith("of 6 report seeds gave no value: budget.wall ended")
 
 
-@pytest.mark.parametrize(("runs", "said"), [
-    (8, ("Undecided: no trial has a value on every selection seed.",
-         "Trial 11: 3 of 3 selection seeds gave no value: budget.env_steps ended.")),
-    (15, ("There is nothing to compare trial 11 with.",
-          "The default was not measured to the end: 6 of 6 report seeds gave no value: "
-          "budget.env_steps ended.")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        (
+            8,
+            (
+                "Undecided: no trial has a value on every selection seed.",
+                "Trial 11: 3 of 3 selection seeds gave no value: budget.env_steps ended.",
+            ),
+        ),
+        (
+            15,
+            (
+                "There is nothing to compare trial 11 with.",
+                "The default was not measured to the end: 6 of 6 report seeds gave no value: "
+                "budget.env_steps ended.",
+            ),
+        ),
+    ],
+)
 def test_a_budget_that_cannot_pay_a_later_confirm_is_named(tmp_path, runs, said):
     plain = study(None, budget=Budget(trials=24))
     spent = go(tmp_path / "search", plain).usage.env_steps

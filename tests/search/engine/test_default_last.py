@@ -14,8 +14,11 @@ from hpo.studies.spec import Budget
 
 confirming = run_file("tests/search/engine/test_confirm_default.py")
 samples, study, go, rows_of = (
-    confirming.samples, confirming.study, confirming.go, confirming.rows_of,
-)  # fmt: skip
+    confirming.samples,
+    confirming.study,
+    confirming.go,
+    confirming.rows_of,
+)
 ALONE = dataclasses.replace(confirming.CONFIRM, default=False)
 LENGTH, Died, dies = confirming.LENGTH, confirming.Died, confirming.dies
 

@@ -42,10 +42,11 @@ KINDS = {
     "several objectives": {"objectives": (Metric(), Metric("eval/thrift"))},
     "several environments": {"env": PLACES[0], "more_envs": PLACES[1:]},
     "both": {
-        "env": PLACES[0], "more_envs": PLACES[1:],
+        "env": PLACES[0],
+        "more_envs": PLACES[1:],
         "objectives": (Metric(), Metric("eval/return_min")),
     },
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True)

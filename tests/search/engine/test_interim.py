@@ -57,9 +57,10 @@ class Shows(Noisy):
             found = advance(refills, busy)
             means = 100.0 * found.metrics["skill"] - 10.0
             more = {
-                "episodes": np.full(population.lanes, 100.0), "episode_return": means,
+                "episodes": np.full(population.lanes, 100.0),
+                "episode_return": means,
                 "episode_length": np.full(population.lanes, 7.0),
-            }  # fmt: skip
+            }
             return dataclasses.replace(found, metrics={**found.metrics, **more})
 
         population.advance = shows
@@ -105,8 +106,9 @@ def test_the_best_of_the_search_wins_and_a_clear_difference_ends_the_test(tmp_pa
     with Journal(tmp_path) as journal:
         looks, found = looks_of(journal.attributes()), conclusion_of(journal)
     assert {(look.trial, look.seeds, look.interim) for look in looks} == {
-        (0, 8, True), (first.trial, 8, True)
-    }  # fmt: skip
+        (0, 8, True),
+        (first.trial, 8, True),
+    }
     ours, theirs = rows[first.trial].report_values, rows[0].report_values
     assert seen_interval(found.against) == student(np.subtract(ours, theirs), 0.008)
     assert found.against.unless.interval.low > 0.0
@@ -117,10 +119,15 @@ def test_the_best_of_the_search_wins_and_a_clear_difference_ends_the_test(tmp_pa
 @pytest.mark.parametrize("seed", range(8))
 def test_it_goes_on_unless_the_look_decides_or_does_not_favour_the_winner(tmp_path, seed):
     """The default is nearly the best, so that both happen; the rule from SciPy beside it."""
-    space = dataclasses.replace(POOR, parameters=(
-        samples.parameter("learning_rate", 9e-4, min=5e-4, max=2e-3, distribution="log_uniform"),
-        POOR.parameters[1],
-    ))  # fmt: skip
+    space = dataclasses.replace(
+        POOR,
+        parameters=(
+            samples.parameter(
+                "learning_rate", 9e-4, min=5e-4, max=2e-3, distribution="log_uniform"
+            ),
+            POOR.parameters[1],
+        ),
+    )
     asked = study(space, seed=seed, metric=Metric())
     results, rows = go(tmp_path, asked, Noisy(seed=seed)), rows_of(tmp_path)
     winner = results.best.trial
@@ -214,10 +221,15 @@ def test_a_look_at_which_a_seed_diverged_spends_nothing(tmp_path):
 
 
 def test_a_default_that_the_budget_cut_after_the_look_runs_once_the_budget_grows(tmp_path):
-    space = dataclasses.replace(POOR, parameters=(
-        samples.parameter("learning_rate", 9e-4, min=5e-4, max=2e-3, distribution="log_uniform"),
-        POOR.parameters[1],
-    ))  # fmt: skip
+    space = dataclasses.replace(
+        POOR,
+        parameters=(
+            samples.parameter(
+                "learning_rate", 9e-4, min=5e-4, max=2e-3, distribution="log_uniform"
+            ),
+            POOR.parameters[1],
+        ),
+    )
     asked, lanes = study(space, seed=10, metric=Metric(), confirm=None), Noisy(seed=10, lanes=4)
     searched = go(tmp_path / "search", asked, lanes).usage.env_steps
     for runs, sizes in ((28, [16, 8]), (32, [16, 16])):
@@ -247,9 +259,11 @@ def test_trial_0_that_copied_others_is_a_winner_like_any_other(tmp_path):
 
 def test_the_policy_of_a_trial_0_that_copied_others_and_won_is_kept(tmp_path):
     asked = study(
-        early_terminate=EarlyTerminate("pbt", every=2_000), seed=1, seeds=Seeds(1),
+        early_terminate=EarlyTerminate("pbt", every=2_000),
+        seed=1,
+        seeds=Seeds(1),
         checkpoint=Checkpoint(keep_best=1),
-    )  # fmt: skip
+    )
     for trials, best in ((3, 0), (15, 5)):
         budget = samples.Budget(trials=trials)
         grown = dataclasses.replace(asked, budget=budget)
@@ -287,8 +301,11 @@ def test_training_returns_count_in_values_that_choose_and_not_in_those_that_test
     kinds = set()
     for (trial, stream), replicates in seen.items():
         row = rows[trial]
-        values = {Stream.SEARCH: row.seed_values, Stream.CHOOSE: row.choose_values,
-                  Stream.REPORT: row.report_values}[stream]  # fmt: skip
+        values = {
+            Stream.SEARCH: row.seed_values,
+            Stream.CHOOSE: row.choose_values,
+            Stream.REPORT: row.report_values,
+        }[stream]
         weight = 0.0 if stream is Stream.REPORT else 0.25
         expected = [
             (1 - weight) * np.mean([one.episode_return for one in some])
@@ -314,13 +331,17 @@ def test_rows_of_curves_do_not_change_the_training_returns_that_choose(tmp_path,
                 whole = {**found.metrics, "episodes": np.full(population.lanes, 160.0)}
                 shift = np.linspace(-3.0, 3.0, len(found.rows))
                 parts = tuple(
-                    dataclasses.replace(part, metrics={
-                        **part.metrics, "episodes": whole["episodes"] / len(found.rows),
-                        "episode_return": whole["episode_return"] + by,
-                        "episode_length": whole["episode_length"],
-                    })
+                    dataclasses.replace(
+                        part,
+                        metrics={
+                            **part.metrics,
+                            "episodes": whole["episodes"] / len(found.rows),
+                            "episode_return": whole["episode_return"] + by,
+                            "episode_length": whole["episode_length"],
+                        },
+                    )
                     for part, by in zip(found.rows, shift, strict=True)
-                )  # fmt: skip
+                )
                 return dataclasses.replace(found, metrics=whole, rows=parts)
 
             population.advance = in_parts
@@ -331,8 +352,12 @@ def test_rows_of_curves_do_not_change_the_training_returns_that_choose(tmp_path,
         asked = study(metric=Metric(training_weight=0.5), log_every=log_every, confirm=confirm)
         go(tmp_path / str(count), asked, InParts(rows=count))
         with Journal(tmp_path / str(count)) as journal:
-            told.append([(row.trial, row.state, row.value, row.seed_values, row.report_values)
-                         for row in journal.trials()])  # fmt: skip
+            told.append(
+                [
+                    (row.trial, row.state, row.value, row.seed_values, row.report_values)
+                    for row in journal.trials()
+                ]
+            )
     assert told[0] == told[1]
 
 
@@ -381,18 +406,28 @@ BASE = "{env: CartPole-v1, env_steps: 100k, budget: {trials: 8}, %s}"
         ("confirm: {report: 8, interim: 8}", "confirm.interim is 8; allowed: below"),
         ("confirm: {default: false, interim: 8}", "which do not run"),
         ("confirm: {interim: 7}", "confirm.interim"),
-        ("confirm: {choose: 0}, objectives: [{name: eval/return_mean}, "
-         "{name: env_steps, goal: minimize}]", "need selection seeds"),
-        ("confirm: {choose: 0}, constraints: [{metric: eval/length_mean, max: 9}]",
-         "need selection seeds"),
+        (
+            "confirm: {choose: 0}, objectives: [{name: eval/return_mean}, "
+            "{name: env_steps, goal: minimize}]",
+            "need selection seeds",
+        ),
+        (
+            "confirm: {choose: 0}, constraints: [{metric: eval/length_mean, max: 9}]",
+            "need selection seeds",
+        ),
         ("metric: {name: eval/length_mean, training_weight: 0.5}", "is for metric eval/return"),
         ("metric: {training_weight: 1.5}", "metric.training_weight"),
-        ("metric: {training_weight: 0.5}, evaluation: {steps: 5000}",
-         "metric.training_weight does not work with evaluation.steps: no .* leave it out"),
-        ("objectives: [{name: eval/return_mean, training_weight: 0.5}, {name: env_steps, "
-         "goal: minimize}]", "objectives have no training_weight"),
+        (
+            "metric: {training_weight: 0.5}, evaluation: {steps: 5000}",
+            "metric.training_weight does not work with evaluation.steps: no .* leave it out",
+        ),
+        (
+            "objectives: [{name: eval/return_mean, training_weight: 0.5}, {name: env_steps, "
+            "goal: minimize}]",
+            "objectives have no training_weight",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_work_is_refused(keys, words):
     with pytest.raises(StudyError, match=words):
         loads(BASE % keys)

@@ -96,8 +96,13 @@ def test_verdicts_are_never_revised():
     judged(*[trial(number, [0.5]) for number in range(2, 6)], ledger=ledger)
     assert ledger.trials[1].state is TrialState.RUNNING
     assert [ledger.trials[number].reports for number in ledger.judged(0)] == [
-        [1.0], [2.0], [0.5], [0.5], [0.5], [0.5],
-    ]  # fmt: skip
+        [1.0],
+        [2.0],
+        [0.5],
+        [0.5],
+        [0.5],
+        [0.5],
+    ]
 
 
 def test_a_diverged_replicate_is_neither_waited_for_nor_counted():

@@ -40,8 +40,9 @@ def one(env_steps=8_000, **changes):
 
 
 def go(study, folder, observers=(), factory=None, **settings):
-    return run(study, folder, factory or samples.AnalyticFactory(), observers,
-               samples.quick(**settings))  # fmt: skip
+    return run(
+        study, folder, factory or samples.AnalyticFactory(), observers, samples.quick(**settings)
+    )
 
 
 def policies(folder):
@@ -315,8 +316,11 @@ class OneProgram(LocalFactory):
 @pytest.mark.usefixtures("quickly_compiled")
 def test_real_lanes_go_on_to_the_same_bits(tmp_path):
     """With recurrent memory, running statistics and episodes that run over the old end."""
-    text = TEXT.replace("fixed: {", "fixed: {network: gru, recurrent_size: 4, "
-                        "normalise_rewards: true, normalise_observations: true, ")  # fmt: skip
+    text = TEXT.replace(
+        "fixed: {",
+        "fixed: {network: gru, recurrent_size: 4, "
+        "normalise_rewards: true, normalise_observations: true, ",
+    )
     text = text.replace("env_steps: 4096", "env_steps: 512").replace("min: 1k", "min: 256")
     short = single(loads(text))
     long = single(loads(text, overrides=["env_steps=768", "schedule_env_steps=512"]))

@@ -40,9 +40,10 @@ class SomeShow(samples.AnalyticFactory):
             ended = np.where(rates > self.silent_above, 0.0, 5.0)
             returns = np.where(ended > 0.0, 100.0 * found.metrics["skill"] - 60.0, np.nan)
             more = {
-                "episodes": ended, "episode_return": returns,
+                "episodes": ended,
+                "episode_return": returns,
                 "episode_length": np.where(ended > 0.0, 7.0, np.nan),
-            }  # fmt: skip
+            }
             return dataclasses.replace(found, metrics={**found.metrics, **more})
 
         population.advance = shows
@@ -59,7 +60,7 @@ KINDS = {
     "racing": {"early_terminate": None, "seeds": Seeds(4, racing=Racing(2, 0.9))},
     "lost seeds": {"early_terminate": ASHA, "seeds": Seeds(3, tolerate=1)},
     "pb2": {"early_terminate": EarlyTerminate("pb2", every=2_000), "budget": Budget(trials=8)},
-}  # fmt: skip
+}
 FACTORY = SomeShow(lanes=4, diverges_above=0.5)
 
 
@@ -91,22 +92,30 @@ def test_values_of_all_trials_are_of_evaluations_alone(tmp_path, kind):
     for row in rows:
         if kind != "pb2" and row.rung >= 0:
             at = steps[row.trial][row.rung]
-            seeds = [shown[row.trial, Stream.SEARCH, n].get(at) for n in range(first)
-                     if (row.trial, Stream.SEARCH, n) in shown]  # fmt: skip
+            seeds = [
+                shown[row.trial, Stream.SEARCH, n].get(at)
+                for n in range(first)
+                if (row.trial, Stream.SEARCH, n) in shown
+            ]
             assert row.rung_value == pytest.approx(np.mean([v for v in seeds if v is not None]))
             checked["rung"] += 1
         whole = kind not in ("plateau", "pb2") and (kind != "racing" or len(row.seed_values) == 4)
         if row.state is TrialState.FINISHED and whole:
-            ends = [points for (t, s, _), points in shown.items()
-                    if (t, s) == (row.trial, Stream.SEARCH)]  # fmt: skip
+            ends = [
+                points
+                for (t, s, _), points in shown.items()
+                if (t, s) == (row.trial, Stream.SEARCH)
+            ]
             last = max(max(points) for points in ends)
             seeds = [points[last] for points in ends if last in points]
             assert row.seed_values == pytest.approx(seeds)
             assert row.value == pytest.approx(np.mean(seeds))
             checked["value"] += 1
         if row.choose_values:
-            seeds = [[*shown[row.trial, Stream.CHOOSE, n].values()][-1]
-                     for n in range(len(row.choose_values))]  # fmt: skip
+            seeds = [
+                [*shown[row.trial, Stream.CHOOSE, n].values()][-1]
+                for n in range(len(row.choose_values))
+            ]
             assert row.choose_values == pytest.approx(seeds)
             checked["choose"] += 1
     assert checked["choose"] and (checked["value"] or checked["rung"] or kind == "pb2")

@@ -206,9 +206,10 @@ def test_samplers_see_a_paused_trial_as_stopped_until_more_is_known():
     assert first.paused_at == [0, 1] and ledger.history()[0].reports == (-5.0, -4.0)
     assert ledger.history(unseen=[0])[0] == past
     again = Ledger(
-        STUDY, LoopState.from_text(ledger.state.to_text()),
+        STUDY,
+        LoopState.from_text(ledger.state.to_text()),
         resolver=Resolver(STUDY, samples.AnalyticFactory()),
-    )  # fmt: skip
+    )
     assert again.history() == ledger.history()
     assert again.history(unseen={0}) == ledger.history(unseen=[0])
 

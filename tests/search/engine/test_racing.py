@@ -88,8 +88,11 @@ def test_losers_stop_early_and_the_best_run_on_all_seeds(tmp_path):
     assert min(entry.value for entry in finished[:3]) > max(entry.value for entry in few[-5:])
     full = run(
         samples.study(seeds=Seeds(12), early_terminate=None, budget=Budget(trials=30)),
-        tmp_path / "full", FACTORY, (), samples.quick(),
-    )  # fmt: skip
+        tmp_path / "full",
+        FACTORY,
+        (),
+        samples.quick(),
+    )
     assert results.best.trial == full.best.trial and results.best.value == full.best.value
     assert results.usage.env_steps < 0.7 * full.usage.env_steps
 
@@ -129,9 +132,11 @@ def test_racing_resumes_to_the_same_tables(tmp_path, early):
 def test_the_best_has_a_policy_though_the_budget_ended_before_its_further_seeds(tmp_path, steps):
     interim = run_file("tests/search/engine/test_interim.py")
     asked = interim.study(
-        confirm=None, early_terminate=None, seeds=Seeds(6, racing=Racing(2, 0.9)),
+        confirm=None,
+        early_terminate=None,
+        seeds=Seeds(6, racing=Racing(2, 0.9)),
         budget=Budget(trials=None, env_steps=steps * 16_000),
-    )  # fmt: skip
+    )
     best = run(asked, tmp_path, interim.Noisy(lanes=4), (), samples.quick()).best
     assert best.stop_rule.startswith("racing: the budget ended")
     assert (tmp_path / "policies" / f"trial_{best.trial}" / "policy.json").is_file()

@@ -145,8 +145,11 @@ def test_nothing_of_the_first_attempt_stays(tmp_path):
     study = dataclasses.replace(PLAIN, early_terminate=EarlyTerminate("asha", 2_000, 4.0))
     lost = begun(tmp_path / "study", study)
     with Journal(tmp_path / "study") as journal:
-        old = {(row.trial, row.replicate, row.env_steps) for row in journal.evaluations()
-               if row.trial in lost}  # fmt: skip
+        old = {
+            (row.trial, row.replicate, row.env_steps)
+            for row in journal.evaluations()
+            if row.trial in lost
+        }
     assert old
     settings = samples.quick(retry_failed=True)
     run(study, tmp_path / "study", Factory(lanes=6, best_rate=0.7, episodes=5), (), settings)
@@ -156,8 +159,12 @@ def test_nothing_of_the_first_attempt_stays(tmp_path):
     assert set(shown) == {5}
     assert len(decided) == len(set(decided))
     table = pq.read_table(tmp_path / "study/curves.parquet")
-    keys = list(zip(*(table[name].to_pylist() for name in
-                      ("trial", "stream", "replicate", "env_steps")), strict=True))  # fmt: skip
+    keys = list(
+        zip(
+            *(table[name].to_pylist() for name in ("trial", "stream", "replicate", "env_steps")),
+            strict=True,
+        )
+    )
     assert len(keys) == len(set(keys))
 
 

@@ -82,8 +82,13 @@ def test_a_winner_that_wins_again_has_its_policy(tmp_path, seed):
     won = []
     for trials in (6, 40):
         confirm = Confirm(min(12, trials), 1, 2)
-        study = samples.study(seed=seed, budget=Budget(trials=trials), early_terminate=None,
-                              checkpoint=Checkpoint(3), confirm=confirm)  # fmt: skip
+        study = samples.study(
+            seed=seed,
+            budget=Budget(trials=trials),
+            early_terminate=None,
+            checkpoint=Checkpoint(3),
+            confirm=confirm,
+        )
         results = run(study, tmp_path, OtherFactory(), (), samples.quick())
         won.append(results.best.trial)
     assert won[0] == won[1]
@@ -98,9 +103,14 @@ def test_a_winner_that_another_displaced_keeps_its_policy(tmp_path, seed):
     kept, won = {}, []
     for name, ways in (("twice", (12, 40)), ("once", (40,))):
         for trials in ways:
-            results = go(tmp_path / name, seed=seed, budget=Budget(trials=trials),
-                         early_terminate=None, checkpoint=Checkpoint(1),
-                         confirm=Confirm(2, 3, 4))  # fmt: skip
+            results = go(
+                tmp_path / name,
+                seed=seed,
+                budget=Budget(trials=trials),
+                early_terminate=None,
+                checkpoint=Checkpoint(1),
+                confirm=Confirm(2, 3, 4),
+            )
             won.append(results.best.trial)
         kept[name] = {path.name for path in (tmp_path / name / "policies").iterdir()}
     displaced = {f"trial_{won[0]}"}

@@ -111,11 +111,14 @@ def test_a_rung_judges_the_value_over_all_environments(tmp_path):
     assert len(stopped) > 5
     for decision in decisions[:20]:
         at_rung = [
-            [row for row in rows(tmp_path, "evaluations")
-             if (row["trial"], row["env_steps"]) == (decision.trial, decision.env_steps)
-             and row["environment"] == label]
+            [
+                row
+                for row in rows(tmp_path, "evaluations")
+                if (row["trial"], row["env_steps"]) == (decision.trial, decision.env_steps)
+                and row["environment"] == label
+            ]
             for label in labels(asked)
-        ]  # fmt: skip
+        ]
         scores = [
             (sum(r["episode_return"] for r in part) / len(part) - scale.random)
             / (scale.reference - scale.random)
@@ -125,9 +128,12 @@ def test_a_rung_judges_the_value_over_all_environments(tmp_path):
     curves = rows(tmp_path, "curves")
     for trial in stopped:  # nobody runs on beyond a rung on one environment alone
         steps = {row["env_steps"] for row in curves if row["trial"] == trial}
-        per = [max(r["env_steps"] for r in curves
-                   if r["trial"] == trial and r["environment"] == label)
-               for label in labels(asked)]  # fmt: skip
+        per = [
+            max(
+                r["env_steps"] for r in curves if r["trial"] == trial and r["environment"] == label
+            )
+            for label in labels(asked)
+        ]
         assert len(set(per)) == 1
         assert max(steps) in (2_000, 8_000)
     assert results.usage.occupancy > 0.9
@@ -136,11 +142,14 @@ def test_a_rung_judges_the_value_over_all_environments(tmp_path):
 CONFIRM = samples.Confirm(3, 3, 4)
 STUDIES = {
     "asha": several(
-        method="tpe", confirm=CONFIRM, early_terminate=EarlyTerminate("asha", 2_000, 3.0, 0.2),
+        method="tpe",
+        confirm=CONFIRM,
+        early_terminate=EarlyTerminate("asha", 2_000, 3.0, 0.2),
         budget=Budget(trials=14),
     ),
     "paused": several(
-        method="tpe", early_terminate=EarlyTerminate("asha", 2_000, 2.0, pause=8),
+        method="tpe",
+        early_terminate=EarlyTerminate("asha", 2_000, 2.0, pause=8),
         budget=Budget(trials=14),
     ),
     "buckets": several(samples.WITH_BUCKETS, confirm=CONFIRM, budget=Budget(trials=16)),
@@ -150,8 +159,11 @@ STUDIES = {
     "plateau": several(
         budget=Budget(trials=8), early_terminate=EarlyTerminate("plateau", 2_000, patience=2)
     ),
-    "pbt": several(early_terminate=EarlyTerminate("pbt", every=4_000), budget=Budget(trials=6),
-                   confirm=CONFIRM),
+    "pbt": several(
+        early_terminate=EarlyTerminate("pbt", every=4_000),
+        budget=Budget(trials=6),
+        confirm=CONFIRM,
+    ),
     "pb2": several(early_terminate=EarlyTerminate("pb2", every=4_000), budget=Budget(trials=6)),
     "budget": several(budget=Budget(trials=None, env_steps=2_000_000), confirm=CONFIRM),
     "costs": several(
@@ -162,7 +174,7 @@ STUDIES = {
         constraints=(Constraint("env_steps", max=1e6),),
     ),
     "joined rows": several(budget=Budget(trials=12), log_every=4_000, seeds=Seeds(3, tolerate=1)),
-}  # fmt: skip
+}
 
 
 class Killed(BaseException):

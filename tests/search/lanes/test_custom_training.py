@@ -141,8 +141,7 @@ def written(folder, kind, training=TRAINING):
 
 
 def tables(folder):
-    timed = ("started_at", "ended_at", "train_seconds", "elapsed_seconds",
-             "env_steps_per_second")  # fmt: skip
+    timed = ("started_at", "ended_at", "train_seconds", "elapsed_seconds", "env_steps_per_second")
     return {
         name: pq.read_table(folder / f"{name}.parquet").drop_columns(
             [c for c in pq.read_schema(folder / f"{name}.parquet").names if c in timed]
@@ -388,10 +387,16 @@ def test_messages_say_the_unit(tmp_path, capsys, monkeypatch):
     said = {}
     for words in (
         ["check", "study.yaml", "-v", "--no-time"],
-        ["run", "study.yaml", "-v", *where], ["top"], ["top", "--explain"], ["show", "0", "-v"],
-        ["importance"], ["what-if"], ["confirm", "0", "1", "--seeds", "4"],
-        ["best", "--export", "kept"], ["report"],
-    ):  # fmt: skip
+        ["run", "study.yaml", "-v", *where],
+        ["top"],
+        ["top", "--explain"],
+        ["show", "0", "-v"],
+        ["importance"],
+        ["what-if"],
+        ["confirm", "0", "1", "--seeds", "4"],
+        ["best", "--export", "kept"],
+        ["report"],
+    ):
         assert main(words) == 0
         said[words[0]] = "".join(capsys.readouterr()) + said.get(words[0], "")
     said["the page"] = (tmp_path / "results/study/report.html").read_text()
@@ -449,11 +454,16 @@ def test_a_check_says_what_several_objectives_confirm(tmp_path, capsys, monkeypa
 @pytest.mark.parametrize(
     ("change", "good"),
     [
-        ({}, True), ({"fixed": {"width": 4}}, True), ({"fixed": {"width": 0}}, False),
-        ({"fixed": {"gamma": 0.9}}, False), ({"length": 160}, True), ({"env_steps": 160}, False),
-        ({"env": "CartPole-v1"}, False), ({"algorithm": "ppo"}, False),
+        ({}, True),
+        ({"fixed": {"width": 4}}, True),
+        ({"fixed": {"width": 0}}, False),
+        ({"fixed": {"gamma": 0.9}}, False),
+        ({"length": 160}, True),
+        ({"env_steps": 160}, False),
+        ({"env": "CartPole-v1"}, False),
+        ({"algorithm": "ppo"}, False),
     ],
-)  # fmt: skip
+)
 def test_editors_have_a_schema_with_its_hyperparameters(tmp_path, change, good):
     algorithm = written(tmp_path, "asha").algorithm
     validator = jsonschema.Draft202012Validator(schema(algorithm))

@@ -86,9 +86,21 @@ def lanes_and_tile(lanes, tiles="auto"):
 
 @pytest.mark.parametrize(
     ("lanes", "made", "tile"),
-    [(1, 2, 1), (2, 2, 1), (3, 4, 2), (4, 4, 2), (5, 6, 3), (7, 8, 4), (8, 8, 4), (9, 16, 4),
-     (10, 16, 4), (12, 16, 4), (31, 32, 4), (64, 64, 4)],
-)  # fmt: skip
+    [
+        (1, 2, 1),
+        (2, 2, 1),
+        (3, 4, 2),
+        (4, 4, 2),
+        (5, 6, 3),
+        (7, 8, 4),
+        (8, 8, 4),
+        (9, 16, 4),
+        (10, 16, 4),
+        (12, 16, 4),
+        (31, 32, 4),
+        (64, 64, 4),
+    ],
+)
 def test_lanes_are_rounded_up_to_whole_tiles_and_few_ones_are_spread(lanes, made, tile):
     assert lanes_and_tile(lanes) == (made, tile)
 
@@ -219,8 +231,10 @@ def test_the_lanes_of_several_environments_share_the_memory(monkeypatch, backend
     asked = samples.study(budget=samples.Budget(trials=10**5), confirm=None)
     asked = dataclasses.replace(asked, fixed={"hidden_sizes": [256, 256], "num_envs": 64})
     each = [dataclasses.replace(asked, env=EnvSpec(id_)) for id_ in ids]
-    alone = [factory.make(factory.resolve(asked.default()), None).lanes
-             for factory in (made(study, 1) for study in each)]  # fmt: skip
+    alone = [
+        factory.make(factory.resolve(asked.default()), None).lanes
+        for factory in (made(study, 1) for study in each)
+    ]
     together = factories_of(dataclasses.replace(each[0], more_envs=(each[1].env,)), made)
     lanes = together.make(together.resolve(asked.default()), None)
     taken = 0

@@ -27,14 +27,17 @@ def study():
     [
         ({"network": "gnn"}, ("normalise_rewards", "reward_centering")),
         ({"network": "gnn", "layer_norm": True}, ("normalise_rewards", "reward_centering")),
-        ({"network": "mlp"},
-         ("normalise_observations", "normalise_rewards", "reward_centering")),
-        ({"network": "mlp", "normalise_observations": True},
-         ("normalise_observations", "normalise_rewards", "reward_centering")),
-        ({"network": "mlp", "layer_norm": True},
-         ("normalise_observations", "normalise_rewards", "priority", "reward_centering")),
+        ({"network": "mlp"}, ("normalise_observations", "normalise_rewards", "reward_centering")),
+        (
+            {"network": "mlp", "normalise_observations": True},
+            ("normalise_observations", "normalise_rewards", "reward_centering"),
+        ),
+        (
+            {"network": "mlp", "layer_norm": True},
+            ("normalise_observations", "normalise_rewards", "priority", "reward_centering"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_switch_that_a_bucket_never_has_is_not_compiled_into_it(study, params, features):
     """By the static knobs of its conditions; where a traced one decides it is in the program."""
     split = Split(study)
@@ -51,7 +54,7 @@ def test_a_switch_that_a_bucket_never_has_is_not_compiled_into_it(study, params,
         ("fixed: {separate_vf_optimiser: false}\n", False),
         ("", False),
     ],
-)  # fmt: skip
+)
 def test_the_critic_s_rate_is_a_metric_where_it_may_be_its_own(text, separate):
     assert Split(loads(BASE + text)).separate_critic is separate
 
@@ -61,10 +64,12 @@ def test_the_critic_s_rate_is_a_metric_where_it_may_be_its_own(text, separate):
     [
         ("", {False}),
         ("fixed: {normalise_rewards: true, raw_reward_deviation: true}\n", {True}),
-        ("space: {raw_reward_deviation: {values: [false, true]}}\nbudget: {trials: 2}\n",
-         {False, True}),
+        (
+            "space: {raw_reward_deviation: {values: [false, true]}}\nbudget: {trials: 2}\n",
+            {False, True},
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_quantities_by_whose_deviation_rewards_may_be_divided(text, units):
     assert Split(loads(BASE + text)).reward_units == units
 

@@ -269,8 +269,10 @@ def test_an_environment_of_the_study_s_imports_is_known_later(tmp_path, capsys, 
 
 def test_eval_reads_a_class_in_a_subfolder(tmp_path, capsys):
     """Its episodes have no lengths, which are then not known."""
-    own = TRAINING.replace("def act(self, state, h, observation, mask, key)",
-                           "def unused(self, state, h, observation, mask, key)")  # fmt: skip
+    own = TRAINING.replace(
+        "def act(self, state, h, observation, mask, key)",
+        "def unused(self, state, h, observation, mask, key)",
+    )
     own += '\n    def evaluate(self, state, h, key):\n        return {"return": h.scale}\n'
     (tmp_path / "code").mkdir()
     (tmp_path / "code/inside.py").write_text(own)
@@ -288,8 +290,10 @@ def test_eval_reads_a_class_in_a_subfolder(tmp_path, capsys):
 
 
 def test_a_class_with_its_own_evaluate_has_no_trace(tmp_path, capsys):
-    own = TRAINING.replace("def act(self, state, h, observation, mask, key)",
-                           "def unused(self, state, h, observation, mask, key)")  # fmt: skip
+    own = TRAINING.replace(
+        "def act(self, state, h, observation, mask, key)",
+        "def unused(self, state, h, observation, mask, key)",
+    )
     own += '\n    def evaluate(self, state, h, key):\n        return {"size": h.scale}\n'
     more = POLE + "metric: {name: eval/size}\n"
     study = written(tmp_path, more, own)

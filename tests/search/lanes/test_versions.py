@@ -44,9 +44,14 @@ def test_the_packages_that_step_an_environment_are_told(env, besides, everything
 
 @pytest.mark.parametrize(
     ("method", "besides"),
-    [("random", set()), ("tpe", set()), ("cmaes", {"cmaes"}), ("gp", {"torch"}),
-     ("smac", {"smac", "ConfigSpace", "scikit-learn"})],
-)  # fmt: skip
+    [
+        ("random", set()),
+        ("tpe", set()),
+        ("cmaes", {"cmaes"}),
+        ("gp", {"torch"}),
+        ("smac", {"smac", "ConfigSpace", "scikit-learn"}),
+    ],
+)
 def test_those_of_the_method_and_of_every_environment_are_told(method, besides, everything):
     study = samples.study(method=method, more_envs=(EnvSpec("brax:ant"),))
     physics = {"brax", "mujoco", "mujoco-mjx"}

@@ -113,8 +113,15 @@ class FakeDesk:
 def driven(monkeypatch, tmp_path):
     """Runs a study with a scheduler that decides by a function; gives results, rows, desk."""
 
-    def go(asked, decide=lambda number, report: "go", name="s", copies=False, observers=(),
-           factory=FACTORY, **settings):  # fmt: skip
+    def go(
+        asked,
+        decide=lambda number, report: "go",
+        name="s",
+        copies=False,
+        observers=(),
+        factory=FACTORY,
+        **settings,
+    ):
         desks = []
 
         def drive(engine, interrupts):
@@ -128,10 +135,14 @@ def driven(monkeypatch, tmp_path):
         with Journal(path) as journal:
             rows = {row.trial: row for row in journal.trials()}
             return SimpleNamespace(
-                results=results, rows=rows, decisions=journal.decisions(), desks=desks,
-                evaluations=list(episodes_in(journal)), path=path,
+                results=results,
+                rows=rows,
+                decisions=journal.decisions(),
+                desks=desks,
+                evaluations=list(episodes_in(journal)),
+                path=path,
                 about={row.name: row.value for row in journal.attributes() if row.trial is None},
-            )  # fmt: skip
+            )
 
     return go
 

@@ -23,11 +23,14 @@ SPACE = Space(
         parameter("update_epochs", min=1, max=8, distribution="int_uniform"),
         parameter("lr_schedule", values=["constant", "linear", "cosine"]),
         parameter(
-            "lr_end_fraction", (Condition("lr_schedule", ("linear",)),), min=0.0, max=1.0,
+            "lr_end_fraction",
+            (Condition("lr_schedule", ("linear",)),),
+            min=0.0,
+            max=1.0,
             distribution="uniform",
         ),
     )
-)  # fmt: skip
+)
 HERE = {
     "learning_rate": 1e-3,
     "gamma": 0.99,
@@ -62,7 +65,9 @@ def test_resampled_knobs_are_drawn_from_the_space_conditions_included():
 
 def test_a_quarter_is_resampled_when_asked():
     perturb, rng = Perturb(SPACE, 0.25, (0.8, 1.25)), np.random.default_rng(2)
-    moved = [perturb.explore(HERE, NOW, rng)["learning_rate"] in (8e-4, 1.25e-3) for _ in range(800)]  # fmt: skip  # noqa: E501
+    moved = [
+        perturb.explore(HERE, NOW, rng)["learning_rate"] in (8e-4, 1.25e-3) for _ in range(800)
+    ]
     assert 0.70 < np.mean(moved) < 0.80
 
 
@@ -75,13 +80,14 @@ def slow_kernel(theta, x, t):
     return [
         [
             math.exp(signal)
-            * math.exp(-sum((a - b) ** 2 for a, b in zip(p, q, strict=True))
-                       / (2 * math.exp(scale) ** 2))
+            * math.exp(
+                -sum((a - b) ** 2 for a, b in zip(p, q, strict=True)) / (2 * math.exp(scale) ** 2)
+            )
             * (1 - forgets) ** (abs(v - w) / 2)
             for q, w in zip(x, t, strict=True)
         ]
         for p, v in zip(x, t, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture

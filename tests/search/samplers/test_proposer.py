@@ -121,6 +121,9 @@ def test_quick_methods_are_not_asked_ahead_unless_told(monkeypatch):
         return draws_ahead(dataclasses.replace(study, search=SearchSpec(method, ahead=how)))
 
     assert [ahead(method, "auto") for method in ("random", "cmaes", "tpe", "mine")] == [
-        False, False, True, True,
-    ]  # fmt: skip
+        False,
+        False,
+        True,
+        True,
+    ]
     assert ahead("random", "always") and not ahead("tpe", "never")

@@ -399,8 +399,11 @@ def test_cmaes_begins_anew_with_more_points_when_it_is_done():
     pytest.importorskip("cmaes")
     spec = SamplerSpec(samples.study().space, 0, {})
     seen = played(via_cmaes.CmaEs(spec), 30, 6, lambda params: 1.0)  # flat: done soon
-    sizes = [len(past.attributes["cmaes:told"]["trials"]) for past in seen
-             if "cmaes:told" in past.attributes]  # fmt: skip
+    sizes = [
+        len(past.attributes["cmaes:told"]["trials"])
+        for past in seen
+        if "cmaes:told" in past.attributes
+    ]
     assert sizes[0] == 6 and max(sizes) >= 12
 
 
@@ -480,8 +483,14 @@ def test_a_stopped_trial_is_expected_to_gain_what_others_did():
     # Gains from rung 0: -4, -6, -2, the median -4; from rung 1: -2, -1, -5, the median -2.
     # Trial 5 would beat the best with 1 - 4 = -3: it counts as much as the best, 1.
     assert estimates(history) == {
-        0: (1.0,), 1: (2.0,), 2: (4.0,), 3: (5.0,), 4: (5.0,), 5: (1.0,), 6: (5.0,)
-    }  # fmt: skip
+        0: (1.0,),
+        1: (2.0,),
+        2: (4.0,),
+        3: (5.0,),
+        4: (5.0,),
+        5: (1.0,),
+        6: (5.0,),
+    }
 
 
 def test_nothing_is_expected_before_anything_finished():

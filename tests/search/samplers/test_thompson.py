@@ -198,11 +198,12 @@ def test_coordinates_of_every_kind_of_parameter():
         (
             parameter("rate", min=1e-4, max=1.0, distribution="log_uniform"),
             parameter("net", values=["mlp", "cnn", "rnn"]),
-            parameter("cells", (Condition("net", ("rnn",)),), min=1, max=4,
-                      distribution="int_uniform"),
+            parameter(
+                "cells", (Condition("net", ("rnn",)),), min=1, max=4, distribution="int_uniform"
+            ),
             parameter("width", min=16, max=128, distribution="pow2"),
         )
-    )  # fmt: skip
+    )
     of = thompson.Coordinates(space)
     # rate; cnn, rnn; cells, cells inactive; width (four parts, its middle the third).
     assert of.default.tolist() == pytest.approx([0.5, 0, 0, 0.625, 1, 0.625])

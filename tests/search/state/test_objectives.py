@@ -120,9 +120,12 @@ def test_rungs_keep_trials_that_are_good_at_either_objective(tmp_path):
 
 def test_the_front_is_confirmed_on_fresh_seeds_and_has_no_winner(tmp_path):
     asked = study(
-        RETURN, THRIFT, budget=Budget(trials=24), confirm=samples.Confirm(4, 3, 9),
+        RETURN,
+        THRIFT,
+        budget=Budget(trials=24),
+        confirm=samples.Confirm(4, 3, 9),
         early_terminate=None,
-    )  # fmt: skip
+    )
     results = finish(asked, tmp_path / "s")
     confirmed = [entry for entry in results.leaderboard if entry.confirmed]
     assert any(entry.is_default for entry in confirmed)  # one of the four best here
@@ -214,9 +217,13 @@ def test_seconds_may_be_an_objective(tmp_path):
 @pytest.mark.parametrize("method", ["nsga2", "tpe"])
 def test_several_objectives_resume_to_the_same_tables(tmp_path, method):
     asked = study(
-        RETURN, THRIFT, method=method, budget=Budget(trials=30), confirm=samples.Confirm(3, 2, 0),
+        RETURN,
+        THRIFT,
+        method=method,
+        budget=Budget(trials=30),
+        confirm=samples.Confirm(3, 2, 0),
         constraints=(Constraint("eval/length_mean", min=1.0),),
-    )  # fmt: skip
+    )
     finish(asked, tmp_path / "whole")
     tests = run_file("tests/search/engine/test_resume.py")
     state, chunks = "interrupted", 2
@@ -244,8 +251,12 @@ class TurnedFactory(samples.AnalyticFactory):
 
 def test_confirmed_trials_are_judged_by_their_constraints_on_fresh_seeds(tmp_path):
     limit = Constraint("eval/thrift", min=3.0)  # the search: rates of at most 1e-3
-    asked = samples.study(constraints=(limit,), early_terminate=None, budget=Budget(trials=12),
-                          confirm=samples.Confirm(12, 2, 2))  # fmt: skip
+    asked = samples.study(
+        constraints=(limit,),
+        early_terminate=None,
+        budget=Budget(trials=12),
+        confirm=samples.Confirm(12, 2, 2),
+    )
     results = finish(asked, tmp_path / "s", TurnedFactory(lanes=12, diverges_above=2.0))
     confirmed = [entry for entry in results.leaderboard if entry.confirmed]
     kept = [entry.params["learning_rate"] >= 1e-3 for entry in confirmed]

@@ -76,18 +76,31 @@ STUDIES = {
     "asha": {"confirm": CONFIRM, "budget": samples.Budget(trials=64)},
     "asha, nothing confirmed": {"budget": samples.Budget(trials=96)},
     "hyperband": {"early_terminate": samples.EarlyTerminate("hyperband", 2_000, 3.0)},
-    "median": {"early_terminate": samples.EarlyTerminate("median", 2_000, 3.0),
-               "confirm": CONFIRM},
+    "median": {
+        "early_terminate": samples.EarlyTerminate("median", 2_000, 3.0),
+        "confirm": CONFIRM,
+    },
     "nobody is stopped": {"early_terminate": None, "confirm": CONFIRM},
-    "buckets": {"space": samples.WITH_BUCKETS, "budget": samples.Budget(trials=64),
-                "confirm": CONFIRM},
-    "env steps alone": {"budget": samples.Budget(trials=None, env_steps=1_000_000),
-                        "confirm": CONFIRM},
-    "racing": {"seeds": Seeds(8, racing=Racing(2)), "early_terminate": None,
-               "budget": samples.Budget(trials=32)},
-    "pbt": {"early_terminate": samples.EarlyTerminate("pbt", every=2_000),
-            "budget": samples.Budget(trials=16), "confirm": CONFIRM},
-}  # fmt: skip
+    "buckets": {
+        "space": samples.WITH_BUCKETS,
+        "budget": samples.Budget(trials=64),
+        "confirm": CONFIRM,
+    },
+    "env steps alone": {
+        "budget": samples.Budget(trials=None, env_steps=1_000_000),
+        "confirm": CONFIRM,
+    },
+    "racing": {
+        "seeds": Seeds(8, racing=Racing(2)),
+        "early_terminate": None,
+        "budget": samples.Budget(trials=32),
+    },
+    "pbt": {
+        "early_terminate": samples.EarlyTerminate("pbt", every=2_000),
+        "budget": samples.Budget(trials=16),
+        "confirm": CONFIRM,
+    },
+}
 
 
 def study_of(name):

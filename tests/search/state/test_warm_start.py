@@ -43,7 +43,7 @@ def earlier(tmp_path_factory):
 def study(folder, method="tpe", **changes):
     search = SearchSpec(method, random_share=0.0, warm_start=WarmStart(str(folder)))
     given = {"fixed": {"update_epochs": 3}, "search": search, **changes}
-    return dataclasses.replace(samples.study(budget=Budget(trials=20)), **given)  # fmt: skip
+    return dataclasses.replace(samples.study(budget=Budget(trials=20)), **given)
 
 
 def test_finished_and_diverged_trials_are_history(earlier):
@@ -121,9 +121,12 @@ def test_a_table_alone_will_do(earlier, tmp_path):
 
 def test_what_a_confirm_stage_added_changes_nothing(tmp_path):
     asked = samples.study(
-        early_terminate=EarlyTerminate("pbt", every=2_000), budget=Budget(trials=8),
-        seeds=Seeds(1), confirm=samples.Confirm(2, 3, 2), fixed={"update_epochs": 3},
-    )  # fmt: skip
+        early_terminate=EarlyTerminate("pbt", every=2_000),
+        budget=Budget(trials=8),
+        seeds=Seeds(1),
+        confirm=samples.Confirm(2, 3, 2),
+        fixed={"update_epochs": 3},
+    )
     run(asked, tmp_path / "s", samples.AnalyticFactory(diverges_above=2.0), (), samples.quick())
     table = tmp_path / "trials.parquet"
     shutil.copy(tmp_path / "s" / "trials.parquet", table)

@@ -94,8 +94,10 @@ def proof(tmp_path_factory):
 def test_the_winner_the_default_and_what_is_published_run_on_seeds_of_their_own(proof):
     candidate, record = proof.candidate, proof.record
     assert [one.who for one in record.contenders] == [
-        "tuned", "default", *(one.by for one in published("CartPole-v1"))
-    ]  # fmt: skip
+        "tuned",
+        "default",
+        *(one.by for one in published("CartPole-v1")),
+    ]
     assert all(len(one.greedy) == 32 for one in record.contenders)
     assert record.tuned.config == candidate.config
     assert record.contenders[1].config == complete({})

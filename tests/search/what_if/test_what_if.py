@@ -35,8 +35,10 @@ def ran(folder, asked, lanes=6, **more):
 
 
 def told(decisions):
-    return [(d.trial, d.rung, d.env_steps, d.action, d.value, d.cutoff, d.rank, d.judged)
-            for d in decisions]  # fmt: skip
+    return [
+        (d.trial, d.rung, d.env_steps, d.action, d.value, d.cutoff, d.rank, d.judged)
+        for d in decisions
+    ]
 
 
 def assert_same(record, asked, folder):
@@ -83,19 +85,22 @@ def test_fewer_seeds_racing_and_a_plateau_are_the_studies_with_them(tmp_path):
     changes = {"budget": Budget(trials=8), "seed": 5, "evaluation": EVERY}
     whole = study(early_terminate=None, seeds=Seeds(4), **changes)
     record = read_record(ran(tmp_path / "whole", whole, lanes=4), quantum)
-    for at, (seeds, rule) in enumerate([
-        (Seeds(4, racing=Racing(2)), None),
-        (Seeds(2), PLATEAU),
-        (Seeds(2), EarlyTerminate("hyperband", 1_000, 3.0)),
-        (Seeds(1), dataclasses.replace(ASHA, audit=0.5)),
-    ]):  # fmt: skip
+    for at, (seeds, rule) in enumerate(
+        [
+            (Seeds(4, racing=Racing(2)), None),
+            (Seeds(2), PLATEAU),
+            (Seeds(2), EarlyTerminate("hyperband", 1_000, 3.0)),
+            (Seeds(1), dataclasses.replace(ASHA, audit=0.5)),
+        ]
+    ):
         asked = study(early_terminate=rule, seeds=seeds, **changes)
         assert_same(record, asked, ran(tmp_path / f"real{at}", asked, lanes=4))
 
 
 def test_who_diverged_is_found_and_the_record_replayed_as_it_was(tmp_path):
-    whole = study(early_terminate=None, seeds=Seeds(3), budget=Budget(trials=14), seed=1,
-                  evaluation=EVERY)  # fmt: skip
+    whole = study(
+        early_terminate=None, seeds=Seeds(3), budget=Budget(trials=14), seed=1, evaluation=EVERY
+    )
     folder = ran(tmp_path / "whole", whole, lanes=7, diverges_above=0.01)
     found = what_if(folder, ["none", "asha,eta=2", "median"], quantum=quantum)
     states = [row.state for row in read_record(folder, quantum).trials]
@@ -126,8 +131,13 @@ def left(folder, asked, factory, after):
 
 def test_seeds_that_wait_for_their_first_evaluation_are_not_lost(tmp_path):
     """The study was killed in the search: the seeds in the lanes have shown nothing yet."""
-    asked = study(early_terminate=None, seeds=Seeds(4), budget=Budget(trials=9), seed=2,
-                  evaluation=Evaluation(every=4_000))  # fmt: skip
+    asked = study(
+        early_terminate=None,
+        seeds=Seeds(4),
+        budget=Budget(trials=9),
+        seed=2,
+        evaluation=Evaluation(every=4_000),
+    )
     left(tmp_path, asked, samples.AnalyticFactory(seed=2, lanes=6), 103_000)
     record = read_record(tmp_path, quantum)
     begun = {row.trial for row in record.trials}
@@ -139,8 +149,9 @@ def test_seeds_that_wait_for_their_first_evaluation_are_not_lost(tmp_path):
 
 def test_a_point_is_shared_by_trials_that_reached_it_with_all_seeds(tmp_path):
     """Six lanes: four seeds of one trial and two of the next one."""
-    asked = study(early_terminate=None, seeds=Seeds(4), budget=Budget(trials=9), seed=2,
-                  evaluation=EVERY)  # fmt: skip
+    asked = study(
+        early_terminate=None, seeds=Seeds(4), budget=Budget(trials=9), seed=2, evaluation=EVERY
+    )
     left(tmp_path, asked, samples.AnalyticFactory(seed=2, lanes=6), 20_000)
     record = read_record(tmp_path, quantum)
     assert len(record.results) == 6 and record.shortened is None
@@ -162,8 +173,9 @@ def test_a_resumed_study_is_a_record_like_any_other(tmp_path):
 def test_what_nobody_saw_keeps_its_last_value_and_costs_no_number(tmp_path):
     """A rule that runs on stopped trials is told by its env steps alone."""
     strict = dataclasses.replace(ASHA, eta=4.0, audit=0.4)
-    asked = study(early_terminate=strict, budget=Budget(trials=16), seeds=Seeds(1), seed=4,
-                  evaluation=EVERY)  # fmt: skip
+    asked = study(
+        early_terminate=strict, budget=Budget(trials=16), seeds=Seeds(1), seed=4, evaluation=EVERY
+    )
     folder = ran(tmp_path / "study", asked, diverges_above=9.0)
     own, gentle, none = what_if(
         folder, ["asha,eta=4,audit=0.4", "asha,eta=2", "none"], quantum=quantum
@@ -303,8 +315,12 @@ def test_what_a_verdict_hangs_on_is_said(tmp_path, changes, why, has_a_best):
 
 def test_what_lost_seeds_leave_open_is_said(tmp_path):
     """A seed that a finished trial lost keeps its last value."""
-    asked = study(early_terminate=None, seeds=Seeds(3, tolerate=1), budget=Budget(trials=12),
-                  evaluation=EVERY)  # fmt: skip
+    asked = study(
+        early_terminate=None,
+        seeds=Seeds(3, tolerate=1),
+        budget=Budget(trials=12),
+        evaluation=EVERY,
+    )
     factory = samples.LosingFactory(lanes=4, diverges_above=9.0)
     run(asked, tmp_path, factory, settings=quick())
     with Journal(tmp_path) as journal:
@@ -316,8 +332,7 @@ def test_what_lost_seeds_leave_open_is_said(tmp_path):
 
 def test_seeds_lost_out_of_step_are_said(tmp_path):
     """Two lanes for three seeds: what a trial had trained when one was lost depends on order."""
-    asked = study(early_terminate=None, seeds=Seeds(3), budget=Budget(trials=6),
-                  evaluation=EVERY)  # fmt: skip
+    asked = study(early_terminate=None, seeds=Seeds(3), budget=Budget(trials=6), evaluation=EVERY)
     among = {"among": lambda config: config["gamma"] > 0.99}
     factory = samples.LosingFactory(lanes=2, block=1, diverges_above=9.0, **among)
     run(asked, tmp_path, factory, settings=quick())
@@ -329,23 +344,36 @@ def test_runs_of_other_lengths_stand_in_for_what_nobody_saw(tmp_path):
     """Whole chunks end a run of 15,500 env steps at 15,500, 16,000 or 16,000."""
     quanta = {"16": 1_000, "32": 500, "64x64": 2_000}
     for seed in range(4):
-        asked = study(samples.WITH_BUCKETS, early_terminate=EarlyTerminate("asha", 2_000, 4.0),
-                      seeds=Seeds(1), budget=Budget(trials=16), seed=seed, env_steps=15_500,
-                      evaluation=Evaluation(every=2_000))  # fmt: skip
+        asked = study(
+            samples.WITH_BUCKETS,
+            early_terminate=EarlyTerminate("asha", 2_000, 4.0),
+            seeds=Seeds(1),
+            budget=Budget(trials=16),
+            seed=seed,
+            env_steps=15_500,
+            evaluation=Evaluation(every=2_000),
+        )
         factory = samples.AnalyticFactory(seed=seed, lanes=4, quanta=quanta, diverges_above=9.0)
         run(asked, tmp_path / str(seed), factory, settings=quick())
         found = what_if(
-            tmp_path / str(seed), ["none"], None,
+            tmp_path / str(seed),
+            ["none"],
+            None,
             lambda _, config: quanta["x".join(map(str, config["hidden_sizes"]))],
-        )  # fmt: skip
+        )
         assert found.rows[0].why == "unseen"
 
 
 @pytest.mark.parametrize("method", ["random", "tpe"])
 def test_training_returns_count_in_a_replay_as_they_did(tmp_path, method):
     interim = run_file("tests/search/engine/test_interim.py")
-    asked = study(metric=Metric(training_weight=0.5), search=SearchSpec(method),
-                  early_terminate=ASHA, budget=Budget(trials=12), evaluation=EVERY)  # fmt: skip
+    asked = study(
+        metric=Metric(training_weight=0.5),
+        search=SearchSpec(method),
+        early_terminate=ASHA,
+        budget=Budget(trials=12),
+        evaluation=EVERY,
+    )
     run(asked, tmp_path, interim.Shows(quanta={"32": 500}, lanes=6), settings=quick())
     found = what_if(tmp_path, ["asha,eta=2,min=1000"], None, quantum)
     assert found.matched == found.judgements > 0
@@ -363,8 +391,14 @@ def test_a_rule_that_pauses_is_judged(tmp_path):
 def test_programs_that_gave_up_lanes_are_replayed_with_those_they_began_with(tmp_path, stopped_at):
     """The first batch is as large as the lanes there were room for, also after a resume."""
     for seed in range(4):
-        asked = study(samples.WITH_BUCKETS, early_terminate=None, seeds=Seeds(1), seed=seed,
-                      budget=Budget(trials=20), evaluation=Evaluation(every=2_000))  # fmt: skip
+        asked = study(
+            samples.WITH_BUCKETS,
+            early_terminate=None,
+            seeds=Seeds(1),
+            seed=seed,
+            budget=Budget(trials=20),
+            evaluation=Evaluation(every=2_000),
+        )
         if stopped_at:
             factory = samples.AnalyticFactory(seed=seed, lanes=16, quanta={"32": 500})
             left(tmp_path / str(seed), asked, factory, stopped_at)
@@ -395,12 +429,19 @@ def test_a_rule_that_ends_runs_at_a_rung_that_others_are_past_is_exact(tmp_path)
 
 def test_a_program_whose_run_is_one_chunk_has_no_rung(tmp_path):
     quanta = {"16": 1_000, "32": 500, "64x64": 40_000}
-    asked = study(samples.WITH_BUCKETS, early_terminate=ASHA, seeds=Seeds(1),
-                  budget=Budget(trials=12), evaluation=EVERY)  # fmt: skip
+    asked = study(
+        samples.WITH_BUCKETS,
+        early_terminate=ASHA,
+        seeds=Seeds(1),
+        budget=Budget(trials=12),
+        evaluation=EVERY,
+    )
     factory = samples.AnalyticFactory(lanes=4, quanta=quanta, diverges_above=9.0)
     run(asked, tmp_path, factory, settings=quick())
     found = what_if(
-        tmp_path, ["asha,eta=2", "none"], None,
+        tmp_path,
+        ["asha,eta=2", "none"],
+        None,
         lambda _, config: quanta["x".join(map(str, config["hidden_sizes"]))],
-    )  # fmt: skip
+    )
     assert found.matched == found.judgements > 0

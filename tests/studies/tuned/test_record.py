@@ -114,9 +114,14 @@ def test_training_returns_count_where_episodes_of_training_end():
 
 @pytest.mark.parametrize(
     "config",
-    [{"gamma": 1.0}, {"gamma": 0.99999, "ent_coef": 0.0}, {"update_epochs": 1, "gae_lambda": 1.0},
-     {"learning_rate": 0.3, "clip_eps": 0.001}, {"ent_coef": 0.5, "update_epochs": 300}],
-)  # fmt: skip
+    [
+        {"gamma": 1.0},
+        {"gamma": 0.99999, "ent_coef": 0.0},
+        {"update_epochs": 1, "gae_lambda": 1.0},
+        {"learning_rate": 0.3, "clip_eps": 0.001},
+        {"ent_coef": 0.5, "update_epochs": 300},
+    ],
+)
 def test_any_configuration_has_a_space_around_it(config):
     record = samples.record()
     moved = replace(record.tuned, config=complete(config))
@@ -126,8 +131,11 @@ def test_any_configuration_has_a_space_around_it(config):
 
 def test_a_study_around_it_has_four_digits_and_a_comment_on_every_section():
     record = samples.record()
-    found = {"learning_rate": 0.0028972316587215197, "gamma": 0.99876806171,
-             "vf_coef": 0.39949666516501814}  # fmt: skip
+    found = {
+        "learning_rate": 0.0028972316587215197,
+        "gamma": 0.99876806171,
+        "vf_coef": 0.39949666516501814,
+    }
     moved = replace(record.tuned, config=complete(found))
     text = around_text(replace(record, contenders=(moved, *record.contenders[1:])))
     default = loads(text).default()
@@ -351,26 +359,43 @@ def _edit(path, old, new):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda p: _edit(p.parents[1] / "studies/tuned/CartPole-v1.yaml", "0.99", "0.98"),
-         "differs from the study that ran"),
+        (
+            lambda p: _edit(p.parents[1] / "studies/tuned/CartPole-v1.yaml", "0.99", "0.98"),
+            "differs from the study that ran",
+        ),
         (lambda p: (p.parents[1] / "studies/tuned/CartPole-v1.yaml").unlink(), "is not at"),
-        (lambda p: _edit(p / "CartPole-v1.yaml", "commit: \"0000", "commit: \"+000"),
-         "clean checkout"),
-        (lambda p: _edit(p / "CartPole-v1.yaml", "  learning_rate: 0.002", "  learning_rate: -1"),
-         "learning_rate"),
-        (lambda p: _edit(p / "CartPole-v1.yaml", "defaults:\n  {", "defaults:\n  {warp: 9, "),
-         "no knobs of today: warp"),
+        (
+            lambda p: _edit(p / "CartPole-v1.yaml", 'commit: "0000', 'commit: "+000'),
+            "clean checkout",
+        ),
+        (
+            lambda p: _edit(
+                p / "CartPole-v1.yaml", "  learning_rate: 0.002", "  learning_rate: -1"
+            ),
+            "learning_rate",
+        ),
+        (
+            lambda p: _edit(p / "CartPole-v1.yaml", "defaults:\n  {", "defaults:\n  {warp: 9, "),
+            "no knobs of today: warp",
+        ),
         (lambda p: (p / "CartPole-v1.yaml").rename(p / "Acrobot-v1.yaml"), "the file is CartPole"),
         (lambda p: _edit(p / "CartPole-v1.yaml", "seed: 77", "seed: 77  # mine"), "its text is"),
-        (lambda p: _edit(p / "CartPole-v1.yaml", "threshold: 90.0", "threshold: 91.0"),
-         "write the tables again"),
+        (
+            lambda p: _edit(p / "CartPole-v1.yaml", "threshold: 90.0", "threshold: 91.0"),
+            "write the tables again",
+        ),
         (lambda p: (p / "curves.parquet").unlink(), "curves.parquet: not what"),
         (lambda p: _edit(p / "CartPole-v1.yaml", "rejax:\n", "rejected:\n"), "results lack rejax"),
-        (lambda p: _edit(p / "CartPole-v1.yaml", "env: CartPole-v1",
-                         "env: {id: CartPole-v1, max_steps_in_episode: 200}"),
-         "has other keys of CartPole-v1"),
+        (
+            lambda p: _edit(
+                p / "CartPole-v1.yaml",
+                "env: CartPole-v1",
+                "env: {id: CartPole-v1, max_steps_in_episode: 200}",
+            ),
+            "has other keys of CartPole-v1",
+        ),
     ],
-)  # fmt: skip
+)
 def test_each_fault_is_found(tmp_path, change, words):
     place = samples.written(tmp_path)
     change(place)

@@ -182,8 +182,11 @@ def test_hops_are_the_links_of_the_nodes():
     table = make_path_table(topology, 3)
     for row, paths in enumerate(table.nodes):
         for rank, path in enumerate(paths):
-            ends = [set(topology.links[link][:2]) for link in table.hops[row, rank]
-                    if link < topology.num_links]  # fmt: skip
+            ends = [
+                set(topology.links[link][:2])
+                for link in table.hops[row, rank]
+                if link < topology.num_links
+            ]
             assert ends == [{a, b} for a, b in pairwise(path)]
 
 

@@ -22,9 +22,18 @@ def make(**keys):
 
 def test_the_eleven_heuristics():
     assert set(HEURISTICS) == {
-        "ksp_ff", "ff_ksp", "ksp_lf", "ksp_bf", "bf_ksp", "ksp_mu", "mu_ksp",
-        "kca_ff", "kmc_ff", "kmf_ff", "kme_ff",
-    }  # fmt: skip
+        "ksp_ff",
+        "ff_ksp",
+        "ksp_lf",
+        "ksp_bf",
+        "bf_ksp",
+        "ksp_mu",
+        "mu_ksp",
+        "kca_ff",
+        "kmc_ff",
+        "kmf_ff",
+        "kme_ff",
+    }
     with pytest.raises(UnknownNameError, match="did you mean 'kca_ff'"):
         evaluate_heuristic(make(), "kca_f")
 

@@ -293,8 +293,9 @@ def test_errors_of_the_network_reach_the_user():
 
 def test_truncated_and_plain_holding_give_the_published_ratio_of_loads():
     plain, cut = make(load=15.0), make(load=15.0, truncate_holding_time=True)
-    used = [np.asarray(steps(env, 3000)[3].info["utilisation"])[500:].mean() for env in
-            (plain, cut)]  # fmt: skip
+    used = [
+        np.asarray(steps(env, 3000)[3].info["utilisation"])[500:].mean() for env in (plain, cut)
+    ]
     assert used[1] / used[0] == pytest.approx(0.687, abs=0.05)
 
 

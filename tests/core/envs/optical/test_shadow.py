@@ -32,9 +32,15 @@ class Lanes:
     """Lanes of one program, all with the same seed: they meet the same requests."""
 
     def __init__(self, id_, keys, lanes, features=(), **config):
-        self.config = {"num_envs": ENVS, "rollout_length": STEPS, "hidden_sizes": [8],
-                       "num_minibatches": 1, "update_epochs": 1, "policy_gain": 3.0,
-                       **config}  # fmt: skip
+        self.config = {
+            "num_envs": ENVS,
+            "rollout_length": STEPS,
+            "hidden_sizes": [8],
+            "num_minibatches": 1,
+            "update_epochs": 1,
+            "policy_gain": 3.0,
+            **config,
+        }
         where = EnvPlan(id_, tuple(sorted({**NETWORK, **keys}.items())))
         self.plan = make_plan(self.config, where, features=features)
         self.env = registry.make(self.plan.env)
@@ -71,9 +77,12 @@ def requests_of(lanes):
 
     def step(params, state, words):
         key = jax.random.wrap_key_data(words, impl="threefry2x32")
-        row = {"pair": state.request.pair, "bitrate": state.request.bitrate,
-               "holding": state.request.holding,
-               "wait": env.traffic.wait(random_words(key, 4), state.number, params)}  # fmt: skip
+        row = {
+            "pair": state.request.pair,
+            "bitrate": state.request.bitrate,
+            "holding": state.request.holding,
+            "wait": env.traffic.wait(random_words(key, 4), state.number, params),
+        }
         after = env.step(key, state, jnp.int32(0), params)
         again = jax.random.wrap_key_data(words.at[1].set(words[1] ^ RESET), impl="threefry2x32")
         fresh, _ = env.reset(again, params)
@@ -101,8 +110,10 @@ def lanes():
     """Lanes of other weights and loads, whose episodes end, with the features of rewards."""
     keys = {"continuous": False, "max_requests": 30, "slots": 6, "aggregate_slots": 4,
             "no_op": True}  # fmt: skip
-    each = [{**KNOBS, "shadow_weight": weight, "load": load}
-            for weight, load in zip(WEIGHTS, LOADS, strict=True)]  # fmt: skip
+    each = [
+        {**KNOBS, "shadow_weight": weight, "load": load}
+        for weight, load in zip(WEIGHTS, LOADS, strict=True)
+    ]
     features = ("normalise_rewards", "reward_centering", "vf_gae_lambda")
     return Lanes("rmsa", {**keys, "shadow": "ksp_bf"}, each, features)
 
@@ -175,8 +186,11 @@ def test_advantages_are_less_those_of_the_shadow_and_targets_are_not(lanes):
         theirs = advantages(beside, played.shadow_value, 0.95)
         mine = advantages(seen, played.last_value, 0.95) - weight * theirs
         target = advantages(seen, played.last_value, 0.5) + np.asarray(seen.value[:, lane])
-        for name, expected in (("shadow", weight * theirs), ("advantage", mine),
-                               ("target", target)):  # fmt: skip
+        for name, expected in (
+            ("shadow", weight * theirs),
+            ("advantage", mine),
+            ("target", target),
+        ):
             found = getattr(samples, name)[lane].reshape(STEPS, ENVS)
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
         assert cut.any() and np.all(beside.bootstrap[:, lane][~cut] == 0.0)
@@ -210,8 +224,17 @@ def test_a_policy_that_is_the_heuristic_has_no_advantage():
 
 
 def test_v_trace_is_less_the_shadow_too():
-    both = [{"shadow_weight": w, "rho_clip": 1.0, "c_clip": 1.0, "normalise_advantages": False,
-             "masking_gating": False, "masking_damping": False} for w in (1.0, 0.0)]  # fmt: skip
+    both = [
+        {
+            "shadow_weight": w,
+            "rho_clip": 1.0,
+            "c_clip": 1.0,
+            "normalise_advantages": False,
+            "masking_gating": False,
+            "masking_damping": False,
+        }
+        for w in (1.0, 0.0)
+    ]
     keys = {"k": 1, "shadow": "ksp_ff", "observation": "packed"}
     lanes = Lanes("deeprmsa", keys, both, features=("v_trace",))
     _, metrics = jax.jit(partial(update, lanes.plan))(lanes.hypers, lanes.state)

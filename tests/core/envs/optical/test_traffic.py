@@ -118,8 +118,13 @@ def test_matrix_from_a_file(tmp_path, directed):
     assert weights.sum() == pytest.approx(1)
     share = 1 / 8 if directed else 3 / 8  # both ways of an undirected pair add up
     assert weights[0] == pytest.approx(share)
-    keys = {"topology": "ring4", "directed": directed, "k": 2, "slots": 8,
-            "traffic_matrix": str(tmp_path / "m.csv")}  # fmt: skip
+    keys = {
+        "topology": "ring4",
+        "directed": directed,
+        "k": 2,
+        "slots": 8,
+        "traffic_matrix": str(tmp_path / "m.csv"),
+    }
     _, requests, _, _ = draw(keys)
     seen = np.bincount(requests.pair, minlength=len(weights)) / DRAWS
     np.testing.assert_allclose(seen, weights, atol=0.015)
@@ -128,9 +133,13 @@ def test_matrix_from_a_file(tmp_path, directed):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("1,2\n3,4\n", "4 rows of 4"), ("0,1,1,1\n" * 3 + "0,1,1,x\n", "must be a number"),
-     ("0,0,0,0\n" * 4, "not all 0"), ("0,-1,0,1\n" * 4, "0 or more")],
-)  # fmt: skip
+    [
+        ("1,2\n3,4\n", "4 rows of 4"),
+        ("0,1,1,1\n" * 3 + "0,1,1,x\n", "must be a number"),
+        ("0,0,0,0\n" * 4, "not all 0"),
+        ("0,-1,0,1\n" * 4, "0 or more"),
+    ],
+)
 def test_bad_matrices(tmp_path, text, message):
     (tmp_path / "m.csv").write_text(text)
     with pytest.raises(ConfigError, match=message):
