@@ -6,12 +6,16 @@ interval is Student's, or Hall's as far as the sides vary differently (differenc
 skewed as one of them). It includes 0 wherever the exact test does not exclude it, and ends at the
 bounds of the difference.
 
+On 4 or 5 seeds of each side, where signs of pairs cannot decide, all splits of both sides' values
+are compared instead. That is exact for equal distributions, whether or not seeds go together.
+
 None of these detects outcomes that no seed has shown. So the end next to 0 allows for such
 outcomes of either side, more so the less that side varies (`unobserved`).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -21,7 +25,7 @@ from typing import Literal
 
 from ..errors import ConfigError
 from .importance import midranks
-from .interim_analyses import fewest_pairs, level_of, levels, next_level
+from .interim_analyses import fewest_now, fewest_pairs, is_few, level_of, levels, next_level
 from .libraries import np, special
 from .statistics import (
     IQM_MIN_SEEDS,
@@ -196,16 +200,62 @@ def paired_over_looks(
     `earlier`: pairs at each earlier look, the first ones of these; 0 for different values;
     `interim`: see `interim_analyses.level_of`.
     """
-    before, level = levels(earlier, interim)
-    now = paired_interval(ours, theirs, level=level, bounds=bounds)
+    before, level = levels(earlier, interim, len(ours))
+    now = _found(ours, theirs, level, bounds).whole
     if now.low is None or now.high is None:
         return now
     low, high = now.low, now.high
     for pairs, its in before:
-        then = paired_interval(ours[:pairs], theirs[:pairs], level=its, bounds=bounds)
+        then = _found(ours[:pairs], theirs[:pairs], its, bounds).whole
         if then.low is not None and then.high is not None:
             low, high = max(low, then.low), min(high, then.high)
     return Interval(low, high, now.kind) if low <= high else now
+
+
+def _found(ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds) -> _Found:
+    """Compare pairs, or all splits of few values."""
+    if is_few(len(ours)) and len(ours) == len(theirs):
+        return _few(ours, theirs, level, bounds)
+    return _paired(ours, theirs, level, bounds)
+
+
+def _few(ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds) -> _Found:
+    """Return the difference of 4 or 5 values of each side, by Welch's interval and all splits."""
+    if not all(map(math.isfinite, [*ours, *theirs])):
+        return _NOTHING
+    seen = _welch(ours, theirs, level)
+    if split_p(ours, theirs) > level or is_rounding(mean(ours) - mean(theirs), ours, theirs):
+        seen = _with_zero(seen)
+    return _with_unseen(seen, ours, theirs, unpaired_ends(ours, theirs, level, bounds), bounds)
+
+
+def _welch(a: Sequence[float], b: Sequence[float], level: float) -> Interval:
+    shares = [variance(values) / len(values) for values in (a, b)]
+    centre, total = mean(a) - mean(b), sum(shares)
+    if total == 0.0:
+        return Interval(centre, centre, "t")
+    degrees = welch_degrees(shares, (len(a), len(b)))
+    reach = t_quantile(1.0 - level / 2.0, degrees) * math.sqrt(total)
+    return Interval(centre - reach, centre + reach, "t")
+
+
+def split_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return the exact two-sided p-value of equal distributions, for few values.
+
+    The share of all splits into two sides of these sizes whose means are at least as far apart
+    (Pitman 1937, "Significance tests which may be applied to samples from any populations").
+
+    >>> split_p([4.0, 5.0, 6.0, 7.0], [0.0, 1.0, 2.0, 3.0])  # 2 of 70
+    0.02857142857142857
+    """
+    both = [*ours, *theirs]
+    centre, size = mean(both), math.fsum(map(abs, both))
+    seen = abs(math.fsum(value - centre for value in ours)) - _ROUNDING * size
+    sums = [
+        abs(math.fsum(value - centre for value in side))
+        for side in itertools.combinations(both, len(ours))
+    ]
+    return sum(one >= seen for one in sums) / len(sums)
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
@@ -414,13 +464,13 @@ def decided_pairs(
 ) -> Decision:
     """Decide between finite values on the same seeds, in the order they ran; greater is better.
 
-    >>> decided_pairs([2.0] * 8, [1.0] * 8).verdict, decided_pairs([2.0] * 4, [1.0] * 4).more_seeds
-    ('better', 2)
+    >>> decided_pairs([2.0] * 8, [1.0] * 8).verdict, decided_pairs([2.0] * 3, [1.0] * 3).more_seeds
+    ('better', 3)
     """
     differences = [one - other for one, other in zip(ours, theirs, strict=True)]
     gap, count = mean(differences), len(differences)
     found = paired_over_looks(ours, theirs, earlier, bounds, interim)
-    fewest = fewest_pairs(next_level(earlier, interim))
+    fewest = fewest_now(earlier, interim, count)
     if count < fewest:
         return Decision("undecided", found, fewest - count)
     if found.low is None:  # the same difference on every seed: only the exact test decides
@@ -436,7 +486,7 @@ def decided_pairs(
         needed = max(needed, seeds_to_trust(gap, hidden(ours, theirs, bounds), level))
     unless = None
     if found.low <= 0.0 <= (found.high or 0.0):
-        unless = _paired(ours, theirs, next_level(earlier, interim), bounds).unless()
+        unless = _found(ours, theirs, next_level(earlier, interim, count), bounds).unless()
     return _decided(found, count, needed, unless)
 
 
@@ -559,13 +609,8 @@ def unpaired_interval(
 def _unpaired(a: Sequence[float], b: Sequence[float], bounds: Bounds) -> _Found:
     if min(len(a), len(b)) < FEWEST_EACH or not all(map(math.isfinite, [*a, *b])):
         return _NOTHING
-    shares = [variance(values) / len(values) for values in (a, b)]
-    centre, total, level = mean(a) - mean(b), sum(shares), level_of(1)
-    reach = 0.0
-    if total > 0.0:
-        degrees = welch_degrees(shares, (len(a), len(b)))
-        reach = t_quantile(1.0 - level / 2.0, degrees) * math.sqrt(total)
-    seen = Interval(centre - reach, centre + reach, "t")
-    if deal_p([a], [b]) > level or is_rounding(centre, a, b):
+    level = level_of(1)
+    seen = _welch(a, b, level)
+    if deal_p([a], [b]) > level or is_rounding(mean(a) - mean(b), a, b):
         seen = _with_zero(seen)
     return _with_unseen(seen, a, b, unpaired_ends(a, b, level, bounds), bounds)

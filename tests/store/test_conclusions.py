@@ -192,8 +192,10 @@ def test_pairs_are_those_of_two_values() -> None:
     six = conclude(
         sample(math.nan, 1, 2, 3, 4, 5), sample(1, math.nan, 1, 2, 2, 3), name="trial 3"
     )
-    assert (six.against.pairs, six.against.more_seeds) == (4, 2)
-    assert sentences(six)[1] == "2 more test seeds would allow a verdict."
+    assert (six.against.pairs, six.against.verdict) == (4, "undecided")
+    three = conclude(sample(math.nan, 1, 2, 3), sample(math.nan, 0, 1, 2), name="trial 3")
+    assert (three.against.pairs, three.against.more_seeds) == (3, 3)
+    assert sentences(three)[1] == "3 more test seeds would allow a verdict."
 
 
 def test_a_winner_that_diverges_more_often_is_not_called_better() -> None:
@@ -384,7 +386,7 @@ def failing(seeds: int, fail: int) -> dict[int, float]:
     return sample(*[100.0] * fail, *[500.0] * (seeds - fail))
 
 
-@pytest.mark.parametrize(("seeds", "fail"), [(5, 3), (8, 4), (16, 3), (16, 5), (32, 5)])
+@pytest.mark.parametrize(("seeds", "fail"), [(8, 4), (16, 3), (16, 5), (32, 5)])
 def test_a_ceiling_is_left_by_chance_unless_six_seeds_leave_it(seeds: int, fail: int) -> None:
     """Ties say nothing: of fail differences of one sign chance makes 2 in 2^fail."""
     top, other = failing(seeds, 0), failing(seeds, fail)

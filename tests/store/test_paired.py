@@ -164,7 +164,13 @@ def test_an_interval_ends_where_means_end() -> None:
 
 def test_levels_count_what_could_decide() -> None:
     assert levels([]) == ([], 0.04)
-    assert levels([5]) == ([], 0.04)  # 5 pairs decide nothing
+    assert levels([3]) == ([], 0.04)  # 3 seeds of each decide nothing
+    assert levels([4]) == ([(4, 0.03)], 0.016)
+    assert levels([], pairs=5) == ([], 0.03)
+    assert levels([5, 6]) == ([(5, 0.03)], 0.016)  # 6 pairs decide nothing at 1.6 %
+    assert levels([4, 8]) == ([(4, 0.03), (8, 0.016)], pytest.approx(0.0032))
+    assert levels([4], interim=True) == ([], 0.04)
+    assert levels([8, 5]) == ([(8, 0.04)], 0.008)  # only a first look compares so few
     assert levels([8, 20]) == ([(8, 0.04), (20, 0.008)], pytest.approx(0.0016))
     assert levels([8, 7]) == ([(8, 0.04)], 0.008)  # 7 decide nothing at 0.8 %
     assert levels([8], interim=True) == ([(8, 0.008)], 0.04)
@@ -180,8 +186,10 @@ def test_pairs_are_counted_at_the_looks_that_both_had() -> None:
     assert earlier_looks(looks, 6, 0, 20) == ()  # 6 has been seen at 20 only
     assert winners_looks([*looks, Look(6, 20, True)], 6, 0, 20) == (0, 0)
     assert winners_looks(looks, 9, 0, 20) == (8,)
-    few = [Look(0, 5), Look(9, 5, True), Look(0, 16), Look(6, 16, True)]
-    assert winners_looks(few, 6, 0, 16) == ()  # 5 seeds of another winner decided nothing
+    few = [Look(0, 3), Look(9, 3, True), Look(0, 16), Look(6, 16, True)]
+    assert winners_looks(few, 6, 0, 16) == ()  # 3 seeds of another winner decided nothing
+    five = [Look(0, 5), Look(9, 5, True), Look(0, 16), Look(6, 16, True)]
+    assert winners_looks(five, 6, 0, 16) == (0,)
 
 
 def test_the_interval_over_looks_is_what_all_of_them_leave() -> None:

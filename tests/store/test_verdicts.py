@@ -70,7 +70,9 @@ def test_the_same_difference_of_sides_that_vary_is_a_sign_test() -> None:
     luck = np.random.default_rng(0).normal(0.0, 50.0, 6)
     found = decided_pairs((luck + 1.0).tolist(), luck.tolist())
     assert found.verdict == "better" and found.interval.kind == "none"
-    assert decided_pairs((luck[:5] + 1.0).tolist(), luck[:5].tolist()).more_seeds == 1
+    assert decided_pairs((luck[:3] + 1.0).tolist(), luck[:3].tolist()).more_seeds == 3
+    few = decided_pairs((luck[:5] + 1.0).tolist(), luck[:5].tolist())
+    assert (few.verdict, few.more_seeds) == ("undecided", 2)  # 7 pairs at the next look
     assert decided_pairs((luck + 1.0).tolist(), luck.tolist(), [8]).verdict == "undecided"
 
 
