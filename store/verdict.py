@@ -18,6 +18,7 @@ from .comparison import (
     Unless,
     chance_of_better,
     decided_pairs,
+    deviation,
     paired_interval,
 )
 from .constraint_tests import Feasibility, Limit, Range, Values, feasibility
@@ -246,6 +247,8 @@ Verdict = Literal[
     "infeasible",
     "nothing",
 ]
+Advice = Literal["take", "keep", ""]
+"""Take the winner or keep its opponent."""
 Sample = Mapping[int, float]  # replicate -> value; NaN if it diverged
 
 _NO_OTHER = "It is the default, and no other trial was confirmed."
@@ -264,6 +267,7 @@ class Against:
     diverged: int = 0  # seeds on which the opponent has none
     means: tuple[float, float] | None = None  # of the winner and the opponent, over pairs
     difference: float | None = None  # positive if the winner is better
+    standard_error: float | None = None  # of the difference, from pairs; None for one pair
     interval: Interval = NO_INTERVAL  # 95 % over all looks together
     probability: float | None = None  # that the winner is better on a new seed, a tie half
     probability_interval: Interval = NO_INTERVAL
@@ -273,6 +277,25 @@ class Against:
     why: str = ""  # there is nothing to compare, as a sentence
     by_value: Verdict | None = None  # of the metric alone, if constraints rule
     limits: LimitsOfBoth | None = None  # with constraints
+
+    @property
+    def advice(self) -> Advice:
+        """Return which of the two to use, "" if test seeds do not say.
+
+        Where the test does not decide, the winner must lead by more than one standard error of the
+        paired differences. Of two equal ones it does in 16 to 20 % of studies, which does no harm.
+        """
+        if self.verdict in ("better", "feasible"):
+            return "take"
+        if self.verdict in ("worse", "default", "ceiling", "diverged", "infeasible"):
+            return "keep"
+        if self.verdict == "nothing" or self.difference is None:
+            return ""
+        if self.unless is not None:
+            return "take" if self.difference > 0.0 else "keep"
+        if self.standard_error is None:
+            return "keep"
+        return "take" if self.difference > self.standard_error else "keep"
 
 
 @dataclass(frozen=True)
@@ -317,7 +340,8 @@ class Conclusion:
     ceiling: float | None = None  # the best possible value, given or seen, if the winner has it
     alike: float | None = None  # the value of all seeds of the winner and others: ceiling or floor
     sharing: int = 0  # other trials with all the winner's values
-    beaten: int = 0  # if the default won: other trials on the selection seeds
+    beaten: int = 0  # if the default won: other trials on the seeds that chose
+    of_search: bool = False  # the search seeds chose it
     violates: bool = False  # on selection seeds, as all others do
     why: tuple[str, ...] = ()  # there is no verdict, in sentences
     said: tuple[str, ...] = ()  # all sentences, the most important first
@@ -353,6 +377,7 @@ def conclude(
     rival: str = "the default",
     is_default: bool = False,
     beaten: int = 0,
+    of_search: bool = False,
     baselines: Mapping[str, Sample] | None = None,
     ceiling: float | None = None,
     bounds: Bounds = UNBOUNDED,
@@ -367,11 +392,11 @@ def conclude(
 ) -> Conclusion:
     """Return the verdict about a winner (None: no trial has a value) on test seeds.
 
-    `beaten`: other trials on the selection seeds; `bounds`: of the values; `sharing`: other trials
-    with all the winner's values; `shown`: all values of the study; `feasible`: whether the winner
-    keeps the constraints on selection seeds, which say nothing about new ones; `constraints`: what
-    test seeds say; `why`: `default` is None, as a sentence; `earlier`, `interim`: see
-    `interim_analyses.winners_looks` and `level_of`.
+    `beaten`: other trials on the seeds that chose (`of_search`: those of the search); `bounds`: of
+    the values; `sharing`: other trials with all the winner's values; `shown`: all values of the
+    study; `feasible`: whether the winner keeps the constraints on selection seeds, which say
+    nothing about new ones; `constraints`: what test seeds say; `why`: `default` is None, as a
+    sentence; `earlier`, `interim`: see `interim_analyses.winners_looks` and `level_of`.
     """
     if goal not in ("maximize", "minimize"):
         raise ConfigError(f"unknown goal {goal!r}; known: maximize, minimize")
@@ -417,6 +442,7 @@ def conclude(
         None if known else alike,
         sharing,
         beaten if is_default else 0,
+        of_search=of_search,
         violates=feasible is False,
     )
     if alone is None:
@@ -514,6 +540,10 @@ def _compared(
     found = decided_pairs(ours, theirs, before, bounds, interim)
     verdict: Verdict = found.verdict
     more = found.more_seeds
+    error = None
+    if len(finite) > 1:
+        spread = deviation([own - other for own, other in finite])
+        error = spread / math.sqrt(len(finite))
     if own_lost > lost:  # fewer values are biased upwards
         verdict, more = "diverged", None
     if top is not None and lost == 0 and set(theirs) == {sign * top}:
@@ -528,6 +558,7 @@ def _compared(
         diverged=lost,
         means=(sign * mean(ours), sign * mean(theirs)),
         difference=mean(ours) - mean(theirs),
+        standard_error=error,
         interval=found.interval,
         probability=chance,
         probability_interval=chance_interval,

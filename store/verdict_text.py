@@ -27,13 +27,15 @@ from .verdict import (
 )
 
 _COLUMNS = 79
+THE_DEFAULT = "the default"
 
 
 def as_json(conclusion: Conclusion) -> dict[str, Any]:
     data = asdict(conclusion)
     del data["said"]
     text = {"sentences": sentences(conclusion), "details": details(conclusion)}
-    return {"verdict": conclusion.verdict, **text, **data}
+    advice = conclusion.against.advice if conclusion.front is None else ""
+    return {"verdict": conclusion.verdict, "advice": advice, **text, **data}
 
 
 def details(conclusion: Conclusion) -> list[str]:
@@ -188,9 +190,10 @@ def _by_value(conclusion: Conclusion, against: Against) -> list[str]:
     numbers = _numbers(against)
     match against.verdict:
         case "default":
+            where = "in the search" if conclusion.of_search else "on new seeds"
             others = f"none of {conclusion.beaten} others was better"
             others = others if conclusion.beaten > 1 else "the other trial was not better"
-            said = [f"{_upper(rival)} won: {others} on new seeds."]
+            said = [f"Keep {rival}: {others} {where}."]
             return [*said, *_own_diverged(winner, against)]
         case "nothing" | "feasible" | "infeasible":  # the latter two are no verdict by value
             said = [f"There is nothing to compare {winner} with."]
@@ -213,12 +216,10 @@ def _by_value(conclusion: Conclusion, against: Against) -> list[str]:
         case "worse":
             said = _fitted(f"{_upper(rival)} is better than {winner}", f": by {numbers}", seeds)
         case "no_difference":
-            word = _upper(WORDS[against.verdict])
-            said = f"{word} between {winner} and {rival}."
-            said = [said if len(said) < _COLUMNS else f"{word} from {rival}."]
+            said = _no_difference(conclusion, against)
             said += [_upper(text) for text in _ahead(winner, against, seeds)]
         case "undecided":
-            said = _unless(winner, against, seeds) or _undecided(winner, against, seeds)
+            said = _unless(winner, against, seeds) or _undecided(conclusion, against, seeds)
             if against.more_seeds:
                 more = counted(against.more_seeds, "more test seed")
                 few = against.interval.low is None
@@ -254,12 +255,34 @@ def _ends(against: Against, sign: float) -> str:
     return f" [{_number(low)}, {_number(high)}]"
 
 
-def _undecided(winner: str, against: Against, seeds: str) -> list[str]:
-    word, ahead = _upper(WORDS[against.verdict]), _ahead(winner, against, seeds)
-    said = " ".join([f"{word}:", *ahead])
+def _keeps(conclusion: Conclusion, against: Against) -> bool:
+    """Return whether the answer is to keep the default: nothing decides, and no lead is clear."""
+    is_default = against is conclusion.against and against.rival == THE_DEFAULT
+    return is_default and not conclusion.lone and against.advice == "keep"
+
+
+def _no_difference(conclusion: Conclusion, against: Against) -> list[str]:
+    winner, rival, word = conclusion.winner or "", against.rival, WORDS[against.verdict]
+    if _keeps(conclusion, against):
+        return [f"Keep {rival}: {word} from {winner}."]
+    said = f"{_upper(word)} between {winner} and {rival}."
+    return [said if len(said) < _COLUMNS else f"{_upper(word)} from {rival}."]
+
+
+def _undecided(conclusion: Conclusion, against: Against, seeds: str) -> list[str]:
+    """Say that nothing is decided; if the winner has no clear lead, to keep the default."""
+    winner, rival = conclusion.winner or "", against.rival
+    ahead = _ahead(winner, against, seeds)
+    if _keeps(conclusion, against):
+        it = [text.replace(f" {rival}", " it").replace(f"{rival} ", "it ", 1) for text in ahead]
+        said = " ".join([f"Keep {rival}:", *it])
+        first = f"Keep {rival}: {winner} has no clear lead."
+    else:
+        said = " ".join([f"{_upper(WORDS[against.verdict])}:", *ahead])
+        first = f"{_upper(WORDS[against.verdict])} against {rival}."
     if ahead and len(said) < _COLUMNS:
         return [said]
-    return [f"{word} against {against.rival}.", *map(_upper, ahead)]
+    return [first, *map(_upper, ahead)]
 
 
 def _unless(winner: str, against: Against, seeds: str) -> list[str]:
@@ -390,13 +413,19 @@ def concluded(
     if default is not None:
         both = winner.by_report_seed.keys() & default.by_report_seed.keys()
         earlier = winners_looks(looks, winner.trial, default.trial, len(both))
+    of_search = not winner.choose_values
     found = conclude(
         winner.by_report_seed,
         rival,
         goal=meta.goal,
         name=f"trial {first.trial}",
         is_default=default is not None and default.trial == first.trial,
-        beaten=sum(entry.confirmed and entry.trial not in own for entry in entries),
+        beaten=sum(
+            (entry.confirmed or (of_search and entry.state is TrialState.FINISHED))
+            and entry.trial not in own
+            for entry in entries
+        ),
+        of_search=of_search,
         baselines=named,
         ceiling=ceiling,
         bounds=value_bounds(meta),

@@ -12,7 +12,7 @@ from ..errors import ConfigError, counted
 from ..files.plain_data import as_lists
 from ..spaces.make import WHOLE_KINDS
 from ..spaces.space import Parameter
-from ..store.interim_analyses import fewest_pairs, level_of
+from ..store.interim_analyses import FEWEST_SEEDS
 from .chunk_sizes import rung_steps
 from .evaluation import endless_note, own_evaluation_note
 from .expected_cost import Expected, TimeEstimate, confirm_words, expected_steps
@@ -194,7 +194,7 @@ def _warnings(
     if not study.space.parameters:
         yield "nothing is searched: the study trains the default configuration"
         return
-    confirm, fewest = study.confirm, fewest_pairs(level_of(1))
+    confirm, fewest = study.confirm, FEWEST_SEEDS
     if study.budget.trials != 1 and confirm is None and study.seeds.per_config == 1:
         text = "one seed per trial and no confirm: luck picks the winner, and nothing tests it"
         yield f"{text}; add confirm: {{}}"

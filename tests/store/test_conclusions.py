@@ -63,9 +63,9 @@ def test_the_default_may_have_won() -> None:
     assert "by -" not in first(found)
     itself = conclude(HIGH, HIGH, name="trial 0", is_default=True, beaten=3)
     assert itself.verdict == "default"
-    assert first(itself) == "The default won: none of 3 others was better on new seeds."
+    assert first(itself) == "Keep the default: none of 3 others was better on new seeds."
     one = conclude(HIGH, HIGH, name="trial 0", is_default=True, beaten=1)
-    assert first(one) == "The default won: the other trial was not better on new seeds."
+    assert first(one) == "Keep the default: the other trial was not better on new seeds."
 
 
 def test_a_default_that_ran_alone_on_fresh_seeds_won_nothing() -> None:
@@ -114,7 +114,7 @@ def test_what_many_more_seeds_would_not_tell_is_no_significant_difference() -> N
     a, b = drawn(450, seed=3), drawn(450, seed=8)
     found = conclude(a, b, name="trial 17")
     assert found.verdict == "no_difference" and found.against.more_seeds is None
-    assert first(found) == "No significant difference between trial 17 and the default."
+    assert first(found) == "Keep the default: no significant difference from trial 17."
     assert " leads " in sentences(found)[1] and len(sentences(found)) == 2
     assert "probability" not in " ".join([*sentences(found), *details(found)])
     ahead = details(conclude(HIGH, LOW, name="trial 17"))
@@ -450,4 +450,4 @@ def test_large_numbers_are_whole_and_no_end_is_minus_0() -> None:
     assert "12249 [" in " ".join(sentences(large)) and "e+0" not in " ".join(details(large))
     behind, bounds = sample(465.1, 272.4, 470.1, 234.2, 259.4, 495.6), Bounds(0.0, 500.0)
     found = conclude(behind, sample(*[500.0] * 6), name="trial 1", bounds=bounds)
-    assert "the default leads trial 1 by 133.9 [-3.436, " in first(found)
+    assert first(found).startswith("Keep the default: it leads trial 1 by 133.9 [-3.436, ")

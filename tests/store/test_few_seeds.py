@@ -10,6 +10,8 @@ from scipy import stats
 
 from hpo.store.comparison import compare, decided_pairs, split_p
 from hpo.store.unobserved import Bounds
+from hpo.store.verdict import Conclusion, conclude
+from hpo.store.verdict_text import as_json, sentences
 
 STUDIES = 500
 MOST_WRONG = 34  # of 500: 5 % and two standard errors
@@ -95,9 +97,9 @@ def test_four_seeds_decide_if_all_of_one_side_are_ahead() -> None:
     bounds = Bounds(0.0, 10.0)
     clear = decided_pairs([8.1, 9.0, 8.5, 8.8], [1.0, 3.5, 0.5, 2.2], bounds=bounds)
     assert clear.verdict == "better" and clear.interval.low > 0.0
-    alike = decided_pairs([8.0] * 4, [1.0] * 4, bounds=bounds)
+    alike = decided_pairs([5.0] * 4, [3.0] * 4, bounds=bounds)
     assert (alike.verdict, alike.of_seen) == ("undecided", "better")
-    assert alike.unless is not None and alike.unless.one_in == 3
+    assert alike.unless is not None and alike.unless.one_in == 4
     one_behind = decided_pairs([8.1, 9.0, 8.5, 3.0], [1.0, 3.5, 0.5, 2.2], bounds=bounds)
     assert one_behind.verdict == "undecided" and one_behind.unless is None
     assert decided_pairs([8.1, 9.0, 8.5], [1.0, 3.5, 0.5]).more_seeds == 3
@@ -111,3 +113,40 @@ def test_noisy_sides_that_are_far_apart_need_no_condition() -> None:
 def test_compare_says_it_too() -> None:
     found = compare([3.0, 5.0, 4.0, 6.0, 5.5], [-9.0, -2.0, -6.0, -4.0, -7.0], paired=True)
     assert found.sentence("trial 3", "the default") == "trial 3 is better"
+
+
+def studied(lead: float, spread: float, seeds: int = 4) -> Conclusion:
+    """Paired differences with this mean and standard error."""
+    shape = np.array([1.0, -1.0] * (seeds // 2))
+    error = shape.std(ddof=1) / np.sqrt(seeds)
+    differences = lead + shape * spread / error
+    theirs = {seed: 100.0 * seed for seed in range(seeds)}
+    ours = {seed: theirs[seed] + float(one) for seed, one in enumerate(differences)}
+    return conclude(ours, theirs, name="trial 3")
+
+
+def test_a_winner_without_a_clear_lead_does_not_replace_the_default() -> None:
+    behind, close, ahead = (studied(lead, 1.0) for lead in (-0.9, 0.9, 1.1))
+    assert behind.against.standard_error == pytest.approx(1.0)
+    assert [one.against.advice for one in (behind, close, ahead)] == ["keep", "keep", "take"]
+    first = [sentences(one)[0] for one in (behind, close, ahead)]
+    assert first[0].startswith("Keep the default: it leads trial 3 by 0.9 [")
+    assert first[1].startswith("Keep the default: trial 3 leads it by 0.9 [")
+    assert first[2].startswith("Undecided: trial 3 leads the default by 1.1 [")
+    assert as_json(close)["advice"] == "keep"
+
+
+def test_equal_trials_replace_the_default_in_at_most_a_fifth_of_studies() -> None:
+    rng = np.random.default_rng(5)
+    taken = 0
+    for _ in range(STUDIES):
+        ours, theirs = (dict(enumerate(rng.normal(size=4).tolist())) for _ in range(2))
+        taken += conclude(ours, theirs).against.advice == "take"
+    assert 60 <= taken <= 118  # 16 to 20 %, and two standard errors
+
+
+def test_a_search_that_its_default_won_says_so() -> None:
+    values = {seed: 1.0 * seed for seed in range(4)}
+    found = conclude(values, None, is_default=True, beaten=3, of_search=True)
+    assert sentences(found)[0] == "Keep the default: none of 3 others was better in the search."
+    assert found.against.advice == "keep"

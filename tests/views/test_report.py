@@ -252,7 +252,7 @@ def test_the_default_stands_beside_the_winner_on_its_seeds_alone(tmp_path, folde
     assert "on 6 test seeds" in told(snapshot)
     won = read_snapshot(StudyFolder(samples.make_results(tmp_path, "confirmed").folder))
     assert won.winner.trial == 0 and told(won) == ""
-    assert "The default won: none of " in report_html(won)
+    assert "Keep the default: none of " in report_html(won)
     made = samples.make_results(tmp_path, "searched", confirm=None)
     searched = read_snapshot(StudyFolder(made.folder))
     assert told(searched) == "" and "Undecided: all values are from seeds" in report_html(searched)
