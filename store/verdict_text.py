@@ -216,8 +216,7 @@ def _by_value(conclusion: Conclusion, against: Against) -> list[str]:
         case "worse":
             said = _fitted(f"{_upper(rival)} is better than {winner}", f": by {numbers}", seeds)
         case "no_difference":
-            said = _no_difference(conclusion, against)
-            said += [_upper(text) for text in _ahead(winner, against, seeds)]
+            said = _no_difference(conclusion, against, seeds)
         case "undecided":
             said = _unless(winner, against, seeds) or _undecided(conclusion, against, seeds)
             if against.more_seeds:
@@ -261,12 +260,19 @@ def _keeps(conclusion: Conclusion, against: Against) -> bool:
     return is_default and not conclusion.lone and against.advice == "keep"
 
 
-def _no_difference(conclusion: Conclusion, against: Against) -> list[str]:
+def _no_difference(conclusion: Conclusion, against: Against, seeds: str) -> list[str]:
+    """Say that nothing is significant; the answer is the lead, if it is a clear one."""
     winner, rival, word = conclusion.winner or "", against.rival, WORDS[against.verdict]
+    ahead = [_upper(text) for text in _ahead(winner, against, seeds)]
     if _keeps(conclusion, against):
-        return [f"Keep {rival}: {word} from {winner}."]
+        return [f"Keep {rival}: {word} from {winner}.", *ahead]
+    if against is conclusion.against and against.advice == "take" and ahead:
+        said = f"Not significant: {_lower(ahead[0])}"
+        if len(said) < _COLUMNS:
+            return [said]
+        return [f"{_upper(winner)} leads {rival}, but not significantly.", *ahead]
     said = f"{_upper(word)} between {winner} and {rival}."
-    return [said if len(said) < _COLUMNS else f"{_upper(word)} from {rival}."]
+    return [said if len(said) < _COLUMNS else f"{_upper(word)} from {rival}.", *ahead]
 
 
 def _undecided(conclusion: Conclusion, against: Against, seeds: str) -> list[str]:

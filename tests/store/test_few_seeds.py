@@ -126,13 +126,16 @@ def studied(lead: float, spread: float, seeds: int = 4) -> Conclusion:
 
 
 def test_a_winner_without_a_clear_lead_does_not_replace_the_default() -> None:
-    behind, close, ahead = (studied(lead, 1.0) for lead in (-0.9, 0.9, 1.1))
+    leads = (-1.8, 0.9, 1.1, 1.8)
+    behind, close, ahead, clear = (studied(lead, 1.0) for lead in leads)
     assert behind.against.standard_error == pytest.approx(1.0)
-    assert [one.against.advice for one in (behind, close, ahead)] == ["keep", "keep", "take"]
-    first = [sentences(one)[0] for one in (behind, close, ahead)]
-    assert first[0].startswith("Keep the default: it leads trial 3 by 0.9 [")
-    assert first[1].startswith("Keep the default: trial 3 leads it by 0.9 [")
-    assert first[2].startswith("Undecided: trial 3 leads the default by 1.1 [")
+    advice = [one.against.advice for one in (behind, close, ahead, clear)]
+    assert advice == ["keep", "keep", "take", "take"]
+    first = [sentences(one)[0] for one in (behind, close, ahead, clear)]
+    assert first[0].startswith("Keep the default: it leads trial 3 by 1.8 [")
+    assert first[1] == "Keep the default: no significant difference from trial 3."
+    assert first[2].startswith("Not significant: trial 3 leads the default by 1.1 [")
+    assert first[3].startswith("Undecided: trial 3 leads the default by 1.8 [")
     assert as_json(close)["advice"] == "keep"
 
 
