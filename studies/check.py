@@ -222,6 +222,9 @@ def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
         ),
         1,
     )
+    given_first = 1 + len(study.enqueue) + study.search.portfolio
+    if trials is not None and trials <= given_first:
+        return  # the method proposes nothing
     blind = startup + lanes // seeds
     if trials is not None and 2 <= trials <= blind:
         few = max(8, seeds)

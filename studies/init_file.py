@@ -8,7 +8,6 @@ from ..errors import ConfigError
 from ..knobs import KNOBS, Knob
 from ..spaces.make import make_distribution
 from .algorithm import Algorithm
-from .search_methods import METHODS
 from .yaml_io import flow, to_yaml
 
 SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
@@ -21,6 +20,18 @@ CONFIRM = {"top_k": 3, "choose": 3, "report": 16, "interim": 8}
 SEED_PLAN = (  # lines and what they are, for every study file that is written
     ("seeds: {per_config: 1}", "of every trial in the search"),
     (f"confirm: {flow(CONFIRM)}", "the best 3 on 3 new seeds, then the test"),
+)
+PROTECTED = {"top_k": 1, "choose": 0, "report": 4}
+"""How a short study ends: the best trial against the default on four new seeds."""
+PORTFOLIO = 3
+"""Learnt configurations of a short study; with the default and the test it is twelve runs."""
+LONGER = (
+    "# With more time set these two and run the same command; finished runs are kept:",
+    f"# confirm: {flow(CONFIRM)}",
+    "# budget: {trials: 48}           # also env_steps: 100M, wall: 2h",
+    "# Rungs are for a new study:",
+    "# early_terminate: {type: asha, min: 150k, eta: 4} # three of four trials end here",
+    "# population: {lanes: 24}        # fewer than trials, so that tpe learns from the first",
 )
 _SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
 """Parameters of an environment that do nothing unless one of its keys is on."""
@@ -51,11 +62,11 @@ def init_text(env_id: str) -> str:
         "# enqueue:                       # trials 1, 2, ...",
         "#   - {learning_rate: 3e-3}",
         *_metric_lines(env),
-        f"search: {{method: tpe}}            # {', '.join(METHODS)}",
-        "early_terminate: {type: asha, min: 150k, eta: 4}   # three of four trials end here",
-        *(f"{line.ljust(32)} # {what}" for line, what in SEED_PLAN),
-        "population: {lanes: 32}          # fewer than trials, so that tpe learns from the first",
-        "budget: {trials: 64}             # also env_steps: 100M, wall: 2h",
+        f"search: {{method: tpe, portfolio: {PORTFOLIO}}} # first those that were good elsewhere",
+        "seeds: {per_config: 1}           # of every trial in the search",
+        f"confirm: {flow(PROTECTED)} # the best against the default",
+        f"budget: {{trials: {1 + PORTFOLIO}}}              # with the test 12 runs",
+        *LONGER,
         "# checkpoint: {keep_best: 3}",
         "# loggers: [{type: csv}]",
     ]

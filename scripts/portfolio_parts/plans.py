@@ -57,6 +57,15 @@ class Replay:
         error = lead.std(ddof=1) / np.sqrt(len(lead))
         return row if lead.mean() > AHEAD * error else DEFAULT
 
+    def tested(self, row: int, seeds: int) -> int:
+        """Return the row if it leads the default by AHEAD standard errors on test seeds."""
+        if row == DEFAULT:
+            return DEFAULT
+        tests = self.order[1 : 1 + seeds]
+        lead = self.source.values[row, tests] - self.source.values[DEFAULT, tests]
+        error = lead.std(ddof=1) / np.sqrt(len(lead))
+        return row if lead.mean() > AHEAD * error else DEFAULT
+
 
 Plan = Callable[[Replay], tuple[int, int]]
 """Returns the chosen row, and the full runs of one seed that it cost."""
@@ -77,6 +86,16 @@ def learnt_and_protected(count: int) -> Plan:
     def plan(replay: Replay) -> tuple[int, int]:
         row = replay.best_of(np.array(replay.learnt[:count]))
         return replay.protected(row), count + 2 * SELECTION
+
+    return plan
+
+
+def short_study(places: int, seeds: int) -> Plan:
+    """The default and `places` learnt ones, then the best against the default on test seeds."""
+
+    def plan(replay: Replay) -> tuple[int, int]:
+        row = replay.best_of(np.array(replay.learnt[: 1 + places]))
+        return replay.tested(row, seeds), 1 + places + 2 * seeds
 
     return plan
 
@@ -114,6 +133,8 @@ PLANS: dict[str, Plan] = {
     "portfolio 8": learnt(8),
     "portfolio 6, protected": learnt_and_protected(6),
     "portfolio 8, protected": learnt_and_protected(8),
+    "short study of 12": short_study(3, 4),
+    "short study of 14": short_study(5, 4),
 }
 
 

@@ -18,7 +18,7 @@ from ...studies.algorithm_section import loaded_algorithm
 from ...studies.check import CheckReport
 from ...studies.init_file import init_text, own_init_text
 from ...studies.load import load, loads
-from ...studies.portfolio import placement_words
+from ...studies.portfolio import forecast_of, placement_words
 from ...studies.spec import Study, env_words
 from ...studies.tuned.record import known_record
 from ...studies.tuned.study_text import around_text
@@ -88,6 +88,13 @@ def do_check(args: Namespace) -> int:
     return 2 if report.mistakes else 0
 
 
+def _after_portfolio(study: Study, method: str) -> str:
+    """Name the method only if trials are left for it after the default and all given ones."""
+    given, trials = 1 + len(study.enqueue) + study.search.portfolio, study.budget.trials
+    words = placement_words(study)
+    return words if trials is not None and trials <= given else f"{words}, then {method}"
+
+
 def brief(report: CheckReport, note: str, file: str) -> str:
     study, expected = report.study, report.expected
     names = [*study.space.names[:_NAMED]]
@@ -98,7 +105,7 @@ def brief(report: CheckReport, note: str, file: str) -> str:
     tune = study.search.driver == "ray_tune"
     method = f"Ray Tune ({study.search.searcher})" if tune else study.search.method
     if study.search.portfolio:
-        method = f"{placement_words(study)}, then {method}"
+        method = _after_portfolio(study, method)
     searched = f" over {', '.join(names)}" if names else ""
     confirm, confirmed = study.confirm, "none: nothing is measured on new seeds"
     if confirm is not None and confirm.runs(several):
@@ -124,6 +131,8 @@ def brief(report: CheckReport, note: str, file: str) -> str:
     least = "" if report.bucket_count_exact else "at least "
     costs.append(f"{least}{counted(report.bucket_count * study.spread, 'compile')}")
     lines.append(f"  training  {', '.join(costs)}")
+    if (forecast := forecast_of(study)) is not None:
+        lines.append(f"  forecast  {forecast.words}")
     if report.time is not None and (share := report.time.share("evaluation")) > _NOTED:
         lines.append(f"  evaluation takes {share:.0%} of the time, beyond these env steps")
     if report.warm_start:
