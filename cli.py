@@ -21,7 +21,7 @@ from .views import arguments as types
 from .views.output import discard, echo
 from .views.words import on_command_line
 
-_FORMATS = ("csv", "mlflow", "optuna", "tensorboard", "wandb")
+_FORMATS = ("csv", "mlflow", "optuna", "table", "tensorboard", "wandb")
 _PICTURES = ("history", "curves", "parallel", "slices", "importance", "effects", "schedule",
              "pareto")  # fmt: skip
 _SHELLS = ("bash", "zsh", "fish")
@@ -209,7 +209,11 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _option(replay, "trial", "TRIAL", "the trial's number", type=types.trial)
     _add_export(replay, "write")
     _option(replay, "--source", "DIR", f"{_SOURCE} (default: .)", default=".")
-    export = verb("export", "import_export", "export to CSV, MLflow, Optuna, TensorBoard or W&B")
+    export = verb(
+        "export",
+        "import_export",
+        "export to CSV, MLflow, Optuna, TensorBoard, W&B, or as a table of recorded runs",
+    )
     _option(export, "format", "FORMAT", ", ".join(_FORMATS), choices=_FORMATS)
     into = "the folder to write into; for optuna a storage, such as sqlite:///trials.db"
     _option(export, "--to", "DIR", into, required=True)

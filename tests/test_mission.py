@@ -398,7 +398,7 @@ def finished(tmp_path_factory):
 
 
 COMMANDS = {
-    "top": (["top"], "The default won"),
+    "top": (["top"], "Keep the default"),
     "show": (["show", "{best}"], r"Trial \d+ is the default and the winner"),
     "best": (["best"], r"Trial \d+"),
     "compare": (["compare", "{best}", "{second}"], r"(trial|Trial) \d+"),

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 
 from hpo.errors import StoreError
 from hpo.search.analysis.knob_significance import columns_of
+from hpo.search.bench.tables import ABOUT
+from hpo.search.bench.write_table import TABLES
 from hpo.store.importance import Column
 from hpo.studies.load import recorded
-
-from .reduce import ABOUT, TABLES
 
 DRAWN = ("random", "sobol")
 

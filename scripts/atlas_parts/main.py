@@ -103,8 +103,7 @@ def make(
 ) -> int:
     """Run a study of the atlas to its end and reduce it; return the exit code of `hpo run`."""
     from hpo.cli import main as hpo
-
-    from .reduce import reduce_study
+    from hpo.search.bench.write_table import reduce_study
 
     study = f"{studies.name.replace('_', '-')}-{name}"
     words = ["run", str(studies / f"{name}.yaml"), "--out", str(out), "--quiet"]

@@ -77,7 +77,7 @@ def _curves(axes: Axes, study: Path) -> None:
     searched = sum(row["trial"] >= 0 for row in trials)
     tested = table[table.stream == "report"].replicate.nunique()
     axes.set(
-        title=f"{searched} trials of MountainCar; two\non {tested} test seeds",
+        title=f"{searched} trials of Pendulum; two\non {tested} test seeds",
         xlabel="thousand env steps of one seed",
         ylabel="episode return",
     )

@@ -199,6 +199,11 @@ def _counted_runs(trial: Trial) -> list[Run]:
     return [run for run in trial.runs_of(Stream.SEARCH) if run.state is not RunState.DIVERGED]
 
 
+def _is_protected(ledger: Ledger, trial: Trial) -> bool:
+    """Return whether no rung stops a trial: the default, beside learnt configurations."""
+    return trial.number == 0 and ledger.study.search.portfolio > 0
+
+
 def _cutoff(ledger: Ledger, verdict: Verdict) -> float | None:
     """Return the value to reach; for a trial that is through, the trial's value."""
     if verdict.finish and verdict.cutoff is not None:
@@ -207,7 +212,7 @@ def _cutoff(ledger: Ledger, verdict: Verdict) -> float | None:
 
 
 def _carry_out(ledger: Ledger, trial: Trial, rung: int, verdict: Verdict) -> str:
-    if not verdict.stop:
+    if not verdict.stop or _is_protected(ledger, trial):
         return "continue"
     if verdict.pause:
         if not any(run.is_live for run in trial.runs):  # it has cost all that it may cost

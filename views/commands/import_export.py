@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...errors import ConfigError, counted
+from ...errors import ConfigError, StoreError, counted
 from ...files.atomic_files import make_folder
 from ...importers.convert import add_space
 from ...importers.converted_study import Draft, is_of_the_file
@@ -35,6 +37,8 @@ def do_export(args: Namespace) -> int:
     folder = study_of(args)
     if args.format == "optuna":
         return _to_optuna(folder, args)
+    if args.format == "table":
+        return _to_table(folder, args)
     target = Path(args.to)
     require_tables(folder.path)
     for name in TABLES:
@@ -80,6 +84,34 @@ def _to_optuna(folder: StudyFolder, args: Namespace) -> int:
     trials = counted(len(points.trials), "trial")
     text = f"wrote {trials} of {folder.name} into {args.to} as {name}"
     print_answer(args.json, data, text, sys.stderr)
+    return 0
+
+
+def _to_table(folder: StudyFolder, args: Namespace) -> int:
+    """Write the finished runs as a table of recorded runs, as `hpo bench` reads them."""
+    from ...search.bench.tables import read_table
+    from ...search.bench.write_table import made_with, reduce_study
+
+    with Journal(folder.path) as journal:
+        study = recorded(journal.meta.study_text)
+    only_one_environment(study, "hpo export table")
+    if study.early_terminate is not None or study.seeds.racing is not None:
+        text = "has runs that were stopped or given fewer seeds; a table needs whole runs"
+        remedy = "run it with `early_terminate: null` and without `seeds.racing`"
+        raise ConfigError(f"{folder.name} {text}: {remedy}")
+    target = Path(args.to) / folder.name
+    with TemporaryDirectory() as temporary:
+        draft = Path(temporary) / folder.name
+        reduce_study(folder.path, draft, made_with(folder.path))
+        try:
+            found = read_table(draft)
+        except StoreError as error:
+            raise StoreError(str(error).replace(str(draft), folder.name)) from None
+        make_folder(target.parent)
+        shutil.copytree(draft, target, dirs_exist_ok=True)
+    data = {"study": folder.name, "format": "table", "target": str(target)}
+    runs = f"{counted(len(found.params), 'configuration')}, {counted(found.seeds, 'seed')} each"
+    print_answer(args.json, data, f"wrote {target}: {runs}", sys.stderr)
     return 0
 
 

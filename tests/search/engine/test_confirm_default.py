@@ -9,6 +9,7 @@ import pytest
 
 from helpers import search_samples as samples
 from helpers.episodes import episodes_in
+from hpo.search.analysis.verdict import conclusion_of
 from hpo.search.engine.commits import Committer
 from hpo.search.engine.engine import Engine
 from hpo.search.run import run
@@ -17,7 +18,15 @@ from hpo.search.state.progress import Observer
 from hpo.store import Stream, TrialState, tables_equal
 from hpo.store.journal import FORMAT, Journal
 from hpo.store.rows import REFERENCE_TRIAL
-from hpo.studies.spec import Budget, EarlyTerminate, Evaluation, Metric, Seeds
+from hpo.studies.spec import (
+    Budget,
+    Confirm,
+    EarlyTerminate,
+    Evaluation,
+    Metric,
+    SearchSpec,
+    Seeds,
+)
 
 LENGTH = 16_000
 CONFIRM = samples.Confirm(2, 3, 6)
@@ -379,3 +388,32 @@ def test_evaluations_on_the_way_are_no_end(tmp_path):
             if row.trial == 0 and row.stream == Stream.REPORT
         }
     assert len(default.report_values) == 6 and set(last.values()) == {LENGTH}
+
+
+def test_no_rung_stops_the_default_beside_learnt_configurations(tmp_path):
+    plain, protected = (SearchSpec("random", portfolio=learnt) for learnt in (0, 2))
+    go(tmp_path / "plain", study(search=plain))
+    go(tmp_path / "protected", study(search=protected))
+    assert rows_of(tmp_path / "plain")[0].state is TrialState.STOPPED
+    rows = rows_of(tmp_path / "protected")
+    assert rows[0].state is TrialState.FINISHED
+    assert any(row.state is TrialState.STOPPED for row in rows.values())  # others are
+    assert [rows[trial].proposed_by for trial in range(3)] == ["default", "portfolio", "portfolio"]
+
+
+def test_a_short_study_tests_its_best_trial_against_the_default(tmp_path):
+    """Four runs and eight: what `hpo init` writes."""
+    short = study(
+        Confirm(top_k=1, choose=0, report=4),
+        search=SearchSpec("tpe", portfolio=3),
+        budget=Budget(trials=4),
+        early_terminate=None,
+        seeds=Seeds(1),
+    )
+    results = go(tmp_path, short)
+    winner = results.best.trial
+    assert winner in (1, 2, 3)
+    assert reported(tmp_path) == {0: set(range(4)), winner: set(range(4))}
+    assert results.usage.search_env_steps + results.usage.confirm_env_steps == 12 * LENGTH
+    with Journal(tmp_path) as journal:
+        assert conclusion_of(journal).against.advice == "take"

@@ -1,4 +1,4 @@
-"""A finished study of the atlas as three small Parquet tables, which `hpo query` reads.
+"""A finished study as three small Parquet tables, a table of recorded runs.
 
 `trials` has one row a configuration, `evaluations` one a seed and evaluation, `curves` the same
 for what training showed. Numbers of curves are float32; the study file, the commit and what it
@@ -14,16 +14,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from hpo.errors import ConfigError
-from hpo.store.journal import Journal
-from hpo.store.parquet import replacing, write_grouped
-from hpo.store.query import has_column, query
-from hpo.store.tables import PARAM_PREFIX, sql_names
-from hpo.studies.load import recorded
+from ...errors import ConfigError
+from ...store.journal import Journal
+from ...store.parquet import replacing, write_grouped
+from ...store.query import has_column, query
+from ...store.tables import PARAM_PREFIX, sql_names
+from ...studies.load import recorded
+from .tables import ABOUT
 
 TABLES = ("trials", "evaluations", "curves")
-ABOUT = b"hpo.atlas"
-"""Key of the metadata of `trials`: JSON with the study file and where it was made."""
 _TRIALS = ("rank", "trial", "state", "value", "ci_low", "ci_high", "seeds", "env_steps",
            "eval_env_steps", "proposed_by", "params")  # fmt: skip
 _CURVES = ("episode_return_100", "entropy", "approx_kl", "explained_variance")
@@ -46,7 +45,7 @@ def reduce_study(study: Path, folder: Path, about: Mapping[str, Any]) -> None:
     with Journal(study) as journal, journal.at_one_commit():
         meta, phase = journal.meta, journal.head().phase
     if phase != "finished":
-        raise ConfigError(f"{study} is not finished; go on with the same command")
+        raise ConfigError(f"{study} is not finished; run the same command to finish it first")
     asked = recorded(meta.study_text)
     told = {**about, "study": meta.study_text, "metric": asked.metric.name}
     folder.mkdir(parents=True, exist_ok=True)
@@ -67,6 +66,20 @@ def _trials(study: Path) -> pa.Table:
     kept = [name for name in columns if name in _TRIALS or name.startswith(PARAM_PREFIX)]
     kept.remove("params")
     return _table(study, [f'"{name}"' for name in [*kept, "params"]], "trials", "trial")
+
+
+def made_with(study: Path) -> dict[str, Any]:
+    """Return what a table says of how it was made: versions, machine, cost and code files."""
+    with Journal(study) as journal, journal.at_one_commit():
+        meta = journal.meta
+    cost = query(study, "SELECT sum(env_steps), sum(eval_env_steps) FROM trials", None)[1][0]
+    return {
+        "versions": dict(meta.versions),
+        "backend": meta.backend,
+        "files": dict(meta.files),
+        "env_steps": cost[0],
+        "eval_env_steps": cost[1],
+    }
 
 
 def _evaluations(study: Path, metric: str) -> pa.Table:
