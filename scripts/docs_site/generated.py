@@ -38,6 +38,9 @@ PLANS = {
     "portfolio 6": "the default and 5",
     "portfolio 6, protected": "the default and 5, the best one against the default on 3 seeds",
     "portfolio 8, protected": "the default and 7, likewise",
+    "short study of 12": "the default and 3, the best one against the default on 4 seeds: "
+    "`hpo init`",
+    "short study of 14": "the default and 5, likewise",
 }
 """Plans of `scripts/portfolio judge` on the page, in words."""
 DOCS = Path(__file__).resolve().parents[2] / "docs"
