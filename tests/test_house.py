@@ -28,9 +28,21 @@ def house():
 
 
 @pytest.fixture(scope="module")
+def shapes(house):
+    """scripts/house_parts/shapes.py."""
+    return house.shapes
+
+
+@pytest.fixture(scope="module")
 def modules(house):
     """The package as it is."""
     return house.modules_of(ROOT)
+
+
+@pytest.fixture(scope="module")
+def found(house, modules):
+    """The shapes of the package as it is."""
+    return house.shapes_found(modules)
 
 
 def parsed(house, text, name="search.sample", file="sample.py"):
@@ -67,6 +79,58 @@ def test_totals_count_lines_of_code(house, tmp_path):
 
 def test_docstrings_say_what_is_returned(house, modules):
     assert [entry for module in modules.values() for entry in house.old_words(module)] == []
+
+
+SLACK = 1.01  # of totals
+
+
+@pytest.mark.parametrize("name", ["tokens", "conditionals_per_1000_lines"])
+def test_totals_of_shapes_do_not_grow(found, shapes, name):
+    """A rise is a line in the changelog and `scripts/house --write`."""
+    assert found[name] <= SLACK * shapes.read_known()[name]
+
+
+@pytest.mark.parametrize(
+    "name", ["complex", "positional", "nested_conditionals", "nested_comprehensions"]
+)
+def test_lists_of_dense_code_only_get_shorter(found, shapes, name):
+    known = shapes.read_known()[name]
+    denser = {where: count for where, count in found[name].items() if count > known.get(where, 0)}
+    assert denser == {}, "write one decision a line, or split the function"
+
+
+DENSE = """
+def dense(first, second, *, third=0):
+    if first and second or third:
+        return [x if x else y for x in first if x for y in second]
+    return {k: [v for v in second] for k in first}
+def nested(one):
+    return 1 if one else 2 if one is None else 3
+class Case:
+    def many(self, a, b, c, d, e, f): ...
+"""
+
+
+def test_shapes_count_decisions_of_expressions(shapes):
+    found = shapes.shapes_of(DENSE * 2)
+    one = shapes.shapes_of(DENSE)
+    functions = {
+        node.name: node for node in ast.walk(ast.parse(DENSE)) if isinstance(node, ast.FunctionDef)
+    }
+    # if, and, or, two loops, one condition, one conditional; a loop in a loop
+    assert shapes.complexity(functions["dense"]) == 1 + 1 + 2 + 3 + 1 + 2
+    assert shapes.complexity(functions["nested"]) == 3
+    assert one.positional == {"Case.many": 6}
+    assert (one.conditionals, one.nested_conditionals, one.nested_comprehensions) == (3, 1, 1)
+    assert found.tokens == 2 * one.tokens
+
+
+def test_comments_docstrings_and_layout_are_no_tokens(shapes):
+    code = "def f(a):\n    return a + 1\n"
+    words = '    """Say.\n\n    More.\n    """\n    # why\n\n'
+    told = f"def f(a):\n{words}    return (\n        a + 1  # here\n    )\n"
+    assert shapes.shapes_of(code).tokens == 10
+    assert shapes.shapes_of(told).tokens == 12  # two parentheses more
 
 
 def test_what_counts_as_a_write_into_another_object(house):
