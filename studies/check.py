@@ -151,12 +151,39 @@ def _refused(study: Study, draws: list[dict[str, Any]]) -> list[str]:
 def _warnings(
     study: Study, draws: list[dict[str, Any]], buckets: Buckets, lanes: int | None, complete: bool
 ) -> Iterator[str]:
-    early, method, checkpoint = study.early_terminate, study.search.method, study.checkpoint
+    yield from _of_forbid(study, draws)
+    yield from _of_programs(study, buckets)
+    yield from _of_chunks(study, buckets)
+    yield from _of_audit(study)
+    yield from _of_models(study)
+    yield from _of_policies(study)
+    yield from buckets.notes
+    if study.algorithm.is_ppo:
+        yield from idle_knobs(study)
+    limits = endless_note(study) if complete else ""
+    yield from filter(None, [own_evaluation_note(study), limits, spread_note(study)])
+    moved = study.search.random_share != SearchSpec().random_share
+    method = study.search.method
+    if study.search.driver == "lanes" and not method_row(method).learns and moved:
+        yield f"search.random_share changes nothing: {method} learns from no result"
+    if not study.space.parameters:
+        yield "nothing is searched: the study trains the default configuration"
+        return
+    yield from _of_seeds(study)
+    if lanes is not None and len(buckets.found) == 1:
+        yield from _blind_warning(study, lanes)
+
+
+def _of_forbid(study: Study, draws: list[dict[str, Any]]) -> Iterator[str]:
     for rule in study.space.forbid:
         held = sum(rule.holds({**study.space.constants, **params}) for params in draws)
-        if held in (0, _DRAWS):
-            words = "always held in {}; nothing is left" if held else "never held in {}; needed?"
-            yield f"forbid {rule} {words.format(f'{_DRAWS} draws')}"
+        if held == _DRAWS:
+            yield f"forbid {rule} always held in {_DRAWS} draws; nothing is left"
+        elif held == 0:
+            yield f"forbid {rule} never held in {_DRAWS} draws; needed?"
+
+
+def _of_programs(study: Study, buckets: Buckets) -> Iterator[str]:
     for name in buckets.endless:
         yield f"{name} is static and searched over real numbers: every trial compiles a program"
     if names := _unknown(study):
@@ -164,7 +191,10 @@ def _warnings(
         yield f"{text}run; a constructor that names a real argument needs one for all"
     for parameter in study.space.parameters:
         yield from _whole_note(study, parameter)
-    first = buckets.found[0].quanta
+
+
+def _of_chunks(study: Study, buckets: Buckets) -> Iterator[str]:
+    early, first = study.early_terminate, buckets.found[0].quanta
     if len(first.rung_chunks) < len(rung_steps(study)):
         key = "every" if early is not None and early.evolves else "min"
         text = "rungs in the same chunk, or at the end of a run, are merged"
@@ -172,38 +202,50 @@ def _warnings(
     if first.updates_per_chunk == 1 and first.chunks < 8:
         text = f"a run is only {first.chunks} updates of {first.steps_per_update} "
         yield f"{text}{study.algorithm.unit}; rungs and ends are coarse"
-    if early is not None and early.audit:
-        unfit = "several objectives" if len(study.objectives) > 1 else ""
-        unfit = "constraints" if study.constraints else unfit
-        if unfit := early.type if rule_row(early.type).finishes else unfit:
-            yield f"early_terminate.audit only costs env steps with {unfit}; leave audit out"
+
+
+def _of_audit(study: Study) -> Iterator[str]:
+    early, unfit = study.early_terminate, ""
+    if early is None or not early.audit:
+        return
+    if len(study.objectives) > 1:
+        unfit = "several objectives"
+    if study.constraints:
+        unfit = "constraints"
+    if rule_row(early.type).finishes:
+        unfit = early.type
+    if unfit:
+        yield f"early_terminate.audit only costs env steps with {unfit}; leave audit out"
+
+
+def _of_models(study: Study) -> Iterator[str]:
     if unmodelled := _unmodelled(study):
-        each = METHODS.values()
-        able = [row.name for row in each if row.conditional == row.choices == "modelled"]
-        text = f"{method} does not model {', '.join(unmodelled)}: drawn at random; "
+        able = [
+            row.name for row in METHODS.values() if row.conditional == row.choices == "modelled"
+        ]
+        text = f"{study.search.method} does not model {', '.join(unmodelled)}: drawn at random; "
         yield f"{text}{' and '.join(able)} model them"
+
+
+def _of_policies(study: Study) -> Iterator[str]:
+    checkpoint = study.checkpoint
     if checkpoint.policies_every is not None and checkpoint.keep_best == 0:
         text = "checkpoint.policies_every keeps policies of the best trials alone"
         yield f"{text}, and checkpoint.keep_best is 0: none is kept"
-    yield from (*buckets.notes, *(idle_knobs(study) if study.algorithm.is_ppo else ()))
-    limits = endless_note(study) if complete else ""
-    yield from filter(None, [own_evaluation_note(study), limits, spread_note(study)])
-    moved = study.search.random_share != SearchSpec().random_share
-    if study.search.driver == "lanes" and not method_row(method).learns and moved:
-        yield f"search.random_share changes nothing: {method} learns from no result"
-    if not study.space.parameters:
-        yield "nothing is searched: the study trains the default configuration"
+
+
+def _of_seeds(study: Study) -> Iterator[str]:
+    confirm = study.confirm
+    if study.budget.trials == 1:
         return
-    confirm, fewest = study.confirm, FEWEST_SEEDS
-    if study.budget.trials != 1 and confirm is None and study.seeds.per_config == 1:
+    if confirm is None and study.seeds.per_config == 1:
         text = "one seed per trial and no confirm: luck picks the winner, and nothing tests it"
         yield f"{text}; add confirm: {{}}"
-    tests = confirm is not None and confirm.top_k and len(study.objectives) < 2
-    if study.budget.trials != 1 and confirm and tests and 0 < confirm.report < fewest:
+    if confirm is None or not confirm.top_k or len(study.objectives) > 1:
+        return
+    if 0 < confirm.report < FEWEST_SEEDS:
         text = f"confirm.report is {confirm.report}: a verdict about the winner needs at least "
-        yield f"{text}{fewest} test seeds"
-    if lanes is not None and len(buckets.found) == 1:
-        yield from _blind_warning(study, lanes)
+        yield f"{text}{FEWEST_SEEDS} test seeds"
 
 
 def _blind_warning(study: Study, lanes: int) -> Iterator[str]:

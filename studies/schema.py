@@ -5,7 +5,6 @@ It accepts every file that loads, and some more: rules across keys are the loade
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,10 +17,9 @@ from .search_methods import METHODS
 from .spec import Constraint
 from .stopping_rules import RULES
 from .study_keys import COSTS, LOGGERS, METRICS, SECTIONS, TOP
+from .value_kinds import AMOUNT, kind_of, range_schema
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_AMOUNT = {"type": "string", "pattern": r"^\s*[0-9]{1,15}(\.[0-9]{1,9})?(k|K|M|G|B)\s*$"}
-_TIME = {"type": "string", "pattern": r"^\s*([0-9]{1,9}(\.[0-9]{1,6})?[dhms]\s*)+$"}
 _OFF = {"enum": [None, "off"]}
 _AMERICAN = (("normalise", "normalize"), ("optimiser", "optimizer"))
 _KEYS = {
@@ -114,21 +112,12 @@ def _section(fields: Iterable[Field]) -> dict[str, Any]:
 
 
 def _value(field: Field) -> dict[str, Any]:
-    options: list[dict[str, Any]] = []
-    names = {"text": "string", "map": "object", "list": "array", "flag": "boolean"}
+    if field.type == "words":
+        return kind_of(field).schema(field)[0]
     if field.section is not None:
-        options.append(_section(keys_of(field.section)))
-    elif field.type in names:
-        options.append({"type": names[field.type]})
-    elif field.type == "words":
-        return _array({"enum": list(field.words)}, uniqueItems=True)
-    elif field.type in ("count", "number", "seconds"):
-        options += [_number(field), _TIME if field.type == "seconds" else _AMOUNT]
-    elif field.type == "factors":
-        options.append(_array(_number(field), minItems=1))
-    elif field.type == "points":
-        one = _any([_number(field), _AMOUNT])
-        options += [one, {"type": "object", "additionalProperties": one}]
+        options = [_section(keys_of(field.section))]
+    else:
+        options = kind_of(field).schema(field)
     options += [{"enum": list(field.words)}] if field.words else []
     options += [_OFF] if field.off else []
     if field.key == "name" and field.type == "text" and field.default in METRICS:
@@ -137,14 +126,8 @@ def _value(field: Field) -> dict[str, Any]:
     return {**_any(options), **({"default": field.default} if plain_default else {})}
 
 
-def _number(spec: Field | Knob) -> dict[str, Any]:
-    whole = spec.type in ("count", "points", "int")
-    body: dict[str, Any] = {"type": "integer" if whole else "number"}
-    if spec.low > -math.inf:
-        body["exclusiveMinimum" if spec.low_open else "minimum"] = spec.low
-    if spec.high < math.inf:
-        body["maximum"] = spec.high
-    return body
+def _number(knob: Knob) -> dict[str, Any]:
+    return {"type": "integer" if knob.type == "int" else "number", **range_schema(knob)}
 
 
 def _spellings(name: str) -> tuple[str, ...]:
@@ -169,7 +152,7 @@ def _knob_value(knob: Knob) -> dict[str, Any]:
     elif knob.type == "widths":
         options.append(_array({"type": "integer", "minimum": 1}))
     elif knob.type in ("float", "int"):
-        options += [_number(knob), _AMOUNT]
+        options += [_number(knob), AMOUNT]
     options += [{"enum": list(knob.choices)}] if knob.choices else []
     options += [{"type": "string"}] if knob.name in REGISTRABLE else []
     options += [{"enum": [None, False, "off"]}] if knob.off else []
@@ -190,7 +173,7 @@ def _space(knobs: Mapping[str, Knob]) -> dict[str, Any]:
 
 
 def _distribution() -> dict[str, Any]:
-    number = _any([{"type": "number"}, _AMOUNT])
+    number = _any([{"type": "number"}, AMOUNT])
     properties: dict[str, Any] = {
         key: {"description": meaning, **(number if key != "values" else {"type": "array"})}
         for key, meaning in _KEYS.items()

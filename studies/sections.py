@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, UnknownNameError, suggestion
-from ..files.plain_data import is_list
 from ..importers.name_mapping import SEARCH_METHODS
 from ..knobs import KNOBS, canonical_name, hint_of
 from .field import Field, keys_of
@@ -18,13 +16,13 @@ from .search_methods import METHODS
 from .spec import EarlyTerminate, SearchSpec
 from .stopping_rules import FIRST_RUNG, RULES
 from .study_keys import SECTIONS, TOP
-from .study_values import amount_meant, count_of, number_of, seconds_of
+from .study_values import amount_meant
 from .user_code import import_user_code
+from .value_kinds import BAD, read_kind
 from .yaml_io import Node, Notes, flow, node_of, plain
 
 _POPULATION = ("population", "population_size", "pop_size", "popsize", "members")
 """Names elsewhere for the number of trials that run at the same time; here all trials do."""
-_BAD = object()
 _OFF = (None, "off")
 _NAMED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "search": ("method", METHODS),
@@ -74,8 +72,8 @@ def checked_options(
     for key, value in given.items():
         if key not in known:
             raise UnknownNameError(f"option of {what}", key, known)
-        found[key] = _convert(known[key], node_of(value))
-        if found[key] is _BAD:
+        found[key] = read_kind(known[key], node_of(value))
+        if found[key] is BAD:
             raise ConfigError(f"{what}: {key} is {value!r}; allowed: {known[key].allowed()}")
     return found
 
@@ -109,7 +107,7 @@ def read_section(
                 inner = read_section(notes, f"{where}.{field.key}", value, keys)
                 whole = all(one.target in inner for one in keys)
                 value = field.section(**inner) if whole else None
-            if value is not _BAD:
+            if value is not BAD:
                 values[field.target] = value
         elif not field.has_default:
             notes.add(f"{where or 'the study'} needs `{field.key}`: {field.meaning}", node)
@@ -135,13 +133,13 @@ def _knob_place(root: Node, key: str) -> str:
 
 
 def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
-    """Return the value of one field of a section, or note the mistake and return `_BAD`."""
+    """Return the value of one field of a section, or note the mistake and return `BAD`."""
     child: Node = node.value[field.key]
     given = child.value
     if field.off and not child.is_map and not child.is_list and given in _OFF:
         return None
-    value = _convert(field, child)
-    if value is not _BAD:
+    value = read_kind(field, child)
+    if value is not BAD:
         return value
     if field.type == "word" and isinstance(given, str):
         meant, later = given, ""
@@ -155,7 +153,7 @@ def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
             hint = f" type `early_terminate: {{type: {given}}}`;"
         text = f"unknown {field.key} {given!r}{later};{hint} Known: {', '.join(field.words)}"
         notes.add(f"{where}: {text}" if where else text, node, field.key)
-        return _BAD
+        return BAD
     allowed = field.allowed()
     if field.key in SECTIONS:
         example = f"a mapping such as {_example(SECTIONS[field.key], child)}"
@@ -164,12 +162,12 @@ def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
     hint = f" did you mean {meant}?" if meant else ""
     name = f"{where}.{field.key}" if where else field.key
     notes.add(f"{name} is {child.shown()};{hint} allowed: {allowed}", node, field.key)
-    return _BAD
+    return BAD
 
 
 def _example(fields: Sequence[Field], given: Node) -> str:
     """Return a section that may be meant: the given value under the first key, if that fits."""
-    if fields and given.value is not None and _convert(fields[0], given) is not _BAD:
+    if fields and given.value is not None and read_kind(fields[0], given) is not BAD:
         return flow({fields[0].key: given.value})
     required = [field for field in fields if not field.has_default]
     needed = [f"{field.key}: {(*field.words, '...')[0]}" for field in required]
@@ -180,49 +178,6 @@ def _example(fields: Sequence[Field], given: Node) -> str:
     ]
     first = [f"{field.key}: ..." for field in fields]
     return f"{{{''.join([*needed, *usual, *first][:1])}}}"
-
-
-def _convert(field: Field, child: Node) -> Any:
-    value = child.value
-    if field.type == "map":
-        named = field.key == "env" and (isinstance(value, str) or child.is_list)
-        named = named or (field.key == "algorithm" and isinstance(value, str))
-        return child if child.is_map or named else _BAD
-    if field.type == "list":
-        return child if child.is_list else _BAD
-    if field.type == "words":
-        given = plain(child)
-        legal = is_list(given) and all(item in (field.words or [str(item)]) for item in given)
-        return tuple(given) if legal and len(set(given)) == len(given) else _BAD
-    if field.type == "counts":
-        given = [count_of(item.value) for item in value] if child.is_list else []
-        legal = given and all(one and one > 0 for one in given)
-        return tuple(given) if legal and len(set(given)) == len(given) else _BAD
-    if field.type == "factors" or (field.type == "points" and child.is_map):
-        points = field.type == "points"
-        items = value.values() if points else value if child.is_list else ()
-        numbers = [_amount(field, item.value) for item in items]
-        if not numbers or any(number is _BAD for number in numbers):
-            return _BAD
-        return dict(zip(value, numbers, strict=True)) if points else tuple(numbers)
-    if field.type == "flag":
-        return value if isinstance(value, bool) else _BAD
-    if field.type in ("word", "text"):
-        legal = isinstance(value, str) and (field.type == "text" or value in field.words)
-        return value if legal else _BAD
-    if isinstance(value, str) and value in field.words:
-        return None if value == "auto" else value
-    return _amount(field, value)
-
-
-def _amount(field: Field, value: Any) -> Any:
-    whole = field.type in ("count", "points")
-    number = count_of(value) if whole else number_of(value)
-    if field.type == "seconds":
-        number = seconds_of(value)
-    if number is None or not math.isfinite(number) or not field.contains(number):
-        return _BAD
-    return number if whole else float(number)
 
 
 def run_imports_for_names(

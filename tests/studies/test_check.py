@@ -282,7 +282,7 @@ SPACE = "space: {learning_rate: {min: 1e-4, max: 1e-2}}\n"
     [
         ("", "one seed per trial and no confirm"),
         ("seeds: {per_config: 2}\n", ""),
-        ("confirm: {report: 5}\n", "confirm.report is 5: a verdict about the winner needs"),
+        ("confirm: {report: 3}\n", "confirm.report is 3: a verdict about the winner needs"),
         ("confirm: {report: 6}\n", ""),
         ("budget: {trials: 1}\n", ""),
     ],

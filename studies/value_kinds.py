@@ -1,0 +1,229 @@
+"""The kinds of values that keys of a study file have: how each is read, named and described.
+
+A new kind is one class here and its name in `field.FieldType`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from ..files.plain_data import is_list
+from .field import Field, FieldType
+from .study_values import count_of, number_of, seconds_of
+from .yaml_io import Node, plain
+
+BAD: Any = object()
+"""What `read` returns for a value that the key cannot have."""
+AMOUNT: dict[str, Any] = {
+    "type": "string",
+    "pattern": r"^\s*[0-9]{1,15}(\.[0-9]{1,9})?(k|K|M|G|B)\s*$",
+}
+TIME: dict[str, Any] = {
+    "type": "string",
+    "pattern": r"^\s*([0-9]{1,9}(\.[0-9]{1,6})?[dhms]\s*)+$",
+}
+_NAMED = ("env", "algorithm")
+"""Mappings of which a name alone may be given."""
+
+
+class Kind(Protocol):
+    """A kind of values."""
+
+    def read(self, field: Field, child: Node) -> Any:
+        """Return the value, or BAD."""
+        ...
+
+    def schema(self, field: Field) -> list[dict[str, Any]]:
+        """Return JSON schemas, any of which fits, without words and `off`."""
+        ...
+
+
+class Mapped:
+    def read(self, field: Field, child: Node) -> Any:
+        if child.is_map:
+            return child
+        if field.key in _NAMED and isinstance(child.value, str):
+            return child
+        return child if field.key == "env" and child.is_list else BAD
+
+    def schema(self, field: Field) -> list[dict[str, Any]]:
+        return [{"type": "object"}]
+
+
+class Listed:
+    def read(self, field: Field, child: Node) -> Any:
+        return child if child.is_list else BAD
+
+    def schema(self, field: Field) -> list[dict[str, Any]]:
+        return [{"type": "array"}]
+
+
+class Words:
+    """A list of different words."""
+
+    def read(self, field: Field, child: Node) -> Any:
+        given = plain(child)
+        if not is_list(given):
+            return BAD
+        known = field.words or [item for item in given if isinstance(item, str)]
+        legal = all(item in known for item in given)
+        return tuple(given) if legal and _are_different(given) else BAD
+
+    def schema(self, field: Field) -> list[dict[str, Any]]:
+        return [{"type": "array", "items": {"enum": list(field.words)}, "uniqueItems": True}]
+
+
+class Counts:
+    """A list of different whole numbers of at least 1."""
+
+    def read(self, field: Field, child: Node) -> Any:
+        if not child.is_list or not child.value:
+            return BAD
+        given = [count_of(item.value) for item in child.value]
+        legal = all(one is not None and one > 0 for one in given)
+        return tuple(given) if legal and _are_different(given) else BAD
+
+    def schema(self, field: Field) -> list[dict[str, Any]]:
+        return []
+
+
+class Flag:
+    def read(self, field: Field, child: Node) -> Any:
+        return child.value if isinstance(child.value, bool) else BAD
+
+    def schema(self, field: Field) -> list[dict[str, Any]]:
+        return [{"type": "boolean"}]
+
+
+class Text:
+    def read(self, field: Field, child: Node) -> Any:
+        return child.value if isinstance(child.value, str) else BAD
+
+    def schema(self, field: Field) -> list[dict[str, Any]]:
+        return [{"type": "string"}]
+
+
+class Word:
+    """One of the words of the field."""
+
+    def read(self, field: Field, child: Node) -> Any:
+        legal = isinstance(child.value, str) and child.value in field.words
+        return child.value if legal else BAD
+
+    def schema(self, field: Field) -> list[dict[str, Any]]:
+        return []
+
+
+class Number:
+    """A finite number within the range of the field, or one of its words; `auto` is None."""
+
+    def read(self, field: Field, child: Node) -> Any:
+        given = child.value
+        if isinstance(given, str) and given in field.words:
+            return None if given == "auto" else given
+        return self.amount(field, given)
+
+    def amount(self, field: Field, given: Any) -> Any:
+        return _inside(field, number_of(given), float)
+
+    def schema(self, field: Field) -> list[dict[str, Any]]:
+        return [self.number(field), AMOUNT]
+
+    def number(self, field: Field) -> dict[str, Any]:
+        return {"type": "number", **range_schema(field)}
+
+
+class Count(Number):
+    """A whole number, such as 200M."""
+
+    def amount(self, field: Field, given: Any) -> Any:
+        return _inside(field, count_of(given), int)
+
+    def number(self, field: Field) -> dict[str, Any]:
+        return {"type": "integer", **range_schema(field)}
+
+
+class Seconds(Number):
+    """A time, such as 2h."""
+
+    def amount(self, field: Field, given: Any) -> Any:
+        return _inside(field, seconds_of(given), float)
+
+    def schema(self, field: Field) -> list[dict[str, Any]]:
+        return [self.number(field), TIME]
+
+
+class Factors(Number):
+    """A list of numbers."""
+
+    def read(self, field: Field, child: Node) -> Any:
+        if not child.is_list or not child.value:
+            return BAD
+        found = [self.amount(field, item.value) for item in child.value]
+        return BAD if BAD in found else tuple(found)
+
+    def schema(self, field: Field) -> list[dict[str, Any]]:
+        return [{"type": "array", "items": self.number(field), "minItems": 1}]
+
+
+class Points(Count):
+    """A whole number, or a mapping of knob to whole number."""
+
+    def read(self, field: Field, child: Node) -> Any:
+        if not child.is_map:
+            return super().read(field, child)
+        if not child.value:
+            return BAD
+        found = {key: self.amount(field, item.value) for key, item in child.value.items()}
+        return BAD if BAD in found.values() else found
+
+    def schema(self, field: Field) -> list[dict[str, Any]]:
+        one = {"anyOf": [self.number(field), AMOUNT]}
+        return [one, {"type": "object", "additionalProperties": one}]
+
+
+KINDS: Mapping[FieldType, Kind] = {
+    "word": Word(),
+    "words": Words(),
+    "text": Text(),
+    "count": Count(),
+    "number": Number(),
+    "flag": Flag(),
+    "seconds": Seconds(),
+    "map": Mapped(),
+    "list": Listed(),
+    "points": Points(),
+    "factors": Factors(),
+    "counts": Counts(),
+}
+
+
+def kind_of(field: Field) -> Kind:
+    return KINDS[field.type]
+
+
+def read_kind(field: Field, child: Node) -> Any:
+    """Return a value as the field's kind reads it, or BAD."""
+    return kind_of(field).read(field, child)
+
+
+def range_schema(spec: Any) -> dict[str, Any]:
+    """Return the bounds of a field or knob."""
+    body: dict[str, Any] = {}
+    if spec.low > -math.inf:
+        body["exclusiveMinimum" if spec.low_open else "minimum"] = spec.low
+    if spec.high < math.inf:
+        body["maximum"] = spec.high
+    return body
+
+
+def _inside(field: Field, number: float | int | None, made: type) -> Any:
+    if number is None or not math.isfinite(number) or not field.contains(number):
+        return BAD
+    return made(number)
+
+
+def _are_different(given: list[Any]) -> bool:
+    return len(set(given)) == len(given)
