@@ -340,7 +340,7 @@ class Conclusion:
     ceiling: float | None = None  # the best possible value, given or seen, if the winner has it
     alike: float | None = None  # the value of all seeds of the winner and others: ceiling or floor
     sharing: int = 0  # other trials with all the winner's values
-    beaten: int = 0  # if the default won: other trials on the seeds that chose
+    beaten: int = 0  # if the default won: other trials that it was compared with
     of_search: bool = False  # the search seeds chose it
     violates: bool = False  # on selection seeds, as all others do
     why: tuple[str, ...] = ()  # there is no verdict, in sentences
@@ -392,8 +392,8 @@ def conclude(
 ) -> Conclusion:
     """Return the verdict about a winner (None: no trial has a value) on test seeds.
 
-    `beaten`: other trials on the seeds that chose (`of_search`: those of the search); `bounds`: of
-    the values; `sharing`: other trials with all the winner's values; `shown`: all values of the
+    `beaten`: other trials that were compared with it (`of_search`: in the search); `bounds`:
+    of the values; `sharing`: other trials with all the winner's values; `shown`: all values of the
     study; `feasible`: whether the winner keeps the constraints on selection seeds, which say
     nothing about new ones; `constraints`: what test seeds say; `why`: `default` is None, as a
     sentence; `earlier`, `interim`: see `interim_analyses.winners_looks` and `level_of`.

@@ -200,7 +200,7 @@ def _counted_runs(trial: Trial) -> list[Run]:
 
 
 def _is_protected(ledger: Ledger, trial: Trial) -> bool:
-    """Return whether no rung stops a trial: the default, beside learnt configurations."""
+    """Return whether no rung stops this trial: the default of a study with a portfolio."""
     return trial.number == 0 and ledger.study.search.portfolio > 0
 
 
