@@ -265,51 +265,71 @@ def curve_line(curve: Sequence[Mapping[str, Any]], width: int, blocks: bool) -> 
 
 
 def _head(data: Mapping[str, Any], verbose: bool) -> list[str]:
-    stop = data["decisions"][-1]["env_steps"] if data["decisions"] else None
-    where = "" if stop is None else f" at {steps(stop)} env steps"
-    rule = f" by {data['stop_rule']}" if data["stop_rule"] and not data["audited"] else ""
-    confirmed = data.get("confirmed")
-    is_default = data.get("is_default")
-    won = confirmed and data["rank"] == 1 and not data.get("objectives")
-    what = {
-        "stopped": f"was stopped{rule}{where}",
-        "paused": f"is paused{rule}{where}",
-        "finished": "finished",
-        "diverged": "diverged",
-        "failed": "failed",
-    }.get(data["state"], f"is {data['state']}")
-    if confirmed:
-        what = "is the winner" if won else "was confirmed"
     lost = data["state"] in ("diverged", "failed")
-    if is_default:
-        what = "is the default" + (" and the winner" if won else "")
-        what += f", which {data['state']} in the search" if lost else ""
-    value, source = data["value"], data.get("value_from", "")
-    test = data.get("report_values") or []
-    said = f"Trial {data['trial']} {what}"
-    if value is None and test and data.get("report_value") is not None:
-        value, source = data["report_value"], "report"
-    if value is not None:
-        seeds, kind = (len(test), "report_ci") if source == "report" else (data["seeds"], "ci")
-        shown = with_interval(value, data[f"{kind}_low"], data[f"{kind}_high"])
-        said += f": {shown} on {seeds_text(seeds, source)}"
-    elif data.get("rung_value") is not None and not lost:
-        seeds = counted(data.get("search_seeds") or len(data["seed_values"]), "search seed")
-        said += f": {number(data['rung_value'])} on {seeds}"
+    is_default, confirmed = data.get("is_default"), data.get("confirmed")
+    said = f"Trial {data['trial']} {_what(data, lost)}{_value_of(data, lost)}"
     rank = "" if is_default and lost else f" (rank {data['rank']} of {data['trials']})"
-    lines = [f"{said}{rank}." if len(said) + len(rank) < _WIDTH else folded(f"{said}.", _WIDTH)]
+    fits = len(said) + len(rank) < _WIDTH
+    lines = [f"{said}{rank}." if fits else folded(f"{said}.", _WIDTH)]
     if data["stop_rule"] and data["audited"]:
         lines.append(f"{data['stop_rule']} would have stopped it; it ran on to check the rule.")
-    elif rule and (is_default or confirmed):
-        lines.append(f"In the search it was stopped{rule}{where}.")
+    elif data["stop_rule"] and (is_default or confirmed):
+        lines.append(f"In the search it was stopped by {data['stop_rule']}{_last_rung(data)}.")
     if data.get("conclusion"):
-        said = data["conclusion"]["sentences"]
-        lines += [folded(text, _WIDTH) for text in (said if verbose else said[:1])]
+        sentences = data["conclusion"]["sentences"]
+        shown = sentences if verbose else sentences[:1]
+        lines += [folded(text, _WIDTH) for text in shown]
     if data.get("audit") is not None:
         lines.append(folded(_audit(data["audit"]), _WIDTH))
     if data["error"]:
         lines.append(folded(f"error      {data['error']}", _WIDTH, _LABEL))
     return lines
+
+
+def _what(data: Mapping[str, Any], lost: bool) -> str:
+    """Return what became of a trial, to follow its number."""
+    confirmed = data.get("confirmed")
+    won = confirmed and data["rank"] == 1 and not data.get("objectives")
+    if data.get("is_default"):
+        winner = " and the winner" if won else ""
+        ended = f", which {data['state']} in the search" if lost else ""
+        return f"is the default{winner}{ended}"
+    if confirmed:
+        return "is the winner" if won else "was confirmed"
+    state = data["state"]
+    if state in ("finished", "diverged", "failed"):
+        return state
+    if state not in ("stopped", "paused"):
+        return f"is {state}"
+    by_rule = data["stop_rule"] and not data["audited"]
+    rule = f" by {data['stop_rule']}" if by_rule else ""
+    verb = "was" if state == "stopped" else "is"
+    return f"{verb} {state}{rule}{_last_rung(data)}"
+
+
+def _last_rung(data: Mapping[str, Any]) -> str:
+    """Return where a trial was judged last, or ""."""
+    if not data["decisions"]:
+        return ""
+    at = data["decisions"][-1]["env_steps"]
+    return "" if at is None else f" at {steps(at)} env steps"
+
+
+def _value_of(data: Mapping[str, Any], lost: bool) -> str:
+    """Return a trial's value and its seeds; without a value that at its last rung; or ""."""
+    value, source = data["value"], data.get("value_from", "")
+    test = data.get("report_values") or []
+    if value is None and test and data.get("report_value") is not None:
+        value, source = data["report_value"], "report"
+    if value is not None:
+        of_test = source == "report"
+        seeds, kind = (len(test), "report_ci") if of_test else (data["seeds"], "ci")
+        shown = with_interval(value, data[f"{kind}_low"], data[f"{kind}_high"])
+        return f": {shown} on {seeds_text(seeds, source)}"
+    if data.get("rung_value") is not None and not lost:
+        seeds = counted(data.get("search_seeds") or len(data["seed_values"]), "search seed")
+        return f": {number(data['rung_value'])} on {seeds}"
+    return ""
 
 
 def _details(data: Mapping[str, Any], unit: str) -> list[str]:
@@ -368,8 +388,39 @@ def _weight(study: Mapping[str, Any]) -> float:
     return (study.get("metric") or {}).get("training_weight", 0.0)
 
 
+Measured = Mapping[tuple[str, int], list[float | None]]
+"""(stream, env steps) -> values of the seeds."""
+
+
 def _stages(data: Mapping[str, Any], verbose: bool, several: bool, unit: str) -> str:
-    measured: dict[tuple[str, int], list[float | None]] = {}
+    measured, is_mixed = ({}, False) if several else _measured(data)
+    decided = {row["env_steps"]: row for row in data["decisions"]}
+    ends = {stream: max(at for name, at in measured if name == stream) for stream, _ in measured}
+    keys = {("search", at) for at in decided}
+    keys |= {(name, at) for name, at in measured if verbose or at == ends[name]}
+    rows = [
+        _stage_row(
+            data,
+            measured,
+            stream,
+            at,
+            decided=decided,
+            is_end=at == ends.get(stream),
+            verbose=verbose,
+        )
+        for stream, at in sorted(keys, key=_by_stage)
+    ]
+    if not rows:
+        return ""
+    header = ("stage", unit, "seeds", "mean", "worst", "best", "decision")
+    table = aligned(header, rows, (False, True, True, True, True, True, False))
+    weight = data.get("training_weight", 0.0)
+    note = f"\nTraining returns count {weight:g} in search and select."
+    return table + note if is_mixed else table
+
+
+def _measured(data: Mapping[str, Any]) -> tuple[Measured, bool]:
+    """Return the values at each point, and whether any has training returns in it."""
     metric = data.get("metric", "").split(",")[0].split(" ")[0].removeprefix("eval/")
     weight, counts = data.get("training_weight", 0.0), False
     lacking = {
@@ -377,41 +428,46 @@ def _stages(data: Mapping[str, Any], verbose: bool, several: bool, unit: str) ->
         for row in data["evaluations"]
         if row["metrics"].get("training_return") is None  # no episode of training had ended
     }
-    for row in data["evaluations"] if not several else []:
+    found: dict[tuple[str, int], list[float | None]] = {}
+    for row in data["evaluations"]:
+        place = (row["stream"], row["env_steps"])
         value = row[metric] if metric in row else row["metrics"].get(metric, row["return_mean"])
-        trained = row["metrics"].get("training_return")
         is_mixed = weight and row["stream"] != "report" and value is not None
-        if is_mixed and (row["stream"], row["env_steps"]) not in lacking:
+        if is_mixed and place not in lacking:
+            trained = row["metrics"]["training_return"]
             value, counts = (1.0 - weight) * value + weight * trained, True
-        measured.setdefault((row["stream"], row["env_steps"]), []).append(value)
-    decided = {row["env_steps"]: row for row in data["decisions"]}
-    ends = {stream: max(at for name, at in measured if name == stream) for stream, _ in measured}
-    keys = {("search", at) for at in decided}
-    keys |= {(name, at) for name, at in measured if verbose or at == ends[name]}
+        found.setdefault(place, []).append(value)
+    return found, counts
+
+
+def _stage_row(
+    data: Mapping[str, Any],
+    measured: Measured,
+    stream: str,
+    at: int,
+    *,
+    decided: Mapping[int, Mapping[str, Any]],
+    is_end: bool,
+    verbose: bool,
+) -> list[str]:
     sign = 1.0 if data.get("goal", "maximize") == "maximize" else -1.0
-    rows: list[list[str]] = []
-    for stream, at in sorted(keys, key=_by_stage):
-        values = [value for value in measured.get((stream, at), []) if value is not None]
-        judged = decided.get(at) if stream == "search" else None
-        mean = fmean(values) if values else None if judged is None else judged["value"]
-        values.sort(key=lambda value: sign * value)
-        rows.append(
-            [
-                _STAGE[stream],
-                steps(at),
-                str(len(values) or ""),
-                _number(mean),
-                number(values[0] if values else None),
-                number(values[-1] if values else None),
-                _decision(data, stream, at == ends.get(stream), judged, verbose),
-            ]
-        )
-    if not rows:
-        return ""
-    header = ("stage", unit, "seeds", "mean", "worst", "best", "decision")
-    table = aligned(header, rows, (False, True, True, True, True, True, False))
-    note = f"\nTraining returns count {weight:g} in search and select."
-    return table + note if counts else table
+    values = [value for value in measured.get((stream, at), []) if value is not None]
+    values.sort(key=lambda value: sign * value)
+    judged = decided.get(at) if stream == "search" else None
+    mean, worst, best = None, None, None
+    if values:
+        mean, worst, best = fmean(values), values[0], values[-1]
+    elif judged is not None:
+        mean = judged["value"]
+    return [
+        _STAGE[stream],
+        steps(at),
+        str(len(values) or ""),
+        _number(mean),
+        number(worst),
+        number(best),
+        _decision(data, stream, is_end, judged, verbose),
+    ]
 
 
 def _by_stage(key: tuple[str, int]) -> tuple[int, int]:
