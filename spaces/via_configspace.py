@@ -204,8 +204,8 @@ def _hyperparameter_in_file(name: Any, fields: Any) -> dict[str, Any]:
         log = whole.setdefault("log", False)
         low, high = whole["lower"], whole["upper"]
         middle = math.sqrt(low * high) if log else (low + high) / 2
-        whole_number = whole["type"] == "uniform_int"
-        default = (round(middle) if whole_number else middle) if default is None else default
+        if default is None:
+            default = round(middle) if whole["type"] == "uniform_int" else middle
     return {**whole, "default_value": default}
 
 

@@ -99,17 +99,25 @@ def _of_hint(hint: Any, made: dict[str, Any]) -> dict[str, Any]:
     """Add type, words and `off` as the annotation says, and the range of whole numbers."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     words = tuple(w for part in parts if get_origin(part) is Literal for w in get_args(part))
-    plain = {bool: "flag", int: "count", float: "number", str: "text"}
-    types = [plain[part] for part in parts if part in plain]
     sections = [part for part in parts if is_dataclass(part)]
-    if not types:
-        types = ["word"] if words else ["list"] if get_origin(parts[0]) is tuple else ["map"]
-    found: dict[str, Any] = {"type": types[0], "words": words}
+    found: dict[str, Any] = {"type": _type_of(parts, words), "words": words}
     if sections and keys_of(sections[0]):
         found["section"] = sections[0]
     found["off"] = type(None) in parts and "words" not in made
     limits = {"low": 0, "high": 1e15} if {**found, **made}["type"] == "count" else {}
     return {**found, **limits, **made}
+
+
+_PLAIN: dict[Any, FieldType] = {bool: "flag", int: "count", float: "number", str: "text"}
+
+
+def _type_of(parts: tuple[Any, ...], words: tuple[str, ...]) -> FieldType:
+    for part in parts:
+        if part in _PLAIN:
+            return _PLAIN[part]
+    if words:
+        return "word"
+    return "list" if get_origin(parts[0]) is tuple else "map"
 
 
 def count(key: str, default: Any, meaning: str, low: float = 0, **rest: Any) -> Field:

@@ -233,7 +233,8 @@ class Confirm:
     def reports(self, objectives: int) -> int:
         """Return the most replicates on test seeds, without `also`; 0 for several objectives."""
         chosen = objectives < 2 and self.top_k > 0
-        return self.report * (2 if self.default else 1) if chosen else 0
+        sides = 2 if self.default else 1
+        return self.report * sides if chosen else 0
 
     def runs(self, objectives: int) -> int:
         """Return the most replicates of the whole stage; fewer run if the default wins."""

@@ -314,8 +314,9 @@ def _entry(key: str, value: Any, indent: int) -> str:
 
 def _is_block(value: Any) -> bool:
     """Return whether a top-level value holds further structures, better read one per line."""
-    items = value.values() if is_mapping(value) else value if is_sequence(value) else ()
-    return any(is_mapping(item) and item for item in items)
+    if is_mapping(value):
+        return any(is_mapping(item) and item for item in value.values())
+    return is_sequence(value) and any(is_mapping(item) and item for item in value)
 
 
 def flow(value: Any) -> str:

@@ -179,7 +179,9 @@ def _audit_data(audit: Audit, row: TrialRow, meta: StudyMeta) -> dict[str, Any]:
     than = None
     if row.audited and row.value is not None:
         ahead = (row.value - audit.bar) * (1.0 if meta.goal == "maximize" else -1.0)
-        than = "better than" if ahead > 0 else "tied with" if ahead == 0 else "worse than"
+        than = "tied with"
+        if ahead != 0.0:
+            than = "better than" if ahead > 0.0 else "worse than"
     return {"ended": than, **asdict(audit)}
 
 

@@ -94,7 +94,9 @@ def _trial(row: TrialRow, points: Points, number: int) -> FrozenTrial:
         for at, found in evaluated.items()
         if number in found and math.isfinite(found[number])
     }
-    values = list(row.objectives) if several else [row.value] if row.value is not None else []
+    values = [] if row.value is None else [row.value]
+    if several:
+        values = list(row.objectives)
     state = _STATES[row.state]
     if state is Theirs.COMPLETE and (not values or any(map(math.isnan, values))):
         state = Theirs.FAIL

@@ -96,8 +96,10 @@ def compare(ours: Contender, theirs: Contender, goal: str = "maximize") -> Compa
     chances = {n: _chance(getattr(ours, n), getattr(theirs, n), goals[n]) for n in goals}
     low, high = chances["greedy"][1].low, chances["greedy"][1].high
     verdict: Verdict = "no_difference"
-    if low is not None and high is not None:
-        verdict = "better" if low > 0.5 else "worse" if high < 0.5 else verdict
+    if low is not None and low > 0.5:
+        verdict = "better"
+    elif high is not None and high < 0.5:
+        verdict = "worse"
     return Comparison(theirs.who, verdict, **chances)
 
 

@@ -46,7 +46,9 @@ class _Frame:
 
 
 def _xy(panel: XY, width: int) -> tuple[int, list[str]]:
-    height = (300 if width >= _NARROW else 250) if panel.wide else 200
+    height = 200
+    if panel.wide:
+        height = 300 if width >= _NARROW else 250
     widest = max((_text_width(text) for _, text in panel.y.ticks), default=0.0)
     below = 38.0 if panel.x.label else 22.0
     frame = _Frame(widest + 12, 24.0 if panel.y.label else 8.0, width - 14.0, height - below)
@@ -155,7 +157,9 @@ def _rails_up(panel: Parallel, width: int) -> tuple[int, list[str]]:
     for index, (x, rail) in enumerate(zip(xs, panel.rails, strict=True)):
         body.append(_rule(x, frame.top, x, frame.bottom, "rail"))
         at = min(max(x, 2.0), width - 2.0)
-        align = "mid" if 0 < index < count - 1 else ("" if index == 0 else "end")
+        align = "mid"
+        if index in (0, count - 1):
+            align = "" if index == 0 else "end"
         shift = {"mid": 0.0, "": -40.0, "end": 40.0}[align]
         body += _folded_name(at + shift, rail.label, most, align)
         for share, text in rail.ticks:

@@ -72,7 +72,9 @@ def print_results(
         console.print(front_line(entries, results.hypervolume))
     if entries:
         console.print()
-        most = _SHOWN if verbose else _FRONT if objectives else _BRIEF
+        most = _FRONT if objectives else _BRIEF
+        if verbose:
+            most = _SHOWN
         print_leaderboard(console, entries, most, objectives, environments, which)
     if quiet:
         return

@@ -267,7 +267,8 @@ def _call(
     with speaks_python():
         _check_options(progress, observers=observers, callbacks=settings.get("callbacks", ()))
         loaded, text = read_study(study, name)
-        line = OneLine() if (somebody_looks() if progress is None else progress) else None
+        shows = somebody_looks() if progress is None else progress
+        line = OneLine() if shows else None
         warn = settings.pop("warn", None) or (line.warn if line is not None else to_stderr)
         settings.setdefault("study_text", text)
         if line is not None:

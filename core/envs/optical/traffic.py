@@ -85,7 +85,9 @@ class Traffic:
 
     @property
     def words_at_reset(self) -> int:
-        return 0 if self.weights is not None else self.num_pairs * (2 if self.both_ways else 1)
+        if self.weights is not None:
+            return 0
+        return 2 * self.num_pairs if self.both_ways else self.num_pairs
 
     def pair_shares(self, words: UInt32[Array, " n"]) -> Float[Array, " R"] | None:
         """Return cumulative shares of the pairs for the state, only where they are redrawn."""
