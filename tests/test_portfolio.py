@@ -168,3 +168,45 @@ def test_studies_of_new_tables_have_the_space_of_the_sources(path):
     for key in ("space", "seeds", "budget", "search"):
         assert ours[key] == source[key]
     assert "seed" not in ours
+
+
+def slow_share_better(parts, source, rows, places, seeds, replays):
+    """The same replays in plain loops."""
+    draw = np.random.Generator(np.random.PCG64(5))
+    means = [float(np.mean(row)) for row in source.values]
+    margin = 0.05 * (max(means) - float(np.median(means)))
+    better = worse = 0
+    for _ in range(replays):
+        order = draw.permutation(source.values.shape[1])
+        row = max(rows[: 1 + places], key=lambda at: source.chooses[at, order[0]])
+        tests = order[1 : 1 + seeds]
+        leads = [source.values[row, seed] - source.values[0, seed] for seed in tests]
+        error = np.std(leads, ddof=1) / len(leads) ** 0.5
+        if row == 0 or np.mean(leads) <= error:
+            continue
+        judges = order[-3:]
+        lead = np.mean(source.values[row, judges]) - np.mean(source.values[0, judges])
+        better += lead > margin
+        worse += lead < -margin
+    return better / replays, worse / replays
+
+
+def test_the_forecast_against_slow_loops(parts):
+    draw = np.random.default_rng(9)
+    values = draw.normal(size=(9, 8)) + draw.normal(size=(9, 1))
+    source = made_source(parts, "table", values, values + draw.normal(size=(9, 8)))
+    rows = [0, 4, 2, 7]
+    found = parts("forecast").share_better(source, rows, 3, 4, 60)
+    assert found == slow_share_better(parts, source, rows, 3, 4, 60)
+    assert sum(found) > 0.0
+
+
+def test_the_committed_forecast_is_what_the_tables_give(parts):
+    module, main = parts("forecast"), parts("main")
+    kept = yaml.safe_load(main.FORECAST.read_text())["plans"]
+    assert [(one["portfolio"], one["report"]) for one in kept] == [
+        (places, seeds) for places in module.PLACES for seeds in module.SEEDS
+    ]
+    for one in kept:
+        assert 0.0 <= one["low"] <= one["better"] <= one["high"] <= 1.0
+        assert one["worse"] <= 0.05  # a study that protects its default hardly ever loses

@@ -6,12 +6,20 @@ import json
 from dataclasses import replace
 
 import pytest
+import yaml
 
 from hpo.errors import StudyError
 from hpo.search.samplers.proposal_queue import Proposer
 from hpo.search.samplers.registry import Past, make_sampler
+from hpo.studies.init_file import init_text
 from hpo.studies.load import loads
-from hpo.studies.portfolio import placement_words, places_of, read_portfolio
+from hpo.studies.portfolio import (
+    FORECAST,
+    forecast_of,
+    placement_words,
+    places_of,
+    read_portfolio,
+)
 from hpo.studies.resolved import resolved, resolved_yaml
 
 SPACE = """
@@ -147,3 +155,44 @@ def test_digest_of_the_portfolio_is_among_the_versions_of_a_study():
     assert versions_of_study(given)["portfolio"] == read_portfolio().digest[:12]
     without = replace(given, search=replace(given.search, portfolio=0))
     assert "portfolio" not in versions_of_study(without)
+
+
+SHORT = "\nseeds: {per_config: 1}\nconfirm: {top_k: 1, choose: 0, report: 4}"
+
+
+def short(search="{method: tpe, portfolio: 3}", more=SHORT, trials=4):
+    text = f"env: CartPole-v1\nenv_steps: 100k\nbudget: {{trials: {trials}}}"
+    return loads(f"{text}\nsearch: {search}\nspace:{SPACE}{more}")
+
+
+def test_the_forecast_is_that_of_the_recorded_plan():
+    plans = yaml.safe_load(FORECAST.read_text())["plans"]
+    plan = next(one for one in plans if (one["portfolio"], one["report"]) == (3, 4))
+    found = forecast_of(short())
+    assert found is not None
+    assert (found.better, found.worse, found.tables) == (plan["better"], plan["worse"], 14)
+    assert 0.0 <= found.low < found.better < found.high <= 1.0
+    assert found.words.startswith(f"better than the default in {100 * plan['better']:.0f} % [")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        short(search="{method: tpe}"),
+        short(trials=5),  # tpe proposes the fifth
+        short(more="\nconfirm: {top_k: 3, choose: 3, report: 16}"),
+        short(more="\nconfirm: {top_k: 1, choose: 0, report: 4, default: false}"),
+        short(more="\nconfirm: {top_k: 1, choose: 0, report: 2}"),  # no plan has so few
+        short(more=""),
+    ],
+)
+def test_other_studies_have_no_forecast(other):
+    assert forecast_of(other) is None
+
+
+def test_a_written_study_is_a_short_one_of_twelve_runs():
+    written = loads(init_text("Acrobot-v1"))
+    assert forecast_of(written) is not None
+    confirm = written.confirm
+    assert written.budget.trials + confirm.runs(1) == 12
+    assert len(places_of(written).used) == 3
