@@ -278,6 +278,8 @@ def do_best(args: Namespace) -> int:
     _print_fixed(meta, first.params)
     if len(trial_data(folder, first.trial)["schedule"]) > 1:
         note(f"it trained with other values before: hpo show {first.trial}")
+    if seen.conclusion.against.advice == "keep" and first.trial != 0 and not meta.objectives:
+        note("to keep the default instead: hpo show 0")
     if target is not None:
         print_exported(target, meta.study_text)
     return 0
