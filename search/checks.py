@@ -20,7 +20,7 @@ from ..store.journal import Journal
 from ..store.rows import StudyMeta
 from ..store.study_folder import RESULTS, StudyFolder, common_failure
 from ..studies.cross_section_checks import contradictions
-from ..studies.overrides import Given, given_in
+from ..studies.overrides import Given, given_in, without_given
 from ..studies.resolved import Change, as_recorded, diff, resolved, resolved_yaml, study_hash
 from ..studies.search_methods import method_row
 from ..studies.spec import SCORE, Study, labels, scales
@@ -87,6 +87,40 @@ def check_files_to_resume(
         meta, head = journal.meta, journal.head()
     if head.phase != "finished" or not asks_for_the_same(meta):
         takes_changed_files(meta.name, meta.files, source, accept)
+
+
+def check_before_code(
+    folder: Path,
+    source: Path,
+    text: str,
+    overrides: Sequence[str] = (),
+    *,
+    accept_changed_files: bool = False,
+    retry_failed: bool = False,
+) -> None:
+    """Refuse to resume a study with changed files, before it is loaded, which runs some of them.
+
+    Args:
+        folder: of its results.
+        source: the folder of the files that it names.
+        text: the study file as it is given now.
+        overrides: settings given beside it.
+        accept_changed_files: resume nevertheless.
+        retry_failed: trials are to run again, so more is asked than before.
+    """
+
+    def asks_for_the_same(meta: StudyMeta) -> bool:
+        return not retry_failed and _given_as_before(folder, text, overrides)
+
+    check_files_to_resume(folder, source, accept_changed_files, asks_for_the_same)
+
+
+def _given_as_before(folder: Path, text: str, overrides: Sequence[str]) -> bool:
+    """Return whether a study is given by the same text and settings as when it ran last."""
+    kept = kept_text(StudyFolder(folder))
+    before = given_in(kept)
+    settings = () if before is None else before.overrides
+    return without_given(kept) == text and settings == tuple(overrides)
 
 
 def check_same_files(meta: StudyMeta, source: str | Path) -> None:

@@ -178,9 +178,9 @@ def _indent(line: str) -> int:
 
 def do_run(args: Namespace) -> int:
     def before_code(name: str) -> None:  # a mistake in the file is told without jax
-        from .watched_run import check_before_code
+        from .watched_run import before_code_of
 
-        check_before_code(args)(name)
+        before_code_of(args)(name)
 
     study = load(args.file, args.set, args.name, before_code)
     text = Path(args.file).read_text(encoding="utf-8")
