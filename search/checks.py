@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -252,27 +251,21 @@ def check_continues(
     filed = [one for one in refused if not same_file or one.key.startswith("algorithm.")]
     raise StoreError(
         f"study {before.name!r} was started with different settings; undo these changes, or start "
-        "another study:\n"
-        + "\n".join([*lines, *_way_on(filed, last, now), *_reuse(before, study, refused, now)]),
+        "another study:\n" + "\n".join([*lines, *_way_on(filed, last, now)]),
         new=True,
+        reuse=_reuse(before, study, refused, now),
     )
 
 
 def _reuse(
     before: StudyMeta, study: Study, refused: Sequence[Change], now: Given | None
-) -> list[str]:
-    """Return how another study can reuse the trials of this one, if only its space differs."""
+) -> Path | None:
+    """Return the folder whose trials another study can reuse, if only its space differs."""
     if not all(change.key.startswith("space") for change in refused):
-        return []
+        return None
     if not method_row(study.search.method).learns or study.search.warm_start is not None:
-        return []
-    folder = f"{RESULTS if now is None else now.out}/{before.name}"
-    setting = shlex.quote(f"search.warm_start.study={folder}")
-    if now is None or now.verb != "run":
-        key = f"search: {{warm_start: {{study: {folder}}}}}"
-        return [f"  another study can reuse its trials: {key}"]
-    file = shlex.quote(now.file)
-    return [f"  to start another that reuses its trials: hpo run {file} --new --set {setting}"]
+        return None
+    return Path(RESULTS if now is None else now.out) / before.name
 
 
 def _origin(key: str, last: Given | None, now: Given | None) -> str:
