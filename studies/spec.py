@@ -270,8 +270,8 @@ class PopulationSpec:
     )
     step_timeout: float | None = key(
         None,
-        "that a call of a gym: environment may take in a worker until it counts as hung, or "
-        "auto: 2m for a step, 5m to make one; 0: any",
+        "that a call of a gym: environment may take until it counts as hung, or auto: 2m for a "
+        "step, 5m to make one; 0: any",
         type="seconds",
         low=0,
         high=1e9,
