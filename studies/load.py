@@ -19,7 +19,7 @@ from .cross_section_checks import stages
 from .env_section import read_env, read_eval_env, read_imports
 from .field import keys_of
 from .overrides import apply_overrides
-from .resolved import defaults_of_old, lanes_of_old, resolved_yaml
+from .resolved import defaults_of_old, lanes_of_old, meanings_of_old, resolved_yaml
 from .sections import (
     named_fields,
     read_early_terminate,
@@ -80,7 +80,8 @@ def loads_elsewhere(text: str, shown: str) -> Study:
 def of_its_day(root: Node) -> list[str]:
     """Return overrides that give a recorded study the defaults of its day."""
     data = plain(root)
-    found = [f"fixed.{name}={json.dumps(value)}" for name, value in defaults_of_old(data)]
+    fixed = [*defaults_of_old(data), *meanings_of_old(data).items()]
+    found = [f"fixed.{name}={json.dumps(value)}" for name, value in fixed]
     return [*found, *(f"population.{name}={value}" for name, value in lanes_of_old(data).items())]
 
 
