@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
 from ..files.plain_data import as_lists, is_mapping, is_sequence
-from ..knobs import DEFAULTS_OF_OLD, KNOBS
+from ..knobs import AVERAGE_REWARD, DEFAULTS_OF_OLD, KNOBS
 from ..spaces.space import Parameter
 from .field import keys_of
 from .spec import Confirm, EarlyTerminate, Executor, SearchSpec, Study, environments_of
@@ -31,7 +31,6 @@ _CHANGES_NO_RESULT = (
     "executor.cpus",
 )
 _RESOLVED_BY_RULE = ("population.lanes", "population.device")
-_INITIAL = "average_reward_initial"
 ABSENT = "absent"
 
 
@@ -117,7 +116,7 @@ def as_recorded(text: str, shown: str = "study.resolved.yaml") -> dict[str, Any]
     fixed = {**dict(defaults_of_old(data)), **data.get("fixed", {}), **meanings_of_old(data)}
     data["fixed"] = dict(sorted(fixed.items()))
     if searched := _searched_of_old(data):
-        data["space"][_INITIAL] |= searched
+        data["space"][AVERAGE_REWARD] |= searched
     if lanes := lanes_of_old(data):
         data["population"] |= lanes
     for metric in (data.get("metric", {}), *data.get("objectives", ())):
@@ -140,13 +139,15 @@ def meanings_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
     With reward_centering an average_reward_initial of 0 stood for that of the first rollout.
     """
     fixed: Mapping[str, Any] = data.get("fixed") or {}
-    return {_INITIAL: None} if _centres_of_old(data) and fixed.get(_INITIAL) == 0 else {}
+    return (
+        {AVERAGE_REWARD: None} if _centres_of_old(data) and fixed.get(AVERAGE_REWARD) == 0 else {}
+    )
 
 
 def _searched_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the same for values that are searched."""
     space: Mapping[str, Any] = data.get("space") or {}
-    given: Any = space.get(_INITIAL)
+    given: Any = space.get(AVERAGE_REWARD)
     if not (_centres_of_old(data) and is_mapping(given) and 0 in given.get("values", ())):
         return {}
     values = [None if value == 0 else value for value in given["values"]]
@@ -216,7 +217,11 @@ def _why_not(key: str, old: Any, new: Any) -> str:
     if moved and section in ("fixed", "space"):
         value = _shown(old)
         return f"the default has changed since; to resume, type {value} for it under {section}"
-    if name.partition(".")[0] == _INITIAL and section in ("fixed", "space") and _has_zero(new):
+    if (
+        name.partition(".")[0] == AVERAGE_REWARD
+        and section in ("fixed", "space")
+        and _has_zero(new)
+    ):
         told = "0 meant the average of the first rollout when the study started; to resume, type"
         return f"{told} off for it under {section}"
     kinds = ("int_uniform", "uniform")  # as whole bounds of a real number were read, and are
