@@ -28,6 +28,7 @@ from ..terminal.console import fitted, in_columns, plain_warnings
 
 _LABEL = 11  # `env steps  `
 _NAMED, _NOTED = 5, 0.05
+_SENTENCES = ("The study file is OK", "This study has")
 
 
 def do_init(args: Namespace) -> int:
@@ -173,6 +174,8 @@ def _stopping(report: CheckReport) -> str:
 def _indent(line: str) -> int:
     if line.startswith(("warning: ", "mistake: ", "note: ", "OK. ")):
         return line.index(" ") + 1
+    if line.startswith(_SENTENCES):
+        return 0
     return 2 if line.startswith(" ") else _LABEL
 
 
