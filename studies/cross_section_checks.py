@@ -234,7 +234,7 @@ def _budget(study: Study) -> Problems:
         yield "budget", text
     reserved, run = 0, study.env_steps * study.spread
     if confirm is not None:
-        reserved = confirm.runs(len(study.objectives)) * run
+        reserved = study.confirming * run
         if trials is not None and confirm.choose and confirm.top_k > trials:
             most = counted(trials, "trial")
             yield "confirm.top_k", f"is {confirm.top_k}, but the budget is {most}"

@@ -441,6 +441,35 @@ class Study:
         return 1 + len(self.more_envs)
 
     @property
+    def tested(self) -> int:
+        """The most replicates on test seeds, without `confirm.also`; see `confirming`."""
+        if self.confirm is None:
+            return 0
+        most = self.confirm.reports(len(self.objectives))
+        return min(most, self.confirm.report) if self._has_default_alone else most
+
+    @property
+    def confirming(self) -> int:
+        """The most replicates of the confirm stage.
+
+        Fewer run if the default wins, which is known before where nothing else is tried.
+        """
+        if self.confirm is None:
+            return 0
+        objectives = len(self.objectives)
+        chosen = self.confirm.runs(objectives) - self.confirm.reports(objectives)
+        if self._has_default_alone:
+            chosen = min(chosen, self.confirm.choose)
+        return chosen + self.tested
+
+    @property
+    def _has_default_alone(self) -> bool:
+        """Whether no configuration but the default is tried."""
+        if self.enqueue or self.search.portfolio:
+            return False
+        return self.budget.trials == 1 or not self.space.parameters
+
+    @property
     def horizon(self) -> int:
         return self.env_steps if self.schedule_env_steps is None else self.schedule_env_steps
 
