@@ -1,7 +1,7 @@
 """Batches that this process steps itself, whose environments' calls may take only so long.
 
 A thread watches the calls. The main thread is interrupted in one that takes too long, which then
-counts as an error of its environment. A call that goes on all the same ends this process: its
+counts as an error of its environment. A call that continues all the same ends this process: its
 environment would never give the lanes back.
 """
 
@@ -65,7 +65,7 @@ class LimitedBatch(LocalBatch):
 
 @dataclass
 class _Seen:
-    """A running call and how long it was seen to run; a process that stood still adds nothing."""
+    """A running call and how long it was seen to run; a stopped process adds nothing."""
 
     call: int = 0
     seconds: float = 0.0

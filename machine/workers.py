@@ -313,7 +313,7 @@ _OPENING_SECONDS = 300.0  # that making an environment and its first reset may t
 
 
 def workers_of(study: Study, cores: int, warn: Warn = unheard) -> Workers | InProcess:
-    """Return what steps the environments of a study: worker processes, or this one."""
+    """Return the maker of batches of a study: worker processes, or this one."""
     count = worker_count(study, cores)
     limit, opening_limit = _limits_of(study)
     if count == 0:

@@ -103,7 +103,7 @@ def check_before_code(
         folder: of its results.
         source: the folder of the files that it names.
         text: the study file as it is given now.
-        overrides: settings given beside it.
+        overrides: settings given with it.
         accept_changed_files: resume nevertheless.
         retry_failed: trials are to run again, so more is asked than before.
     """

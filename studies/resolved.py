@@ -136,7 +136,7 @@ def defaults_of_old(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
 def meanings_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fixed values of a record that would mean something else today, as today's.
 
-    With reward_centering an average_reward_initial of 0 stood for that of the first rollout.
+    With reward_centering an average_reward_initial of 0 meant that of the first rollout.
     """
     fixed: Mapping[str, Any] = data.get("fixed") or {}
     return (

@@ -163,8 +163,8 @@ class ConfirmStage:
     def _pays_for(self, best: Sequence[Trial], runs: Mapping[int, Sequence[Run]]) -> bool:
         """Return whether the budget pays these selection seeds to their end; rows say if not.
 
-        It keeps what they cost in a search. A finished study that asks for more of them may not
-        have so much left, and seeds that are cut choose nothing.
+        A search reserves their cost. A finished study that asks for more of them may not
+        have so much left, and cut seeds select no winner.
         """
         ledger = self._ledger
         cost = sum(self._cost(runs[one.number], self._buckets[one.bucket]) for one in best)
