@@ -37,13 +37,14 @@ _OURS = f"{__name__.partition('.')[0]}."
 class HpoError(Exception):
     """Base of all errors raised on purpose; the command line returns `exit_code`.
 
-    `remedies`: setting or request -> its value, such as `new=True`; each one alone helps.
+    `remedies`: setting or request -> its value, such as `new=True`; each one alone helps, and
+    one with the value None does not apply.
     """
 
     exit_code = 2
 
     def __init__(self, message: str, **remedies: Any):
-        self.remedies = remedies
+        self.remedies = {name: value for name, value in remedies.items() if value is not None}
         super().__init__(message)
 
 

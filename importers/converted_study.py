@@ -443,7 +443,9 @@ class Draft:
         seeds = self.section("seeds").get("per_config", 1)
         if self.space and trials != 1 and seeds == 1 and "confirm" not in self.rest:
             self.rest["confirm"] = dict(CONFIRM)
-            self.note("confirm: the best trials are tested on new seeds, by the plan of hpo init")
+            self.note(
+                "confirm: the best trials are tested on new seeds, as in every new study here"
+            )
 
     def _sets(self, knob: str) -> bool:
         return knob in self.fixed or knob in self.space
@@ -495,14 +497,14 @@ class Draft:
     def _lacking(self) -> str:
         """Return why the study cannot be checked whole here, or ""."""
         if self._has_code():
-            return "imports: what the file registers is not checked here; hpo check does it"
+            return "imports: the file was not run, so what it registers is not checked yet"
         try:
             package = lacking_package(str(self.env["id"]))
         except HpoError:
             return ""  # which the check says
         if not package:
             return ""
-        return f"env: {package}, so keys of the environment are not checked; hpo check does it"
+        return f"env: {package}, so keys of the environment are not checked yet"
 
     def _has_code(self) -> bool:
         """Return whether the study has code of the user's, which may not be here."""

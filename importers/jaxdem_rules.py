@@ -16,7 +16,8 @@ from .converted_study import Draft, Source
 from .formats import read_word
 from .name_mapping import rounded
 
-SEGMENTS = "2025.09"  # the version whose minibatch_size counts segments
+SEGMENTS = "2025.09"  # the first version whose minibatch_size counts segments
+_ALL_SEGMENTS = (SEGMENTS, "2025.10")
 MODELS = ("SharedActorCritic", "ActorCritic", "LSTMActorCritic", "MinGRUActorCritic")
 _CLIP_RANGE = (-0.2, 0.2)
 
@@ -128,8 +129,9 @@ def _clip_actions(draft: Draft, source: Source) -> None:
 
 def _minibatches(draft: Draft, source: Source, sizes: _Sizes) -> None:
     """Read the size of a minibatch, whose segments are drawn or parts of a permutation."""
-    old = draft.system.tag == SEGMENTS
-    size = count_of(source.find("minibatch_size")) or 0
+    old = draft.system.tag in _ALL_SEGMENTS
+    usual = draft.system.defaults.get("minibatch_size")
+    size = count_of(source.find("minibatch_size")) or usual or 0
     if not sizes.envs or not sizes.steps or not sizes.parts:
         return
     if "minibatch_size" in draft.without:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,6 +78,7 @@ class _Version:
     defaults: dict[str, Any]
     more: tuple[Row, ...] = ()
     differs: tuple[str, ...] = ()
+    together: tuple[str, ...] = ()  # sets of names that only this version has together
 
 
 def _names(text: str) -> frozenset[str]:
@@ -197,6 +199,7 @@ def _jaxdem(one: _Version, adam_eps: float) -> System:
         if one.name == "jaxdem" else (),
         ("create", "Create"), {"create": "_", "Create": "env model"},
         made={"Model": "model"}, version=one.text, tag=one.tag, only=_names(one.only),
+        together=tuple(map(_names, one.together)),
         source="github.com/cdelv/JaxDEM, jaxdem/rl/trainers/ppo_trainer.py",
         always={**PLAIN_PPO, "adam_eps": adam_eps, "value_clip_eps": "same", "update_epochs": 1,
                 "network": "mlp", "shared_encoder": True, "priority_over": "segments"},
@@ -213,26 +216,42 @@ def _model(**lstm: Any) -> Row:
     return taken("model", "network", values=words({**_MODELS, "LSTMActorCritic": read}))
 
 
+_SEPTEMBER: Mapping[str, Any] = {
+    "learning_rate": 2e-2, "max_grad_norm": 0.4, "ppo_value_coeff": 0.5,
+    "ppo_entropy_coeff": 0.03, "advantage_rho_clip": 0.5, "advantage_c_clip": 0.5,
+    "importance_sampling_alpha": 0.4, "importance_sampling_beta": 0.1, "num_envs": 2048,
+    "num_minibatches": 10, "architecture": [32, 32],
+}  # fmt: skip
+_OF_SEPTEMBER = (
+    _annealed(),
+    *table("""learning_rate_decay_exponent lr_decay_exponent 2.0
+              learning_rate_decay_min_fraction lr_end_fraction 0.01"""),
+    _model(initialisation="lecun", hidden_gain=1.0, policy_gain=1.0, value_gain=1.0),
+    taken("hidden_features", "hidden_sizes", values=_widths(2)),
+)
+_OLD_V_TRACE = (
+    "JaxDEM of then multiplies the reward alone by the clipped ratio, and takes the last step's "
+    "own value for that of the step after it; here rho_clip multiplies the whole temporal "
+    "difference, and the value is that of the next observation"
+)
+
 JAXDEM = (
     _jaxdem(_Version(
         "jaxdem_2025_09", "2025.09", "of September 2025, until 7 October",
         f"learning_rate_decay_exponent, learning_rate_decay_min_fraction, {TWO_OF_TRAIN}",
-        {"learning_rate": 2e-2, "max_grad_norm": 0.4, "ppo_value_coeff": 0.5,
-         "ppo_entropy_coeff": 0.03, "advantage_rho_clip": 0.5, "advantage_c_clip": 0.5,
-         "importance_sampling_alpha": 0.4, "importance_sampling_beta": 0.1, "num_envs": 2048,
-         "num_minibatches": 10, "architecture": [32, 32]},
-        (_annealed(), *table("""learning_rate_decay_exponent lr_decay_exponent 2.0
-                                learning_rate_decay_min_fraction lr_end_fraction 0.01"""),
-         _model(initialisation="lecun", hidden_gain=1.0, policy_gain=1.0, value_gain=1.0),
-         taken("hidden_features", "hidden_sizes", values=_widths(2))),
-        ("from 8 October to 4 November 2025 the default of ppo_entropy_coeff was 0.02, and from "
-         "23 October that of minibatch_size 256",
-         "JaxDEM of then multiplies the reward alone by the clipped ratio, and takes the last "
-         "step's own value for that of the step after it; here rho_clip multiplies the whole "
-         "temporal difference, and the value is that of the next observation")), 1e-5),
+        dict(_SEPTEMBER), _OF_SEPTEMBER,
+        ("the names of this version are those of 2025.10, too, which has another "
+         "ppo_entropy_coeff (0.02) and minibatch_size (256) by default", _OLD_V_TRACE)), 1e-5),
+    _jaxdem(_Version(
+        "jaxdem_2025_10", "2025.10", "from 23 October to 4 November 2025", "",
+        {**_SEPTEMBER, "ppo_entropy_coeff": 0.02, "minibatch_size": 256}, _OF_SEPTEMBER,
+        ("from 8 to 22 October minibatch_size had no default: a tenth of the environments",
+         _OLD_V_TRACE),
+        ("learning_rate_decay_exponent, stop_at_epoch",
+         "learning_rate_decay_min_fraction, stop_at_epoch")), 1e-5),
     _jaxdem(_Version(
         "jaxdem", "2025.11", "since 6 November 2025, read at June 2026",
-        "drip_decay, skip_frames, actor_sigma_head, stop_at_epoch, MinGRUActorCritic", {},
+        "drip_decay, skip_frames, actor_sigma_head, MinGRUActorCritic", {},
         (_annealed(lr_end_fraction=0.0), _model(),
          taken("hidden_features", "hidden_sizes", values=_widths(1))),
         ("segments are drawn once per rollout here, with the advantages from before its "

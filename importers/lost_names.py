@@ -56,12 +56,15 @@ def ask_about_the_system(draft: Draft, source: Source, given: Mapping[str, Any])
     few = f"knows only {len(known)} of its {len(names)} names"
     who = "hpo" if draft.system is COMMON else draft.system.title
     other, why = recognise(draft.read)
-    another = other is not COMMON and other.family != draft.system.family
-    looks = f"like one of {other.title}, as {why}: hpo import {other.family}" if another else ""
     text = f"{who} {few}, and not {_some(others)}. "
-    text += f"It looks {looks}. " if looks else "Is it a file of another system? "
-    text += "To take it for one of this system, and leave the others out, name the system"
-    raise draft.fault(text, flags={"system": draft.system.name})
+    leaves = "name the system to take it for one of this system, and leave the others out"
+    if other is COMMON or other.family == draft.system.family:
+        raise draft.fault(
+            f"{text}Is it a file of another system? Otherwise {leaves}",
+            flags={"system": draft.system.name},
+        )
+    text += f"It looks like one of {other.title}, as {why}; import it as that, or {leaves}"
+    raise draft.fault(text, reader=other.family, flags={"system": draft.system.name})
 
 
 def _is_known(draft: Draft, source: Source, name: str) -> bool:

@@ -387,6 +387,7 @@ class System:
     tag: str = ""  # the version as `--version` takes it, where a family has several
     # arguments, functions and classes that, of its family, only this version has
     only: frozenset[str] = frozenset()
+    together: tuple[frozenset[str], ...] = ()  # sets of names that only it has together
     exact: bool = False  # `GAMMA` and `gamma` are different things there
     source: str = ""  # where its names, defaults and meanings can be read
     # under no name there: our target -> our value; imports write it down where ours differs

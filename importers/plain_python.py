@@ -42,7 +42,7 @@ _SEEDED = "a random key; see seed"
 OBJECTS: Mapping[str, str] = {
     "env": "an object that cannot be read",
     "optimizer": "an object that cannot be read",
-    "env_params": "an object; give its keys after --, as in --env.max_steps_in_episode 200",
+    "env_params": "an object; give its keys one by one, such as env.max_steps_in_episode",
     "env_factory": "a function that makes the environment; name the environment as env",
     "eval_env": "an object; see eval_env and `evaluation`",
     "model": "an object that cannot be read; its network is the default one",

@@ -219,8 +219,8 @@ def _exported(draft: Draft, theirs: OptunaStudy) -> Draft:
     """Read a study that `hpo export optuna` wrote: the same study, its best trials enqueued."""
     ours = theirs.exported.get("study")
     if ours is None:
-        text = "an earlier version of hpo exported it, without its conditions and rules; export "
-        raise draft.fault(f"{text}the study once more: hpo export optuna STUDY --to STORAGE")
+        text = "an earlier version of hpo exported it, without its conditions and rules"
+        raise draft.fault(f"{text}; export the study once more", export="optuna")
     draft.whole, draft.envs = True, ours["env"] if is_list(ours["env"]) else []
     one = draft.envs[0] if draft.envs else ours["env"]
     draft.env = dict(one) if is_dict(one) else {"id": one}

@@ -100,8 +100,15 @@ def _plain_tag(tag: str) -> list[str]:
 
 
 def version_told(one: System, names: Iterable[str]) -> tuple[System, tuple[str, ...]]:
-    """Return the version that alone has some of the names, and those; else the same system."""
+    """Return the version that alone has some of the names, and those; else the same system.
+
+    Names that only one version has together decide before those that one has by themselves.
+    """
     given = set(names)
+    for version in _versions(one):
+        for names_together in version.together:
+            if names_together <= given:
+                return version, tuple(sorted(names_together))
     for version in _versions(one):
         told = tuple(sorted(version.only & given))
         if told:

@@ -14,6 +14,7 @@ from .configuration import (
     hint_of,
 )
 from .table import (
+    AVERAGE_REWARD,
     DEFAULTS_OF_OLD,
     KNOBS,
     RECURRENT_NETWORKS,
@@ -27,7 +28,7 @@ from .table import (
 )
 
 __all__ = [
-    "DEFAULTS_OF_OLD", "KNOBS", "RECURRENT_NETWORKS", "REGISTRABLE", "SCHEDULES", "SCHEDULE_KNOBS",
-    "Knob", "allow_choice", "allowed", "canonical_name", "canonical_value", "check_name",
-    "check_value", "complete", "hint_of", "known_choices", "matters",
+    "AVERAGE_REWARD", "DEFAULTS_OF_OLD", "KNOBS", "RECURRENT_NETWORKS", "REGISTRABLE", "SCHEDULES",
+    "SCHEDULE_KNOBS", "Knob", "allow_choice", "allowed", "canonical_name", "canonical_value",
+    "check_name", "check_value", "complete", "hint_of", "known_choices", "matters",
 ]  # fmt: skip

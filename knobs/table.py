@@ -771,6 +771,7 @@ _REGISTERED: dict[str, list[str]] = {name: [] for name in REGISTRABLE}
 
 
 # Former defaults, of studies whose record does not say them.
+AVERAGE_REWARD = "average_reward_initial"  # its default was 0, which stood for what `off` is now
 DEFAULTS_OF_OLD: Mapping[str, Any] = {"learning_rate": 3e-4, "normalise_rewards": False}
 
 

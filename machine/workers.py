@@ -30,11 +30,11 @@ from ..errors import ConfigError
 from ..studies.spec import Study
 from ..studies.user_code import import_user_code
 from . import worker
+from .in_process import TOLD_SECONDS, InProcess
 from .worker import send_descriptor, serve, shared_block
 
 _PATIENCE_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
-_TOLD_SECONDS = 20.0  # of a call, until a warning says that it takes long
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Workers:
             call = now
             if waited >= limit:
                 return False
-            if waited >= _TOLD_SECONDS and not told:
+            if waited >= TOLD_SECONDS and not told:
                 told = True
                 self._warn(_long_words(waited, limit))
         return True
@@ -312,21 +312,28 @@ _STEP_SECONDS = 120.0  # that a step with the reset after it may take, where the
 _OPENING_SECONDS = 300.0  # that making an environment and its first reset may take
 
 
-def workers_of(study: Study, cores: int, warn: Warn = unheard) -> Workers | None:
+def workers_of(study: Study, cores: int, warn: Warn = unheard) -> Workers | InProcess:
+    """Return the maker of batches of a study: worker processes, or this one."""
     count = worker_count(study, cores)
+    limit, opening_limit = _limits_of(study)
     if count == 0:
-        return None
+        return InProcess(limit, opening_limit, warn)
     source = str(Path(study.source).resolve())
-    asked = study.population.step_timeout
-    limits = {"limit": _STEP_SECONDS, "opening_limit": _OPENING_SECONDS}
-    if asked is not None:
-        limits = dict.fromkeys(limits, asked or math.inf)
     entry = f"{__name__}:{serve_study.__name__}"
-    return Workers(count, entry, [list(study.imports), source], warn=warn, **limits)
+    given = [list(study.imports), source]
+    return Workers(count, entry, given, limit=limit, opening_limit=opening_limit, warn=warn)
+
+
+def _limits_of(study: Study) -> tuple[float, float]:
+    """Return the seconds that a step may take, and making an environment."""
+    asked = study.population.step_timeout
+    if asked is None:
+        return _STEP_SECONDS, _OPENING_SECONDS
+    return asked or math.inf, asked or math.inf
 
 
 def worker_count(study: Study, cores: int) -> int:
-    """Return the number of workers, on which no result depends; a step limit needs some."""
+    """Return the number of workers, on which no result depends; a step limit asks for some."""
     asked = study.population.workers
     if asked is not None:
         return asked

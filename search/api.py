@@ -15,17 +15,23 @@ from ..errors import StoreError
 from ..store.journal import Journal
 from ..store.leaderboard import default_of
 from ..store.lock import lock_holder
-from ..store.rows import REFERENCE_TRIAL, TrialRow, TrialState
+from ..store.rows import REFERENCE_TRIAL, StudyMeta, TrialRow, TrialState
 from ..store.study_folder import RESULTS, StudyFolder, checked_name, common_failure, free_name
 from ..studies.evaluation import own_evaluation_note
-from ..studies.load import load, loads, of_its_day
+from ..studies.load import Source, Written, loads, of_its_day, written_study
 from ..studies.overrides import Given
 from ..studies.resolved import as_recorded, diff, resolved
 from ..studies.spec import Confirm, Study
 from ..studies.train_study import single
 from ..studies.user_code import check_registered, run_own_code
 from ..studies.yaml_io import read_text
-from .checks import check_files_to_resume, kept_text, source_of, takes_changed_files
+from .checks import (
+    check_before_code,
+    check_files_to_resume,
+    kept_text,
+    source_of,
+    takes_changed_files,
+)
 from .cluster.executors import factory_of
 from .engine.callbacks import Callback
 from .engine.extend_run import as_begun, asked_for, resume_note, single_as_begun
@@ -38,7 +44,7 @@ from .state.warm_start import warm_start
 
 
 def run(
-    study: Study | str | Path,
+    study: Source,
     out: str | Path = RESULTS,
     observers: Sequence[Observer] = (),
     *,
@@ -57,7 +63,7 @@ def run(
     A study whose trials all failed for the same reason starts over.
 
     Args:
-        study: loaded, or the path of its file.
+        study: loaded, or given as `hpo.run` takes it.
         out: the folder of results; the study gets a folder of its name in it.
         observers: notified of every event.
         callbacks: called between chunks, see `hpo.search.engine.callbacks`.
@@ -78,33 +84,24 @@ def run(
         CallbackError: a callback raised; everything so far is kept.
         MissingExtraError: a logger's package is not installed.
     """
-    if not isinstance(study, Study):
-        path = Path(study)
-        study, study_text = load(path), path.read_text(encoding="utf-8")
     out = Path(out)
-    name = free_name(out, study.name) if new else checked_name(study.name)
-    study = replace(study, name=name)
-    shown = out / name
+    if not isinstance(study, Study):
+        study, study_text = load_to_run(
+            study,
+            out,
+            new=new,
+            accept_changed_files=accept_changed_files,
+            retry_failed=retry_failed,
+        )
+    study = replace(study, name=free_name(out, study.name) if new else checked_name(study.name))
+    shown = out / study.name
     place = shown.absolute()  # before any code of the study runs, which may change the folder
     if not new:
-        asked = resolved(as_begun(study, place))
-        check_files_to_resume(
-            place,
-            study.source,
-            accept_changed_files,
-            lambda meta: not retry_failed and not diff(as_recorded(meta.study_text), asked),
-        )
+        _check_files(study, place, accept_changed_files, retry_failed)
     run_own_code(study)
     check_registered(study)
     failure = "" if new else common_failure(place)
-    if failure:
-        warn(f"every trial of {name} failed, so it starts over; the last error was: {failure}")
-    else:
-        study = as_begun(study, place)
-        if note := resume_note(study, place):
-            warn(note)
-    if note := own_evaluation_note(study):
-        warn(note)
+    study = _resumed(study, place, failure, warn)
     earlier = warm_start(study, None if failure else place)
     if earlier.words:
         warn(f"warm start: {earlier.words}")
@@ -125,8 +122,60 @@ def run(
         return run_study(study, place, factory, observers, settings, earlier)
 
 
+def load_to_run(
+    given: Written,
+    out: Path,
+    name: str | None = None,
+    *,
+    new: bool = False,
+    accept_changed_files: bool = False,
+    retry_failed: bool = False,
+) -> tuple[Study, str]:
+    """Load a study that is to run or to resume; return it with its text.
+
+    Where it resumes one in the folder `out`, none of its Python files is run before they are
+    known to be unchanged. The other arguments are those of `run`.
+    """
+    written = written_study(given)
+
+    def check(name: str) -> None:
+        check_before_code(
+            out / name,
+            written.source,
+            written.text,
+            accept_changed_files=accept_changed_files,
+            retry_failed=retry_failed,
+        )
+
+    return written.load(name, None if new else check), written.text
+
+
+def _check_files(study: Study, place: Path, accept: bool, retry_failed: bool) -> None:
+    """Refuse to resume with changed files, before any of them is run."""
+    asked = resolved(as_begun(study, place))
+
+    def asks_for_the_same(meta: StudyMeta) -> bool:
+        return not retry_failed and not diff(as_recorded(meta.study_text), asked)
+
+    check_files_to_resume(place, study.source, accept, asks_for_the_same)
+
+
+def _resumed(study: Study, place: Path, failure: str, warn: Callable[[str], None]) -> Study:
+    """Return a study as its folder has it, and say what changed; `failure` makes it start over."""
+    if failure:
+        error = f"the last error was: {failure}"
+        warn(f"every trial of {study.name} failed, so it starts over; {error}")
+    else:
+        study = as_begun(study, place)
+        if note := resume_note(study, place):
+            warn(note)
+    if note := own_evaluation_note(study):
+        warn(note)
+    return study
+
+
 def train(
-    study: Study | str | Path,
+    study: Source,
     out: str | Path = RESULTS,
     observers: Sequence[Observer] = (),
     **settings: Any,
@@ -134,14 +183,15 @@ def train(
     """Train one configuration, a study's default one, on all its seeds; see `run`.
 
     Args:
-        study: loaded, or the path of its file; searched hyperparameters keep their defaults.
+        study: given as for `run`; searched hyperparameters keep their defaults.
         out: the folder of results.
         observers: notified of every event.
         settings: the other arguments of `run`.
     """
     if not isinstance(study, Study):
-        path = Path(study)
-        study, text = load(path), path.read_text(encoding="utf-8")
+        names = ("new", "accept_changed_files", "retry_failed")
+        asked = {name: settings[name] for name in names if name in settings}
+        study, text = load_to_run(study, Path(out), **asked)
         settings.setdefault("study_text", text)
     if not settings.get("new"):
         study = single_as_begun(study, Path(out) / checked_name(study.name))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -20,7 +19,7 @@ from ..store.journal import Journal
 from ..store.rows import StudyMeta
 from ..store.study_folder import RESULTS, StudyFolder, common_failure
 from ..studies.cross_section_checks import contradictions
-from ..studies.overrides import Given, given_in
+from ..studies.overrides import Given, given_in, without_given
 from ..studies.resolved import Change, as_recorded, diff, resolved, resolved_yaml, study_hash
 from ..studies.search_methods import method_row
 from ..studies.spec import SCORE, Study, labels, scales
@@ -87,6 +86,40 @@ def check_files_to_resume(
         meta, head = journal.meta, journal.head()
     if head.phase != "finished" or not asks_for_the_same(meta):
         takes_changed_files(meta.name, meta.files, source, accept)
+
+
+def check_before_code(
+    folder: Path,
+    source: Path,
+    text: str,
+    overrides: Sequence[str] = (),
+    *,
+    accept_changed_files: bool = False,
+    retry_failed: bool = False,
+) -> None:
+    """Refuse to resume a study with changed files, before it is loaded, which runs some of them.
+
+    Args:
+        folder: of its results.
+        source: the folder of the files that it names.
+        text: the study file as it is given now.
+        overrides: settings given with it.
+        accept_changed_files: resume nevertheless.
+        retry_failed: trials are to run again, so more is asked than before.
+    """
+
+    def asks_for_the_same(meta: StudyMeta) -> bool:
+        return not retry_failed and _given_as_before(folder, text, overrides)
+
+    check_files_to_resume(folder, source, accept_changed_files, asks_for_the_same)
+
+
+def _given_as_before(folder: Path, text: str, overrides: Sequence[str]) -> bool:
+    """Return whether a study is given by the same text and settings as when it ran last."""
+    kept = kept_text(StudyFolder(folder))
+    before = given_in(kept)
+    settings = () if before is None else before.overrides
+    return without_given(kept) == text and settings == tuple(overrides)
 
 
 def check_same_files(meta: StudyMeta, source: str | Path) -> None:
@@ -218,27 +251,21 @@ def check_continues(
     filed = [one for one in refused if not same_file or one.key.startswith("algorithm.")]
     raise StoreError(
         f"study {before.name!r} was started with different settings; undo these changes, or start "
-        "another study:\n"
-        + "\n".join([*lines, *_way_on(filed, last, now), *_reuse(before, study, refused, now)]),
+        "another study:\n" + "\n".join([*lines, *_way_on(filed, last, now)]),
         new=True,
+        reuse=_reuse(before, study, refused, now),
     )
 
 
 def _reuse(
     before: StudyMeta, study: Study, refused: Sequence[Change], now: Given | None
-) -> list[str]:
-    """Return how another study can reuse the trials of this one, if only its space differs."""
+) -> Path | None:
+    """Return the folder whose trials another study can reuse, if only its space differs."""
     if not all(change.key.startswith("space") for change in refused):
-        return []
+        return None
     if not method_row(study.search.method).learns or study.search.warm_start is not None:
-        return []
-    folder = f"{RESULTS if now is None else now.out}/{before.name}"
-    setting = shlex.quote(f"search.warm_start.study={folder}")
-    if now is None or now.verb != "run":
-        key = f"search: {{warm_start: {{study: {folder}}}}}"
-        return [f"  another study can reuse its trials: {key}"]
-    file = shlex.quote(now.file)
-    return [f"  to start another that reuses its trials: hpo run {file} --new --set {setting}"]
+        return None
+    return Path(RESULTS if now is None else now.out) / before.name
 
 
 def _origin(key: str, last: Given | None, now: Given | None) -> str:

@@ -6,8 +6,11 @@ offline runs are written there, for `wandb sync`. Only this module imports wandb
 
 from __future__ import annotations
 
+import inspect
+import io
 import os
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -119,4 +122,8 @@ def _logged_in() -> bool:
         return True
     import wandb
 
-    return bool(wandb.api.api_key)
+    login: Any = wandb.login
+    with redirect_stderr(io.StringIO()):  # it says there what it found
+        if "prompt" in inspect.signature(login).parameters:
+            return bool(login(prompt=False, verify=False))
+        return bool(wandb.api.api_key)  # before 0.31

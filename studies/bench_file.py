@@ -112,8 +112,7 @@ class BenchFile:
 
     def budgeted(self, study: Study, runs: int) -> Study:
         """Return the study with a budget of so many full runs for its search, and confirm's."""
-        confirm = 0 if study.confirm is None else study.confirm.runs(len(study.objectives))
-        env_steps = (runs + confirm) * study.env_steps
+        env_steps = (runs + study.confirming) * study.env_steps
         return replace(study, budget=Budget(trials=None, env_steps=env_steps))
 
 

@@ -234,7 +234,7 @@ def _budget(study: Study) -> Problems:
         yield "budget", text
     reserved, run = 0, study.env_steps * study.spread
     if confirm is not None:
-        reserved = confirm.runs(len(study.objectives)) * run
+        reserved = study.confirming * run
         if trials is not None and confirm.choose and confirm.top_k > trials:
             most = counted(trials, "trial")
             yield "confirm.top_k", f"is {confirm.top_k}, but the budget is {most}"
@@ -360,9 +360,6 @@ def _workers(study: Study) -> Problems:
         if getattr(population, key) is not None:
             text = f"is for gym: environments, but {compiled[0]} is compiled; leave it out"
             yield f"population.{key}", text
-    if hosted and population.step_timeout and population.workers == 0:
-        text = "needs processes that can be ended, but population.workers is 0; leave workers out,"
-        yield "population.step_timeout", f"{text} or type step_timeout: 0"
 
 
 def _custom_training(study: Study) -> Problems:

@@ -43,7 +43,7 @@ def expected_steps(study: Study, quanta: Quanta) -> Expected:
     """Estimate a study from the quanta of its default configuration's bucket."""
     run = quanta.env_steps * study.spread
     confirm = study.confirm
-    runs = 0 if confirm is None else confirm.runs(len(study.objectives))
+    runs = study.confirming
     asked = 0 if confirm is None else confirm.asked * run
     trials = _trials(study)
     if trials is None:
@@ -61,11 +61,11 @@ def expected_steps(study: Study, quanta: Quanta) -> Expected:
 
 def confirm_words(study: Study, expected: Expected) -> str:
     """Return the env steps of the confirm stage, and how many a winning default saves."""
-    confirm, objectives = study.confirm, len(study.objectives)
+    confirm, tested = study.confirm, study.tested
     also = f" and {expected.asked:,} for confirm.also" if expected.asked else ""
-    if confirm is None or not confirm.default or not confirm.reports(objectives):
+    if confirm is None or tested <= confirm.report:
         return f"{expected.confirm:,}{also}"
-    own = expected.confirm // confirm.runs(objectives) * confirm.report
+    own = expected.confirm // study.confirming * confirm.report
     return f"{expected.confirm:,} ({own:,} less if the default wins){also}"
 
 

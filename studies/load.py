@@ -19,7 +19,7 @@ from .cross_section_checks import stages
 from .env_section import read_env, read_eval_env, read_imports
 from .field import keys_of
 from .overrides import apply_overrides
-from .resolved import defaults_of_old, lanes_of_old, resolved_yaml
+from .resolved import defaults_of_old, lanes_of_old, meanings_of_old, resolved_yaml
 from .sections import (
     named_fields,
     read_early_terminate,
@@ -31,7 +31,7 @@ from .space_section import SpaceReader, read_enqueue, space_nodes
 from .spec import Confirm, Constraint, Evaluation, Init, Logger, Metric, Study
 from .study_keys import COSTS, LOGGERS, SECTIONS, TOP, metric_fault
 from .study_values import Vocabulary
-from .yaml_io import Node, Notes, place_of, plain, read_file, read_text, to_yaml
+from .yaml_io import Node, Notes, place_of, plain, read_file, read_text, text_of, to_yaml
 
 DEFAULT_BASELINES = ("ksp_ff", "ff_ksp")  # of studies in optical networks that name none
 _WITHOUT_RULES = ("seeds", "population", "budget", "executor", "checkpoint")
@@ -55,8 +55,8 @@ def load(
     """
     path = Path(path)
     root = read_file(path, str(path))
-    stem = path.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".resolved")
-    return study_of(root, str(path), path.parent, stem, overrides, name, before_code=before_code)
+    shown, stem = str(path), _stem(path)
+    return study_of(root, shown, path.parent, stem, overrides, name, before_code=before_code)
 
 
 def loads(
@@ -80,7 +80,8 @@ def loads_elsewhere(text: str, shown: str) -> Study:
 def of_its_day(root: Node) -> list[str]:
     """Return overrides that give a recorded study the defaults of its day."""
     data = plain(root)
-    found = [f"fixed.{name}={json.dumps(value)}" for name, value in defaults_of_old(data)]
+    fixed = [*defaults_of_old(data), *meanings_of_old(data).items()]
+    found = [f"fixed.{name}={json.dumps(value)}" for name, value in fixed]
     return [*found, *(f"population.{name}={value}" for name, value in lanes_of_old(data).items())]
 
 
@@ -369,7 +370,10 @@ class YamlText:
     text: str
 
 
-Source = Study | YamlText | Mapping[str, Any] | str | PathLike[str]
+Written = YamlText | Mapping[str, Any] | str | PathLike[str]
+"""The forms in which a study can be given that is not loaded yet."""
+
+Source = Study | Written
 """The forms in which a study can be given."""
 
 
@@ -382,21 +386,36 @@ def yaml(text: str) -> YamlText:
     return YamlText(text)
 
 
-def read_study(given: Source, name: str | None = None) -> tuple[Study, str]:
-    """Return a study and the text of its file; text and mapping without a name are `study`."""
-    if isinstance(given, Study):
-        study = given if name is None else replace(given, name=name)
-        return study, resolved_yaml(study)
-    if isinstance(given, YamlText):
-        root = read_text(given.text, shown := "hpo.yaml(...)")
-        return study_of(root, shown, Path("."), "study", (), name), given.text
-    if isinstance(given, Mapping):
-        text = to_yaml(_plain(given))
+@dataclass(frozen=True)
+class StudyText:
+    """The text of a study that is not loaded yet; none of its code has run."""
+
+    text: str
+    shown: str  # its name in messages
+    source: Path  # folder of the files that it names
+    stem: str  # its name if it gives none
+    is_mapping: bool = False  # given as data, so that nobody wrote its lines
+
+    def load(self, name: str | None = None, before_code: BeforeCode | None = None) -> Study:
+        """Load it; the arguments are those of `load`."""
         try:
-            return loads(text, "study.yaml", name=name), text
-        except StudyError as error:  # lines of a text that nobody wrote say nothing
+            root = read_text(self.text, self.shown)
+            return study_of(
+                root, self.shown, self.source, self.stem, (), name, before_code=before_code
+            )
+        except StudyError as error:
+            if not self.is_mapping:
+                raise
             mistakes = [Mistake(None, mistake.text) for mistake in error.mistakes]
             raise StudyError("the mapping", mistakes) from None
+
+
+def written_study(given: Written) -> StudyText:
+    """Return the text of a study that is given in any form but loaded."""
+    if isinstance(given, YamlText):
+        return StudyText(given.text, "hpo.yaml(...)", Path("."), "study")
+    if isinstance(given, Mapping):
+        return StudyText(to_yaml(_plain(given)), "study.yaml", Path("."), "study", True)
     if isinstance(given, str) and "\n" in given:
         raise ConfigError('multi-line text is not a path; type hpo.yaml("""...""")')
     try:
@@ -404,7 +423,20 @@ def read_study(given: Source, name: str | None = None) -> tuple[Study, str]:
     except TypeError:
         text = f"a study is given as {type(given).__name__}; allowed: a path, hpo.yaml(text) or a"
         raise ConfigError(f"{text} mapping") from None
-    return load(path, name=name), path.read_text(encoding="utf-8-sig")
+    return StudyText(text_of(path, str(path)), str(path), path.parent, _stem(path))
+
+
+def read_study(given: Source, name: str | None = None) -> tuple[Study, str]:
+    """Return a study and the text of its file; text and mapping without a name are `study`."""
+    if isinstance(given, Study):
+        study = given if name is None else replace(given, name=name)
+        return study, resolved_yaml(study)
+    written = written_study(given)
+    return written.load(name), written.text
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".resolved")
 
 
 def _plain(value: Any) -> Any:

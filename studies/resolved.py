@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
 from ..files.plain_data import as_lists, is_mapping, is_sequence
-from ..knobs import DEFAULTS_OF_OLD, KNOBS
+from ..knobs import AVERAGE_REWARD, DEFAULTS_OF_OLD, KNOBS
 from ..spaces.space import Parameter
 from .field import keys_of
 from .spec import Confirm, EarlyTerminate, Executor, SearchSpec, Study, environments_of
@@ -113,7 +113,10 @@ def as_recorded(text: str, shown: str = "study.resolved.yaml") -> dict[str, Any]
     {'learning_rate': 0.01, 'normalise_rewards': False}
     """
     data = plain(read_text(text, shown))
-    data["fixed"] = dict(sorted({**dict(defaults_of_old(data)), **data.get("fixed", {})}.items()))
+    fixed = {**dict(defaults_of_old(data)), **data.get("fixed", {}), **meanings_of_old(data)}
+    data["fixed"] = dict(sorted(fixed.items()))
+    if searched := _searched_of_old(data):
+        data["space"][AVERAGE_REWARD] |= searched
     if lanes := lanes_of_old(data):
         data["population"] |= lanes
     for metric in (data.get("metric", {}), *data.get("objectives", ())):
@@ -128,6 +131,33 @@ def defaults_of_old(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
         return []
     said = {*(data.get("fixed") or ()), *(data.get("space") or ())}
     return [(name, value) for name, value in DEFAULTS_OF_OLD.items() if name not in said]
+
+
+def meanings_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fixed values of a record that would mean something else today, as today's.
+
+    With reward_centering an average_reward_initial of 0 meant that of the first rollout.
+    """
+    fixed: Mapping[str, Any] = data.get("fixed") or {}
+    return (
+        {AVERAGE_REWARD: None} if _centres_of_old(data) and fixed.get(AVERAGE_REWARD) == 0 else {}
+    )
+
+
+def _searched_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same for values that are searched."""
+    space: Mapping[str, Any] = data.get("space") or {}
+    given: Any = space.get(AVERAGE_REWARD)
+    if not (_centres_of_old(data) and is_mapping(given) and 0 in given.get("values", ())):
+        return {}
+    values = [None if value == 0 else value for value in given["values"]]
+    return {"values": values, "default": given.get("default") or None}
+
+
+def _centres_of_old(data: Mapping[str, Any]) -> bool:
+    """Return whether a record centres rewards, and is from before 0 meant itself."""
+    said: dict[str, Any] = {**(data.get("space") or {}), **(data.get("fixed") or {})}
+    return bool(lanes_of_old(data)) and bool(said.get("reward_centering"))
 
 
 def lanes_of_old(data: Mapping[str, Any]) -> dict[str, str]:
@@ -187,10 +217,21 @@ def _why_not(key: str, old: Any, new: Any) -> str:
     if moved and section in ("fixed", "space"):
         value = _shown(old)
         return f"the default has changed since; to resume, type {value} for it under {section}"
+    if (
+        name.partition(".")[0] == AVERAGE_REWARD
+        and section in ("fixed", "space")
+        and _has_zero(new)
+    ):
+        told = "0 meant the average of the first rollout when the study started; to resume, type"
+        return f"{told} off for it under {section}"
     kinds = ("int_uniform", "uniform")  # as whole bounds of a real number were read, and are
     if section == "space" and rest.endswith(".distribution") and (old, new) == kinds:
         return "whole bounds of a real number now mean real numbers; to resume, type int_uniform"
     return "fixed once a study has started"
+
+
+def _has_zero(value: Any) -> bool:
+    return value == 0 or (is_sequence(value) and 0 in value)
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:

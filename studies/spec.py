@@ -271,8 +271,8 @@ class PopulationSpec:
     )
     step_timeout: float | None = key(
         None,
-        "that a call of a gym: environment may take in a worker until it counts as hung, or "
-        "auto: 2m for a step, 5m to make one; 0: any",
+        "that a call of a gym: environment may take until it counts as hung, or auto: 2m for a "
+        "step, 5m to make one; 0: any",
         type="seconds",
         low=0,
         high=1e9,
@@ -440,6 +440,35 @@ class Study:
     def spread(self) -> int:
         """The number of environments, on each of which a replicate trains for its length."""
         return 1 + len(self.more_envs)
+
+    @property
+    def tested(self) -> int:
+        """The most replicates on test seeds, without `confirm.also`; see `confirming`."""
+        if self.confirm is None:
+            return 0
+        most = self.confirm.reports(len(self.objectives))
+        return min(most, self.confirm.report) if self._has_default_alone else most
+
+    @property
+    def confirming(self) -> int:
+        """The most replicates of the confirm stage.
+
+        Fewer run if the default wins, which is known before where nothing else is tried.
+        """
+        if self.confirm is None:
+            return 0
+        objectives = len(self.objectives)
+        chosen = self.confirm.runs(objectives) - self.confirm.reports(objectives)
+        if self._has_default_alone:
+            chosen = min(chosen, self.confirm.choose)
+        return chosen + self.tested
+
+    @property
+    def _has_default_alone(self) -> bool:
+        """Whether no configuration but the default is tried."""
+        if self.enqueue or self.search.portfolio:
+            return False
+        return self.budget.trials == 1 or not self.space.parameters
 
     @property
     def horizon(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from ..errors import HpoError
@@ -15,6 +16,7 @@ REMEDIES = {
     "at": ("--at N", ""),
     "env": ("--env {}", ""),
     "evaluate": ("hpo eval", "hpo.load_policy(...)"),
+    "export": ("hpo export {} STUDY --to STORAGE", ""),
     "flags": ("-- {}", ""),
     "imports": ("of hpo eval: --import {}", ""),
     "init": ("hpo init {}", ""),
@@ -23,6 +25,11 @@ REMEDIES = {
     "new": ("--new", "new=True"),
     "out": ("--out {}", "out="),
     "policy_imports": ("hpo eval {}", "hpo.load_policy(folder, imports=True)"),
+    "reader": ("hpo import {}", ""),
+    "reuse": (
+        "--new --set search.warm_start.study={}, which reuses its trials",
+        "new=True and search: {{warm_start: {{study: {}}}}}, which reuses its trials",
+    ),
     "run": ("hpo run {}", 'hpo.run("{}")'),
     "source": ("--source {}", ""),
     "stop": ("hpo stop {}", ""),
@@ -80,6 +87,8 @@ def _with_words(error: HpoError, column: int) -> str:
 def value_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"--{name} {one}" for name, one in value.items())
+    if isinstance(value, Path):
+        return shlex.quote(str(value))
     if isinstance(value, tuple):
         folder, files = value
         return " ".join([shlex.quote(str(folder)), *(f"--import {shlex.quote(f)}" for f in files)])

@@ -389,7 +389,7 @@ class Batch(Protocol):
 
 @runtime_checkable
 class BatchMaker(Protocol):
-    """Makes batches that other processes step, such as `machine.workers.Workers`."""
+    """Makes batches, such as `machine.workers.Workers`, whose processes step them."""
 
     def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> Batch:
         """Make a batch of `count` slots; `tells` fills its `said`."""

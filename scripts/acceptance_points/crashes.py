@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 CRASHES, KILLS = 2_000, 250
 _FIRST = 100_000  # the number of a kind's first case
 _DIED = 77
-_SEARCH = ("optuna_tpe", "optuna_nsga2", "sobol_search", "via_cmaes", "pb2", "analytic", "run")
+_SEARCH = (
+    "samplers.via_optuna",
+    "samplers.via_cmaes",
+    "samplers.without_model",
+    "rules.pb2",
+    "run",
+)
 _LOADED = ("pyarrow.parquet", "pandas", *(f"hpo.search.{name}" for name in _SEARCH))
 Break = Callable[["Case", Path, int], int]
 """Hit a study at most so many times, let it end, and return the hits."""

@@ -26,7 +26,9 @@ def _versions() -> str:
     for one in SYSTEMS.values():
         if one.tag:
             tags = ", ".join(f"`{tag}`" for tag in one.tag.split())
-            names = ", ".join(f"`{name}`" for name in sorted(one.only))
+            told = [f"`{name}`" for name in sorted(one.only)]
+            told += [" with ".join(f"`{n}`" for n in sorted(names)) for names in one.together]
+            names = ", ".join(told)
             lines.append(f"| {one.title} | {tags} | {one.version} | {names} |")
     return "\n".join(lines)
 

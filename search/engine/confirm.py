@@ -29,7 +29,7 @@ from ...store.verdict import conclude
 from ...studies.study_keys import COSTS
 from ..lanes.contract import Resolved
 from ..state.buckets import Bucket
-from ..state.budget import env_steps_left
+from ..state.budget import env_steps_left, reserve
 from ..state.loop_state import Phase
 from ..state.progress import bounds_of
 from ..state.search_state import Ledger
@@ -146,13 +146,39 @@ class ConfirmStage:
             if trial not in best and self._fresh.has_all(number, Stream.CHOOSE, confirm.choose)
         ]
         best += self._default_of_front(best)
+        runs = {
+            trial.number: self._fresh.runs(trial.number, Stream.CHOOSE, confirm.choose)
+            for trial in best
+        }
+        if not self._pays_for(best, runs):
+            self._leave()
+            return
         self._state.choose([trial.number for trial in best])
         for trial in best:
             self._state.admit(trial)
             trial.leave()  # a study resumed here has none of the search's replicates
             trial.forget_lack()
-            runs = self._fresh.runs(trial.number, Stream.CHOOSE, confirm.choose)
-            _enter(trial, runs, self._buckets[trial.bucket])
+            _enter(trial, runs[trial.number], self._buckets[trial.bucket])
+
+    def _pays_for(self, best: Sequence[Trial], runs: Mapping[int, Sequence[Run]]) -> bool:
+        """Return whether the budget pays these selection seeds to their end; rows say if not.
+
+        A search reserves their cost. A finished study that asks for more of them may not
+        have so much left, and cut seeds select no winner.
+        """
+        ledger = self._ledger
+        cost = sum(self._cost(runs[one.number], self._buckets[one.bucket]) for one in best)
+        longest = max(bucket.schedule.env_steps for bucket in self._buckets.values())
+        kept = reserve(ledger.study, Phase.CHOOSE, longest)
+        if not cost or cost + kept <= env_steps_left(ledger.study, self._state.usage):
+            return True
+        for trial in best:
+            waiting = sum(run.is_live for run in runs[trial.number])
+            if waiting:
+                seeds = counted(len(runs[trial.number]), "selection seed")
+                trial.lack(f"{waiting} of {seeds} did not start: budget.env_steps cannot pay them")
+                ledger.touch(trial)
+        return False
 
     def advance(self) -> None:
         """Enter the next phase if all replicates of this one have ended."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...errors import StoreError, counted
+from ...errors import StoreError
 from ...store.rows import TrialState
 from ...store.study_store import StudyStore
 from ..state.search_state import Ledger
@@ -61,7 +61,9 @@ def retry_note(ledger: Ledger, numbers: Sequence[int], lacks: bool) -> str:
     if not numbers:
         again = "no trial of the search has failed"
         return f"{again}; test seeds that are missing run again" if lacks else again
-    some = ", ".join(map(str, numbers[:_NAMED])) + ", ..." * (len(numbers) > _NAMED)
     first: Trial = ledger.trials[numbers[0]]
     why = first.error.partition("\n")[0]
-    return f"{counted(len(numbers), 'failed trial')} run again: {some} (trial {numbers[0]}: {why})"
+    if len(numbers) == 1:
+        return f"trial {numbers[0]} runs again; it failed: {why}"
+    some = ", ".join(map(str, numbers[:_NAMED])) + ", ..." * (len(numbers) > _NAMED)
+    return f"{len(numbers)} failed trials run again: {some}; trial {numbers[0]} failed: {why}"

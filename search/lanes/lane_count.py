@@ -101,13 +101,7 @@ def startable_replicates(study: Study) -> int:
     if study.budget.env_steps is not None:
         bounds.append(study.budget.env_steps // max(1, min([*rung_steps(study), study.env_steps])))
     search = min(bounds, default=max(_ENOUGH.values()))
-    if study.confirm is None:
-        return search
-    report = study.confirm.reports(len(study.objectives))
-    choose = study.confirm.runs(len(study.objectives)) - report
-    if not study.space.parameters:  # the winner is the default
-        report = min(report, study.confirm.report)
-    return max(search, choose, report)
+    return max(search, study.confirming - study.tested, study.tested)
 
 
 def _at_once(seeds: Seeds) -> int:

@@ -27,6 +27,7 @@ from ...environments.registry import find
 from ...environments.via_gymnasium import is_gymnasium
 from ...errors import ConfigError, counted
 from ...machine.devices import prepare_devices
+from ...machine.in_process import InProcess
 from ...machine.workers import Workers, workers_of
 from ...store.rows import Stream
 from ...studies.evaluation import cut_after
@@ -364,7 +365,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         return lanes
 
     @cached_property
-    def _workers(self) -> Workers | None:
+    def _workers(self) -> Workers | InProcess:
         return workers_of(self.study, self._cores, self.warn)
 
 

@@ -28,6 +28,7 @@ from ...environments.via_gymnasium import is_gymnasium
 from ...errors import ConfigError, StoreError
 from ...files.atomic_files import new_folder
 from ...files.plain_data import freeze
+from ...knobs import AVERAGE_REWARD
 from ...store.rows import Stream
 from ...studies.chunk_sizes import row_ends, rows_per_chunk
 from ...studies.user_code import imported_files
@@ -281,7 +282,8 @@ class LocalPopulation(ProgramLanes):
         self, resolved: Resolved, directory: Path, stream: Stream, replicate: int
     ) -> EvaluationResult:
         saved, asked = load_policy(directory), knobs_of(resolved.config)
-        apart = [name for name, value in asked.items() if saved.config.get(name) != freeze(value)]
+        config = _of_its_day(saved.config, asked)
+        apart = [name for name, value in asked.items() if config.get(name) != freeze(value)]
         if apart:
             raise StoreError(f"{directory} has another {apart[0]} than the trial")
         self.compile_evaluation()
@@ -329,3 +331,10 @@ def put_row(rows: Any, row: Any, at: int) -> None:
         all_rows[at] = one
 
     jax.tree.map(put, rows, row)
+
+
+def _of_its_day(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the configuration of a kept policy; an old one has 0 for what `off` is now."""
+    if saved.get(AVERAGE_REWARD) == 0 and asked.get(AVERAGE_REWARD) is None:
+        return {**saved, AVERAGE_REWARD: None}
+    return saved

@@ -30,7 +30,7 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
         return 0
     objectives, each = len(study.objectives), env_steps * study.spread
     if phase is Phase.SEARCH:
-        return confirm.runs(objectives) * each
+        return study.confirming * each
     return (confirm.report if objectives < 2 else 0) * each
 
 

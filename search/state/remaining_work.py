@@ -203,9 +203,8 @@ class WorkAhead:
         work = self._in_lanes(bucket, left)
         if stage is None or phase in (Phase.ALSO, Phase.DONE):
             return work
-        objectives = len(self._study.objectives)
-        report = stage.reports(objectives)
-        choose = stage.runs(objectives) - report if phase is Phase.SEARCH else 0
+        report = self._study.tested
+        choose = self._study.confirming - report if phase is Phase.SEARCH else 0
         for count in (choose, stage.asked + (0 if phase is Phase.REPORT else report)):
             work += self._in_lanes(bucket, [(length, warmup, 1)] * count).times(share)
         return work

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from ...environments.registry import full_id
 from ...errors import ConfigError, StudyError, UnknownNameError
 from ...files.plain_data import is_number
+from ...knobs import AVERAGE_REWARD
 from ..yaml_io import Node, Notes, plain, read_file
 
 TUNED, DEFAULT = "tuned", "default"
@@ -176,6 +177,8 @@ def read_record(path: Path) -> Record:
     reader, root = _Reader(Notes(str(path))), read_file(path, str(path))
     own = {key: reader.child(root, key) for key in ("env", "metric", "results", "study")}
     base, tuned = (plain(reader.child(root, key)) for key in ("defaults", "config"))
+    if base.get(AVERAGE_REWARD) == 0:  # the default of its day, with today's meaning of `off`
+        base[AVERAGE_REWARD] = None
     metric: _Metric = reader.filled(_Metric, own["metric"], "metric.")
     env = plain(own["env"]) if own["env"].is_map else {"id": plain(own["env"])}
     results: dict[str, Node] = own["results"].value

@@ -29,12 +29,9 @@ def knobs_of(record: Record) -> dict[str, Any]:
 
 
 def least(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the smallest set of knobs that trains as the configuration does today."""
+    """Return the smallest set of knobs that gives the same whole configuration today."""
     whole = as_lists(complete(config))
     usual = as_lists(complete({}))
-    # a record says 0, a default of its day, where nothing is centred
-    if not whole["reward_centering"]:
-        whole["average_reward_initial"] = usual["average_reward_initial"]
     kept = {n: value for n, value in whole.items() if n not in usual or usual[n] != value}
     for name in list(kept):
         fewer = {other: value for other, value in kept.items() if other != name}

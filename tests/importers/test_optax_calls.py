@@ -136,7 +136,7 @@ def test_an_environment_that_is_made_here_is_read_and_its_objects_listed(importe
     )
     data, told = imported("rejax", text)
     assert data["env"] == "Acrobot-v1"
-    assert "env_params: an object; give its keys after --" in told
+    assert "env_params: an object; give its keys one by one" in told
 
 
 # ------------------------------------------------------------------------------ schedules

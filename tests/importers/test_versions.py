@@ -59,6 +59,26 @@ def test_jaxdem_of_september_2025_has_its_own_defaults(imported, flag):
     assert not {"vf_coef", "adam_eps", "gamma"} & set(fixed)  # 0.5, 1e-5 and 0.99 are ours, too
 
 
+def test_jaxdem_of_october_2025_differs_in_two_defaults(imported):
+    data, told = imported("jaxdem", create(""), "--env=navigators", "--version", "2025.10")
+    assert "Read as JaxDEM, from 23 October to 4 November 2025" in told
+    october = {**SEPTEMBER, "ent_coef": 0.02, "minibatch_size": 256 * 64}  # 256 segments
+    assert {name: data["fixed"].get(name, "unsaid") for name in october} == october
+    assert data["fixed"]["num_minibatches"] == 10
+    few = create("num_envs=64")
+    data, told = imported("jaxdem", few, "--env=navigators", "--version=2025.10")
+    assert data is None and "minibatch_size is 256 segments; JaxDEM takes 1 to 64" in told
+
+
+def test_names_that_only_october_has_together_choose_it(imported):
+    text = create(f"{DECAY}, stop_at_epoch=900")
+    _, told = imported("jaxdem", text, "--env=navigators", "--without", "stop_at_epoch")
+    assert "Read as JaxDEM, from 23 October to 4 November 2025" in told
+    assert "only it has learning_rate_decay_exponent, stop_at_epoch" in told
+    _, told = imported("jaxdem", create("stop_at_epoch=900"), "--env=navigators")
+    assert "stop_at_epoch" in told and "2025.10" not in told
+
+
 @pytest.mark.parametrize(
     ("text", "because"),
     [

@@ -6,6 +6,7 @@ import pytest
 from hpo.cli import main
 from hpo.search.lanes import local
 from hpo.search.study_estimate import preview
+from hpo.store import wandb_sink
 from hpo.studies.load import load, loads
 
 TEXT = """\
@@ -110,3 +111,17 @@ def test_a_check_finds_a_logger_that_cannot_start(tmp_path, capsys, monkeypatch)
     assert "there is no login here" in said or "needs the package 'wandb'" in said
     (tmp_path / "s.yaml").write_text(f"{TEXT}loggers: [csv, console]\n")
     assert main(["check", "s.yaml", "--no-time"]) == 0
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_login_of_wandb_is_found_without_a_word(tmp_path, monkeypatch, capfd, there):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    if there:
+        words = f"machine api.wandb.ai\n  login user\n  password {'1' * 40}\n"
+        (tmp_path / ".netrc").write_text(words)
+        (tmp_path / ".netrc").chmod(0o600)
+    assert wandb_sink._logged_in() is there
+    assert capfd.readouterr() == ("", "")

@@ -1,11 +1,13 @@
 """Files that a study names: which they are, and that one that changed is noticed."""
 
 import dataclasses
+import sys
 from pathlib import Path
 
 import gymnasium
 import pytest
 
+import hpo
 from helpers import search_samples as samples
 from hpo.cli import main
 from hpo.errors import StoreError
@@ -17,6 +19,7 @@ from hpo.spaces import Parameter, Space, make_distribution
 from hpo.store.journal import Journal
 from hpo.store.rows import Commit
 from hpo.studies.spec import Budget, EnvSpec, Evaluation, Init
+from hpo.studies.yaml_io import plain, read_text
 
 
 def write(folder, **files):
@@ -24,6 +27,13 @@ def write(folder, **files):
         path = folder / name.replace("__", "/").replace("_py", ".py").replace("_csv", ".csv")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+
+@pytest.fixture(autouse=True)
+def modules_of_this_test(monkeypatch):
+    """Let `import beside` find this test's file, not one of a test before it."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "beside", raising=False)
 
 
 @pytest.fixture
@@ -160,6 +170,30 @@ def test_a_changed_file_is_never_run_before_it_is_compared(
     error = capsys.readouterr().err
     assert f"{changed}: its sha256 was" in error
     assert not (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize("changed", ["bowl.py", "beside.py"])
+@pytest.mark.parametrize("form", ["file", "retry", "text", "mapping", "train"])
+def test_python_never_runs_a_changed_file_before_it_is_compared(
+    tmp_path, monkeypatch, form, changed
+):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, beside_py="", bowl_py=TRAINING.replace("import hpo", "import hpo, beside"))
+    call = hpo.train if form == "train" else hpo.run
+    (tmp_path / "study.yaml").write_text(TRAINED)
+    call("study.yaml", progress=False)
+    asked = TRAINED if form == "retry" else TRAINED.replace("trials: 3", "trials: 6")
+    (tmp_path / "study.yaml").write_text(asked)
+    given = {"text": hpo.yaml(asked), "mapping": plain(read_text(asked, "study.yaml"))}
+    more = {"retry_failed": True} if form == "retry" else {}
+    trap(tmp_path / changed, tmp_path / "mark")
+    with pytest.raises(StoreError, match=f"{changed}: its sha256 was") as told:
+        call(given.get(form, "study.yaml"), name="study", progress=False, **more)
+    assert "accept_changed_files=True" in str(told.value)
+    assert not (tmp_path / "mark").exists()
+    if form == "file":
+        assert call("study.yaml", progress=False, accept_changed_files=True).state == "finished"
+        assert (tmp_path / "mark").exists()
 
 
 MOVES = {

@@ -7,8 +7,9 @@ import pytest
 from hpo.errors import StoreError
 from hpo.knobs import DEFAULTS_OF_OLD, KNOBS
 from hpo.search.checks import check_continues, study_meta
-from hpo.studies.load import loads, recorded
+from hpo.studies.load import loads, of_its_day, recorded
 from hpo.studies.resolved import as_recorded, resolved, resolved_yaml
+from hpo.studies.yaml_io import read_text
 
 BASE = "name: s\nenv: CartPole-v1\nenv_steps: 40k\nbudget: {trials: 2}\n"
 SPACE = "space:\n  gamma: {min: 0.9, max: 0.99, distribution: uniform}\n"
@@ -83,3 +84,37 @@ def test_lanes_of_old_stay_in_tiles_that_fit_them():
     assert recorded(text).population.tiles == "narrow"
     assert as_recorded(text)["population"]["tiles"] == "narrow"
     assert recorded(resolved_yaml(loads(BASE))).population.tiles == "auto"
+
+
+CENTRED = "fixed: {reward_centering: true, average_reward_initial: %s}\n"
+SEARCHED = (
+    "fixed: {reward_centering: true}\nspace: {average_reward_initial: {values: [%s, 0.5]}}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("section", "text"), [("fixed", CENTRED), ("space", SEARCHED)], ids=["fixed", "searched"]
+)
+def test_an_initial_average_of_zero_keeps_the_meaning_of_its_day(section, text):
+    """It stood for the average of the first rollout, which is `off` today."""
+    zero, off = loads(BASE + text % "0"), loads(BASE + text % "off")
+    meta = study_meta(zero, "cpu", 1)
+    check_continues(meta, zero)  # a record of today means 0 by it
+    old = replace(meta, study_text=without_tiles(meta.study_text))
+    narrow = replace(zero, population=replace(zero.population, tiles="narrow"))
+    with pytest.raises(StoreError, match=f"type off for it under {section}"):
+        check_continues(old, narrow)
+    check_continues(old, replace(off, population=narrow.population))
+
+
+def test_an_old_record_runs_with_the_meaning_of_its_day():
+    text = without_tiles(resolved_yaml(loads(BASE + CENTRED % "0")))
+    assert recorded(text).default()["average_reward_initial"] is None
+    again = loads(text, overrides=of_its_day(read_text(text, "study.resolved.yaml")))
+    assert again.default()["average_reward_initial"] is None
+    assert (
+        recorded(resolved_yaml(loads(BASE + CENTRED % "0"))).default()["average_reward_initial"]
+        == 0.0
+    )
+    uncentred = without_tiles(resolved_yaml(loads(BASE + "fixed: {average_reward_initial: 0}\n")))
+    assert as_recorded(uncentred)["fixed"]["average_reward_initial"] == 0.0

@@ -45,7 +45,6 @@ def test_a_study_of_a_gymnasium_environment_loads_and_is_checked():
         ("env.sutton_barto_reward", "env.gravity", 5, "no key 'env.gravity'"),
         ("workers: 2", "workers: -1", 7, "population.workers is -1; allowed: a whole number"),
         ("workers: 2", "step_timeout: soon", 7, "population.step_timeout is 'soon'; allowed: a t"),
-        ("workers: 2", "workers: 0, step_timeout: 9s", 7, "needs processes that can be ended"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(old, new, line, said):

@@ -26,6 +26,7 @@ from hpo.views.leaderboard_text import winner_line
 from hpo.views.report.page import Cell, table
 from hpo.views.report.report import write_report
 from hpo.views.resuming import resume_command, resuming
+from hpo.views.words import in_python, on_command_line
 
 
 @pytest.fixture(scope="module")
@@ -148,11 +149,15 @@ budget: {trials: 4}
     now = Given("run", "my.yaml")
     with pytest.raises(StoreError) as caught:
         check_continues(meta, loads(text % (method, "1e-1")), None, now)
-    way = "hpo run my.yaml --new --set search.warm_start.study=results/study"
-    assert (way in str(caught.value)) is reuses
+    typed = (
+        "start another study (--new or --new --set search.warm_start.study=results/study, which "
+    )
+    called = "(new=True or new=True and search: {warm_start: {study: results/study}}, which reuses"
+    assert (typed in on_command_line(caught.value)) is reuses
+    assert (called in in_python(caught.value)) is reuses
     with pytest.raises(StoreError) as caught:  # other env steps: no trial could be reused
         check_continues(meta, loads(text % (method, "1e-1") + "seed: 3\n"), None, now)
-    assert "warm_start" not in str(caught.value)
+    assert "warm_start" not in on_command_line(caught.value)
 
 
 def test_a_grid_is_walked_in_the_order_of_the_file(tmp_path):

@@ -96,15 +96,20 @@ def words_of(sides: Sequence[Side]) -> str:
 # ---------------------------------------------------------------------- retrained
 
 
+def why_not_retrained(bundle: Bundle, sides: Sequence[Side]) -> str:
+    """Return why nothing can be trained again, or ""; no code of the bundle is run."""
+    if bundle.outside:
+        return f"files are not in it: {first_of(bundle.outside)}"
+    if bundle.study.more_envs:
+        return "a study on several environments is not trained again"
+    return "" if sides else "no claim rests on the seeds of one trial or of two"
+
+
 def retrained(bundle: Bundle, claims: Sequence[Mapping[str, Any]], sides: Sequence[Side]) -> Level:
     """Train the seeds that the claims rest on again, and compare every number."""
     study = bundle.study
-    if bundle.outside:
-        return Level("retrained", None, f"files are not in it: {first_of(bundle.outside)}")
-    if study.more_envs:
-        return Level("retrained", None, "a study on several environments is not trained again")
-    if not sides:
-        return Level("retrained", None, "no claim rests on the seeds of one trial or of two")
+    if why := why_not_retrained(bundle, sides):
+        return Level("retrained", None, why)
     start = [] if study.init is None else [study.init.folder]
     bundle.check_inside([*study.imports, *start, *files_of_environment(study)])
     folder, source = StudyFolder(bundle.folder), bundle.folder / SOURCE
@@ -192,13 +197,18 @@ def _moved(bundle: Bundle) -> str:
 # ---------------------------------------------------------------------- playable
 
 
+def why_not_playable(bundle: Bundle) -> str:
+    """Return why no policy can be played, or ""; no code of the bundle is run."""
+    if not bundle.about_policy():
+        return "it has no single policy"
+    return f"files are not in it: {first_of(bundle.outside)}" if bundle.outside else ""
+
+
 def playable(bundle: Bundle, episodes: int) -> Level:
     """Evaluate the policy on the episodes that it was recorded on, and on new ones."""
+    if why := why_not_playable(bundle):
+        return Level("playable", None, why)
     about = bundle.about_policy()
-    if not about:
-        return Level("playable", None, "it has no single policy")
-    if bundle.outside:
-        return Level("playable", None, f"files are not in it: {first_of(bundle.outside)}")
     is_ppo = (bundle.policy / NAME).is_file()
     if is_ppo:
         _check_document(bundle)

@@ -18,6 +18,8 @@ from ..bundle.play_and_train import (
     retrained,
     seconds_of_a_run,
     sides_of,
+    why_not_playable,
+    why_not_retrained,
     words_of,
 )
 from ..bundle.verify import Bundle
@@ -83,20 +85,42 @@ def _levels_that_run(
     new = counted(args.episodes, "new episode")
     play = f"starts jax and plays the recorded episodes and {new}: about a minute"
     train = f"starts jax and trains {_cost(bundle, sides)}"
-    for name, asked, option, cost, run in (
-        ("playable", args.play, "--play", play, lambda: playable(bundle, args.episodes)),
-        ("retrained", args.retrain, "--retrain", train, lambda: retrained(bundle, claims, sides)),
+    for name, asked, option, cost, why_not, run in (
+        (
+            "playable",
+            args.play,
+            "--play",
+            play,
+            lambda: why_not_playable(bundle),
+            lambda: playable(bundle, args.episodes),
+        ),
+        (
+            "retrained",
+            args.retrain,
+            "--retrain",
+            train,
+            lambda: why_not_retrained(bundle, sides),
+            lambda: retrained(bundle, claims, sides),
+        ),
     ):
         if not asked or not sound:
             why = f"not asked: {option} {cost}"
             yield Level(name, None, why if sound else "it is not consistent")
-            continue
-        note(cost)
-        if bundle.code and not args.allow_code:
-            note(f"{bundle.path} brings code: {', '.join(bundle.code)}")
-            if not _is_allowed():
-                raise StoreError(f"its code was not allowed to run: {first_of(bundle.code)}")
-        yield run()
+        elif why := why_not():  # so nothing is announced
+            yield Level(name, None, why)
+        else:
+            note(cost)
+            _allow_code(bundle, args)
+            yield run()
+
+
+def _allow_code(bundle: Bundle, args: Namespace) -> None:
+    """Ask before the code of a bundle runs, unless it was allowed."""
+    if not bundle.code or args.allow_code:
+        return
+    note(f"{bundle.path} brings code: {', '.join(bundle.code)}")
+    if not _is_allowed():
+        raise StoreError(f"its code was not allowed to run: {first_of(bundle.code)}")
 
 
 def _cost(bundle: Bundle, sides: Sequence[Side]) -> str:

@@ -28,6 +28,7 @@ from ..terminal.console import fitted, in_columns, plain_warnings
 
 _LABEL = 11  # `env steps  `
 _NAMED, _NOTED = 5, 0.05
+_SENTENCES = ("The study file is OK", "This study has")
 
 
 def do_init(args: Namespace) -> int:
@@ -182,14 +183,16 @@ def _stopping(report: CheckReport) -> str:
 def _indent(line: str) -> int:
     if line.startswith(("warning: ", "mistake: ", "note: ", "OK. ")):
         return line.index(" ") + 1
+    if line.startswith(_SENTENCES):
+        return 0
     return 2 if line.startswith(" ") else _LABEL
 
 
 def do_run(args: Namespace) -> int:
     def before_code(name: str) -> None:  # a mistake in the file is told without jax
-        from .watched_run import check_before_code
+        from .watched_run import before_code_of
 
-        check_before_code(args)(name)
+        before_code_of(args)(name)
 
     study = load(args.file, args.set, args.name, before_code)
     text = Path(args.file).read_text(encoding="utf-8")

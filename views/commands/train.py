@@ -29,7 +29,7 @@ from .compare import do_compare, number_in
 from .read_study import check_export, do_top, eval_command, export_policy
 from .watched_run import (
     INTERRUPTED,
-    check_before_code,
+    before_code_of,
     resume_command,
     watch,
     watch_run,
@@ -75,7 +75,7 @@ def _study_and_trials(args: Namespace) -> tuple[str | None, list[int]]:
 
 
 def do_train(args: Namespace) -> int:
-    given, text = load_given(args.file, args.set, args.name, check_before_code(args))
+    given, text = load_given(args.file, args.set, args.name, before_code_of(args))
     study = single(given)
     if not args.new:
         study = single_as_begun(given, Path(args.out) / given.name)

@@ -21,20 +21,20 @@ from rich.console import Console
 
 from ...errors import HpoError, counted
 from ...search.api import run as run_study
-from ...search.checks import check_files_to_resume, kept_text
+from ...search.checks import check_before_code
 from ...search.engine.interrupts import HEARD, leaves_at_once
 from ...search.run import Results
 from ...store.environment_columns import environment_names
 from ...store.follow import is_finished
 from ...store.journal import Journal
 from ...store.leaderboard import Entry
-from ...store.rows import StudyMeta, counts_evaluations_alone
+from ...store.rows import counts_evaluations_alone
 from ...store.study_folder import REPORT_NAME, StudyFolder, free_name
 from ...store.verdict import Conclusion
 from ...store.verdict_text import as_json
 from ...studies.algorithm import ENV_STEPS
 from ...studies.load import BeforeCode
-from ...studies.overrides import Given, given_in, without_given
+from ...studies.overrides import Given
 from ...studies.spec import Study, value_words
 from ..formatting import duration, steps
 from ..leaderboard_text import (
@@ -252,29 +252,22 @@ class InterruptListener:
             self._leave(130)
 
 
-def check_before_code(args: Namespace) -> BeforeCode:
+def before_code_of(args: Namespace) -> BeforeCode:
     """Return the check that a study to be resumed names no changed file, made before one runs."""
-    file, accept = Path(args.file), args.accept_changed_files
+    file = Path(args.file)
 
     def check(name: str) -> None:
-        folder = Path(args.out) / name
         if not args.new:
-            check_files_to_resume(
-                folder, file.parent, accept, partial(_is_as_before, args, folder)
+            check_before_code(
+                Path(args.out) / name,
+                file.parent,
+                file.read_text(encoding="utf-8"),
+                args.set,
+                accept_changed_files=args.accept_changed_files,
+                retry_failed=getattr(args, "retry_failed", False),
             )
 
     return check
-
-
-def _is_as_before(args: Namespace, folder: Path, meta: StudyMeta) -> bool:
-    """Return whether a study is given by the same text and settings as when it ran last."""
-    if getattr(args, "retry_failed", False):
-        return False
-    kept = kept_text(StudyFolder(folder))
-    before = given_in(kept)
-    settings = () if before is None else before.overrides
-    text = Path(args.file).read_text(encoding="utf-8")
-    return without_given(kept) == text and settings == tuple(args.set)
 
 
 def run_watched(study: Study, text: str, args: Namespace) -> int:

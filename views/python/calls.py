@@ -24,6 +24,7 @@ from ...search.state.progress import Progress
 from ...store.study_folder import RESULTS
 from ...studies.check import CheckReport
 from ...studies.load import Source, read_study
+from ...studies.spec import Study
 from ..formatting import in_unit
 from ..output import note
 from ..terminal.console import plain_warnings, to_stderr
@@ -266,7 +267,7 @@ def _call(
 ) -> Results:
     with speaks_python():
         _check_options(progress, observers=observers, callbacks=settings.get("callbacks", ()))
-        loaded, text = read_study(study, name)
+        loaded, text = _loaded(study, out, name, settings)
         shows = somebody_looks() if progress is None else progress
         line = OneLine() if shows else None
         warn = settings.pop("warn", None) or (line.warn if line is not None else to_stderr)
@@ -276,6 +277,17 @@ def _call(
             observers = [*observers, line]
         with plain_warnings(warn):
             return Results(**vars(function(loaded, out, observers, warn=warn, **settings)))
+
+
+def _loaded(
+    study: Source, out: str | Path, name: str | None, settings: Mapping[str, Any]
+) -> tuple[Study, str]:
+    """Load a study; what it resumes is compared before its files are run."""
+    if isinstance(study, Study):
+        return read_study(study, name)
+    names = ("new", "accept_changed_files", "retry_failed")
+    asked = {one: settings[one] for one in names if one in settings}
+    return api.load_to_run(study, Path(out), name, **asked)
 
 
 def _check_options(progress: Any, **several: Any) -> None:

@@ -125,7 +125,7 @@ def test_an_environment_that_takes_its_worker_along_once_is_not_seen(
 
 
 def test_a_call_that_takes_long_is_told_before_its_worker_is_ended(undisturbed, monkeypatch):
-    monkeypatch.setattr("hpo.machine.workers._TOLD_SECONDS", 1.0)
+    monkeypatch.setattr("hpo.machine.workers.TOLD_SECONDS", 1.0)
     told = []
     own = Workers(2, "hpo_test_troubled:serve", limit=LIMIT, opening_limit=60.0, warn=told.append)
     made = opened(steady(own), {3: {"how": "hang"}})

@@ -177,6 +177,10 @@ def test_a_kept_policy_plays_the_recorded_episodes_bit_for_bit(folder, tmp_path)
         play(folder, other, about, Path())
     with pytest.raises(StoreError, match="an evaluation that the study has not"):
         play(folder, kept, {**about, "env_steps": 7}, Path())
+    initial = '"average_reward_initial": '  # of a policy kept when 0 stood for `off`
+    assert f"{initial}null" in text
+    (other / "policy.json").write_text(text.replace(f"{initial}null", f"{initial}0.0"))
+    assert play(folder, other, about, Path()).same
 
 
 def test_what_was_never_evaluated_cannot_be_replayed(folder):

@@ -244,3 +244,49 @@ def test_the_policy_of_who_won_once_is_kept_for_when_it_wins_again(tmp_path):
         assert results.best.trial != won
         names = {path.name for path in (tmp_path / "policies").iterdir()}
         assert f"trial_{won}" in names and f"trial_{results.best.trial}" in names
+
+
+def test_selection_seeds_that_the_budget_cannot_pay_do_not_start(tmp_path):
+    """They were trained up to where the budget ended, and chose nothing."""
+    study = samples.study(
+        budget=Budget(trials=8, env_steps=432_000),
+        early_terminate=None,
+        seeds=Seeds(1),
+        confirm=samples.Confirm(3, 2, 2),
+    )
+    folder, factory = tmp_path / "study", samples.AnalyticFactory()
+    before = run(study, folder, factory, (), samples.quick())
+    grown = samples.dataclasses.replace(study, confirm=samples.Confirm(3, 6, 4))
+    results = run(grown, folder, factory, (), samples.quick())
+    assert results.usage.env_steps == before.usage.env_steps == 256_000
+    with Journal(folder) as journal:
+        rows = {row.trial: row for row in journal.trials()}
+    confirmed = [row for row in rows.values() if row.choose_values]
+    assert len(confirmed) == 3 and all(len(row.choose_values) == 2 for row in confirmed)
+    told = "4 of 6 selection seeds did not start: budget.env_steps cannot pay them"
+    assert {row.error for row in confirmed} == {told}
+    enough = samples.dataclasses.replace(grown, budget=Budget(trials=8, env_steps=700_000))
+    results = run(enough, folder, factory, (), samples.quick())
+    with Journal(folder) as journal:
+        whole = [row for row in journal.trials() if len(row.choose_values) == 6]
+    assert len(whole) == 3 and not any(row.error for row in whole)
+
+
+ALONE = {
+    "one trial": {"budget": Budget(trials=1, env_steps=64_000)},
+    "no space": {"space": samples.Space(), "budget": Budget(env_steps=64_000)},
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_the_default_alone_is_not_kept_room_for_twice(tmp_path, name):
+    """A run, a selection seed and two test seeds are 64,000 env steps; kept were two more."""
+    study = samples.study(
+        early_terminate=None, seeds=Seeds(1), confirm=samples.Confirm(1, 1, 2), **ALONE[name]
+    )
+    assert (study.confirming, study.tested) == (3, 2)
+    results = run(study, tmp_path / "study", samples.AnalyticFactory(), (), samples.quick())
+    assert results.usage.env_steps == 64_000
+    with Journal(tmp_path / "study") as journal:
+        (row,) = journal.trials()
+    assert len(row.report_values) == 2

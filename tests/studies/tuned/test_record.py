@@ -81,12 +81,14 @@ def test_the_fewest_knobs_make_the_same_configuration():
     assert least(complete({})) == {}
 
 
-def test_a_default_of_old_that_changes_nothing_is_not_written():
-    """Records say an average reward of 0 where nothing is centred; today's default is off."""
-    old = {**complete({}), "average_reward_initial": 0.0}
-    assert least(old) == {}
-    centred = {**old, "reward_centering": True}
-    assert least(centred) == {"average_reward_initial": 0.0, "reward_centering": True}
+@pytest.mark.parametrize("name", ["rmsa-nsfnet-250", "CartPole-v1"])
+def test_records_whose_default_was_an_average_reward_of_zero_are_off_today(name):
+    """It stood for the average of the first rollout, in records that centre rewards, too."""
+    record = find_record(name)
+    assert knobs_of(record)["average_reward_initial"] is None
+    assert all(one.config["average_reward_initial"] is None for one in record.contenders)
+    assert loads(train_text(record)).default()["average_reward_initial"] is None
+    assert "average_reward_initial" not in train_text(record) + around_text(record)
 
 
 def test_the_study_that_trains_it_has_its_configuration_and_length():

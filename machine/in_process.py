@@ -1,0 +1,204 @@
+"""Batches that this process steps itself, whose environments' calls may take only so long.
+
+A thread watches the calls. The main thread is interrupted in one that takes too long, which then
+counts as an error of its environment. A call that continues all the same ends this process: its
+environment would never give the lanes back.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from ..core.host.batch import (
+    Batch,
+    LocalBatch,
+    Opening,
+    Outcome,
+    SpaceCode,
+    Warn,
+    unheard,
+)
+
+_SIGNAL = signal.SIGURG  # ignored by default, so one that comes late does nothing
+_LOOK_SECONDS = 1.0
+TOLD_SECONDS = 20.0  # of a call, until a warning says that it takes long
+_GRACE_SECONDS = 5.0  # between the interruption of a call and the end of the process
+_WORKERS = "with population.workers: 1 only a worker process would end"
+
+
+class TookTooLong(BaseException):
+    """A call of an environment took too long; environments that catch `Exception` let it pass."""
+
+
+class LimitedBatch(LocalBatch):
+    """A batch that knows how long its running call may take, and which thread makes it."""
+
+    def __init__(self, id_: str, code: SpaceCode, count: int, own: InProcess):
+        super().__init__(id_, code, count)
+        self.id, self._own = id_, own
+        self.limit, self.thread = own.limit, 0
+
+    def open(self, openings: Sequence[Opening]) -> Outcome:
+        self.limit, self.thread = self._own.opening_limit, threading.get_ident()
+        return super().open(openings)
+
+    def step(self, restart: bool) -> Outcome:
+        self.limit, self.thread = self._own.limit, threading.get_ident()
+        return super().step(restart)
+
+    @property
+    def call(self) -> int:
+        """The number of the running call of an environment, 0 between calls."""
+        return int(self.arrays.inside.max(initial=0))
+
+
+@dataclass
+class _Seen:
+    """A running call and how long it was seen to run; a stopped process adds nothing."""
+
+    call: int = 0
+    seconds: float = 0.0
+    told: bool = False
+    interrupted: bool = False
+
+
+class InProcess:
+    """Makes batches that are stepped here; see `core.host.batch.BatchMaker`.
+
+    A call of an environment may take `limit` seconds, one that makes it `opening_limit`. `warn`
+    takes a line about one that takes long; `leave` ends the process.
+    """
+
+    def __init__(
+        self,
+        limit: float,
+        opening_limit: float,
+        warn: Warn = unheard,
+        leave: Callable[[int], object] = os._exit,
+    ):
+        self.limit, self.opening_limit = limit, opening_limit
+        self._warn, self._leave = warn, leave
+        self._batches: weakref.WeakKeyDictionary[LimitedBatch, _Seen] = weakref.WeakKeyDictionary()
+        self._watched = threading.Lock()
+        self._thread: threading.Thread | None = None
+        _listen()
+
+    @property
+    def look_seconds(self) -> float:
+        return min(_LOOK_SECONDS, self.limit / 4, self.opening_limit / 4)
+
+    def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> Batch:
+        """Make a batch of `count` slots, whose `said` is always filled."""
+        made = LimitedBatch(id_, code, count, self)
+        if math.isfinite(min(self.limit, self.opening_limit)):
+            with self._watched:
+                self._batches[made] = _Seen()
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=_watch, args=(weakref.ref(self),), name="step limit", daemon=True
+                )
+                self._thread.start()
+        return made
+
+    def look(self, seconds: float) -> None:
+        """Look at the running calls once, `seconds` after the look before."""
+        with self._watched:
+            batches = list(self._batches.items())
+        for batch, seen in batches:
+            call = batch.call
+            if call == 0 or call != seen.call:
+                self._batches[batch] = _Seen(call)
+                continue
+            seen.seconds += seconds
+            self._judge(batch, seen)
+
+    def _judge(self, batch: LimitedBatch, seen: _Seen) -> None:
+        if seen.seconds >= TOLD_SECONDS and not seen.told:
+            seen.told = True
+            self._warn(_long_words(batch, seen))
+        if seen.seconds >= batch.limit and not seen.interrupted:
+            seen.interrupted = True
+            _interrupt(batch, seen.call)
+        if seen.seconds >= batch.limit + min(_GRACE_SECONDS, batch.limit):
+            self._warn(
+                f"{batch.id} has given no answer for {seen.seconds:.0f} s"
+                f"{_place(batch)} (population.step_timeout), and its call cannot be interrupted, "
+                f"so this process ends; everything committed is kept. {_WORKERS.capitalize()}"
+            )
+            _show_cursor()
+            self._leave(1)
+
+
+def _watch(of: weakref.ref[InProcess]) -> None:
+    while (own := of()) is not None:
+        seconds = own.look_seconds
+        own.look(seconds)
+        del own  # which may be let go meanwhile
+        time.sleep(seconds)
+
+
+def _long_words(batch: LimitedBatch, seen: _Seen) -> str:
+    return (
+        f"{batch.id} has given no answer for {seen.seconds:.0f} s{_place(batch)}; its call is "
+        f"interrupted after {batch.limit:g} s (population.step_timeout)"
+    )
+
+
+def _place(batch: LimitedBatch) -> str:
+    """Return ` in FILE:LINE`, where the running call is now, or ""."""
+    frame = sys._current_frames().get(batch.thread)
+    if frame is None:
+        return ""
+    package = str(Path(__file__).parents[1])
+    inner = [one for one in traceback.extract_stack(frame) if not _is_in(one.filename, package)]
+    return f" in {Path(inner[-1].filename).name}:{inner[-1].lineno}" if inner else ""
+
+
+def _is_in(file: str, package: str) -> bool:
+    return file.startswith(package + os.sep)
+
+
+def _show_cursor() -> None:
+    """Show the cursor that a view of a terminal hides, as nothing else runs any more."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write("\x1b[?25h")
+        sys.stderr.flush()
+
+
+# ---------------------------------------------------------------------- the main thread
+
+_overdue: weakref.WeakKeyDictionary[LimitedBatch, int] = weakref.WeakKeyDictionary()
+"""Batch -> the number of its call that is to be interrupted."""
+
+
+def _listen() -> None:
+    """Let the main thread hear about calls that take too long, unless the signal is in use."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and signal.getsignal(_SIGNAL) in (signal.SIG_DFL, signal.SIG_IGN):
+        signal.signal(_SIGNAL, _on_signal)
+
+
+def _interrupt(batch: LimitedBatch, call: int) -> None:
+    """Interrupt a call, if the main thread makes it and listens."""
+    main = threading.main_thread().ident
+    if main is not None and batch.thread == main and signal.getsignal(_SIGNAL) is _on_signal:
+        _overdue[batch] = call
+        signal.pthread_kill(main, _SIGNAL)
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    for batch, call in list(_overdue.items()):
+        del _overdue[batch]
+        if batch.call == call:
+            raise TookTooLong(f"no answer for {batch.limit:g} s (population.step_timeout)")
