@@ -100,6 +100,17 @@ def paired_interval(
     return _paired(ours, theirs, level, bounds).whole
 
 
+def paired_unless(
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    *,
+    level: float = level_of(1),
+    bounds: Bounds = UNBOUNDED,
+) -> Unless | None:
+    """Return the condition on which `paired_interval` would exclude 0; None without one."""
+    return _paired(ours, theirs, level, bounds).unless()
+
+
 _NOTHING = _Found(NO_INTERVAL, NO_INTERVAL, 0.0)
 
 
@@ -189,20 +200,22 @@ def paired_over_looks(
     earlier: Sequence[int] = (),
     bounds: Bounds = UNBOUNDED,
     interim: bool = False,
+    *,
+    among: int = 1,
 ) -> Interval:
     """Return the 95 % interval of the mean difference over all looks together.
 
     The intersection of the intervals of all looks, each at its level; this look's if it is empty.
     `earlier`: pairs at each earlier look, the first ones of these; 0 for different values;
-    `interim`: see `interim_analyses.level_of`.
+    `interim`: see `interim_analyses.level_of`; `among`: comparisons that share the error rate.
     """
     before, level = levels(earlier, interim)
-    now = paired_interval(ours, theirs, level=level, bounds=bounds)
+    now = paired_interval(ours, theirs, level=level / among, bounds=bounds)
     if now.low is None or now.high is None:
         return now
     low, high = now.low, now.high
     for pairs, its in before:
-        then = paired_interval(ours[:pairs], theirs[:pairs], level=its, bounds=bounds)
+        then = paired_interval(ours[:pairs], theirs[:pairs], level=its / among, bounds=bounds)
         if then.low is not None and then.high is not None:
             low, high = max(low, then.low), min(high, then.high)
     return Interval(low, high, now.kind) if low <= high else now
@@ -411,23 +424,28 @@ def decided_pairs(
     earlier: Sequence[int] = (),
     bounds: Bounds = UNBOUNDED,
     interim: bool = False,
+    *,
+    among: int = 1,
 ) -> Decision:
     """Decide between finite values on the same seeds, in the order they ran; greater is better.
+
+    `among`: the number of comparisons that share the error rate.
 
     >>> decided_pairs([2.0] * 8, [1.0] * 8).verdict, decided_pairs([2.0] * 4, [1.0] * 4).more_seeds
     ('better', 2)
     """
     differences = [one - other for one, other in zip(ours, theirs, strict=True)]
     gap, count = mean(differences), len(differences)
-    found = paired_over_looks(ours, theirs, earlier, bounds, interim)
-    fewest = fewest_pairs(next_level(earlier, interim))
+    found = paired_over_looks(ours, theirs, earlier, bounds, interim, among=among)
+    now = next_level(earlier, interim) / among
+    fewest = fewest_pairs(now)
     if count < fewest:
         return Decision("undecided", found, fewest - count)
     if found.low is None:  # the same difference on every seed: only the exact test decides
         if is_rounding(gap, ours, theirs):
             return Decision("no_difference", found)
         return Decision("better" if gap > 0 else "worse", found)
-    level = next_level([*earlier, count], interim)
+    level = next_level([*earlier, count], interim) / among
     needed = seeds_to_tell(gap, deviation(differences), level)
     if needed is not None:  # as many have to differ as the exact test needs
         unequal = sum(value != 0.0 for value in differences) / count
@@ -436,7 +454,7 @@ def decided_pairs(
         needed = max(needed, seeds_to_trust(gap, hidden(ours, theirs, bounds), level))
     unless = None
     if found.low <= 0.0 <= (found.high or 0.0):
-        unless = _paired(ours, theirs, next_level(earlier, interim), bounds).unless()
+        unless = paired_unless(ours, theirs, level=now, bounds=bounds)
     return _decided(found, count, needed, unless)
 
 

@@ -1,4 +1,4 @@
-"""The range of a study's metric, if the table of environments has it."""
+"""The range of a study's metrics, if the table of environments has it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,64 @@ from typing import Any, cast
 import yaml
 
 from ..environments.registry import find
-from .comparison import Bounds
+from .aggregate_environments import together
+from .comparison import UNBOUNDED, Bounds
 from .rows import StudyMeta
 
 RETURN = "eval/return_mean"
+_RATES = ("eval/service_blocking_probability", "eval/bitrate_blocking_probability")
+# Intervals and verdicts use that a rate is at least 0. At 1 no network would serve anything: with
+# that as the worst unseen outcome, no two rates of a few per cent could ever be told apart.
+_RATE = Bounds(low=0.0)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def value_bounds(meta: StudyMeta) -> Bounds:
-    """Return the bounds of a study's metric; infinite if unknown."""
-    return _of_text(meta.study_text, True) if meta.metric == RETURN else Bounds()
+    """Return the bounds of a study's values; infinite if unknown."""
+    if not meta.environments:
+        return metric_bounds(meta, meta.metric)
+    ends = score_bounds(meta)
+    if not ends:
+        return UNBOUNDED
+    over = str(_loaded(meta.study_text).get("over_environments") or "mean")
+    return Bounds(*(together(list(of), over) for of in _columns(ends)))
+
+
+def metric_bounds(meta: StudyMeta, metric: str) -> Bounds:
+    """Return the bounds of one metric in the environment of a study; infinite if unknown."""
+    if metric in _RATES:
+        return _RATE
+    return _of_text(meta.study_text, True) if metric == RETURN else UNBOUNDED
+
+
+def score_bounds(meta: StudyMeta) -> tuple[Bounds, ...]:
+    """Return the bounds of scores on each of several environments; () if it is none of returns."""
+    listed = _loaded(meta.study_text).get("env")
+    if not isinstance(listed, list) or len(listed) != len(meta.environments):
+        return ()
+    space = _loaded(meta.study_text).get("space") or {}
+    found = list[Bounds]()
+    for env, scale in zip(cast("list[Any]", listed), meta.environments, strict=True):
+        own = UNBOUNDED
+        if meta.metric in _RATES:
+            own = _RATE
+        elif meta.metric == RETURN:
+            keys = {"id": env} if isinstance(env, str) else dict(env)
+            own = bounds_in(str(keys.get("id")), keys, space)
+        found.append(_as_scores(own, float(scale["random"]), float(scale["reference"])))
+    return tuple(found)
+
+
+def _as_scores(own: Bounds, random: float, reference: float) -> Bounds:
+    """Return bounds on the scale where random actions have 0 and the reference has 1."""
+    ends = sorted((end - random) / (reference - random) for end in (own.low, own.high))
+    return Bounds(*ends)
+
+
+def _columns(bounds: Iterable[Bounds]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    pairs = [(one.low, one.high) for one in bounds]
+    lows, highs = zip(*pairs, strict=True)
+    return lows, highs
 
 
 def return_bounds(meta: StudyMeta) -> Bounds:
@@ -35,9 +83,13 @@ def bounds_in(env: str, given: Mapping[str, Any], searched: Iterable[str]) -> Bo
 
 
 @lru_cache(maxsize=64)
-def _of_text(study_text: str, evaluated: bool) -> Bounds:
+def _loaded(study_text: str) -> dict[str, Any]:
     loaded: Any = yaml.load(study_text, _LOADER)
-    study = cast("dict[str, Any]", loaded) if isinstance(loaded, dict) else {}
+    return cast("dict[str, Any]", loaded) if isinstance(loaded, dict) else {}
+
+
+def _of_text(study_text: str, evaluated: bool) -> Bounds:
+    study = _loaded(study_text)
     env: dict[str, Any] | list[Any] | None = study.get("env")
     if not isinstance(env, dict):
         return Bounds()  # several environments
