@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, TypeVar
 
 from ..errors import ConfigError
 from .importance import midranks
@@ -472,6 +472,32 @@ def _decided(
     if too_many and unless is None:
         return Decision("no_difference", interval)
     return Decision("undecided", interval, more, unless)
+
+
+_T = TypeVar("_T")
+
+
+def sharing_error(
+    names: Collection[str], decide: Callable[[str, int], _T], is_decided: Callable[[_T], bool]
+) -> dict[str, _T]:
+    """Decide several comparisons, so that any of them is wrong as rarely as a single one.
+
+    Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure": all share the error rate;
+    those with a verdict leave their part to the others, which are tried again.
+    `decide(name, among)`: at the level of so many comparisons.
+
+    >>> tried = sharing_error(["a", "b"], lambda name, among: name * among, lambda it: it == "aa")
+    >>> tried
+    {'a': 'aa', 'b': 'b'}
+    """
+    found, left = dict[str, _T](), list(names)
+    while left:
+        found |= {name: decide(name, len(left)) for name in left}
+        still = [name for name in left if not is_decided(found[name])]
+        if len(still) == len(left):
+            break
+        left = still
+    return found
 
 
 FEWEST_EACH = 5  # seeds of each side for a verdict, if they are not paired

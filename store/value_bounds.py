@@ -17,7 +17,7 @@ RETURN = "eval/return_mean"
 _RATES = ("eval/service_blocking_probability", "eval/bitrate_blocking_probability")
 # Intervals and verdicts use that a rate is at least 0. At 1 no network would serve anything: with
 # that as the worst unseen outcome, no two rates of a few per cent could ever be told apart.
-_RATE = Bounds(low=0.0)
+RATE = Bounds(low=0.0)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -35,8 +35,15 @@ def value_bounds(meta: StudyMeta) -> Bounds:
 def metric_bounds(meta: StudyMeta, metric: str) -> Bounds:
     """Return the bounds of one metric in the environment of a study; infinite if unknown."""
     if metric in _RATES:
-        return _RATE
+        return RATE
     return _of_text(meta.study_text, True) if metric == RETURN else UNBOUNDED
+
+
+def bounds_of(metric: str, env: str, given: Mapping[str, Any]) -> Bounds:
+    """Return the bounds of one metric in an environment with these settings."""
+    if metric in _RATES:
+        return RATE
+    return bounds_in(env, given, ()) if metric == RETURN else UNBOUNDED
 
 
 def score_bounds(meta: StudyMeta) -> tuple[Bounds, ...]:
@@ -49,7 +56,7 @@ def score_bounds(meta: StudyMeta) -> tuple[Bounds, ...]:
     for env, scale in zip(cast("list[Any]", listed), meta.environments, strict=True):
         own = UNBOUNDED
         if meta.metric in _RATES:
-            own = _RATE
+            own = RATE
         elif meta.metric == RETURN:
             keys = {"id": env} if isinstance(env, str) else dict(env)
             own = bounds_in(str(keys.get("id")), keys, space)

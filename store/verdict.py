@@ -20,6 +20,7 @@ from .comparison import (
     decided_pairs,
     paired_interval,
     paired_unless,
+    sharing_error,
 )
 from .constraint_tests import Feasibility, Limit, Range, Values, feasibility
 from .interim_analyses import fewest_pairs, next_level
@@ -476,19 +477,14 @@ def conclude(
 def _compared_together(
     compared: Callable[..., Against], winner: Sample, baselines: Mapping[str, Sample]
 ) -> tuple[Against, ...]:
-    """Compare the winner with each heuristic; any verdict is wrong in at most 5 % (Holm 1979).
-
-    All share the error rate. Those with a verdict leave it to the others, which are tried again.
-    """
-    found = {name: Against(name, "nothing") for name in baselines}
-    left = {name: values for name, values in baselines.items() if winner.keys() & values.keys()}
-    while left:
-        found |= {name: compared(values, name, among=len(left)) for name, values in left.items()}
-        still = {n: values for n, values in left.items() if found[n].verdict not in _DECIDED}
-        if len(still) == len(left):
-            break
-        left = still
-    return tuple(found[name] for name in baselines)
+    """Compare the winner with each heuristic; any of the verdicts is wrong in at most 5 %."""
+    shared = [name for name, values in baselines.items() if winner.keys() & values.keys()]
+    found = sharing_error(
+        shared,
+        lambda name, among: compared(baselines[name], name, among=among),
+        lambda against: against.verdict in _DECIDED,
+    )
+    return tuple(found.get(name, Against(name, "nothing")) for name in baselines)
 
 
 def with_constraints(
