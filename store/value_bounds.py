@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
@@ -23,62 +23,71 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def value_bounds(meta: StudyMeta) -> Bounds:
     """Return the bounds of a study's values; infinite if unknown."""
-    if not meta.environments:
-        return metric_bounds(meta, meta.metric)
-    ends = score_bounds(meta)
-    if not ends:
-        return UNBOUNDED
-    over = str(_loaded(meta.study_text).get("over_environments") or "mean")
-    return Bounds(*(together(list(of), over) for of in _columns(ends)))
+    return metric_bounds(meta, meta.metric)
 
 
 def metric_bounds(meta: StudyMeta, metric: str) -> Bounds:
-    """Return the bounds of one metric in the environment of a study; infinite if unknown."""
-    if metric in _RATES:
-        return RATE
-    return _of_text(meta.study_text, True) if metric == RETURN else UNBOUNDED
-
-
-def bounds_of(metric: str, env: str, given: Mapping[str, Any]) -> Bounds:
-    """Return the bounds of one metric in an environment with these settings."""
-    if metric in _RATES:
-        return RATE
-    return bounds_in(env, given, ()) if metric == RETURN else UNBOUNDED
+    """Return the bounds of the study's metric or another objective; infinite if unknown."""
+    study = _loaded(meta.study_text)
+    if meta.environments:
+        over = str(study.get("over_environments") or "mean")
+        return range_over(score_bounds(meta), over) if metric == meta.metric else UNBOUNDED
+    env = study.get("env")
+    if not isinstance(env, dict):
+        return UNBOUNDED
+    given = {**cast("dict[str, Any]", env), **(study.get("eval_env") or {})}
+    return metric_range(metric, given, study.get("space") or {})
 
 
 def score_bounds(meta: StudyMeta) -> tuple[Bounds, ...]:
-    """Return the bounds of scores on each of several environments; () if it is none of returns."""
-    listed = _loaded(meta.study_text).get("env")
+    """Return the bounds of scores on each of several environments; () if they are not known."""
+    study = _loaded(meta.study_text)
+    listed, metric = study.get("env"), study.get("metric") or {}
     if not isinstance(listed, list) or len(listed) != len(meta.environments):
         return ()
-    space = _loaded(meta.study_text).get("space") or {}
     found = list[Bounds]()
-    for env, scale in zip(cast("list[Any]", listed), meta.environments, strict=True):
-        own = UNBOUNDED
-        if meta.metric in _RATES:
-            own = RATE
-        elif meta.metric == RETURN:
-            keys = {"id": env} if isinstance(env, str) else dict(env)
-            own = bounds_in(str(keys.get("id")), keys, space)
-        found.append(_as_scores(own, float(scale["random"]), float(scale["reference"])))
+    for env, scale in zip(cast("list[dict[str, Any]]", listed), meta.environments, strict=True):
+        own = metric_range(str(metric.get("name", RETURN)), env, study.get("space") or {})
+        found.append(score_range(own, float(scale["random"]), float(scale["reference"])))
     return tuple(found)
 
 
-def _as_scores(own: Bounds, random: float, reference: float) -> Bounds:
-    """Return bounds on the scale where random actions have 0 and the reference has 1."""
+def metric_range(metric: str, env: Mapping[str, Any], searched: Iterable[str] = ()) -> Bounds:
+    """Return the bounds of one metric in an environment, given as its id with its settings."""
+    if metric in _RATES:
+        return RATE
+    return bounds_in(str(env.get("id")), env, searched) if metric == RETURN else UNBOUNDED
+
+
+def score_range(own: Bounds, random: float, reference: float) -> Bounds:
+    """Return bounds on the scale where random actions have 0 and the reference has 1.
+
+    >>> score_range(Bounds(0.0, 500.0), 20.0, 500.0).high
+    1.0
+    """
     ends = sorted((end - random) / (reference - random) for end in (own.low, own.high))
     return Bounds(*ends)
 
 
-def _columns(bounds: Iterable[Bounds]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    pairs = [(one.low, one.high) for one in bounds]
-    lows, highs = zip(*pairs, strict=True)
-    return lows, highs
+def range_over(scores: Sequence[Bounds], over: str) -> Bounds:
+    """Return the bounds of the aggregate of scores over environments.
+
+    >>> range_over([Bounds(0.0, 1.0), Bounds(-1.0, 2.0)], "mean")
+    Bounds(low=-0.5, high=1.5)
+    """
+    if not scores:
+        return UNBOUNDED
+    low = together([one.low for one in scores], over)
+    return Bounds(low, together([one.high for one in scores], over))
 
 
 def return_bounds(meta: StudyMeta) -> Bounds:
     """Return the bounds of episode returns in training; infinite if unknown."""
-    return _of_text(meta.study_text, False)
+    study = _loaded(meta.study_text)
+    env = study.get("env")
+    if not isinstance(env, dict):  # several environments
+        return UNBOUNDED
+    return metric_range(RETURN, cast("dict[str, Any]", env), study.get("space") or {})
 
 
 def bounds_in(env: str, given: Mapping[str, Any], searched: Iterable[str]) -> Bounds:
@@ -93,12 +102,3 @@ def bounds_in(env: str, given: Mapping[str, Any], searched: Iterable[str]) -> Bo
 def _loaded(study_text: str) -> dict[str, Any]:
     loaded: Any = yaml.load(study_text, _LOADER)
     return cast("dict[str, Any]", loaded) if isinstance(loaded, dict) else {}
-
-
-def _of_text(study_text: str, evaluated: bool) -> Bounds:
-    study = _loaded(study_text)
-    env: dict[str, Any] | list[Any] | None = study.get("env")
-    if not isinstance(env, dict):
-        return Bounds()  # several environments
-    held_out: dict[str, Any] = (study.get("eval_env") or {}) if evaluated else {}
-    return bounds_in(str(env.get("id")), {**env, **held_out}, study.get("space") or {})

@@ -20,7 +20,7 @@ from ...store.comparison import (
 )
 from ...store.statistics import NO_INTERVAL, Interval, iqm, mean, median
 from ...store.unobserved import bounded_interval
-from ...store.value_bounds import RETURN, bounds_of
+from ...store.value_bounds import RETURN, metric_range
 from .record import Contender, Record
 
 Verdict = Literal["better", "worse", "no_difference"]
@@ -70,8 +70,8 @@ class Ranges:
 
 
 def ranges_of(record: Record) -> Ranges:
-    env, given = record.env, record.env_values
-    return Ranges(bounds_of(record.metric, env, given), bounds_of(RETURN, env, given))
+    env = {"id": record.env, **record.env_values}
+    return Ranges(metric_range(record.metric, env), metric_range(RETURN, env))
 
 
 def summary_in(record: Record, one: Contender) -> Summary:

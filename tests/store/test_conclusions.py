@@ -442,8 +442,12 @@ def test_a_winner_at_the_ceiling_may_fail_on_other_seeds() -> None:
     top = sample(*[500.0] * 8)
     other = sample(500, 500, 500, 500, 480, 470, 450, 490)
     found = conclude(top, other, ceiling=500.0).against
-    assert found.verdict in ("undecided", "no_difference")
+    assert (found.verdict, found.more_seeds) == ("no_difference", None)  # 4 of 8 seeds differ
     assert found.interval.low == 0.0 and found.interval.high > found.difference
+    more = sample(500, 500, 480, 470, 450, 490, 460, 475)  # and 6, which the exact test decides
+    found = conclude(top, more, ceiling=500.0).against
+    assert (found.verdict, found.interval.low) == ("undecided", 0.0)
+    assert found.unless.interval.low > 0.0 and found.unless.one_in > 8
 
 
 def test_following_the_advice_keeps_the_error() -> None:

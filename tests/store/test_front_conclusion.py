@@ -58,7 +58,8 @@ def test_words() -> None:
     )
     assert same.objectives[1].low == same.objectives[1].high == -1.0  # the cost of the trial
     sampled = verdict(cost, cheap).objectives[1]
-    assert sampled.low <= -1.0 < 0.0 <= sampled.high  # a sample, whose other seeds may differ
+    assert (sampled.low, sampled.high) == (-1.0, 0.0)  # a sample, whose other seeds may differ
+    assert sampled.unless.one_in == 7 and sampled.unless.interval.high == -1.0
     lost = verdict(default, [{**ahead, 2: (float("nan"), 1.0)}])
     assert lost.verdict == "open" and lost.objectives[0].low is None
     assert "no finite value" in front_sentences(lost)[1]

@@ -8,12 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from hpo.environments.registry import find
+from hpo.search.checks import study_meta
+from hpo.search.state.progress import bounds_of
 from hpo.store.aggregate_environments import beside, on_each
 from hpo.store.baselines import baseline_entries
 from hpo.store.comparison import Bounds, paired_interval
 from hpo.store.leaderboard import leaderboard_of
 from hpo.store.rows import BaselineRow, StudyMeta, TrialRow, TrialState
-from hpo.store.value_bounds import bounds_of, return_bounds, score_bounds, value_bounds
+from hpo.store.value_bounds import metric_range, return_bounds, score_bounds, value_bounds
+from hpo.studies.load import load
 
 EVALUATIONS = Path(__file__).parents[2] / "results" / "tuned" / "evaluations.parquet"
 _TEXT = "env: {{id: {env}{keys}}}\neval_env: {held_out}\nspace: {space}\n"
@@ -85,7 +88,7 @@ def test_recorded_returns_are_in_the_range_of_their_environment():
     for row in pq.read_table(EVALUATIONS, columns=["env", "greedy"]).to_pylist():
         if row["greedy"] is None or find(row["env"]) is None:
             continue
-        bounds = bounds_of("eval/return_mean", row["env"], {})
+        bounds = metric_range("eval/return_mean", {"id": row["env"]})
         known += bounds != Bounds()
         assert bounds.low <= row["greedy"] <= bounds.high, row
     assert known > 1_000
@@ -98,8 +101,8 @@ SCALES = (
 
 
 def several(over="mean", metric="eval/return_mean", envs="[{id: CartPole-v1}, {id: Acrobot-v1}]"):
-    text = f"env: {envs}\nspace: {{}}\nover_environments: {over}\n"
-    return StudyMeta("s", "h", text, metric, "maximize", "mean", {}, environments=SCALES)
+    text = f"env: {envs}\nspace: {{}}\nover_environments: {over}\nmetric: {{name: {metric}}}\n"
+    return StudyMeta("s", "h", text, "score", "maximize", "mean", {}, environments=SCALES)
 
 
 def test_scores_of_several_environments_end_where_their_returns_end():
@@ -118,6 +121,14 @@ def test_scores_of_several_environments_end_where_their_returns_end():
         )
     ]
     assert score_bounds(blocking[0])[0] == Bounds(-math.inf, pytest.approx(1.25))
+
+
+@pytest.mark.parametrize("name", ["several", "cartpole", "nsfnet_rmsa", "pendulum"])
+def test_a_running_study_knows_the_range_that_its_record_has(name):
+    study = load(EVALUATIONS.parents[2] / "studies" / f"{name}.yaml")
+    known = bounds_of(study)
+    assert known == value_bounds(study_meta(study, "cpu", 1))
+    assert (known == Bounds()) == (name == "pendulum")
 
 
 def test_intervals_over_environments_use_the_range_of_each():

@@ -79,8 +79,16 @@ def test_seeds_asked_for_decide_if_they_show_the_same() -> None:
     assert few.verdict == "undecided"
     seeds = 16 + few.more_seeds
     assert decided_pairs([1.2] * seeds, [1.0] * seeds, [16]).verdict == "better"
-    half = 16 + few.more_seeds // 2
-    assert decided_pairs([1.2] * half, [1.0] * half, [16]).verdict == "undecided"
+    assert decided_pairs([1.2] * (seeds - 1), [1.0] * (seeds - 1), [16]).verdict == "undecided"
+
+
+def test_a_known_range_leaves_less_unseen() -> None:
+    """The winner may fail to 0, and not below; the other side may reach 500, and not more."""
+    ours, theirs = [500.0] * 12 + [480.0, 470.0, 450.0, 490.0], [400.0] * 16
+    assert decided_pairs(ours, theirs).verdict == "undecided"
+    assert decided_pairs(ours, theirs, bounds=Bounds(high=500.0)).verdict == "undecided"
+    assert decided_pairs(ours, theirs, bounds=Bounds(0.0, 500.0)).verdict == "better"
+    assert decided_pairs(ours, theirs, bounds=Bounds(low=0.0)).verdict == "undecided"
 
 
 def test_the_interval_of_one_difference_is_clopper_and_pearsons() -> None:
