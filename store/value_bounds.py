@@ -35,18 +35,21 @@ def metric_bounds(meta: StudyMeta, metric: str) -> Bounds:
     env = study.get("env")
     if not isinstance(env, dict):
         return UNBOUNDED
-    given = {**cast("dict[str, Any]", env), **(study.get("eval_env") or {})}
+    held_out: dict[str, Any] = study.get("eval_env") or {}
+    given = {**cast("dict[str, Any]", env), **held_out}
     return metric_range(metric, given, study.get("space") or {})
 
 
 def score_bounds(meta: StudyMeta) -> tuple[Bounds, ...]:
     """Return the bounds of scores on each of several environments; () if they are not known."""
     study = _loaded(meta.study_text)
-    listed, metric = study.get("env"), study.get("metric") or {}
-    if not isinstance(listed, list) or len(listed) != len(meta.environments):
+    listed: Any = study.get("env")
+    metric: dict[str, Any] = study.get("metric") or {}
+    envs = cast("list[dict[str, Any]]", listed) if isinstance(listed, list) else []
+    if len(envs) != len(meta.environments):
         return ()
     found = list[Bounds]()
-    for env, scale in zip(cast("list[dict[str, Any]]", listed), meta.environments, strict=True):
+    for env, scale in zip(envs, meta.environments, strict=True):
         own = metric_range(str(metric.get("name", RETURN)), env, study.get("space") or {})
         found.append(score_range(own, float(scale["random"]), float(scale["reference"])))
     return tuple(found)
