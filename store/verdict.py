@@ -231,21 +231,31 @@ def _apart(
 
 def front_sentences(found: FrontConclusion) -> list[str]:
     seeds = counted(found.seeds, "new seed")
-    first = {
-        "behind": f"The front dominates the default: trial {found.trial} is better in every "
-        "objective.",
-        "on_front": "The default is on the front: every other trial is worse in some objective.",
-        "open": f"No significant difference between the default and the front on {seeds}.",
-        "undecided": f"Undecided: {seeds} are too few to compare the default with the front.",
+    first, why = {
+        "behind": (
+            "The front dominates the default",
+            f"trial {found.trial} is better in every objective",
+        ),
+        "on_front": (
+            "The default is on the front",
+            "every other trial is worse in some objective",
+        ),
+        "open": (f"No significant difference between the default and the front on {seeds}", ""),
+        "undecided": (
+            f"Undecided: {seeds} are too few to compare the default with the front",
+            "",
+        ),
     }[found.of_seen or found.verdict]
+    said = [f"{first}: {why}." if why else f"{first}."]
     if found.unless is not None:
-        first = f"{first[:-1]}, unless 1 in {found.unless} seeds differs from these."
+        condition = f"unless 1 in {found.unless} seeds differs from these"
+        said = [f"{first} {condition}.", f"{why[:1].upper()}{why[1:]}."]
     if found.verdict == "undecided":
         last = f"confirm: {{choose: {found.fewest}}} would allow an answer."
     else:
         count = counted(found.compared, "trial")
         last = f"Of {seeds}, paired, with {count}; answers are wrong in at most 5 % of studies."
-    return [first, *map(_sentence, found.objectives), last]
+    return [*said, *map(_sentence, found.objectives), last]
 
 
 def _sentence(apart: Apart) -> str:

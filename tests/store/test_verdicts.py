@@ -144,6 +144,28 @@ def test_both_sides_may_hide_a_failure() -> None:
     )
 
 
+def test_the_weight_of_an_unseen_failure_falls_with_noise_and_rises_with_a_longer_tail() -> None:
+    """By the formulas, for failures of the first side."""
+
+    def weight(own, other):
+        unseen = hidden(own, other, Bounds(0.0, 500.0))
+        [found] = [one for one in unseen if one.of_ours and one.sign < 0.0]
+        return found.weight
+
+    even = np.array([-1.0, 1.0] * 4) / np.std([-1.0, 1.0] * 4, ddof=1)
+    for noise, expected in (
+        (0.0, 1.0),
+        (40.0, 0.5),
+        (80.0, 1.0 / 17.0),
+    ):  # of 400: a tenth, a fifth
+        own = (400.0 + noise * even).tolist()
+        assert weight(own, own) == pytest.approx(expected)
+    wide, narrow = 250.0 + 200.0 * even, 250.0 + 20.0 * even  # squares 100 to 1
+    own = 1.0 / (1.0 + (200.0 / 250.0 / 0.1) ** 4)
+    assert weight(wide.tolist(), narrow.tolist()) == pytest.approx((99.0 / 101.0) ** 8)
+    assert weight(wide.tolist(), wide.tolist()) == pytest.approx(own)
+
+
 @pytest.mark.parametrize("noise", [0.0, 1e-9, 1e-6, 1e-3, 1.0, 3.0])
 @pytest.mark.parametrize("paired", [True, False])
 def test_noise_beside_a_rare_failure_changes_nothing(noise, paired) -> None:
