@@ -106,6 +106,9 @@ _RETURNS: Mapping[str, tuple[str | float, str | float]] = {
     "MemoryChain-bsuite": (-1.0, 1.0),  # one answer, at the end: right 1, wrong -1
     "UmbrellaChain-bsuite": ("-chain_length", "chain_length"),  # 1 or -1 per env step
     "SimpleBandit-bsuite": (0.0, 1.0),  # one pull; its arms pay from 0 to 1
+    "DiscountingChain-bsuite": (0.0, math.inf),  # one payment, of 1 or `optimal_return`
+    "FourRooms-misc": (0.0, 1.0),  # 1 at the goal, which ends the episode
+    "MountainCarContinuous-v0": (-math.inf, 100.0),  # 100 at the goal; actions cost
 }  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from ..store.rows import StudyMeta, as_left
 from ..store.sinks import Sinks
 from ..store.study_folder import StudyFolder, delete_results
 from ..store.study_store import StudyStore
+from ..store.value_bounds import value_bounds
 from ..store.verdict import Conclusion, conclude
 from ..studies.overrides import Given, given_in, without_given
 from ..studies.programs import programs_note
@@ -276,7 +277,9 @@ def _results(
         state=outcome,
         folder=store.folder.path,
         leaderboard=entries,
-        baselines=baseline_entries(baselines_of(store.journal), entries, store.meta.goal),
+        baselines=baseline_entries(
+            baselines_of(store.journal), entries, store.meta.goal, value_bounds(store.meta)
+        ),
         usage=usage,
         advice=programs_note(study, programs, len(trials), *times),
         hypervolume=volume_of(entries, Ranking.of(store.meta)),

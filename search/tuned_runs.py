@@ -16,11 +16,13 @@ from ..errors import SearchError
 from ..knobs import complete
 from ..machine.software import versions
 from ..spaces.space import Space
+from ..store.comparison import UNBOUNDED, Bounds
 from ..store.journal import Journal
 from ..store.query import has_column, query
 from ..store.rows import TrialState
-from ..store.statistics import Agreement, agreement, interval, iqm, mean
+from ..store.statistics import Agreement, agreement, iqm, mean
 from ..store.tables import sql_names
+from ..store.unobserved import bounded_interval
 from ..studies.load import loads
 from ..studies.spec import Budget, Checkpoint, Seeds, Study
 from ..studies.train_study import single
@@ -31,6 +33,7 @@ from ..version import __version__
 from .api import run
 from .run import Results
 from .seeds import study_seed
+from .state.progress import bounds_of
 
 Runner = Callable[[Study, Path], Results]  # runs or resumes a study in a folder of results
 POINTS = 20  # evaluations of a run, and points of its curve
@@ -49,6 +52,7 @@ class Runs:
     training: Mapping[int, tuple[float, ...]]
     seeds: int  # how many there were
     cost: Cost
+    bounds: Bounds = UNBOUNDED  # of the metric
 
 
 def proof_study(
@@ -105,6 +109,7 @@ def _read(folder: Path, study: Study) -> Runs:
         training={seed: _at(curves.get(seed, {}), at) for seed in whole},
         seeds=study.seeds.per_config,
         cost=Cost(row.env_steps, row.eval_env_steps),
+        bounds=bounds_of(study),
     )
 
 
@@ -138,7 +143,7 @@ def curve_of(runs: Runs) -> Curve:
     for place in range(len(runs.env_steps)):
         there = [values[place] for values in runs.values.values()]
         kind = "iqm" if len(there) >= 8 else "mean"
-        around = interval(there, kind)
+        around = bounded_interval(there, runs.bounds, kind)
         greedy.append(_short(iqm(there) if kind == "iqm" else mean(there)))
         low.append(_short(around.low))
         high.append(_short(around.high))

@@ -13,7 +13,14 @@ from functools import lru_cache
 from typing import Literal
 
 from ..errors import ConfigError
-from .comparison import chance_of_better, paired_interval, placement_interval, unpaired_interval
+from .comparison import (
+    UNBOUNDED,
+    Bounds,
+    chance_of_better,
+    paired_interval,
+    placement_interval,
+    unpaired_interval,
+)
 from .interim_analyses import level_of
 from .libraries import np
 from .statistics import (
@@ -22,13 +29,13 @@ from .statistics import (
     Scores,
     binomial_interval,
     expanded_tail,
-    interval,
     iqm_of_rows,
     mean,
     percentiles,
     t_quantile,
     welch_degrees,
 )
+from .unobserved import bounded_interval
 
 Over = Literal["mean", "iqm", "worst"]
 OVER: tuple[Over, ...] = ("mean", "iqm", "worst")
@@ -67,37 +74,55 @@ def overall(scores: Scores, over: str = "iqm") -> float:
     return float(_statistic(over)(_table(scores)[None])[0])
 
 
-def overall_interval(scores: Scores, over: str = "iqm") -> Interval:
-    """Return the 95 % interval of `overall`.
+def overall_interval(scores: Scores, over: str = "iqm", bounds: Sequence[Bounds] = ()) -> Interval:
+    """Return the 95 % interval of `overall`, within `bounds` of the scores of each environment.
 
     `mean`: the wider of two intervals, since the mean of one seed over environments may not be
-    normal: that of these means (`statistics.interval`), and Student's with the spread of seeds in
-    each environment, at Welch's degrees of freedom. `iqm`: a stratified bootstrap (section 4.1)
-    with expanded percentiles. `worst` has none: the smallest of several means is biased. Nor is
-    there one below 5 seeds, with a non-finite score, or without variation.
+    normal: that of these means (`unobserved.bounded_interval`), and Student's with the spread of
+    seeds in each environment, at Welch's degrees of freedom. `iqm`: a stratified bootstrap
+    (section 4.1) with expanded percentiles. `worst` has none: the smallest of several means is
+    biased. Nor is there one below 5 seeds, with a non-finite score, or without variation (of a
+    `mean`: unless the bounds are known).
     """
     table, statistic = _table(scores), _statistic(over)
     if over == "worst" or not np.isfinite(table).all():
         return NO_INTERVAL
-    if table.shape[1] < _FEWEST or _are_still((table,)):
+    ends, still = _overall_bounds(bounds, over, table.shape[1]), _are_still((table,))
+    if still and over == "mean":
+        return bounded_interval(table.mean(axis=0).tolist(), ends)
+    if still or table.shape[1] < _FEWEST:
         return NO_INTERVAL
     if over == "mean":
-        found = interval(table.mean(axis=0).tolist())
+        found = bounded_interval(table.mean(axis=0).tolist(), ends)
         if found.low is None or found.high is None:
             return found
         variance = float((table.var(axis=1, ddof=1) / table.shape[1]).sum()) / len(table) ** 2
         reach, centre = t_quantile(0.975, _degrees((table,))) * math.sqrt(variance), table.mean()
         low, high = min(found.low, float(centre) - reach), max(found.high, float(centre) + reach)
-        return Interval(low, high, found.kind)
+        return ends.around(Interval(low, high, found.kind))
     beyond = expanded_tail(table.shape[1], _degrees((table,)))
     sampled = statistic(_resampled(table, 0))
-    return NO_INTERVAL if _is_flat(sampled, table) else percentiles(sampled, beyond)
+    return NO_INTERVAL if _is_flat(sampled, table) else ends.around(percentiles(sampled, beyond))
+
+
+def _overall_bounds(bounds: Sequence[Bounds], over: str, seeds: int) -> Bounds:
+    """Return the bounds of `overall`: no run is beyond those of its environment."""
+    if not bounds:
+        return UNBOUNDED
+    low = overall([[one.low] * seeds for one in bounds], over)
+    return Bounds(low, overall([[one.high] * seeds for one in bounds], over))
 
 
 def difference(
-    ours: Scores, theirs: Scores, over: str = "iqm", paired: bool = False
+    ours: Scores,
+    theirs: Scores,
+    over: str = "iqm",
+    paired: bool = False,
+    bounds: Sequence[Bounds] = (),
 ) -> tuple[float, Interval]:
     """Return `overall` of ours less that of theirs, with its interval.
+
+    `bounds`: of the scores of each environment.
 
     `mean`: that of the means over environments per seed (`paired_interval`, `unpaired_interval`).
     `iqm`: a stratified bootstrap, with the same seeds for both sides if they are paired; expanded
@@ -120,7 +145,8 @@ def difference(
         return value, NO_INTERVAL
     if over == "mean":
         seeds = a.mean(axis=0).tolist(), b.mean(axis=0).tolist()
-        return value, (paired_interval if paired else unpaired_interval)(*seeds)
+        ends = _overall_bounds(bounds, over, 1)
+        return value, (paired_interval if paired else unpaired_interval)(*seeds, bounds=ends)
     fewest = min(a.shape[1], b.shape[1])
     if fewest < _FEWEST:
         return value, NO_INTERVAL
@@ -129,6 +155,7 @@ def difference(
         return value, NO_INTERVAL  # variation only in scores that the IQM cuts
     level = level_of(1)
     found = percentiles(sampled, expanded_tail(fewest, _degrees(varying), level))
+    found = Bounds(*_overall_bounds(bounds, over, fewest).of_difference()).around(found)
     if found.low is None or found.high is None or found.low <= 0.0 <= found.high:
         return value, found
     if _swapped_p(a, b, statistic, paired) <= level:
@@ -292,8 +319,10 @@ class Profile:
     band: tuple[tuple[float, float], ...] | None  # pointwise 95 %; None below 5 seeds
 
 
-def on_each(seeds: BySeed) -> OnEach:
+def on_each(seeds: BySeed, bounds: Sequence[Bounds] = ()) -> OnEach:
     """Return the scores of one configuration on each environment and over all of them.
+
+    `bounds`: of the scores of each environment; () if unknown.
 
     >>> found = on_each({0: (1.0, 0.5), 1: (0.5, 0.5), 2: (float("nan"), float("nan"))})
     >>> found.lost, [one.value for one in found.each], found.together["worst"].value
@@ -306,22 +335,31 @@ def on_each(seeds: BySeed) -> OnEach:
         count = len(next(iter(seeds.values())))
         return OnEach(len(seeds), len(seeds), (NOTHING,) * count, dict.fromkeys(OVER, NOTHING))
     columns = _columns(kept)
-    each = tuple(Estimate(mean(column), interval(column)) for column in columns)
+    ends = bounds or [UNBOUNDED] * len(columns)
+    each = tuple(
+        Estimate(mean(column), bounded_interval(column, its))
+        for column, its in zip(columns, ends, strict=True)
+    )
     together = {
-        over: Estimate(overall(columns, over), overall_interval(columns, over)) for over in OVER
+        over: Estimate(overall(columns, over), overall_interval(columns, over, bounds))
+        for over in OVER
     }
     return OnEach(len(seeds), len(seeds) - len(kept), each, together)
 
 
-def beside(ours: BySeed, theirs: BySeed, paired: bool) -> Beside:
-    """Compare two configurations on the same environments; paired: only common replicates."""
+def beside(ours: BySeed, theirs: BySeed, paired: bool, bounds: Sequence[Bounds] = ()) -> Beside:
+    """Compare two configurations on the same environments; paired: only common replicates.
+
+    `bounds`: of the scores of each environment; () if unknown.
+    """
     if paired:
         common = sorted(ours.keys() & theirs.keys())
         ours, theirs = ({seed: side[seed] for seed in common} for side in (ours, theirs))
     if not ours or not theirs:
         raise ConfigError("there is nothing to compare: one side has no values")
     a, b = _columns(ours), _columns(theirs)
-    each = tuple(_one(x, y, paired) for x, y in zip(a, b, strict=True))
+    ends = bounds or [UNBOUNDED] * len(a)
+    each = tuple(_one(x, y, paired, its) for x, y, its in zip(a, b, ends, strict=True))
     x, y = _complete(ours), _complete(theirs)
     if paired:
         both = x.keys() & y.keys()
@@ -330,7 +368,8 @@ def beside(ours: BySeed, theirs: BySeed, paired: bool) -> Beside:
     differences: dict[str, Estimate] = dict.fromkeys(OVER, NOTHING)
     if x and y:
         for over in OVER:
-            differences[over] = Estimate(*difference(_columns(x), _columns(y), over, paired))
+            sides = _columns(x), _columns(y)
+            differences[over] = Estimate(*difference(*sides, over, paired, bounds))
     improvement = Estimate(*probability_of_improvement(a, b))
     return Beside(paired, min(len(ours), len(theirs)), lost, each, differences, improvement)
 
@@ -353,7 +392,7 @@ def profiles(sides: Sequence[BySeed]) -> list[Profile]:
     return found
 
 
-def _one(a: Sequence[float], b: Sequence[float], paired: bool) -> OneEnvironment:
+def _one(a: Sequence[float], b: Sequence[float], paired: bool, bounds: Bounds) -> OneEnvironment:
     chance, around = chance_of_better(a, b, paired=paired)
     sides = [x for x in a if _finite(x)], [y for y in b if _finite(y)]
     if paired:
@@ -361,7 +400,8 @@ def _one(a: Sequence[float], b: Sequence[float], paired: bool) -> OneEnvironment
         sides = [x for x, _ in pairs], [y for _, y in pairs]
     gap = NOTHING
     if all(sides):
-        spread = paired_interval(*sides) if paired else unpaired_interval(*sides)
+        around_difference = paired_interval if paired else unpaired_interval
+        spread = around_difference(*sides, bounds=bounds)
         gap = Estimate(mean(sides[0]) - mean(sides[1]), spread)
     return OneEnvironment(gap, Estimate(chance, around))
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..files.plain_data import as_lists
-from .comparison import paired_interval
+from .comparison import UNBOUNDED, Bounds, paired_interval
 from .journal import Journal
 from .leaderboard import Entry
 from .rows import AttributeRow, BaselineRow, Stream
-from .statistics import Interval, interval, mean
+from .statistics import Interval, mean
+from .unobserved import bounded_interval
 
 BASELINES = "baselines"  # the table, of studies with baselines
 _PREFIX = "baseline/"
@@ -68,11 +69,16 @@ def _as_tuples(lists: dict[str, list[float]]) -> dict[str, tuple[float, ...]]:
 
 
 def baseline_entries(
-    rows: Sequence[BaselineRow], entries: Sequence[Entry], goal: str
+    rows: Sequence[BaselineRow],
+    entries: Sequence[Entry],
+    goal: str,
+    bounds: Bounds = UNBOUNDED,
 ) -> list[BaselineEntry]:
     """Return the baselines, best first, each compared with the best trial.
 
-    Search and selection seeds favour that trial, so their difference has no interval.
+    `bounds`: of the values. Intervals of differences hold one by one, while verdicts share their
+    error rate (`verdict.conclude`). Search and selection seeds favour that trial, so their
+    difference has no interval.
     """
     best = entries[0] if entries and entries[0].value is not None else None
     stream = str(best.value_from if best is not None else Stream.SEARCH)
@@ -84,10 +90,16 @@ def baseline_entries(
                 difference = mean([a - b for a, b in zip(best.values, values, strict=True)])
                 chose = stream != Stream.REPORT and len(entries) > 1
                 if not chose and stream not in best.copies:
-                    around = paired_interval(best.values, values)
+                    around = paired_interval(best.values, values, bounds=bounds)
             beside = (stream, difference, around)
             found.append(
-                BaselineEntry(row.baseline, mean(values), interval(values), values, *beside)
+                BaselineEntry(
+                    row.baseline,
+                    mean(values),
+                    bounded_interval(values, bounds),
+                    values,
+                    *beside,
+                )
             )
     sign = -1.0 if goal == "maximize" else 1.0
     return sorted(found, key=lambda entry: (sign * entry.value, entry.baseline))

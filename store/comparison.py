@@ -18,10 +18,10 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, TypeVar
 
 from ..errors import ConfigError
 from .importance import midranks
@@ -102,6 +102,17 @@ def paired_interval(
     (0.727, 2.94, 't')
     """
     return _paired(ours, theirs, level, bounds).whole
+
+
+def paired_unless(
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    *,
+    level: float = level_of(1),
+    bounds: Bounds = UNBOUNDED,
+) -> Unless | None:
+    """Return the condition on which `paired_interval` would exclude 0; None without one."""
+    return _paired(ours, theirs, level, bounds).unless()
 
 
 _NOTHING = _Found(NO_INTERVAL, NO_INTERVAL, 0.0)
@@ -193,20 +204,23 @@ def paired_over_looks(
     earlier: Sequence[int] = (),
     bounds: Bounds = UNBOUNDED,
     interim: bool = False,
+    *,
+    among: int = 1,
 ) -> Interval:
     """Return the 95 % interval of the mean difference over all looks together.
 
     The intersection of the intervals of all looks, each at its level; this look's if it is empty.
     `earlier`: pairs at each earlier look, the first ones of these; 0 for different values;
-    `interim`: see `interim_analyses.level_of`.
+    `interim`: see `interim_analyses.level_of`; `among`: comparisons that share the error rate.
     """
-    before, level = levels(earlier, interim, len(ours))
-    now = _found(ours, theirs, level, bounds).whole
+    own = len(ours) if among == 1 else 0  # few seeds decide alone, not several at once
+    before, level = levels(earlier, interim, own)
+    now = _found(ours, theirs, level / among, bounds).whole
     if now.low is None or now.high is None:
         return now
     low, high = now.low, now.high
     for pairs, its in before:
-        then = _found(ours[:pairs], theirs[:pairs], its, bounds).whole
+        then = _found(ours[:pairs], theirs[:pairs], its / among, bounds).whole
         if then.low is not None and then.high is not None:
             low, high = max(low, then.low), min(high, then.high)
     return Interval(low, high, now.kind) if low <= high else now
@@ -461,23 +475,29 @@ def decided_pairs(
     earlier: Sequence[int] = (),
     bounds: Bounds = UNBOUNDED,
     interim: bool = False,
+    *,
+    among: int = 1,
 ) -> Decision:
     """Decide between finite values on the same seeds, in the order they ran; greater is better.
+
+    `among`: the number of comparisons that share the error rate.
 
     >>> decided_pairs([2.0] * 8, [1.0] * 8).verdict, decided_pairs([2.0] * 3, [1.0] * 3).more_seeds
     ('better', 3)
     """
     differences = [one - other for one, other in zip(ours, theirs, strict=True)]
     gap, count = mean(differences), len(differences)
-    found = paired_over_looks(ours, theirs, earlier, bounds, interim)
-    fewest = fewest_now(earlier, interim, count)
+    found = paired_over_looks(ours, theirs, earlier, bounds, interim, among=among)
+    own = count if among == 1 else 0
+    now = next_level(earlier, interim, own) / among
+    fewest = fewest_now(earlier, interim, own) if among == 1 else fewest_pairs(now)
     if count < fewest:
         return Decision("undecided", found, fewest - count)
     if found.low is None:  # the same difference on every seed: only the exact test decides
         if is_rounding(gap, ours, theirs):
             return Decision("no_difference", found)
         return Decision("better" if gap > 0 else "worse", found)
-    level = next_level([*earlier, count], interim)
+    level = next_level([*earlier, count], interim) / among
     needed = seeds_to_tell(gap, deviation(differences), level)
     if needed is not None:  # as many have to differ as the exact test needs
         unequal = sum(value != 0.0 for value in differences) / count
@@ -486,7 +506,7 @@ def decided_pairs(
         needed = max(needed, seeds_to_trust(gap, hidden(ours, theirs, bounds), level))
     unless = None
     if found.low <= 0.0 <= (found.high or 0.0):
-        unless = _found(ours, theirs, next_level(earlier, interim, count), bounds).unless()
+        unless = _found(ours, theirs, now, bounds).unless()
     return _decided(found, count, needed, unless)
 
 
@@ -504,6 +524,32 @@ def _decided(
     if too_many and unless is None:
         return Decision("no_difference", interval)
     return Decision("undecided", interval, more, unless)
+
+
+_T = TypeVar("_T")
+
+
+def sharing_error(
+    names: Collection[str], decide: Callable[[str, int], _T], is_decided: Callable[[_T], bool]
+) -> dict[str, _T]:
+    """Decide several comparisons, so that any of them is wrong as rarely as a single one.
+
+    Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure": all share the error rate;
+    those with a verdict leave their part to the others, which are tried again.
+    `decide(name, among)`: at the level of so many comparisons.
+
+    >>> tried = sharing_error(["a", "b"], lambda name, among: name * among, lambda it: it == "aa")
+    >>> tried
+    {'a': 'aa', 'b': 'b'}
+    """
+    found, left = dict[str, _T](), list(names)
+    while left:
+        found |= {name: decide(name, len(left)) for name in left}
+        still = [name for name in left if not is_decided(found[name])]
+        if len(still) == len(left):
+            break
+        left = still
+    return found
 
 
 FEWEST_EACH = 5  # seeds of each side for a verdict, if they are not paired

@@ -20,7 +20,7 @@ SeedValues = Mapping[int, float]  # replicate -> value
 Values = Sequence[SeedValues | float | None]
 """For each constraint: its value on every test seed; of a cost, which is exact; None: unknown."""
 Range = tuple[float, float] | None
-"""The least and greatest value of a constraint in the study's runs on new seeds."""
+"""The least and greatest value of a constraint in runs of the compared trials on new seeds."""
 
 _TESTED = "mean"  # other aggregates are of so many seeds: their value is given, without a test
 _IQM_SEEDS = 8
@@ -75,8 +75,9 @@ def feasibility(
 ) -> Feasibility:
     """Test all limits at an error rate of `level` together.
 
-    `seen`: for each constraint the range of its values on all new seeds. A further seed may show
-    any of them, so that a trial which rarely violates a limit is not said to keep it.
+    `seen`: for each constraint the range of its values on all new seeds of the compared trials. A
+    further seed may show any of them, so that a trial which rarely violates a limit is not said to
+    keep it.
 
     >>> limits = [Limit("eval/cost", high=1.0)]
     >>> feasibility(limits, [{seed: 0.1 * seed for seed in range(6)}], 0.04).state

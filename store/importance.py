@@ -15,6 +15,7 @@ from itertools import pairwise
 from ..errors import ConfigError, counted
 from .libraries import np
 from .statistics import Interval, interval, mean
+from .unobserved import UNBOUNDED, Bounds
 
 FEWEST_TRIALS = 10
 DEGREE = 2
@@ -299,8 +300,12 @@ class EffectPoint:
     interval: Interval
 
 
-def main_effect(column: Column, values: Sequence[float]) -> tuple[EffectPoint, ...]:
+def main_effect(
+    column: Column, values: Sequence[float], bounds: Bounds = UNBOUNDED
+) -> tuple[EffectPoint, ...]:
     """Return the main effect of a hyperparameter over the trials in which it was active.
+
+    `bounds`: of the values.
 
     Choices, and up to 8 different values, have a group per value with at least 5 trials; others up
     to 8 groups of equal size, at least 8 trials. Empty without two groups.
@@ -321,5 +326,6 @@ def main_effect(column: Column, values: Sequence[float]) -> tuple[EffectPoint, .
     for group in groups:
         if len(group) >= _FEWEST:
             at, values = zip(*group, strict=True)
-            points.append(EffectPoint(mean(at), len(group), mean(values), interval(values)))
+            around = bounds.around(interval(values))
+            points.append(EffectPoint(mean(at), len(group), mean(values), around))
     return tuple(points) if len(points) > 1 else ()

@@ -1,29 +1,96 @@
-"""The range of a study's metric, if the table of environments has it."""
+"""The range of a study's metrics, if the table of environments has it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
 import yaml
 
 from ..environments.registry import find
-from .comparison import Bounds
+from .aggregate_environments import together
+from .comparison import UNBOUNDED, Bounds
 from .rows import StudyMeta
 
 RETURN = "eval/return_mean"
+_RATES = ("eval/service_blocking_probability", "eval/bitrate_blocking_probability")
+# Intervals and verdicts use that a rate is at least 0. At 1 no network would serve anything: with
+# that as the worst unseen outcome, no two rates of a few per cent could ever be told apart.
+RATE = Bounds(low=0.0)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def value_bounds(meta: StudyMeta) -> Bounds:
-    """Return the bounds of a study's metric; infinite if unknown."""
-    return _of_text(meta.study_text, True) if meta.metric == RETURN else Bounds()
+    """Return the bounds of a study's values; infinite if unknown."""
+    return metric_bounds(meta, meta.metric)
+
+
+def metric_bounds(meta: StudyMeta, metric: str) -> Bounds:
+    """Return the bounds of the study's metric or another objective; infinite if unknown."""
+    study = _loaded(meta.study_text)
+    if meta.environments:
+        over = str(study.get("over_environments") or "mean")
+        return range_over(score_bounds(meta), over) if metric == meta.metric else UNBOUNDED
+    env = study.get("env")
+    if not isinstance(env, dict):
+        return UNBOUNDED
+    held_out: dict[str, Any] = study.get("eval_env") or {}
+    given = {**cast("dict[str, Any]", env), **held_out}
+    return metric_range(metric, given, study.get("space") or {})
+
+
+def score_bounds(meta: StudyMeta) -> tuple[Bounds, ...]:
+    """Return the bounds of scores on each of several environments; () if they are not known."""
+    study = _loaded(meta.study_text)
+    listed: Any = study.get("env")
+    metric: dict[str, Any] = study.get("metric") or {}
+    envs = cast("list[dict[str, Any]]", listed) if isinstance(listed, list) else []
+    if len(envs) != len(meta.environments):
+        return ()
+    found = list[Bounds]()
+    for env, scale in zip(envs, meta.environments, strict=True):
+        own = metric_range(str(metric.get("name", RETURN)), env, study.get("space") or {})
+        found.append(score_range(own, float(scale["random"]), float(scale["reference"])))
+    return tuple(found)
+
+
+def metric_range(metric: str, env: Mapping[str, Any], searched: Iterable[str] = ()) -> Bounds:
+    """Return the bounds of one metric in an environment, given as its id with its settings."""
+    if metric in _RATES:
+        return RATE
+    return bounds_in(str(env.get("id")), env, searched) if metric == RETURN else UNBOUNDED
+
+
+def score_range(own: Bounds, random: float, reference: float) -> Bounds:
+    """Return bounds on the scale where random actions have 0 and the reference has 1.
+
+    >>> score_range(Bounds(0.0, 500.0), 20.0, 500.0).high
+    1.0
+    """
+    ends = sorted((end - random) / (reference - random) for end in (own.low, own.high))
+    return Bounds(*ends)
+
+
+def range_over(scores: Sequence[Bounds], over: str) -> Bounds:
+    """Return the bounds of the aggregate of scores over environments.
+
+    >>> range_over([Bounds(0.0, 1.0), Bounds(-1.0, 2.0)], "mean")
+    Bounds(low=-0.5, high=1.5)
+    """
+    if not scores:
+        return UNBOUNDED
+    low = together([one.low for one in scores], over)
+    return Bounds(low, together([one.high for one in scores], over))
 
 
 def return_bounds(meta: StudyMeta) -> Bounds:
     """Return the bounds of episode returns in training; infinite if unknown."""
-    return _of_text(meta.study_text, False)
+    study = _loaded(meta.study_text)
+    env = study.get("env")
+    if not isinstance(env, dict):  # several environments
+        return UNBOUNDED
+    return metric_range(RETURN, cast("dict[str, Any]", env), study.get("space") or {})
 
 
 def bounds_in(env: str, given: Mapping[str, Any], searched: Iterable[str]) -> Bounds:
@@ -35,11 +102,6 @@ def bounds_in(env: str, given: Mapping[str, Any], searched: Iterable[str]) -> Bo
 
 
 @lru_cache(maxsize=64)
-def _of_text(study_text: str, evaluated: bool) -> Bounds:
+def _loaded(study_text: str) -> dict[str, Any]:
     loaded: Any = yaml.load(study_text, _LOADER)
-    study = cast("dict[str, Any]", loaded) if isinstance(loaded, dict) else {}
-    env: dict[str, Any] | list[Any] | None = study.get("env")
-    if not isinstance(env, dict):
-        return Bounds()  # several environments
-    held_out: dict[str, Any] = (study.get("eval_env") or {}) if evaluated else {}
-    return bounds_in(str(env.get("id")), {**env, **held_out}, study.get("space") or {})
+    return cast("dict[str, Any]", loaded) if isinstance(loaded, dict) else {}

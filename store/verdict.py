@@ -6,7 +6,7 @@ Values are from test seeds, the same for both sides.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -20,6 +20,8 @@ from .comparison import (
     decided_pairs,
     deviation,
     paired_interval,
+    paired_unless,
+    sharing_error,
 )
 from .constraint_tests import Feasibility, Limit, Range, Values, feasibility
 from .interim_analyses import fewest_pairs, next_level
@@ -98,6 +100,16 @@ _ERROR = 0.05
 
 
 @dataclass(frozen=True)
+class Objective:
+    """An objective of a study, as verdicts need it."""
+
+    name: str
+    goal: str = "maximize"
+    bounds: Bounds = UNBOUNDED  # of its values
+    is_cost: bool = False  # exact: no seed has a different value
+
+
+@dataclass(frozen=True)
 class Apart:
     objective: str
     trial: int
@@ -105,105 +117,146 @@ class Apart:
     difference: float  # positive if the trial is better
     low: float | None  # its interval; None below 6 seeds
     high: float | None
+    unless: Unless | None = None  # only outcomes that no seed has shown stand against a side
+
+    @property
+    def better_unless(self) -> int | None:
+        """The trial is better unless 1 in so many seeds differs; 0: in any case; None: neither."""
+        return self._ahead_unless(1.0)
+
+    @property
+    def worse_unless(self) -> int | None:
+        return self._ahead_unless(-1.0)
+
+    def _ahead_unless(self, sign: float) -> int | None:
+        if self.low is None or self.high is None:
+            return None
+        if min(sign * self.low, sign * self.high) > 0.0:
+            return 0
+        if self.unless is None or sign * self.difference <= 0.0:
+            return None
+        return self.unless.one_in
 
 
 @dataclass(frozen=True)
 class FrontConclusion:
     verdict: FrontVerdict
-    trial: int | None  # better in every objective
+    trial: int | None  # better in every objective, perhaps on the condition
     seeds: int  # on which all ran
     compared: int  # trials
     objectives: tuple[Apart, ...]  # of that trial, else of the trial that leads in each
     fewest: int = 0  # seeds that any verdict needs
+    unless: int | None = None  # of an open one: a verdict unless 1 in so many seeds differs
+    of_seen: FrontVerdict | None = None  # that verdict
 
 
 def conclude_front(
     default: Vectors,
     trials: Mapping[int, Vectors],
-    goals: Sequence[str],
-    names: Sequence[str],
-    costs: Container[str] = (),
+    objectives: Sequence[Objective],
 ) -> FrontConclusion | None:
     """Decide whether the front dominates the default; None without common seeds."""
     seeds = sorted(set(default).intersection(*trials.values()))
     if not seeds or not trials:
         return None
-    level = _ERROR / max(len(trials), len(goals))
-    signs = [1.0 if goal == "maximize" else -1.0 for goal in goals]
-    table = {
-        number: [
+    level = _ERROR / max(len(trials), len(objectives))
+    table = dict[int, list[Apart]]()
+    for number, values in trials.items():
+        table[number] = [
             _apart(
                 number,
-                names[j],
-                [values[s][j] for s in seeds],
-                [default[s][j] for s in seeds],
-                signs[j],
+                objective,
+                [values[seed][place] for seed in seeds],
+                [default[seed][place] for seed in seeds],
                 level,
-                names[j] in costs,
             )
-            for j in range(len(goals))
+            for place, objective in enumerate(objectives)
         ]
-        for number, values in trials.items()
-    }
-    better = [n for n, row in table.items() if all(a.low is not None and a.low > 0 for a in row)]
-    worse = [n for n, row in table.items() if any(a.high is not None and a.high < 0 for a in row)]
-    verdict: FrontVerdict = "open"
+    verdict, trial, unless = _front_verdict(table)
     fewest = fewest_pairs(level)
     if len(seeds) < fewest:
-        verdict = "undecided"
-    elif better:
-        verdict = "behind"
-    elif len(worse) == len(table):
-        verdict = "on_front"
-    shown = (
-        table[better[0]]
-        if better
-        else [
-            max(
-                (row[j] for row in table.values()),
-                key=lambda a: a.difference if math.isfinite(a.difference) else -math.inf,
-            )
-            for j in range(len(goals))
-        ]
-    )
-    first = better[0] if better else None
-    return FrontConclusion(verdict, first, len(seeds), len(table), tuple(shown), fewest)
+        verdict, trial, unless = "undecided", None, 0
+    shown = _leaders(table) if trial is None else table[trial]
+    found = FrontConclusion(verdict, trial, len(seeds), len(table), tuple(shown), fewest)
+    return replace(found, verdict="open", unless=unless, of_seen=verdict) if unless else found
+
+
+def _front_verdict(
+    table: Mapping[int, Sequence[Apart]],
+) -> tuple[FrontVerdict, int | None, int]:
+    """Return the verdict, the trial that dominates and N: unless 1 in N seeds differs (0: none).
+
+    A verdict without a condition comes first, then that of the weaker condition.
+    """
+    ahead, behind = dict[int, int](), list[int | None]()
+    for number, row in table.items():
+        each = [one.better_unless for one in row]
+        known = [one_in for one_in in each if one_in is not None]
+        if len(known) == len(each):
+            ahead[number] = max(known)  # all objectives have to hold
+        losses = [one.worse_unless for one in row]
+        behind.append(min((one_in for one_in in losses if one_in is not None), default=None))
+    best = min(ahead, key=lambda number: ahead[number], default=None)
+    all_behind = [one_in for one_in in behind if one_in is not None]
+    if best is not None:
+        return "behind", best, ahead[best]
+    if len(all_behind) == len(table):
+        return "on_front", None, max(all_behind)
+    return "open", None, 0
+
+
+def _leaders(table: Mapping[int, Sequence[Apart]]) -> list[Apart]:
+    """Return the trial that leads in each objective."""
+    columns = zip(*table.values(), strict=True)
+    return [
+        max(column, key=lambda a: a.difference if math.isfinite(a.difference) else -math.inf)
+        for column in columns
+    ]
 
 
 def _apart(
-    trial: int,
-    objective: str,
-    ours: list[float],
-    theirs: list[float],
-    sign: float,
-    level: float,
-    is_cost: bool,
+    trial: int, objective: Objective, ours: list[float], theirs: list[float], level: float
 ) -> Apart:
+    sign = 1.0 if objective.goal == "maximize" else -1.0
     ours, theirs = [sign * x for x in ours], [sign * x for x in theirs]
     difference, means = mean(ours) - mean(theirs), (sign * mean(ours), sign * mean(theirs))
-    found = paired_interval(ours, theirs, level=level)
+    bounds = objective.bounds.signed(sign)
+    found = paired_interval(ours, theirs, level=level, bounds=bounds)
+    unless = paired_unless(ours, theirs, level=level, bounds=bounds)
     low, high = found.low, found.high
-    exact = is_cost or found.low is None  # or the same difference on every seed
+    exact = objective.is_cost or found.low is None  # or the same difference on every seed
     if exact and len(ours) >= fewest_pairs(level) and math.isfinite(difference):
-        low = high = difference
-    return Apart(objective, trial, means, difference, low, high)
+        low, high, unless = difference, difference, None
+    return Apart(objective.name, trial, means, difference, low, high, unless)
 
 
 def front_sentences(found: FrontConclusion) -> list[str]:
     seeds = counted(found.seeds, "new seed")
-    first = {
-        "behind": f"The front dominates the default: trial {found.trial} is better in every "
-        "objective.",
-        "on_front": "The default is on the front: every other trial is worse in some objective.",
-        "open": f"No significant difference between the default and the front on {seeds}.",
-        "undecided": f"Undecided: {seeds} are too few to compare the default with the front.",
-    }[found.verdict]
+    first, why = {
+        "behind": (
+            "The front dominates the default",
+            f"trial {found.trial} is better in every objective",
+        ),
+        "on_front": (
+            "The default is on the front",
+            "every other trial is worse in some objective",
+        ),
+        "open": (f"No significant difference between the default and the front on {seeds}", ""),
+        "undecided": (
+            f"Undecided: {seeds} are too few to compare the default with the front",
+            "",
+        ),
+    }[found.of_seen or found.verdict]
+    said = [f"{first}: {why}." if why else f"{first}."]
+    if found.unless is not None:
+        condition = f"unless 1 in {found.unless} seeds differs from these"
+        said = [f"{first} {condition}.", f"{why[:1].upper()}{why[1:]}."]
     if found.verdict == "undecided":
         last = f"confirm: {{choose: {found.fewest}}} would allow an answer."
     else:
         count = counted(found.compared, "trial")
         last = f"Of {seeds}, paired, with {count}; answers are wrong in at most 5 % of studies."
-    return [first, *map(_sentence, found.objectives), last]
+    return [*said, *map(_sentence, found.objectives), last]
 
 
 def _sentence(apart: Apart) -> str:
@@ -251,6 +304,7 @@ Advice = Literal["take", "keep", ""]
 """Take the winner or keep its opponent."""
 Sample = Mapping[int, float]  # replicate -> value; NaN if it diverged
 
+_DECIDED = ("better", "worse")
 _NO_OTHER = "It is the default, and no other trial was confirmed."
 
 
@@ -310,7 +364,7 @@ class LimitsOfBoth:
 class ConstraintSamples:
     """What test seeds show of the constraints.
 
-    `seen`: for each constraint the range of its values on all new seeds of the study.
+    `seen`: for each constraint the range of its values on all new seeds of the compared trials.
     """
 
     limits: tuple[Limit, ...]
@@ -433,7 +487,7 @@ def conclude(
         elif constraints is not None:
             level = next_level(earlier, interim)
             against = with_constraints(against, constraints, constraints.default, level)
-    others = tuple(compared(values, named) for named, values in (baselines or {}).items())
+    others = _compared_together(compared, winner, baselines or {})
     found = Conclusion(
         name,
         against,
@@ -454,6 +508,19 @@ def conclude(
         level = next_level(earlier, interim)
         copying = with_constraints(copying, constraints, constraints.alone, level)
     return replace(found, copying=copying, alone=str(alone))
+
+
+def _compared_together(
+    compared: Callable[..., Against], winner: Sample, baselines: Mapping[str, Sample]
+) -> tuple[Against, ...]:
+    """Compare the winner with each heuristic; any of the verdicts is wrong in at most 5 %."""
+    shared = [name for name, values in baselines.items() if winner.keys() & values.keys()]
+    found = sharing_error(
+        shared,
+        lambda name, among: compared(baselines[name], name, among=among),
+        lambda against: against.verdict in _DECIDED,
+    )
+    return tuple(found.get(name, Against(name, "nothing")) for name in baselines)
 
 
 def with_constraints(
@@ -511,8 +578,12 @@ def _compared(
     bounds: Bounds,
     earlier: Sequence[int],
     interim: bool,
+    among: int = 1,
 ) -> Against:
-    """Pair two samples and decide; `top`: the ceiling, if all seeds of the winner are at it."""
+    """Pair two samples and decide; `top`: the ceiling, if all seeds of the winner are at it.
+
+    `among`: the number of comparisons that share the error rate.
+    """
     both = sorted(winner.keys() & other.keys())
     if not both:
         return Against(rival, "nothing")
@@ -522,7 +593,8 @@ def _compared(
     lost = sum(not math.isfinite(theirs) for _, theirs in pairs)
     own_lost = sum(not math.isfinite(ours) for ours, _ in pairs)
     if not finite:
-        enough = len(both) >= fewest_pairs(next_level(earlier, interim)) and lost > own_lost
+        level = next_level(earlier, interim) / among
+        enough = len(both) >= fewest_pairs(level) and lost > own_lost
         only: Verdict = "diverged" if own_lost else "better" if enough else "nothing"
         return Against(
             rival,
@@ -537,7 +609,7 @@ def _compared(
     ours, theirs = zip(*finite, strict=True)
     known = [seed for seed, pair in zip(both, pairs, strict=True) if all(map(math.isfinite, pair))]
     before = [sum(seed < size for seed in known) for size in earlier]
-    found = decided_pairs(ours, theirs, before, bounds, interim)
+    found = decided_pairs(ours, theirs, before, bounds, interim, among=among)
     verdict: Verdict = found.verdict
     more = found.more_seeds
     error = None

@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import counted
 from ..search.analysis.across_environments import EnvironmentScores
 from ..store.aggregate_environments import Beside, BySeed, Estimate, on_each
+from ..store.comparison import Bounds
 from ..store.environment_columns import environment_names
 from ..store.rows import Stream, StudyMeta
 from .formatting import aligned, around, between, folded, narrow, number, seeds_text
@@ -32,7 +33,7 @@ def each_data(
     seeds = scores.of(trial, Stream(value_from)) if value_from else {}
     if not seeds:
         return None
-    found = on_each(seeds)
+    found = on_each(seeds, scores.bounds)
     rows = zip(environment_names(meta.environments), meta.environments, found.each, strict=True)
     return {
         "stream": value_from,
@@ -75,9 +76,13 @@ def each_text(data: Mapping[str, Any]) -> str:
 
 
 def beside_lines(
-    names: Sequence[str], sides: tuple[BySeed, BySeed], found: Beside, called: Sequence[str]
+    names: Sequence[str],
+    sides: tuple[BySeed, BySeed],
+    found: Beside,
+    called: Sequence[str],
+    bounds: Sequence[Bounds] = (),
 ) -> list[str]:
-    a, b = (on_each(side) for side in sides)
+    a, b = (on_each(side, bounds) for side in sides)
     rows = [
         [
             name,

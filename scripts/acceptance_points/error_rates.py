@@ -30,7 +30,8 @@ _MOST_SEEDS = 200
 SAID = ("better", "worse")
 ONE_SIDE, APART = "one side always at its mean", "likewise, unpaired"
 NEARLY, _NOISE = "one side nearly at its mean", 0.001
-_POWERS = ("power", "power with a condition", "power of t")
+IN_RANGE = "power where the range is known"
+_POWERS = ("power", "power with a condition", IN_RANGE, "power of t")
 _LEVEL, _ERRORS = 0.05, 3.0
 """A cell fails where its rate is more than three standard errors of 5 % above it."""
 
@@ -55,6 +56,7 @@ KINDS: dict[str, Draw] = {
     "floor and ceiling": _both_ends,
 }
 _BEST = {"ceiling": 500.0, "floor and ceiling": 500.0}
+_RANGES = {"ceiling": (0.0, 500.0), "floor and ceiling": (0.0, 500.0)}  # as CartPole's
 _SYMMETRIC = ("normal", "bimodal", "floor and ceiling")
 """Where the mean of few seeds has an interval that holds it; a rare failure is in none of them."""
 
@@ -97,7 +99,7 @@ def _rest(found: dict[tuple[str, str, int], tuple[float, int]], name: str) -> st
     told = [
         f"{kind} {' '.join(f'{found[name, kind, seeds][0]:.0%}' for seeds in _SEEDS)}"
         for kind in KINDS
-        if not _is_error((name, kind, _SEEDS[0]))
+        if not _is_error((name, kind, _SEEDS[0])) and (name, kind, _SEEDS[0]) in found
     ]
     return f"{name} at {', '.join(map(str, _SEEDS))} seeds: {', '.join(told)}"
 
@@ -185,12 +187,17 @@ def six_environments(
 def power(
     kind: str, seeds: int, draws: int, rng: np.random.Generator
 ) -> dict[str, tuple[float, int]]:
-    """Return how often a difference of 0.8 deviations is told, beside Student's test at 5 %."""
+    """Return how often a difference of 0.8 deviations is told, beside Student's test at 5 %.
+
+    Where the range is known, the poorer side ends at its lower end.
+    """
     from scipy.stats import ttest_rel
 
+    from hpo.store.comparison import Bounds
     from hpo.store.verdict import conclude
 
-    draw, told, on_condition, students = KINDS[kind], 0, 0, 0
+    draw, told, on_condition, in_range, students = KINDS[kind], 0, 0, 0, 0
+    known = Bounds(*_RANGES[kind]) if kind in _RANGES else None
     spread = float(draw(np.random.default_rng(0), 100_000).std())
     for _ in range(draws):
         a, b = draw(rng, seeds), draw(rng, seeds) - 0.8 * spread
@@ -198,8 +205,15 @@ def power(
         found = conclude(*sides).against
         told += found.verdict == "better"
         on_condition += found.unless is not None and found.unless.interval.low > 0.0
+        if known is not None:
+            within = np.maximum(b, known.low)
+            sides = [dict(enumerate(side.tolist())) for side in (a, within)]
+            in_range += conclude(*sides, bounds=known).against.verdict == "better"
         students += np.ptp(a - b) > 0 and ttest_rel(a, b).pvalue < 0.05 and a.mean() > b.mean()
-    counts = dict(zip(_POWERS, (told, told + on_condition, students), strict=True))
+    either = told + on_condition
+    counts = dict(zip(_POWERS, (told, either, in_range, students), strict=True))
+    if known is None:
+        del counts[IN_RANGE]
     return {name: (count / draws, draws) for name, count in counts.items()}
 
 

@@ -20,7 +20,7 @@ from hpo.search.bench.compare import over_tables
 from hpo.store.comparison import WORDS
 from hpo.studies.tuned.record import DEFAULT, Record, read_record, record_files, shipped
 from hpo.studies.tuned.study_text import former_default
-from hpo.studies.tuned.summary import beside_heuristics, comparisons, summary
+from hpo.studies.tuned.summary import beside_heuristics, comparisons, summary_in
 from hpo.views.formatting import between, number, param, steps
 
 from .foreign_names import names_elsewhere
@@ -128,7 +128,7 @@ def _tuned(record: Record) -> list[tuple[str, ...]]:
     beside = {one.who: one for one in comparisons(record)}
     found = list[tuple[str, ...]]()
     for one in record.contenders:
-        seen, other = summary(one, record.goal, record.estimator), beside.get(one.who)
+        seen, other = summary_in(record, one), beside.get(one.who)
         length = one.source.get("env_steps")
         name = f"**{one.who}**" if other is None else one.who
         if one.who == DEFAULT and former_default(record):

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 from hpo.store.parquet import replacing, write_grouped
 from hpo.store.statistics import Interval
 from hpo.studies.tuned.record import TUNED, Contender, Record
-from hpo.studies.tuned.summary import BesideHeuristic, Summary, beside_heuristics, compare, summary
+from hpo.studies.tuned.summary import (
+    BesideHeuristic,
+    Summary,
+    beside_heuristics,
+    compare,
+    summary_in,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +89,7 @@ _CURVE = ("greedy", "low", "high", "training")
 
 def _trials(record: Record) -> list[dict[str, Any]]:
     sign = -1.0 if record.goal == "maximize" else 1.0
-    found = {one.who: summary(one, record.goal, record.estimator) for one in record.contenders}
+    found = {one.who: summary_in(record, one) for one in record.contenders}
     rows = [_trial(record, one, found[one.who]) for one in record.contenders]
     rows += [_heuristic(record, one) for one in beside_heuristics(record)]
     rows.sort(key=lambda row: sign * row["greedy"])

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...store.aggregate_environments import BySeed, Over
+from ...store.comparison import Bounds
 from ...store.environment_columns import environment_names
 from ...store.journal import Journal
 from ...store.rows import Stream, TrialRow
+from ...store.value_bounds import score_bounds
 from ...studies.load import recorded
 from ...studies.spec import Study
 from ..state.objective import Objective
@@ -29,6 +31,7 @@ class EnvironmentScores:
     seeds: Mapping[tuple[int, Stream], BySeed] = field(
         default_factory=dict[tuple[int, Stream], BySeed]
     )
+    bounds: tuple[Bounds, ...] = ()  # of the scores on each environment; () if unknown
 
     def of(self, trial: int, stream: Stream) -> BySeed:
         return self.seeds.get((trial, stream), {})
@@ -67,7 +70,12 @@ def environment_scores(journal: Journal, rows: Sequence[TrialRow]) -> Environmen
                 at = ends.get(row.trial, at)
             begun = _begun(study, row, stream, points, at)
             seeds[row.trial, stream] = _whole(points.get(at, {}), begun, len(objective.scales))
-    return EnvironmentScores(environment_names(meta.environments), study.over_environments, seeds)
+    return EnvironmentScores(
+        environment_names(meta.environments),
+        study.over_environments,
+        seeds,
+        score_bounds(meta),
+    )
 
 
 def _begun(study: Study, row: TrialRow, stream: Stream, points: _Points, at: int) -> Sequence[int]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...spaces.space import Space
 from ...store.importance import FEWEST_TRIALS, Column, Decided, EffectPoint, decide, main_effect
+from ..state.progress import bounds_of
 from .checkpoint_values import Points
 
 _PROPOSERS = ("random", "sobol", "grid", "tpe", "default", "enqueue", "portfolio")
@@ -61,7 +62,7 @@ def answer_at(points: Points, at: int) -> Answer:
     values = [here[n] for n in trials]
     decided = decide(columns, values)
     effects = {
-        column.name: main_effect(column, values)
+        column.name: main_effect(column, values, bounds_of(points.study))
         for column in columns
         if column.name in decided.names
     }

@@ -25,10 +25,12 @@ from ...store.rows import (
     TrialRow,
     TrialState,
 )
+from ...store.value_bounds import metric_bounds
 from ...store.verdict import (
     Conclusion,
     ConstraintSamples,
     FrontConclusion,
+    Objective,
     WithoutCopying,
     conclude_front,
 )
@@ -248,6 +250,8 @@ def constraint_samples(
     tested: dict[int, dict[int, list[float]]] = {}
     shown: list[list[float]] = []
     for row in journal.evaluations(without=Stream.SEARCH):  # full runs of confirmed trials
+        if row.trial not in (trial, default):
+            continue  # confirming other trials must not change this answer
         measured = limits.measure(row)
         shown.append(measured)
         if row.stream is Stream.REPORT:  # in the order of env steps: the last one stays
@@ -340,14 +344,16 @@ def _default_and_front(
     if default is None or default.trial not in kept:
         return None
     others = {trial: shown for trial, shown in kept.items() if trial != default.trial}
-    metrics = meta.objectives
-    return conclude_front(
-        values[default.trial],
-        others,
-        [str(metric["goal"]) for metric in metrics],
-        [str(metric["name"]) for metric in metrics],
-        COSTS,
-    )
+    objectives = [
+        Objective(
+            name=str(metric["name"]),
+            goal=str(metric["goal"]),
+            bounds=metric_bounds(meta, str(metric["name"])),
+            is_cost=metric["name"] in COSTS,
+        )
+        for metric in meta.objectives
+    ]
+    return conclude_front(values[default.trial], others, objectives)
 
 
 def ceiling_of(study: Mapping[str, Any], meta: StudyMeta) -> float | None:

@@ -12,8 +12,8 @@ from typing import Any
 from ...store.comparison import Bounds
 from ...store.leaderboard import search_interval
 from ...store.rows import EvaluationRow, Stream, TrialRow, TrialState
-from ...store.value_bounds import RETURN, bounds_in
-from ...studies.spec import Study
+from ...store.value_bounds import metric_range, range_over, score_range
+from ...studies.spec import Study, environments_of, scales
 from .buckets import Bucket
 from .loop_state import LoopState, Outlook, Phase
 from .objective import Objective, Objectives
@@ -209,11 +209,21 @@ def _best(study: Study, trials: Iterable[TrialRow], objective: Objective) -> Bes
 
 
 def bounds_of(study: Study) -> Bounds:
-    """Return between which values the metric of a study can be."""
-    if study.more_envs or study.metric.name != RETURN:
-        return Bounds()
-    held_out = study.evaluation.env
-    return bounds_in(study.env.id, {**study.env.values, **held_out}, study.space.names)
+    """Return between which values the metric of a study can be, see `store.value_bounds`."""
+    searched, metric = study.space.names, study.metric.name
+    if not study.more_envs:
+        env = {"id": study.env.id, **study.env.values, **study.evaluation.env}
+        return metric_range(metric, env, searched)
+    each = zip(environments_of(study), scales(study), strict=True)
+    scores = [
+        score_range(
+            metric_range(metric, {"id": env.id, **env.values}, searched),
+            scale.random,
+            scale.reference,
+        )
+        for env, scale in each
+    ]
+    return range_over(scores, study.over_environments)
 
 
 def _leader(state: LoopState, objective: Objective) -> Leader | None:

@@ -9,8 +9,18 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
-from ...store.comparison import chance_of_better, decided_pairs, paired_interval
-from ...store.statistics import NO_INTERVAL, Interval, interval, iqm, mean, median
+from ...store.comparison import (
+    UNBOUNDED,
+    Bounds,
+    Decision,
+    chance_of_better,
+    decided_pairs,
+    paired_interval,
+    sharing_error,
+)
+from ...store.statistics import NO_INTERVAL, Interval, iqm, mean, median
+from ...store.unobserved import bounded_interval
+from ...store.value_bounds import RETURN, metric_range
 from .record import Contender, Record
 
 Verdict = Literal["better", "worse", "no_difference"]
@@ -51,16 +61,37 @@ class BesideHeuristic:
     less: tuple[float, Interval]
 
 
+@dataclass(frozen=True)
+class Ranges:
+    """The range of evaluations and of training returns; infinite if unknown."""
+
+    greedy: Bounds = UNBOUNDED
+    training: Bounds = UNBOUNDED
+
+
+def ranges_of(record: Record) -> Ranges:
+    env = {"id": record.env, **record.env_values}
+    return Ranges(metric_range(record.metric, env), metric_range(RETURN, env))
+
+
+def summary_in(record: Record, one: Contender) -> Summary:
+    """Return the numbers of one contender of a record."""
+    return summary(one, record.goal, record.estimator, ranges_of(record))
+
+
 def summary(
-    one: Contender, goal: str = "maximize", estimator: Literal["mean", "iqm"] = "iqm"
+    one: Contender,
+    goal: str = "maximize",
+    estimator: Literal["mean", "iqm"] = "iqm",
+    ranges: Ranges = Ranges(),
 ) -> Summary:
     """Return the numbers of one contender; seeds that diverged count as its worst value."""
     reached = [steps for steps in one.to_threshold if steps is not None]
     middle = median([math.inf if steps is None else float(steps) for steps in one.to_threshold])
     return Summary(
-        greedy=_middle(one.greedy, goal, estimator),
-        training=_middle(one.training, "maximize", estimator),
-        area=_middle(one.area, goal, estimator),
+        greedy=_middle(one.greedy, goal, estimator, ranges.greedy),
+        training=_middle(one.training, "maximize", estimator, ranges.training),
+        area=_middle(one.area, goal, estimator, ranges.greedy),
         reached=len(reached),
         to_threshold=middle if math.isfinite(middle) else None,
         diverged=sum(value is None for value in one.greedy),
@@ -68,14 +99,17 @@ def summary(
 
 
 def _middle(
-    values: Sequence[float | None], goal: str, estimator: Literal["mean", "iqm"]
+    values: Sequence[float | None],
+    goal: str,
+    estimator: Literal["mean", "iqm"],
+    bounds: Bounds = UNBOUNDED,
 ) -> tuple[float, Interval]:
     whole = _whole(values, goal)
     if not whole:
         return math.nan, NO_INTERVAL
     if estimator == "mean" or len(whole) < 8:  # of fewer the IQM is not defined
-        return mean(whole), interval(whole)
-    return iqm(whole), interval(whole, "iqm")
+        return mean(whole), bounded_interval(whole, bounds)
+    return iqm(whole), bounded_interval(whole, bounds, "iqm")
 
 
 def _whole(values: Sequence[float | None], goal: str) -> list[float]:
@@ -107,22 +141,30 @@ def beside_heuristics(record: Record) -> list[BesideHeuristic]:
     """Compare the tuned configuration with each heuristic of its record.
 
     A seed that diverged counts as the tuned configuration's worst value. Verdicts are about
-    outcomes that these seeds showed.
+    outcomes that these seeds showed; together they are wrong in at most 5 %.
     """
-    ours = _whole(record.tuned.greedy, record.goal)
+    ours, bounds = _whole(record.tuned.greedy, record.goal), ranges_of(record).greedy
     if not ours:
         return []
+
+    def decide(who: str, among: int) -> Decision:
+        theirs = record.heuristics[who]
+        sides = (ours, theirs) if record.goal == "maximize" else (theirs, ours)
+        return decided_pairs(*sides, bounds=bounds, among=among)
+
+    decisions = sharing_error(
+        record.heuristics, decide, lambda it: it.of_seen in ("better", "worse")
+    )
     found = list[BesideHeuristic]()
     for who, theirs in record.heuristics.items():
         less = mean([our - their for our, their in zip(ours, theirs, strict=True)])
-        sides = (ours, theirs) if record.goal == "maximize" else (theirs, ours)
-        decision, around = decided_pairs(*sides), paired_interval(ours, theirs)
-        unless = decided_pairs(ours, theirs).unless
+        around = paired_interval(ours, theirs, bounds=bounds)
+        unless = decided_pairs(ours, theirs, bounds=bounds).unless
         if unless is not None:
             around = unless.interval
-        told = decision.of_seen
+        told = decisions[who].of_seen
         verdict: Verdict = told if told != "undecided" else "no_difference"
-        seen = _middle(theirs, record.goal, record.estimator)
+        seen = _middle(theirs, record.goal, record.estimator, bounds)
         found.append(BesideHeuristic(who, verdict, seen, (less, around)))
     return found
 

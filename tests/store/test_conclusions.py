@@ -309,6 +309,48 @@ def test_constraints_rule_only_where_test_seeds_show_them(winner, default, value
     assert any(text.startswith(said) for text in sentences(found))
 
 
+def of_rules(draws, rules: int, gap: float = 0.0) -> list[str]:
+    """Return verdicts about a winner and rules of the same mean; the first is `gap` behind."""
+    ours = draws.normal(size=16)
+    named = {f"rule {at}": sample(*draws.normal(size=16)) for at in range(rules)}
+    named["rule 0"] = {seed: value - gap for seed, value in named["rule 0"].items()}
+    return [one.verdict for one in conclude(sample(*ours), None, baselines=named).baselines]
+
+
+def test_several_heuristics_share_one_error_rate() -> None:
+    """One by one, some verdict about ten equal rules was wrong in 22 % of studies."""
+    draws, wrong = np.random.default_rng(2), 0
+    for _ in range(150):
+        wrong += any(verdict in ("better", "worse") for verdict in of_rules(draws, 10))
+    assert wrong <= 15  # 5 % and three standard errors
+
+
+def test_a_clear_verdict_about_a_heuristic_helps_the_others() -> None:
+    """Holm: what is decided leaves its share of the error rate to the rest."""
+    draws = np.random.default_rng(8)
+    own = sample(*draws.normal(0.0, 1.0, 12))
+    near = {seed: value - (1.0 if seed < 10 else -1.0) for seed, value in own.items()}
+    noisy = {seed: value - (4.0 if seed == 5 else 0.05) for seed, value in own.items()}
+    alone = conclude(own, None, baselines={"near": near}).baselines[0]
+    both = conclude(own, None, baselines={"near": near, "noisy": noisy}).baselines
+    assert alone.verdict == "better" and alone.interval.low > 0.0
+    assert not {one.verdict for one in both} & {"better", "worse"}  # of a half
+    clear = {
+        f"clear {at}": {seed: value - 9.0 - 0.1 * (seed % 2) for seed, value in own.items()}
+        for at in range(9)
+    }
+    found = conclude(own, None, baselines={**clear, "near": near}).baselines
+    assert [one.verdict for one in found] == ["better"] * 10
+    assert found[-1].interval == alone.interval  # the last one has the whole error rate
+
+
+def test_a_heuristic_without_common_seeds_takes_no_share_of_the_error_rate() -> None:
+    rules = {"ff": LOW, "gone": {99: 1.0}}
+    ff, gone = conclude(HIGH, None, baselines=rules).baselines
+    assert gone.verdict == "nothing"
+    assert ff.interval == conclude(HIGH, None, baselines={"ff": LOW}).baselines[0].interval
+
+
 def test_selection_seeds_say_nothing_about_constraints_on_new_seeds() -> None:
     found = constrained(None, None, feasible=True)
     assert found.verdict == "better"
@@ -402,8 +444,12 @@ def test_a_winner_at_the_ceiling_may_fail_on_other_seeds() -> None:
     top = sample(*[500.0] * 8)
     other = sample(500, 500, 500, 500, 480, 470, 450, 490)
     found = conclude(top, other, ceiling=500.0).against
-    assert found.verdict in ("undecided", "no_difference")
+    assert (found.verdict, found.more_seeds) == ("no_difference", None)  # 4 of 8 seeds differ
     assert found.interval.low == 0.0 and found.interval.high > found.difference
+    more = sample(500, 500, 480, 470, 450, 490, 460, 475)  # and 6, which the exact test decides
+    found = conclude(top, more, ceiling=500.0).against
+    assert (found.verdict, found.interval.low) == ("undecided", 0.0)
+    assert found.unless.interval.low > 0.0 and found.unless.one_in > 8
 
 
 def test_following_the_advice_keeps_the_error() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hpo.store.comparison import Bounds
 from hpo.store.importance import Column, main_effect
 from hpo.store.statistics import interval
 
@@ -20,6 +21,15 @@ def test_a_real_axis_has_groups_of_equally_many() -> None:
     assert len(order) == 8 and points[0].place == pytest.approx(places[first].mean())
     assert points[0].mean == pytest.approx(values[first].mean())
     assert points[0].interval.low == pytest.approx(interval(values[first].tolist()).low)
+
+
+def test_bands_end_where_values_end() -> None:
+    column = Column("a", [0.0] * 8 + [1.0] * 8)
+    values = [500.0] * 7 + [300.0] + [0.0] * 7 + [40.0]
+    poor, good = reversed(main_effect(column, values, Bounds(0.0, 500.0)))
+    assert poor.interval.low == 0.0 and good.interval.high == 500.0
+    open_ended = main_effect(column, values)
+    assert open_ended[0].interval.high > 500.0 and open_ended[1].interval.low < 0.0
 
 
 def test_choices_have_a_group_each_and_rare_ones_none() -> None:

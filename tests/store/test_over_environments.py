@@ -19,6 +19,7 @@ from hpo.store.aggregate_environments import (
     profile_band,
     together,
 )
+from hpo.store.comparison import paired_interval
 
 
 def scores(seed: int, environments: int = 3, seeds: int = 8) -> list[list[float]]:
@@ -204,6 +205,7 @@ def test_a_difference_of_means_is_that_of_any_two_samples() -> None:
     apart = seeds[0] - seeds[1]
     wide = stats.t.interval(0.96, 5, apart.mean(), stats.sem(apart))
     assert (around.low, around.high) == pytest.approx(wide, rel=0.02)  # Hall's, a little
+    assert around == paired_interval(*(side.tolist() for side in seeds))
     welch_s = stats.ttest_ind(*seeds, equal_var=False).confidence_interval(0.96)
     around = difference(ours, theirs, "mean")[1]
     assert (around.low, around.high) == pytest.approx((welch_s.low, welch_s.high), abs=0.02)

@@ -81,8 +81,16 @@ def test_seeds_asked_for_decide_if_they_show_the_same() -> None:
     assert few.verdict == "undecided"
     seeds = 16 + few.more_seeds
     assert decided_pairs([1.2] * seeds, [1.0] * seeds, [16]).verdict == "better"
-    half = 16 + few.more_seeds // 2
-    assert decided_pairs([1.2] * half, [1.0] * half, [16]).verdict == "undecided"
+    assert decided_pairs([1.2] * (seeds - 1), [1.0] * (seeds - 1), [16]).verdict == "undecided"
+
+
+def test_a_known_range_leaves_less_unseen() -> None:
+    """The winner may fail to 0, and not below; the other side may reach 500, and not more."""
+    ours, theirs = [500.0] * 12 + [480.0, 470.0, 450.0, 490.0], [400.0] * 16
+    assert decided_pairs(ours, theirs).verdict == "undecided"
+    assert decided_pairs(ours, theirs, bounds=Bounds(high=500.0)).verdict == "undecided"
+    assert decided_pairs(ours, theirs, bounds=Bounds(0.0, 500.0)).verdict == "better"
+    assert decided_pairs(ours, theirs, bounds=Bounds(low=0.0)).verdict == "undecided"
 
 
 def test_the_interval_of_one_difference_is_clopper_and_pearsons() -> None:
@@ -136,6 +144,28 @@ def test_both_sides_may_hide_a_failure() -> None:
     assert (swapped.interval.low, swapped.interval.high) == pytest.approx(
         (-known.interval.high, -known.interval.low), abs=0.2
     )
+
+
+def test_the_weight_of_an_unseen_failure_falls_with_noise_and_rises_with_a_longer_tail() -> None:
+    """By the formulas, for failures of the first side."""
+
+    def weight(own, other):
+        unseen = hidden(own, other, Bounds(0.0, 500.0))
+        [found] = [one for one in unseen if one.of_ours and one.sign < 0.0]
+        return found.weight
+
+    even = np.array([-1.0, 1.0] * 4) / np.std([-1.0, 1.0] * 4, ddof=1)
+    for noise, expected in (
+        (0.0, 1.0),
+        (40.0, 0.5),
+        (80.0, 1.0 / 17.0),
+    ):  # of 400: a tenth, a fifth
+        own = (400.0 + noise * even).tolist()
+        assert weight(own, own) == pytest.approx(expected)
+    wide, narrow = 250.0 + 200.0 * even, 250.0 + 20.0 * even  # squares 100 to 1
+    own = 1.0 / (1.0 + (200.0 / 250.0 / 0.1) ** 4)
+    assert weight(wide.tolist(), narrow.tolist()) == pytest.approx((99.0 / 101.0) ** 8)
+    assert weight(wide.tolist(), wide.tolist()) == pytest.approx(own)
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-9, 1e-6, 1e-3, 1.0, 3.0])

@@ -141,6 +141,26 @@ def test_claims_are_what_top_says_with_sql_that_gives_their_numbers(study, membe
     assert query(study, cost["sql"])[1] == [tuple(cost["numbers"]["rows"].values())]
 
 
+def test_a_verdict_without_a_condition_is_claimed_as_such(tmp_path, capsys):
+    """Its winner is so far ahead that no unseen failure could turn the difference."""
+    study = write_study(tmp_path, level=70.0)
+    path = tmp_path / "clear.zip"
+    assert main(["bundle", str(study), "--source", str(tmp_path), "-o", str(path)]) == 0
+    with Journal(study) as journal:
+        against = conclusion_of(journal).against
+    names = container.unpack(path, tmp_path / "members")
+    assert "claims.json" in names
+    _, verdict, _ = json.loads((tmp_path / "members" / "claims.json").read_text())["claims"]
+    assert (verdict["numbers"]["verdict"], verdict["numbers"]["unless"]) == ("better", None)
+    assert verdict["numbers"]["interval"]["low"] == against.interval.low > 0.0
+    assert verdict["sentences"][0].startswith("Trial 5 is better than the default: by ")
+    pairs = [np.mean(a) - np.mean(b) for _, a, b in query(study, verdict["sql"])[1]]
+    assert np.mean(pairs) == pytest.approx(against.difference)
+    capsys.readouterr()
+    code, said = verified(path, capsys)
+    assert code == 0 and "is better than the default: by" in said.out
+
+
 def test_another_trial_than_the_best(source, study, tmp_path, capsys):
     words = ["bundle", str(study), "--source", str(source), "-o", str(tmp_path / "b.zip")]
     assert main([*words[:2], "1", *words[2:]]) == 0

@@ -23,7 +23,7 @@ slots: 10
 load: 30
 warmup_requests: 20
 """
-FEW = ["--seeds", "5", "--steps", "200"]
+FEW = ["--seeds", "6", "--steps", "200"]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ ends of runs of different lengths cannot be compared.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError, counted
@@ -16,7 +16,6 @@ from ...search.analysis.knob_significance import answer_at
 from ...spaces.distributions import Distribution
 from ...spaces.space import Parameter, Space
 from ...store.importance import EffectPoint
-from ...store.value_bounds import value_bounds
 from ..formatting import around, number, param, steps, with_interval
 from .model import (
     XY,
@@ -176,11 +175,7 @@ def effects(snapshot: Snapshot) -> Picture:
     answer = snapshot.answer
     if answer is None or not answer.decided.names:
         return Picture("effects", title, "No hyperparameter is shown to matter.")
-    bounds = value_bounds(snapshot.meta)
-    drawn = {
-        name: [replace(point, interval=bounds.around(point.interval)) for point in points]
-        for name, points in answer.effects.items()
-    }
+    drawn = answer.effects
     named = dict(snapshot.study.space.keyed)
     ends = [value for points in drawn.values() for point in points for value in _ends(point)]
     y = value_scale(ends, snapshot.metric.removeprefix("eval/"), may_be_log=False)

@@ -27,6 +27,7 @@ from ...store.rows import (
     counts_evaluations_alone,
 )
 from ...store.study_folder import StudyFolder, state_of, trials_seen
+from ...store.value_bounds import value_bounds
 from ...store.verdict import Conclusion
 from ...studies.spec import Study, value_words
 from ...studies.stopping_rules import finishing_rules
@@ -153,7 +154,7 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
             head,
             points,
             entries,
-            baselines=baseline_entries(rules, entries, meta.goal),
+            baselines=baseline_entries(rules, entries, meta.goal, value_bounds(meta)),
             decisions=decisions,
             audit=audit_of(meta, rows, decisions, finishing_rules()),
             usage=usage_at(head),

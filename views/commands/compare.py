@@ -80,6 +80,7 @@ def _environment_part(
     paired: bool,
     called: Sequence[str],
     *,
+    bounds: Sequence[Bounds],
     decides: bool,
 ) -> tuple[dict[str, Any], list[str]]:
     if not names or not ours or not theirs:
@@ -88,9 +89,9 @@ def _environment_part(
         common = sorted(ours.keys() & theirs.keys())
         ours, theirs = ({n: side[n] for n in common} for side in (ours, theirs))
     sides = (ours, theirs)
-    found = beside(*sides, paired=paired)
+    found = beside(*sides, paired=paired, bounds=bounds)
     found = found if decides else _without_intervals(found)
-    told = [on_each(side) for side in sides]
+    told = [on_each(side, bounds) for side in sides]
     data = {
         "names": list(names),
         **asdict(found),
@@ -98,7 +99,7 @@ def _environment_part(
         "scores": [[asdict(one) for one in side.each] for side in told],
         "profiles": [asdict(one) for one in profiles(sides)],
     }
-    lines = ["", *beside_lines(names, sides, found, called), AGGREGATES_NOTE]
+    lines = ["", *beside_lines(names, sides, found, called, bounds), AGGREGATES_NOTE]
     return {"environments": finite_json(data)}, lines
 
 
@@ -228,7 +229,13 @@ def _answer(
     names = sides[0].scores.names if comparable else ()
     called = [one.name for one in sides]
     on_each, lines = _environment_part(
-        names, seeds[0], seeds[1], chosen.paired, called, decides=refused is None
+        names,
+        seeds[0],
+        seeds[1],
+        chosen.paired,
+        called,
+        bounds=sides[0].scores.bounds,
+        decides=refused is None,
     )
     unpaired = "" if chosen.paired else _why_unpaired(*sides)
     caution = _cautions(meta, sides, chosen)

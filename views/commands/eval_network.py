@@ -17,7 +17,9 @@ from ...environments.registry import rooted
 from ...environments.table import ENVIRONMENTS
 from ...errors import ConfigError, counted
 from ...machine.software import enable_compilation_cache
+from ...store.comparison import paired_interval
 from ...store.statistics import NO_INTERVAL, interval
+from ...store.value_bounds import RATE
 from ...studies.env_section import EnvFile, read_env_file
 from ..formatting import aligned, between, number, origin_lines
 from ..output import finite_or_none, note, print_answer, write_csv
@@ -32,6 +34,7 @@ if TYPE_CHECKING:  # jax starts when a verb is known to need it
 
 Compared = Mapping[str, "Evaluation"]  # by rule
 _MOST_LOADS = 1000
+_LEVEL = 0.05  # of each difference alone
 
 
 def found_loads(
@@ -116,9 +119,11 @@ def _figure(summary: Summary, several: bool) -> dict[str, Any]:
 def _differences(policy: str, heuristic: str, results: Compared) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     ours, theirs = results[policy], results[heuristic]
-    apart = ours.service_blocking - theirs.service_blocking
-    for load, values in zip(ours.loads, apart, strict=True):
-        around = interval(values.tolist())
+    for load, own, other in zip(
+        ours.loads, ours.service_blocking, theirs.service_blocking, strict=True
+    ):
+        values = own - other
+        around = paired_interval(own.tolist(), other.tolist(), level=_LEVEL, bounds=RATE)
         rows.append(
             {
                 "policy": policy,

@@ -38,6 +38,7 @@ from ...store.study_folder import (
     summary_of,
     trials_seen,
 )
+from ...store.value_bounds import value_bounds
 from ...store.verdict import Conclusion
 from ...store.verdict_text import as_json
 from ...studies.resolved import as_recorded
@@ -158,7 +159,7 @@ def _read(folder: StudyFolder) -> _Board:
         entries = leaderboard_of(meta, rows)
         audited = any(row.audited for row in rows)
         audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if audited else None
-        baselines = baseline_entries(baselines_of(journal), entries, meta.goal)
+        baselines = baseline_entries(baselines_of(journal), entries, meta.goal, value_bounds(meta))
         conclusion, metric = conclusion_of(journal), recorded_value_words(journal)
     state = state_of(folder.path, head)
     unit = unit_of(meta.study_text)

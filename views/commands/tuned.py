@@ -33,7 +33,7 @@ from ...studies.tuned.summary import (
     Summary,
     beside_heuristics,
     comparisons,
-    summary,
+    summary_in,
 )
 from ..formatting import aligned, around, narrow, number, param, steps
 from ..output import finite_or_none, print_answer
@@ -81,7 +81,7 @@ def records_table(records: Sequence[Record]) -> str:
 
 
 def _summaries(record: Record) -> dict[str, Summary]:
-    return {one.who: summary(one, record.goal, record.estimator) for one in record.contenders}
+    return {one.who: summary_in(record, one) for one in record.contenders}
 
 
 def _signs(others: Sequence[Comparison | BesideHeuristic]) -> str:
@@ -155,7 +155,7 @@ def _proof(record: Record, verbose: bool) -> list[str]:
     header += ["training", "reached"] if verbose else []
     rows = list[list[str]]()
     for one in record.contenders:
-        seen = summary(one, record.goal, record.estimator)
+        seen = summary_in(record, one)
         beside, training = compared.get(one.who), seen.training[0]
         row = [
             one.who,
@@ -227,7 +227,7 @@ def record_data(record: Record) -> dict[str, Any]:
 
 
 def _result(record: Record, one: Contender, beside: Comparison | None) -> dict[str, Any]:
-    seen = summary(one, record.goal, record.estimator)
+    seen = summary_in(record, one)
     data: dict[str, Any] = {
         "who": one.who,
         "source": dict(one.source),

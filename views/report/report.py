@@ -109,10 +109,11 @@ def environments_section(snapshot: Snapshot) -> str:
     if stream is None:
         return '<p class="nothing">No trial has a value yet.</p>'
     scores, default, against = snapshot.scores, snapshot.default, None
-    found = [on_each(scores.of(trial, stream)) for trial in trials]
+    found = [on_each(scores.of(trial, stream), scores.bounds) for trial in trials]
     names = ["the default" if trial == default else f"trial {trial}" for trial in trials]
     if stream is Stream.REPORT and default in trials[1:]:
-        against = beside(scores.of(trials[0], stream), scores.of(default, stream), paired=True)
+        sides = scores.of(trials[0], stream), scores.of(default, stream)
+        against = beside(*sides, paired=True, bounds=scores.bounds)
     many = seeds_text(max(one.seeds for one in found), stream)
     lost = sum(one.lost for one in found)
     told = f"Mean scores over {many}, with 95% intervals; 0 as random actions, 1 as the reference."

@@ -155,7 +155,10 @@ class Evaluation:
 
 
 def summarise_seeds(values: np.ndarray, requests: int) -> Summary:
-    """Mean, spread and Student's 95 % interval over seeds, which is nan below 5 seeds."""
+    """Mean, spread and Student's 95 % interval over seeds.
+
+    The interval is nan below 5 seeds and for equal rates above 0, which show no spread.
+    """
     from scipy import stats
 
     count = len(values)
@@ -163,7 +166,7 @@ def summarise_seeds(values: np.ndarray, requests: int) -> Summary:
     error = std / math.sqrt(count)
     if not values.any():
         return Summary(0.0, 0.0, 0.0, 0.0, 3.0 / (count * requests))
-    if count < 5:
+    if count < 5 or values.min() == values.max():
         return Summary(mean, std, error, math.nan, math.nan)
     reach = float(stats.t.ppf(0.975, count - 1)) * error
     return Summary(mean, std, error, max(mean - reach, 0.0), min(mean + reach, 1.0))

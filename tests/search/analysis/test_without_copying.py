@@ -91,6 +91,16 @@ def test_both_winners_are_compared_seed_by_seed(both):
     assert found.against.rival == "the default" and found.against.unless is not None
 
 
+def test_without_a_known_range_only_the_small_gain_of_copying_has_a_condition(tmp_path):
+    """It is 3.9 of 53, by which the default is 31 behind."""
+    for one in (PBT, ALONE):
+        go(tmp_path, dataclasses.replace(one, env=EnvSpec("own")))
+    found = concluded(tmp_path / "pbt")
+    assert found.against.verdict == "better" and found.against.unless is None
+    assert found.verdict == found.copying.verdict == "undecided"
+    assert found.copying.unless.one_in > 15 and found.copying.wins == 6
+
+
 def test_everything_that_speaks_says_it(both, capsys):
     root, _ = both
     found = concluded(root / "pbt")

@@ -20,7 +20,7 @@ from hpo.store.interim_analyses import looks_of, pair_begins_interim
 from hpo.store.journal import Journal
 from hpo.store.rows import REFERENCE_TRIAL
 from hpo.studies.load import loads
-from hpo.studies.spec import Checkpoint, Constraint, EarlyTerminate, Metric, Seeds
+from hpo.studies.spec import Checkpoint, Constraint, EarlyTerminate, EnvSpec, Metric, Seeds
 from hpo.views.bundle.claims import claims_of
 
 growing = run_file("tests/search/engine/test_growing_confirm.py")
@@ -114,6 +114,41 @@ def test_the_best_of_the_search_wins_and_a_clear_difference_ends_the_test(tmp_pa
     assert found.against.unless.interval.low > 0.0
     assert pair_begins_interim(looks, 0, first.trial)
     assert not pair_begins_interim(looks, 0, first.trial + 1)
+
+
+class Higher(Noisy):
+    """Returns are so far from 0 that a failure could cost twice the lead of the winner."""
+
+    def make(self, resolved, lanes):
+        population = super().make(resolved, lanes)
+        result_of = population.result_of
+
+        def higher(lane):
+            found = result_of(lane)
+            return dataclasses.replace(found, returns=found.returns + 20.0)
+
+        population.result_of = higher
+        return population
+
+
+@pytest.mark.parametrize(("lanes", "seeds"), [(Noisy(), 8), (Higher(), 16)], ids=["now", "later"])
+def test_a_look_without_a_known_range_ends_the_test_once_nothing_unseen_could_turn_it(
+    tmp_path, lanes, seeds
+):
+    results, rows = go(tmp_path, study(env=EnvSpec("own")), lanes), rows_of(tmp_path)
+    ours, theirs = (rows[number].report_values for number in (results.best.trial, 0))
+    assert len(ours) == len(theirs) == seeds
+    at_the_look = decided_pairs(ours[:8], theirs[:8], interim=True)
+    assert (at_the_look.verdict == "better") == (seeds == 8)
+    if seeds == 16:
+        assert at_the_look.unless is not None and at_the_look.more_seeds <= 8
+    with Journal(tmp_path) as journal:
+        found = conclusion_of(journal).against
+    assert found.verdict == "better" and found.unless is None
+    assert 0.0 < found.interval.low < found.difference < found.interval.high
+    level = 0.008 if seeds == 8 else 0.04
+    low, high = stats.ttest_1samp(np.subtract(ours, theirs), 0.0).confidence_interval(1 - level)
+    assert found.interval.high == pytest.approx(high, rel=2e-3) and found.interval.low <= low
 
 
 @pytest.mark.parametrize("seed", range(8))

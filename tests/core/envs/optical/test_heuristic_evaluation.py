@@ -89,3 +89,7 @@ def test_summaries_of_seeds():
     assert math.isnan(few.low) and few.mean == pytest.approx(0.15)
     none = summarise_seeds(np.zeros(10), 500)
     assert (none.mean, none.high) == (0.0, 3 / 5000)
+    same = summarise_seeds(np.full(10, 0.002), 500)  # not [0.002, 0.002]: they show no spread
+    assert same.mean == pytest.approx(0.002) and math.isnan(same.low) and math.isnan(same.high)
+    near = summarise_seeds(np.array([0.0, 0.0, 0.0, 0.0, 0.01]), 500)
+    assert near.low == 0.0 < near.mean < near.high
