@@ -379,7 +379,8 @@ def test_an_effect_s_band_ends_where_returns_end(snapshot):
         marks = [mark for panel in effects(seen).panels for mark in panel.marks]
         return max(high for m in marks if isinstance(m, Band) for _, _, high in m.points)
 
-    text = snapshot.meta.study_text
-    short = text.replace("{id: CartPole-v1}", "{id: CartPole-v1, max_steps_in_episode: 8}")
-    assert short != text and highest(snapshot) > 8.0
-    assert highest(replace(snapshot, meta=replace(snapshot.meta, study_text=short))) == 8.0
+    study = snapshot.points.study
+    env = replace(study.env, values={"max_steps_in_episode": 8})
+    points = replace(snapshot.points, study=replace(study, env=env))
+    assert study.env.id == "CartPole-v1" and highest(snapshot) > 8.0
+    assert highest(replace(snapshot, points=points)) == 8.0

@@ -121,7 +121,7 @@ def test_loads_are_one_curve(capsys, network, tmp_path):
     rows = [row["service_blocking_probability"] for row in data["results"]]
     assert [row["load"] for row in data["results"]] == [0.5, 20.5, 40.5]
     assert rows[0]["nothing_blocked"]
-    assert rows[0]["ci_high"] == pytest.approx(3 / 1000)
+    assert rows[0]["ci_high"] == pytest.approx(3 / 1200)
     assert rows[1]["mean"] < rows[2]["mean"]
     assert picture.read_bytes()[:4] == b"\x89PNG"
 
@@ -130,7 +130,7 @@ def test_the_text_says_the_bound_where_nothing_was_blocked(capsys, network):
     assert (
         main(["eval", "--env", network, "--heuristic", "ksp_ff", "--set", "load=0.1", *FEW]) == 0
     )
-    assert "below 0.003 (3/n)" in capsys.readouterr().out
+    assert "below 0.0025 (3/n)" in capsys.readouterr().out
 
 
 def test_the_load_at_a_blocking(capsys, network):
