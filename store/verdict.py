@@ -333,6 +333,11 @@ class Against:
     limits: LimitsOfBoth | None = None  # with constraints
 
     @property
+    def is_behind_unless(self) -> bool:
+        """Whether the opponent is better, on the condition that `unless` names."""
+        return self.unless is not None and (self.difference or 0.0) < 0.0
+
+    @property
     def advice(self) -> Advice:
         """Return which of the two to use, "" if test seeds do not say.
 
@@ -414,8 +419,11 @@ class Conclusion:
 
     @property
     def better_rule(self) -> Against | None:
-        """The heuristic that is furthest ahead of the winner, of those that are better."""
-        ahead = [one for one in self.baselines if one.verdict == "worse"]
+        """The heuristic that is furthest ahead of the winner, of those that are better.
+
+        Also of those that are better on a condition (`unless`).
+        """
+        ahead = [one for one in self.baselines if one.verdict == "worse" or one.is_behind_unless]
         return min(ahead, key=lambda one: one.difference or 0.0, default=None)
 
     def __str__(self) -> str:

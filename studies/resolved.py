@@ -210,24 +210,30 @@ def _why_not(key: str, old: Any, new: Any) -> str:
     if section == "budget":
         grows = new is None or (old is not None and old != ABSENT and new >= old)
         return "" if grows else "a budget may only grow"
-    name = rest.removesuffix(".default")
     if section == "algorithm" and rest.startswith("hyperparameters."):
         return "the class declares it otherwise than when the study began; take the change back"
+    if section in ("fixed", "space"):
+        return _why_not_value(section, rest, old, new)
+    return _FIXED
+
+
+_FIXED = "fixed once a study has started"
+
+
+def _why_not_value(section: str, rest: str, old: Any, new: Any) -> str:
+    """Return why a hyperparameter may not change, and what to type where its meaning did."""
+    name = rest.removesuffix(".default")
     moved = name in DEFAULTS_OF_OLD and (old, new) == (DEFAULTS_OF_OLD[name], KNOBS[name].default)
-    if moved and section in ("fixed", "space"):
+    if moved:
         value = _shown(old)
         return f"the default has changed since; to resume, type {value} for it under {section}"
-    if (
-        name.partition(".")[0] == AVERAGE_REWARD
-        and section in ("fixed", "space")
-        and _has_zero(new)
-    ):
+    if name.partition(".")[0] == AVERAGE_REWARD and _has_zero(new):
         told = "0 meant the average of the first rollout when the study started; to resume, type"
         return f"{told} off for it under {section}"
     kinds = ("int_uniform", "uniform")  # as whole bounds of a real number were read, and are
     if section == "space" and rest.endswith(".distribution") and (old, new) == kinds:
         return "whole bounds of a real number now mean real numbers; to resume, type int_uniform"
-    return "fixed once a study has started"
+    return _FIXED
 
 
 def _has_zero(value: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -247,15 +247,7 @@ def constraint_samples(
 
     limits = Objectives(constraints=tuple(Constraint(**one) for one in meta.constraints))
     by_number = {row.trial: row for row in rows}
-    tested: dict[int, dict[int, list[float]]] = {}
-    shown: list[list[float]] = []
-    for row in journal.evaluations(without=Stream.SEARCH):  # full runs of confirmed trials
-        if row.trial not in (trial, default):
-            continue  # confirming other trials must not change this answer
-        measured = limits.measure(row)
-        shown.append(measured)
-        if row.stream is Stream.REPORT:  # in the order of env steps: the last one stays
-            tested.setdefault(row.trial, {})[row.replicate] = measured
+    tested, shown = _measured_limits(journal, limits.measure, (trial, default))
     names = [one.metric for one in limits.constraints]
     seen = iter([(min(column), max(column)) for column in zip(*shown, strict=True)])
 
@@ -283,6 +275,27 @@ def constraint_samples(
         default=values(default),
         seen=tuple(ranges),
     )
+
+
+def _measured_limits(
+    journal: Journal,
+    measure: Callable[[EvaluationRow], list[float]],
+    trials: Sequence[int | None],
+) -> tuple[dict[int, dict[int, list[float]]], list[list[float]]]:
+    """Return the constrained values on test seeds by trial and seed, and those on any new seed.
+
+    Of these trials alone: confirming others must not change the answer.
+    """
+    tested: dict[int, dict[int, list[float]]] = {}
+    shown: list[list[float]] = []
+    for row in journal.evaluations(without=Stream.SEARCH):  # full runs of confirmed trials
+        if row.trial not in trials:
+            continue
+        measured = measure(row)
+        shown.append(measured)
+        if row.stream is Stream.REPORT:  # in the order of env steps: the last one stays
+            tested.setdefault(row.trial, {})[row.replicate] = measured
+    return tested, shown
 
 
 def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:

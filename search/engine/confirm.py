@@ -131,13 +131,7 @@ class ConfirmStage:
             self._leave()
             return
         if not confirm.choose:
-            # Selection seeds of an earlier stage still decide.
-            before = seeds_that_choose(ledger.trials.values()) > 0
-            winner = (first_confirmed(ledger) if before else None) or finished[0]
-            self._state.choose([winner.number])
-            winner.leave()  # a study resumed here has none of the search's replicates
-            winner.forget_lack()
-            self._test(winner)
+            self._test_best_of_search(finished)
             return
         best = finished[: confirm.top_k]
         best += [
@@ -159,6 +153,15 @@ class ConfirmStage:
             trial.leave()  # a study resumed here has none of the search's replicates
             trial.forget_lack()
             _enter(trial, runs[trial.number], self._buckets[trial.bucket])
+
+    def _test_best_of_search(self, finished: Sequence[Trial]) -> None:
+        """Start the test without selection seeds; those of an earlier stage still decide."""
+        before = seeds_that_choose(self._ledger.trials.values()) > 0
+        winner = (first_confirmed(self._ledger) if before else None) or finished[0]
+        self._state.choose([winner.number])
+        winner.leave()  # a study resumed here has none of the search's replicates
+        winner.forget_lack()
+        self._test(winner)
 
     def _pays_for(self, best: Sequence[Trial], runs: Mapping[int, Sequence[Run]]) -> bool:
         """Return whether the budget pays these selection seeds to their end; rows say if not.

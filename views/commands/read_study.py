@@ -279,11 +279,17 @@ def do_best(args: Namespace) -> int:
     _print_fixed(meta, first.params)
     if len(trial_data(folder, first.trial)["schedule"]) > 1:
         note(f"it trained with other values before: hpo show {first.trial}")
-    if seen.conclusion.against.advice == "keep" and first.trial != 0 and not meta.objectives:
-        note("to keep the default instead: hpo show 0")
+    _note_default(seen.conclusion, first)
     if target is not None:
         print_exported(target, meta.study_text)
     return 0
+
+
+def _note_default(conclusion: Conclusion, first: Entry) -> None:
+    """Say where the default is, if the study says to keep it and another trial was printed."""
+    keep = conclusion.front is None and conclusion.against.advice == "keep"
+    if keep and first.trial != 0:
+        note("to keep the default instead: hpo show 0")
 
 
 def _print_fixed(meta: StudyMeta, params: Mapping[str, Any]) -> None:
