@@ -497,3 +497,19 @@ def test_large_numbers_are_whole_and_no_end_is_minus_0() -> None:
     behind, bounds = sample(465.1, 272.4, 470.1, 234.2, 259.4, 495.6), Bounds(0.0, 500.0)
     found = conclude(behind, sample(*[500.0] * 6), name="trial 1", bounds=bounds)
     assert first(found).startswith("Keep the default: it leads trial 1 by 133.9 [-3.436, ")
+
+
+def test_a_heuristic_that_is_better_on_a_condition_comes_first() -> None:
+    """Blocking rates of few seeds: the sentence has a condition, and still comes first."""
+    ours, rule = sample(*[0.02] * 8), sample(*[0.012] * 8)
+    found = conclude(
+        ours,
+        sample(*[0.025] * 8),
+        goal="minimize",
+        name="trial 3",
+        baselines={"ksp_ff": rule},
+        bounds=Bounds(low=0.0),
+    )
+    assert found.baselines[0].verdict == "undecided" and found.baselines[0].unless is not None
+    assert found.better_rule is found.baselines[0]
+    assert first(found).startswith("ksp_ff is better than trial 3 unless 1 in ")
