@@ -66,6 +66,15 @@ class Dot:
 
 
 @dataclass(frozen=True)
+class Label:
+    """A name at the right end of a line, in the line's colour."""
+
+    y: float
+    text: str
+    style: str
+
+
+@dataclass(frozen=True)
 class Key:
     label: str
     style: str
@@ -80,6 +89,7 @@ class XY:
     marks: tuple[Line | Band | Dot, ...]
     keys: tuple[Key, ...] = ()
     wide: bool = False
+    labels: tuple[Label, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -248,6 +258,27 @@ def leaders_scale(
 def steps_scale(high: float, label: str = "env steps of one seed") -> Scale:
     high = max(1.0, high)
     return Scale(0.0, high, _ticks(round_ticks(0.0, high), lambda at: steps(round(at))), label)
+
+
+def spread(places: Sequence[float], apart: float, low: float, high: float) -> list[float]:
+    """Return places at least `apart` from each other and within bounds, as near as may be.
+
+    >>> spread([10.0, 12.0], 8.0, 0.0, 100.0), spread([99.0, 98.0], 8.0, 0.0, 100.0)
+    ([7.0, 15.0], [100.0, 92.0])
+    """
+    order = sorted(range(len(places)), key=lambda at: places[at])
+    found = [places[at] for at in order]
+    for _ in range(len(found)):  # neighbours that are too close move apart by equal parts
+        for at in range(len(found) - 1):
+            lacking = apart - (found[at + 1] - found[at])
+            if lacking > 0.0:
+                found[at] -= lacking / 2.0
+                found[at + 1] += lacking / 2.0
+    if found:
+        shift = max(low - found[0], 0.0) - max(found[-1] - high, 0.0)
+        found = [place + shift for place in found]
+    placed = dict(zip(order, found, strict=True))
+    return [placed[at] for at in range(len(places))]
 
 
 def _ticks(values: Sequence[float], say: Callable[[float], str]) -> tuple[tuple[float, str], ...]:
