@@ -241,7 +241,9 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     report = verb("report", "read_study", "write an HTML report")
     _option(report, "--to", "FILE", "default: report.html in the study's folder")
     paper = verb("paper", "paper", "write methods, tables and figures of studies for a paper")
-    _option(paper, "studies", "STUDY", "studies or their folders (default: the only one)", nargs="*")
+    _option(
+        paper, "studies", "STUDY", "studies or their folders (default: the only one)", nargs="*"
+    )
     _option(paper, "--to", "DIR", "the folder to write into (default: paper)", default="paper")
     _flag(paper, "--no-figures", "write text and tables alone, without matplotlib")
     _add_out(paper)

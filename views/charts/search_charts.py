@@ -132,7 +132,9 @@ def curves(snapshot: Snapshot) -> Picture:
     caption = "Lines are means over seeds; bands are 95% intervals, or the range of fewer than "
     caption += "five seeds."
     if _FRESH in own.values():
-        caption += " In training, colours are on selection and test seeds and grey lines on search "
+        caption += (
+            " In training, colours are on selection and test seeds and grey lines on search "
+        )
         caption += "seeds; evaluations before the end exist for search seeds only."
     if shown:
         of = "" if len(shown) == len(others) else f" of {len(others):,}"

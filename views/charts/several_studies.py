@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ...environments.registry import Reference, normalised, reference_of
@@ -199,8 +199,8 @@ def _over(name: str, snapshots: Sequence[Snapshot], default: bool) -> Side:
     columns: list[list[float]] = []
     for snapshot in snapshots:
         first = snapshot.winner
-        number_ = first.trial if first is not None else 0
-        values = _default_values(snapshot, True) if default else _values(snapshot, number_, True)
+        trial = first.trial if first is not None else 0
+        values = _default_values(snapshot, True) if default else _values(snapshot, trial, True)
         columns.append([values[seed][0] for seed in sorted(values)])
     fewest = min(map(len, columns))
     rows = [tuple(column[at] for column in columns) for at in range(fewest)]
@@ -268,30 +268,30 @@ def _style(place: int, side: Side) -> str:
 
 def _iqm_panel(answers: Sequence[Compared], label: str) -> XY:
     estimates = [(one.side, one.iqm) for one in answers]
-    return _whiskers(f"IQM of {label}", estimates, None, answers)
+    return _whiskers("Interquartile mean", label, estimates, answers)
 
 
 def _improvement_panel(answers: Sequence[Compared], rival: str) -> XY:
     estimates = [(one.side, one.improvement) for one in answers if one.improvement is not None]
+    found = _whiskers("Improvement", f"P(better than {rival})", estimates, answers)
     ticks = tuple((at / 4, number(at / 4)) for at in range(5))
-    scale = Scale(-0.02, 1.02, ticks, f"P(better than {rival})")
-    return _whiskers("Probability of improvement", estimates, scale, answers)
+    even = Line(((0.5, found.y.low), (0.5, found.y.high)), "muted", thin=True, dashed=True)
+    x = Scale(-0.02, 1.02, ticks, found.x.label)
+    return replace(found, x=x, marks=(even, *found.marks))
 
 
 def _whiskers(
     title: str,
+    label: str,
     estimates: Sequence[tuple[Side, Estimate]],
-    x: Scale | None,
     answers: Sequence[Compared],
 ) -> XY:
     """Draw each estimate as a dot on the line of its interval, the first side on top."""
     places = {one.side.name: at for at, one in enumerate(answers)}
     known = [(side, one) for side, one in estimates if one.value is not None]
     ends = [end for _, one in known for end in (one.interval.low, one.interval.high, one.value)]
-    x = value_scale([end for end in ends if end is not None], "", may_be_log=False) if x is None else x
+    x = value_scale([end for end in ends if end is not None], label, may_be_log=False)
     marks: list[Line | Dot | Band] = []
-    if title.startswith("Probability"):
-        marks.append(Line(((0.5, -0.5), (0.5, len(known) - 0.5)), "muted", thin=True, dashed=True))
     names: list[tuple[float, str]] = []
     for row, (side, one) in enumerate(reversed(known)):
         style = _style(places[side.name], side)

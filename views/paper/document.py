@@ -1,6 +1,6 @@
-"""Everything that `hpo paper` writes: LaTeX, Markdown, BibTeX and figures of one or more studies.
+r"""All files of `hpo paper`: LaTeX, Markdown, BibTeX and figures of one or more studies.
 
-Every part is a file to `\\input`; `paper.tex` puts them together and compiles as it is.
+Every part is a file to `\input`; `paper.tex` puts them together and compiles as it is.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class Paper:
 
     @property
     def cited(self) -> list[str]:
-        captions = [one.caption for one in self.tables] + [one.picture.caption for one in self.figures]
+        captions = [one.caption for one in self.tables] + [
+            one.picture.caption for one in self.figures
+        ]
         texts = [*self.methods, *self.results, *captions]
         return sorted({HPO, *(key for text in texts for key in _CITED.findall(text))})
 
@@ -136,11 +138,14 @@ def _for_paper(picture: Picture, snapshot: Snapshot) -> Picture:
     """Keep what a paper shows: training where it was recorded, names at the lines, no legend."""
     in_training = [one for one in picture.panels if one.title.startswith("In training")]
     panels = [_plain(one) for one in in_training or picture.panels if isinstance(one, XY)]
-    seeds = [key.label for one in in_training or picture.panels for key in one.keys]
-    each = "; ".join(dict.fromkeys(seeds))
+    keys = [key for one in in_training or picture.panels for key in one.keys]
+    coloured = dict.fromkeys(key.label for key in keys if key.style != "faint")
+    grey = dict.fromkeys(key.label for key in keys if key.style == "faint")
     where = code(env_words(snapshot.study))
     kind = "Training curves" if in_training else "Evaluations during the search"
-    caption = f"{kind} on {where}: means over seeds with 95 % intervals. {each}."
+    caption = f"{kind} on {where}: means over seeds with 95 % intervals, or the range of fewer "
+    caption += f"than five seeds. In colour: {', '.join(coloured)}."
+    caption += f" In grey: {', '.join(grey)}." if grey else ""
     return replace(picture, panels=panels, caption=caption)
 
 

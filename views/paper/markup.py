@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -58,10 +58,10 @@ def _latex_letter(letter: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Escape plain text for Markdown, also in a cell of a table.
+    r"""Escape plain text for Markdown, also in a cell of a table.
 
     >>> print(markdown("my_env | *"))
-    my\\_env \\| \\*
+    my\_env \| \*
     """
     escaped = re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", text)
     return "".join(letter if letter.isprintable() else " " for letter in escaped)
@@ -154,10 +154,10 @@ class Table:
         return " & ".join(_minus(written(cell, "latex")) for cell in cells) + r" \\"
 
     def _markdown(self) -> str:
-        side: Callable[[bool], str] = lambda right: "---:" if right else "---"
         rows = [[written(cell, "markdown") for cell in row] for row in (self.header, *self.rows)]
+        sides = ["---:" if is_right else "---" for is_right in self.right]
         lines = [f"| {' | '.join(row)} |" for row in rows]
-        lines.insert(1, f"| {' | '.join(map(side, self.right))} |")
+        lines.insert(1, f"| {' | '.join(sides)} |")
         return "\n".join([*lines, "", written(self.caption, "markdown"), ""])
 
 

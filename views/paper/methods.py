@@ -373,7 +373,9 @@ def _of_difference(snapshot: Snapshot) -> str:
         "[@learnedmiller2020bounded]"
     )
     if earlier:
-        text += f"; {counted(len(earlier), 'earlier look')} included, the error rate is at most 5 %"
+        text += (
+            f"; {counted(len(earlier), 'earlier look')} included, the error rate is at most 5 %"
+        )
     return f"{text}."
 
 

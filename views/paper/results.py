@@ -225,9 +225,16 @@ def front_table(snapshot: Snapshot) -> Table | None:
         seeds = f"{one.seeds} {SEED_KINDS[one.value_from]}" if one.value_from else str(one.seeds)
         on_front = "yes" if one.front == 1 else "no"
         rows.append([name, on_front, seeds, *map(number, one.objectives)])
-    header = ["Configuration", "On the front", "Seeds", *(_capital(plain_metric(n)) for n in names)]
+    header = [
+        "Configuration",
+        "On the front",
+        "Seeds",
+        *(_capital(plain_metric(n)) for n in names),
+    ]
     right = [False, False, *[True] * (len(names) + 1)]
-    caption = f"The Pareto front of {code(snapshot.meta.name)} on {code(env_words(snapshot.study))}"
+    caption = (
+        f"The Pareto front of {code(snapshot.meta.name)} on {code(env_words(snapshot.study))}"
+    )
     return Table(header, rows, right, f"{caption}: means over seeds.", "tab:front")
 
 
