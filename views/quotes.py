@@ -49,13 +49,20 @@ def interval_words(low: float | None, high: float | None) -> str:
     return f"95 % CI {between(low, high)}" if low is not None and high is not None else ""
 
 
-def value_quote(
-    who: str, metric: str, value: float | None, ends: tuple[float | None, float | None], seeds: str
-) -> str:
-    """Return the sentence of a mean over seeds."""
-    around = interval_words(*ends)
-    shown = f"{number(value)} ({around})" if around else number(value)
-    return f"{_upper(who)} has a {metric} of {shown} on {seeds}."
+def value_quote(who: str, metric: str, shown: str, where: str, seeds: str) -> str:
+    """Return the sentence of a value; `shown`: it with its interval, see `value_words`."""
+    on = f" on {where}" if where else ""
+    return f"{_upper(who)} has a {metric} of {shown}{on}, over {seeds}."
+
+
+def value_words(value: float | None, low: float | None, high: float | None) -> str:
+    """Return a value with its interval.
+
+    >>> value_words(500.0, 343.828, 500.0), value_words(0.25, None, None)
+    ('500 (95 % CI [343.8, 500])', '0.25')
+    """
+    around = interval_words(low, high)
+    return f"{number(value)} ({around})" if around else number(value)
 
 
 def versus(winner: str, against: Against, metric: str, *, lone: bool = False) -> list[str]:
@@ -163,8 +170,7 @@ def limit_quotes(winner: str, against: Against) -> list[str]:
         for test in found.tests:
             if test.value is None:
                 continue
-            around = interval_words(test.interval.low, test.interval.high)
-            shown = f"{number(test.value)} ({around})" if around else number(test.value)
+            shown = value_words(test.value, test.interval.low, test.interval.high)
             limit = between(test.limit.low, test.limit.high)
             if test.limit.low is None:
                 limit = f"at most {number(test.limit.high)}"
