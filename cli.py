@@ -279,7 +279,9 @@ def _add_bundles(verb: Callable[..., Any]) -> None:
     _option(bundle, "--source", "DIR", f"{_SOURCE} (default: .)", default=".")
     _add_out(bundle)
     verify = verb("verify", "bundle", "check a bundle, and every claim in it")
-    _option(verify, "file", "FILE", "from `hpo bundle`")
+    _option(verify, "file", "FILE", "from `hpo bundle`", nargs="?")
+    page = "write the page that checks bundles in a browser, offline"
+    _option(verify, "--page", "FILE", page)
     _flag(verify, "--play", "evaluate its policy again, on the recorded episodes and on new ones")
     episodes = "--play: evaluate N new episodes (default: 100)"
     _option(verify, "--episodes", "N", episodes, type=types.positive, default=100)

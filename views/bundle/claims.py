@@ -183,7 +183,7 @@ def _cost_claim(folder: Path, study: _Study) -> dict[str, Any]:
     evaluated = int(used["eval_env_steps"]) if used else of_rows["evaluated"]
     unit = unit_of(study.meta.study_text)
     said = f"Training took {trained:,} {unit}"
-    said += f", and evaluation {evaluated:,} env steps." if evaluated else "."
+    said += f" and evaluation {evaluated:,} env steps." if evaluated else "."
     numbers = {"trained": trained, "evaluated": evaluated, "unit": unit, "rows": of_rows}
     how = "counted by the search; rows: sum"
     return _claim("cost", [said], [], sql=_COST, estimator=how, numbers=numbers)

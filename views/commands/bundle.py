@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError, StoreError, counted
-from ...files.atomic_files import temporary_folder
+from ...files.atomic_files import temporary_folder, write_text
 from ...store.study_folder import find_study, first_of
 from ..bundle.levels import Level
 from ..bundle.play_and_train import (
@@ -20,6 +20,7 @@ from ..bundle.play_and_train import (
     sides_of,
     words_of,
 )
+from ..bundle.page import verify_page
 from ..bundle.verify import Bundle
 from ..bundle.write import sha256, write_bundle
 from ..formatting import duration, unit_in
@@ -39,6 +40,10 @@ def do_bundle(args: Namespace) -> int:
 
 
 def do_verify(args: Namespace) -> int:
+    if args.page is not None:
+        return _write_page(args)
+    if args.file is None:
+        raise ConfigError("name a bundle, such as my.zip; --page writes the page for a browser")
     if args.seeds is not None and not args.retrain:
         raise ConfigError("--seeds says how many seeds --retrain trains; add --retrain")
     path, levels = Path(args.file), list[Level]()
@@ -64,6 +69,19 @@ def do_verify(args: Namespace) -> int:
         args.json, {**data, "levels": [vars(level) for level in levels]}, "\n".join(lines)
     )
     return 0 if holds else 1
+
+
+def _write_page(args: Namespace) -> int:
+    """Write the page; a bundle is not checked by the same call."""
+    if args.file is not None:
+        raise ConfigError(f"--page writes a page and checks no bundle; leave {args.file} out")
+    path = Path(args.page)
+    if path.exists():
+        raise StoreError(f"{path} exists already; choose another file")
+    write_text(path, verify_page())
+    told = f"wrote {path}: open it in a browser and drop a bundle on it"
+    print_answer(args.json, {"page": str(path)}, told)
+    return 0
 
 
 def _text(level: Level) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,6 @@ from ..formatting import (
     between,
     duration,
     in_unit,
-    moment,
     number,
     param,
     seeds_text,
@@ -283,34 +283,35 @@ def _if_drawn(picture: Picture) -> str:
     return figure(picture) if picture.panels else ""
 
 
-def report_html(snapshot: Snapshot) -> str:
+def report_html(snapshot: Snapshot, portable: bool = False) -> str:
+    """Return the whole page; `portable`: without commands, which name folders of this machine."""
     unit = escape(snapshot.study.algorithm.unit)
     bodies = {name: in_unit(build(snapshot), unit) for name, (_, build) in PARTS.items()}
     sections = [(name, PARTS[name][0], body) for name, body in bodies.items() if body]
     title = f"{snapshot.meta.name} - hpo report"
-    return page(title, head_html(snapshot), sections, _foot(snapshot))
+    return page(title, head_html(snapshot, portable), sections, _foot(snapshot))
 
 
-def head_html(snapshot: Snapshot) -> str:
+def head_html(snapshot: Snapshot, portable: bool = False) -> str:
     study = snapshot.study
     rule = "" if study.early_terminate is None else f" + {study.early_terminate.type}"
     sub = f"{env_words(study)}, {study.search.method}{rule}"
     return in_unit(
         f"<h1>{escape(snapshot.meta.name)}</h1>"
         f'<p class="sub">{escape(sub)} <span class="standing">{snapshot.standing}</span></p>'
-        f"{_conclusion(snapshot)}{facts(_facts(snapshot))}",
+        f"{_conclusion(snapshot, portable)}{facts(_facts(snapshot))}",
         escape(study.algorithm.unit),
     )
 
 
-def _conclusion(snapshot: Snapshot) -> str:
+def _conclusion(snapshot: Snapshot, portable: bool) -> str:
     best = snapshot.winner
     first, *others = headline(snapshot.conclusion, snapshot.entries, snapshot.metric)
     more = "".join(f"<br>{escape(text)}" for text in others)
     if snapshot.meta.objectives:
         more += f"<br>{escape(front_line(snapshot.entries, snapshot.volume))}"
     shown = f'<p class="winner shown"><strong>{escape(first)}</strong>{more}</p>'
-    if snapshot.standing in ("interrupted", "died"):
+    if snapshot.standing in ("interrupted", "died") and not portable:
         left = "It was interrupted" if snapshot.standing == "interrupted" else "Its process died"
         shown += f'<p class="note">{left}; {escape(resuming(snapshot.folder.path))}</p>'
     if best is not None and best.params:
@@ -367,7 +368,8 @@ def _costs(snapshot: Snapshot) -> str:
 
 def _foot(snapshot: Snapshot) -> str:
     head = snapshot.head
-    commit = f"commit {head.number} of {moment(head.at) if head.at else '-'}"
+    when = datetime.fromtimestamp(head.at, UTC).strftime("%Y-%m-%d %H:%M UTC") if head.at else "-"
+    commit = f"commit {head.number} of {when}"
     return f"Written by hpo {escape(__version__)} from {commit}. This file needs no network."
 
 
