@@ -27,7 +27,7 @@ const significant = (value, digits) => {
     rounded = rounded.replace("10", "1");
     power += 1;
   }
-  const bare = (text) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
+  const bare = (text) => (text.includes(".") ? text.replace(/\.?0*$/, "") : text);
   const sign = value < 0 ? "-" : "";
   if (power < -4 || power >= digits) {
     const shown = String(Math.abs(power)).padStart(2, "0");

@@ -12,6 +12,7 @@ from ...errors import ConfigError, StoreError, counted
 from ...files.atomic_files import temporary_folder, write_text
 from ...store.study_folder import find_study, first_of
 from ..bundle.levels import Level
+from ..bundle.page import verify_page
 from ..bundle.play_and_train import (
     Side,
     playable,
@@ -20,7 +21,6 @@ from ..bundle.play_and_train import (
     sides_of,
     words_of,
 )
-from ..bundle.page import verify_page
 from ..bundle.verify import Bundle
 from ..bundle.write import sha256, write_bundle
 from ..formatting import duration, unit_in
