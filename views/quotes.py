@@ -6,6 +6,7 @@ Made from the numbers of the verdict, with the seeds, the interval and the test 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..errors import counted
 from ..store.verdict import Against, ChosenTrial, Conclusion, FrontConclusion
@@ -87,10 +88,24 @@ def versus(winner: str, against: Against, metric: str, *, lone: bool = False) ->
             ahead, behind = _ordered(winner, rival, against)
             first = f"{_upper(ahead)} has a significantly better {metric} than {behind}"
             found = [f"{first} on {seeds} ({_numbers(winner, rival, against)}; {_TEST})."]
+        case _ if against.unless is not None:
+            return [_conditional(winner, rival, against, metric, seeds)]
         case _:
             first = f"No significant difference in {metric} was found between {winner} and {rival}"
             found = [f"{first} on {seeds} ({_numbers(winner, rival, against)}; {_TEST})."]
     return [*found, *_lost(winner, rival, against), *_chance(winner, rival, against)]
+
+
+def _conditional(winner: str, rival: str, against: Against, metric: str, seeds: str) -> str:
+    """Return the sentence of a difference that only outcomes without an observation reverse."""
+    unless = against.unless
+    if unless is None or against.difference is None:
+        return ""
+    ahead, behind = (winner, rival) if against.difference > 0.0 else (rival, winner)
+    numbers = _numbers(winner, rival, replace(against, interval=unless.interval))
+    first = f"{_upper(ahead)} has a significantly better {metric} than {behind} on {seeds}"
+    condition = f"fewer than 1 in {unless.one_in} seeds give a result that these did not show"
+    return f"{first}, provided that {condition} ({numbers}; {_TEST})."
 
 
 def _rival(name: str) -> str:

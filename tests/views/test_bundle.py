@@ -122,9 +122,10 @@ def test_claims_are_what_top_says_with_sql_that_gives_their_numbers(study, membe
         conclusion = conclusion_of(journal)
     best = read_leaderboard(StudyFolder(study))[0]
     found = json.loads(members["claims.json"])
-    said = [one for claim in found["claims"] for one in claim["sentences"]]
-    assert [one for one in conclusion.said if one not in said] == []
+    assert [*conclusion.said] == found["conclusion"]["sentences"]
     value, verdict, cost = found["claims"]
+    by = f"difference {abs(conclusion.against.difference):.4g}, 95 % CI ["
+    assert by in verdict["sentences"][0] and "8 test seeds" in verdict["sentences"][0]
     assert [one["about"] for one in found["claims"]] == ["value", "verdict", "cost"]
     assert value["rests_on"] == [{"trial": 5, "seeds": "report"}]
     assert verdict["rests_on"] == [*value["rests_on"], {"trial": 0, "seeds": "report"}]
@@ -180,9 +181,7 @@ def test_a_claimed_search_value_is_the_tables_with_training_returns_in_it(tmp_pa
     value = json.loads((folder / "claims.json").read_text())["claims"][0]
     entry = next(one for one in read_leaderboard(StudyFolder(study)) if one.trial == 1)
     assert value["numbers"] == {"value": pytest.approx(entry.search_value), "seeds": 3}
-    assert (
-        f": eval/return_mean with training returns {entry.value:.4g} on" in value["sentences"][0]
-    )
+    assert f" with training returns of {entry.value:.4g} on" in value["sentences"][0]
     mixed = [(np.mean(seen) + trained) / 2 for _, seen, trained in query(study, value["sql"])[1]]
     assert np.mean(mixed) == pytest.approx(entry.value)
     code, said = verified(tmp_path / "b.zip", capsys)

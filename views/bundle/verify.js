@@ -481,9 +481,9 @@ const versus = (who, found, metric) => {
     return [`The probability of improvement of ${ahead} over ${behind} on a new seed is `
       + `${two(likely)} (${ci(low, high, two)}).`];
   };
-  const numbers = () => {
+  const numbers = (interval = found.interval) => {
     const sign = found.difference < 0 ? -1 : 1;
-    let ends = [found.interval.low, found.interval.high];
+    let ends = [interval.low, interval.high];
     if (ends[0] !== null) ends = ends.map((end) => sign * end).sort((a, b) => a - b);
     const [own, other] = found.means;
     const text = `${who} ${number(own)}, ${rival} ${number(other)}; difference `
@@ -505,6 +505,12 @@ const versus = (who, found, metric) => {
       return [`${first} on ${seeds} (${numbers()}; ${test}).`, ...diverged, ...chance()];
     }
     default: {
+      if (found.unless) {
+        const [better, worse] = found.difference > 0 ? [who, rival] : [rival, who];
+        return [`${upper(better)} has a significantly better ${metric} than ${worse} on ${seeds}, `
+          + `provided that fewer than 1 in ${found.unless.one_in} seeds give a result that these `
+          + `did not show (${numbers(found.unless.interval)}; ${test}).`];
+      }
       const first = `No significant difference in ${metric} was found between ${who} and ${rival}`;
       return [`${first} on ${seeds} (${numbers()}; ${test}).`, ...diverged, ...chance()];
     }

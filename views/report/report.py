@@ -286,7 +286,10 @@ def _if_drawn(picture: Picture) -> str:
 def report_html(snapshot: Snapshot, portable: bool = False) -> str:
     """Return the whole page; `portable`: without commands, which name folders of this machine."""
     unit = escape(snapshot.study.algorithm.unit)
-    bodies = {name: in_unit(build(snapshot), unit) for name, (_, build) in PARTS.items()}
+    parts = {name: build for name, (_, build) in PARTS.items()}
+    if portable:
+        parts["study"] = lambda snapshot: _study(snapshot, portable=True)
+    bodies = {name: in_unit(build(snapshot), unit) for name, build in parts.items()}
     sections = [(name, PARTS[name][0], body) for name, body in bodies.items() if body]
     title = f"{snapshot.meta.name} - hpo report"
     return page(title, head_html(snapshot, portable), sections, _foot(snapshot))
@@ -398,14 +401,14 @@ def _stopping(snapshot: Snapshot) -> str:
     return f'{body}<p class="note">{why}</p>'
 
 
-def _study(snapshot: Snapshot) -> str:
+def _study(snapshot: Snapshot, portable: bool = False) -> str:
     meta = snapshot.meta
     versions = ", ".join(f"{name} {version}" for name, version in meta.versions.items())
     where = counted(meta.devices, f"{meta.backend} device")
     if meta.bits:
         where += f"; resumed {counted(meta.bits, 'time')} on other hardware or versions"
     given = ""
-    if snapshot.folder.study_file.is_file():
+    if snapshot.folder.study_file.is_file() and not portable:
         text = snapshot.folder.study_file.read_text(encoding="utf-8", errors="replace")
         given = _details("as given", text)
     return (
