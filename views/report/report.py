@@ -43,6 +43,8 @@ from ..leaderboard_text import (
     front_line,
     headline,
     knob_columns,
+    next_commands,
+    study_word,
     value_source,
 )
 from ..resuming import resuming
@@ -216,7 +218,7 @@ def leaderboard_table(snapshot: Snapshot) -> str:
     if len(entries) < len(snapshot.entries):
         told = f"The first {len(entries)} of {len(snapshot.entries):,} trials"
         notes.append(f"{told}; for all: <code>trials.parquet</code>.")
-    meaning = f"<summary>What the columns mean</summary><pre>{escape(EXPLAINED)}</pre>"
+    meaning = f"<summary>What the columns mean</summary><pre tabindex="0">{escape(EXPLAINED)}</pre>"
     explained = "" if names else f"<details>{meaning}</details>"
     return text + "".join(f'<p class="note">{note}</p>' for note in notes) + explained
 
@@ -302,7 +304,8 @@ def head_html(snapshot: Snapshot, portable: bool = False) -> str:
     return in_unit(
         f"<h1>{escape(snapshot.meta.name)}</h1>"
         f'<p class="sub">{escape(sub)} <span class="standing">{snapshot.standing}</span></p>'
-        f"{_conclusion(snapshot, portable)}{facts(_facts(snapshot))}",
+        f"{_conclusion(snapshot, portable)}{facts(_facts(snapshot))}"
+        f"{'' if portable else _next(snapshot)}",
         escape(study.algorithm.unit),
     )
 
@@ -321,6 +324,23 @@ def _conclusion(snapshot: Snapshot, portable: bool) -> str:
         params = ", ".join(f"{name} {param(value)}" for name, value in best.params.items())
         shown += f'<p class="note">Trial {best.trial}: {escape(params)}</p>'
     return shown
+
+
+def _next(snapshot: Snapshot) -> str:
+    """Return the commands that follow a finished study."""
+    if snapshot.standing != "finished":
+        return ""
+    folder, conclusion = snapshot.folder.path, snapshot.conclusion
+    commands = next_commands(folder, snapshot.entries, conclusion)
+    if commands and conclusion.winner is not None:
+        name = study_word(folder)
+        commands.append((f"hpo paper {name}", "methods, table and figures for a paper"))
+        commands.append((f"hpo bundle {name} -o study.zip", "one file that readers can verify"))
+    items = "".join(
+        f"<li><code>{escape(command)}</code> {escape(meaning)}</li>"
+        for command, meaning in commands
+    )
+    return f'<h2 class="next">Next</h2><ul class="next">{items}</ul>' if items else ""
 
 
 def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
