@@ -240,7 +240,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _add_at(plot, "for importance: ")
     report = verb("report", "read_study", "write an HTML report")
     _option(report, "--to", "FILE", "default: report.html in the study's folder")
-    paper = verb("paper", "paper", "write methods, tables and figures of studies for a paper")
+    paper = verb("paper", "bundle", "write methods, tables and figures of studies for a paper")
     _option(
         paper, "studies", "STUDY", "studies or their folders (default: the only one)", nargs="*"
     )

@@ -1,4 +1,4 @@
-"""Sentences about a study that stand alone: a paper can quote each without its context.
+"""Sentences about a study for papers: each can be quoted without its context.
 
 Made from the numbers of the verdict, with the seeds, the interval and the test in each.
 """

@@ -1,7 +1,7 @@
 """The page that checks a bundle in a browser, offline: `verify.html` in it, `hpo verify --page`.
 
-Readers should use a page from their own copy of hpo: a page that comes with a forged bundle may
-be forged, too.
+Readers should trust only a page that `hpo verify --page` wrote: a forged bundle may bring a forged
+page.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PARTS = ("statistics.js", "verify.js")
 def verify_page() -> str:
     """Return the page as one HTML file that needs no network.
 
-    It allows its own script and style and, for the report that it shows, those of the report.
+    Its policy allows the scripts and styles of this page and of the report that it shows.
     """
     style = style_text() + _HERE.with_name("verify.css").read_text(encoding="utf-8")
     parts = (_HERE.with_name(name).read_text(encoding="utf-8") for name in _PARTS)

@@ -260,17 +260,17 @@ def steps_scale(high: float, label: str = "env steps of one seed") -> Scale:
     return Scale(0.0, high, _ticks(round_ticks(0.0, high), lambda at: steps(round(at))), label)
 
 
-def spread(places: Sequence[float], apart: float, low: float, high: float) -> list[float]:
-    """Return places at least `apart` from each other and within bounds, as near as may be.
+def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Return places with at least `gap` between them and within bounds, as near as may be.
 
     >>> spread([10.0, 12.0], 8.0, 0.0, 100.0), spread([99.0, 98.0], 8.0, 0.0, 100.0)
     ([7.0, 15.0], [100.0, 92.0])
     """
     order = sorted(range(len(places)), key=lambda at: places[at])
     found = [places[at] for at in order]
-    for _ in range(len(found)):  # neighbours that are too close move apart by equal parts
+    for _ in range(len(found)):  # neighbours that are too close each move by half
         for at in range(len(found) - 1):
-            lacking = apart - (found[at + 1] - found[at])
+            lacking = gap - (found[at + 1] - found[at])
             if lacking > 0.0:
                 found[at] -= lacking / 2.0
                 found[at + 1] += lacking / 2.0

@@ -48,7 +48,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Paper:
-    """The parts as marked texts; `notes`: what was left out, and why."""
+    """The parts as marked texts; `notes`: omissions, with reasons."""
 
     title: str
     methods: Sequence[str]

@@ -218,9 +218,24 @@ def leaderboard_table(snapshot: Snapshot) -> str:
     if len(entries) < len(snapshot.entries):
         told = f"The first {len(entries)} of {len(snapshot.entries):,} trials"
         notes.append(f"{told}; for all: <code>trials.parquet</code>.")
-    meaning = f"<summary>What the columns mean</summary><pre tabindex="0">{escape(EXPLAINED)}</pre>"
+    meaning = f"<summary>What the columns mean</summary>{_meanings()}"
     explained = "" if names else f"<details>{meaning}</details>"
     return text + "".join(f'<p class="note">{note}</p>' for note in notes) + explained
+
+
+def _meanings() -> str:
+    """Return what the columns mean as a list that wraps on a phone."""
+    found: list[tuple[str, list[str]]] = []
+    for line in EXPLAINED.splitlines():
+        if line.startswith(" "):
+            found[-1][1].append(line.strip())
+        else:
+            name, _, text = line.partition(" ")
+            found.append((name, [text.strip()]))
+    items = "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(' '.join(texts))}</dd>" for name, texts in found
+    )
+    return f'<dl class="meanings">{items}</dl>'
 
 
 def _sortable(value: Any) -> float | None:
