@@ -23,19 +23,21 @@ from ..bundle.play_and_train import (
 )
 from ..bundle.verify import Bundle
 from ..bundle.write import sha256, write_bundle
-from ..charts.snapshot import read_snapshot
+from ..charts.snapshot import Snapshot, read_snapshot
 from ..formatting import duration, unit_in
 from ..output import echo, note, print_answer
 from ..paper.document import paper_as_json, paper_of, write_paper
 from ..paper.results import result_rows
 from ..pictures import require_matplotlib
+from ..terminal.console import fitted
 
 
 def do_bundle(args: Namespace) -> int:
     path = Path(args.to)
     folder = find_study(args.study, Path(args.out), note)
     about = write_bundle(folder, args.trial, Path(args.source), path)
-    lines = [said for one in about["claims"] for said in one["sentences"]]
+    said = [sentence for one in about["claims"] for sentence in one["sentences"]]
+    lines = [fitted(sentence, sys.stdout) for sentence in said]
     lines += [f"No policy for NumPy: {why}." for why in filter(None, [about["no_numpy"]])]
     data = {"path": str(path), "bytes": path.stat().st_size, "sha256": sha256(path)}
     lines.append(f"wrote {path}: {data['bytes']:,} bytes, sha256 {data['sha256']}")
@@ -61,9 +63,8 @@ def do_paper(args: Namespace) -> int:
     for text in paper.notes:
         note(text)
     rows = sum(len(result_rows(snapshot)) for snapshot in snapshots)
-    first = paper.results[0].replace("`", "") if paper.results else "No value yet."
     lines = [
-        first,
+        *(fitted(_verdict(snapshot, len(snapshots)), sys.stdout) for snapshot in snapshots),
         f"wrote {counted(len(written), 'file')} to {args.to}/ ({counted(rows, 'row')} of results)",
         f"compile: cd {args.to} && pdflatex paper && bibtex paper && pdflatex paper "
         "&& pdflatex paper",
@@ -71,6 +72,13 @@ def do_paper(args: Namespace) -> int:
     data = {**paper_as_json(paper, snapshots), "files": [str(path) for path in written]}
     print_answer(args.json, data, "\n".join(lines))
     return 0
+
+
+def _verdict(snapshot: Snapshot, studies: int) -> str:
+    """Return the first sentence of a study's verdict, with its name among several."""
+    said = snapshot.conclusion.said
+    first = said[0] if said else "No value yet."
+    return f"{snapshot.meta.name}: {first}" if studies > 1 else first
 
 
 def do_verify(args: Namespace) -> int:
@@ -179,10 +187,14 @@ def _said(claims: Sequence[dict[str, Any]], level: Level) -> list[str]:
     rest = [said for one in claims if not one["retrained"] for said in one["sentences"]]
     lines = [""]
     if again:
-        lines += [f"{level.covers}:", *(f"  {said}" for said in again)]
+        lines += [f"{level.covers}:", *map(_indented, again)]
     if rest:
-        lines += ["Claimed, not retrained:", *(f"  {said}" for said in rest)]
+        lines += ["Claimed, not retrained:", *map(_indented, rest)]
     return lines
+
+
+def _indented(said: str) -> str:
+    return fitted(f"  {said}", sys.stdout)
 
 
 def _is_allowed() -> bool:
