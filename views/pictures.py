@@ -46,7 +46,7 @@ def save_figure(figure: Any, path: Path, kind: str = "png") -> None:
     from matplotlib import rc_context
 
     dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
-    settings = {"pdf.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": "hpo"}
+    settings: Any = {"pdf.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": "hpo"}
     with rc_context(settings), output(path, "wb") as file:
         figure.savefig(file, dpi=_DPI, format=kind, metadata=dates.get(kind))
 

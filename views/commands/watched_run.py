@@ -38,6 +38,7 @@ from ..formatting import duration, steps
 from ..leaderboard_text import (
     front_line,
     headline,
+    next_commands,
     print_baselines,
     print_headline,
     print_leaderboard,
