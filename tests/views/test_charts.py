@@ -186,7 +186,7 @@ def test_names_at_lines_stay_inside_and_do_not_overlap(width):
     assert all(float(x) + 7.0 * len(name) <= width for x, _, name in found)
     heights = sorted(float(y) for _, y, _ in found)
     assert all(above - below >= 13.9 for below, above in pairwise(heights))
-    assert 0 <= heights[0] and heights[-1] <= 300
+    assert heights[0] >= 0 and heights[-1] <= 300
 
 
 def test_values_with_training_returns_in_them_are_named_so(tmp_path):

@@ -267,13 +267,15 @@ def spread(places: Sequence[float], gap: float, low: float, high: float) -> list
     ([7.0, 15.0], [100.0, 92.0])
     """
     order = sorted(range(len(places)), key=lambda at: places[at])
-    found = [places[at] for at in order]
-    for _ in range(len(found)):  # neighbours that are too close each move by half
-        for at in range(len(found) - 1):
-            lacking = gap - (found[at + 1] - found[at])
-            if lacking > 0.0:
-                found[at] -= lacking / 2.0
-                found[at + 1] += lacking / 2.0
+    blocks: list[tuple[float, int]] = []  # (sum, number) of neighbours that move together
+    for place, at in enumerate(order):
+        total, count = places[at] - place * gap, 1
+        while blocks and blocks[-1][0] / blocks[-1][1] > total / count:
+            before, others = blocks.pop()
+            total, count = total + before, count + others
+        blocks.append((total, count))
+    even = [total / count for total, count in blocks for _ in range(count)]
+    found = [value + place * gap for place, value in enumerate(even)]
     if found:
         shift = max(low - found[0], 0.0) - max(found[-1] - high, 0.0)
         found = [place + shift for place in found]
