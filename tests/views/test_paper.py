@@ -1,6 +1,7 @@
 """A study as parts of a paper: the query's numbers, text that compiles, figures to print."""
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ from hpo.store.aggregate_environments import (
 )
 from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder
-from hpo.studies.spec import EnvSpec, Metric
+from hpo.studies.spec import Constraint, EarlyTerminate, EnvSpec, Metric, Seeds
 from hpo.views.charts.several_studies import compared, sides_of
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.paper.document import paper_of
@@ -355,3 +356,46 @@ def test_a_recorded_study_of_imported_code_names_its_files(tmp_path):
     seen = read_snapshot(StudyFolder(tmp_path / "results" / "recorded"))
     (text,) = paper_of([seen], figures=False).methods
     assert "`my_code.py`" in text
+
+
+KINDS = {
+    "one configuration": {
+        "space": samples.search.Space(()),
+        "confirm": None,
+        "budget": samples.search.Budget(1),
+    },
+    "populations": {
+        "early_terminate": EarlyTerminate("pbt", every=2_000),
+        "budget": samples.search.Budget(6),
+        "seeds": Seeds(1),
+    },
+    "a constraint": {"constraints": (Constraint("eval/length_mean", min=None, max=1e9),)},
+    "no stopping": {"early_terminate": None, "budget": samples.search.Budget(6)},
+    "choices": {
+        "space": samples.search.WITH_BUCKETS,
+        "fixed": {"num_envs": 8},
+        "budget": samples.search.Budget(6),
+    },
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_study_has_methods_and_a_table(kind, tmp_path):
+    found = samples.make_results(tmp_path, "kind", **KINDS[kind])
+    seen = read_snapshot(StudyFolder(found.folder))
+    paper = paper_of([seen], figures=False)
+    (text,) = paper.methods
+    assert "CartPole-v1" in text and "  " not in text and " ." not in text and ".." not in text
+    assert "None" not in text and "nan" not in text
+    if kind == "a constraint":
+        assert "mean episode length at most 1000000000" in text
+    if kind == "populations":
+        assert "Population-based training" in text and "copy better ones every 2,000" in text
+    if kind == "choices":
+        assert "`hidden_sizes` in {[16], [32], [64, 64]}" in text and "`num_envs` = 8" in text
+    for table in paper.tables:
+        text = table.written("latex").replace(" & ", "").replace("%\n", "\n")
+        left = bare(text.replace("\\\\\n", "\n"))
+        assert not set("#~^|_\\") & set(left.replace("% needs", ""))
+    values = [row.value for row in result_rows(seen)]
+    assert all(value is not None and math.isfinite(value) for value in values)

@@ -20,6 +20,7 @@ from ..quotes import metric_name, plain_metric
 from .markup import Table, code
 
 BETTER, WORSE = "*", "\u2020"
+_ALONE = "trained configuration"
 _MARKS = {"better": BETTER, "feasible": BETTER, "worse": WORSE, "infeasible": WORSE}
 
 
@@ -53,13 +54,7 @@ def result_rows(snapshot: Snapshot) -> list[Row]:
     first = snapshot.winner
     if first is None or snapshot.meta.objectives:
         return []
-    word = "winner" if first.confirmed else "best of the search"
-    if not snapshot.study.space.parameters:
-        word = "trained"
-    name = f"{word} (trial {first.trial})"
-    if first.is_default:
-        name = "default (winner)" if first.confirmed else "default"
-    rows = [_of_entry(snapshot, first, name, None)]
+    rows = [_of_entry(snapshot, first, _name(snapshot, first), None)]
     conclusion = snapshot.conclusion
     default = next((one for one in snapshot.entries if one.is_default), None)
     if default is not None and default is not first and default.measured_value is not None:
@@ -68,6 +63,15 @@ def result_rows(snapshot: Snapshot) -> list[Row]:
         rows += [_of_entry(snapshot, default, "default", against)] if same else []
     rows += [_of_baseline(snapshot, one) for one in conclusion.baselines if one.means is not None]
     return rows
+
+
+def _name(snapshot: Snapshot, first: Entry) -> str:
+    if not snapshot.study.space.parameters:
+        return _ALONE
+    if first.is_default:
+        return "default (winner)" if first.confirmed else "default"
+    word = "winner" if first.confirmed else "best of the search"
+    return f"{word} (trial {first.trial})"
 
 
 def _of_entry(snapshot: Snapshot, entry: Entry, name: str, against: Against | None) -> Row:
@@ -184,7 +188,7 @@ def _caption(each: Sequence[tuple[Snapshot, list[Row]]], metrics: Sequence[str])
     if any(row.low is not None for row in rows):
         text += ", with 95 % confidence intervals in brackets"
     text += "."
-    if any(kind != "test" for kind in kinds):
+    if any(row.seeds_from != "report" and row.configuration != _ALONE for row in rows):
         text += " Values on other than test seeds also chose the configuration; they are "
         text += "optimistic."
     if any(row.lead is not None for row in rows):
