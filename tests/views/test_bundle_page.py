@@ -367,6 +367,11 @@ def test_a_bundle_packed_again_names_the_member_that_changed(members, tmp_path, 
     assert code == 2 and "trials.parquet is missing since hpo wrote it" in said.err
     code, said = verified(repacked(members, tmp_path / "c.zip", method), capsys)
     assert code == 2 and "only the original file can be verified" in said.err
+    found = checked(tmp_path, [tmp_path / f"{name}.zip" for name in "abc"])
+    assert [one["holds"] for one in found] == [False] * 3
+    assert "claims.json changed since hpo wrote it" in found[0]["damaged"]
+    assert "trials.parquet is missing since hpo wrote it" in found[1]["damaged"]
+    assert "only the original file" in found[2]["damaged"]
 
 
 def test_a_forged_report_or_page_is_refused(members, tmp_path, capsys):

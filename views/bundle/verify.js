@@ -184,6 +184,52 @@ const sha256 = async (bytes) => {
   return [...digest].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 };
 
+const MOST_BYTES = 2 ** 30;
+const inflated = async (bytes) => {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+};
+const packedAgain = async (content) => {  // which members changed, if another program packed it
+  const view = new DataView(content.buffer, content.byteOffset, content.byteLength);
+  let end = content.length - 22;
+  while (end >= 0 && view.getUint32(end, true) !== 0x06054b50) end -= 1;
+  if (end < 0) return "";
+  const sums = new Map();
+  let [at, foreign, whole, manifest] = [view.getUint32(end + 16, true), 0, 0, null];
+  const count = view.getUint16(end + 10, true);
+  for (let entry = 0; entry < count; entry += 1) {
+    if (view.getUint32(at, true) !== 0x02014b50) return "";
+    const [method, time, day] = [10, 12, 14].map((place) => view.getUint16(at + place, true));
+    const [packed, start] = [20, 42].map((place) => view.getUint32(at + place, true));
+    const lengths = [28, 30, 32].map((place) => view.getUint16(at + place, true));
+    whole += view.getUint32(at + 24, true);
+    if (whole > MOST_BYTES) return "";
+    foreign += method !== 0 || time !== 0 || day !== DAY || view.getUint32(at + 38, true) !== MODE;
+    const name = String.fromCharCode(...content.subarray(at + 46, at + 46 + lengths[0]));
+    at += 46 + lengths[0] + lengths[1] + lengths[2];
+    if (name.endsWith("/")) continue;
+    const begin = start + 30 + view.getUint16(start + 26, true) + view.getUint16(start + 28, true);
+    let data = content.subarray(begin, begin + packed);
+    if (method === 8) data = await inflated(data);
+    if (name === "bundle.json") manifest = parseJson(textOf(data));
+    else sums.set(name, await sha256(data));
+  }
+  if (foreign < Math.min(2, count) || manifest === null) return "";
+  const listed = Object.entries(manifest.members);
+  const changed = listed.filter(([name, sum]) => sums.has(name) && sums.get(name) !== sum);
+  const missing = listed.filter(([name]) => !sums.has(name));
+  const added = [...sums].filter(([name]) => !Object.hasOwn(manifest.members, name));
+  for (const [found, verb] of [[changed, "changed"], [missing, "missing"], [added, "added"]]) {
+    if (!found.length) continue;
+    const more = found.length > 1 ? ` and ${found.length - 1} more` : "";
+    const are = found.length > 1 ? "are " : "is ";
+    const state = `${found[0][0]}${more} ${verb === "changed" ? "" : are}${verb}`;
+    return `it was packed again by another program: ${state} since hpo wrote it`;
+  }
+  return "it was packed again by another program; its members are those that hpo wrote, but "
+    + "only the original file can be verified";
+};
+
 const TOP = ["claims.json", "lock.json", "report.html", "verify.html", "study.yaml",
   "study.resolved.yaml", "journal.sqlite", "curves.parquet", "trials.parquet",
   "evaluations.parquet", "baselines.parquet", "numpy/forward.py", "numpy/policy.json"];
@@ -645,7 +691,8 @@ const verifyBundle = async (content) => {
     members = unpack(content);
     about = await checkManifest(members);
   } catch (error) {
-    return { ...answer, damaged: error.message };
+    const again = members ? "" : await packedAgain(content).catch(() => "");
+    return { ...answer, damaged: again || error.message };
   }
   try {
     const found = recompute(members, about);
