@@ -222,6 +222,37 @@ def test_the_page_computes_all_claims_of_a_bundle(bundle, tmp_path, capsys):
     assert code == 0, said
 
 
+KINDS = {
+    # name: key of the study, claims that the page computes
+    "no confirm": ("confirm: null", {"value", "cost"}),
+    "a median": (
+        "metric: {name: eval/length_median, goal: minimize, aggregate: median}",
+        {"value", "cost"},  # the default won
+    ),
+    "few test seeds": ("confirm: {top_k: 2, choose: 4, report: 3}", {"value", "verdict", "cost"}),
+    "many test seeds": (
+        "confirm: {top_k: 2, choose: 4, report: 17}",
+        {"value", "verdict", "cost"},
+    ),
+    "training returns": ("metric: {training_weight: 0.5}", {"cost"}),
+    "constraints": ("constraints: [{metric: eval/length_mean, min: 1}]", {"cost"}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_page_computes_or_names_what_it_cannot(kind, tmp_path):
+    more, computed = KINDS[kind]
+    folder = write_study(tmp_path / "s", more=more)
+    words = ["--source", str(tmp_path / "s"), "-o", str(tmp_path / "b.zip")]
+    assert main(["bundle", str(folder), *words]) == 0
+    [found] = checked(tmp_path, [tmp_path / "b.zip"])
+    assert found["holds"], (found["wrong"], found.get("damaged"))
+    states = {claim["about"]: claim["status"] for claim in found["claims"]}
+    assert {about for about, state in states.items() if state == "holds"} == computed
+    assert {state for state in states.values()} <= {"holds", "open"}
+    assert all(claim["why"] for claim in found["claims"] if claim["status"] == "open")
+
+
 def changes(members, bundle, folder):
     """Yield (what, path) of bundles that were tampered with."""
     content = bundle.read_bytes()

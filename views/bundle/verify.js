@@ -625,7 +625,7 @@ const beyond = (journal) => {  // why this page cannot compute a study's claims
   if ((meta.objectives || []).length) return "several objectives";
   if ((meta.constraints || []).length) return "constraints";
   if ((meta.environments || []).length) return "several environments";
-  if (/^ *training_weight: *(?!0(\.0)?$)/m.test(meta.study_text)) return "training returns";
+  if (/\btraining_weight: *(?!0(\.0)?\s*[,}\n])/.test(meta.study_text)) return "training returns";
   return "";
 };
 const checkTrials = (journal, trial, wrong) => {
