@@ -49,6 +49,7 @@ from .policy_forms import export
 FORMAT = 3
 FORMATS = (2, FORMAT)  # 2: without the report and the page
 _PACKAGE = Path(__file__).parents[2]
+_CODE = (".py", ".css", ".js")
 
 
 def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path) -> dict[str, Any]:
@@ -148,7 +149,9 @@ def _lock() -> dict[str, Any]:
 
 
 def code_sums() -> dict[str, str]:
-    """Return the sha256 of each file of this package."""
-    packages = (path.parent for path in _PACKAGE.glob("*/__init__.py"))
-    code = [*_PACKAGE.glob("*.py"), *(path for one in packages for path in one.rglob("*.py"))]
+    """Return the sha256 of each file of this package that claims and pages are made by."""
+    packages = [path.parent for path in _PACKAGE.glob("*/__init__.py")]
+    code = list(_PACKAGE.glob("*.py"))
+    for suffix in _CODE:
+        code += [path for one in packages for path in one.rglob(f"*{suffix}")]
     return {path.relative_to(_PACKAGE).as_posix(): sha256(path) for path in sorted(code)}
