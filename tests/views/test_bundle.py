@@ -411,3 +411,23 @@ def test_a_study_made_up_runs_and_reads_nothing_of_this_folder(tmp_path, monkeyp
     with pytest.raises(HpoError):
         recorded(f"{text}{key}\n")
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_bundle_of_the_format_before_still_verifies(members, tmp_path, capsys):
+    """It has no report and no page, and its claims lack keys that were added since."""
+    older = {name: data for name, data in members.items() if name not in _ADDED}
+    claims = json.loads(older["claims.json"])
+    for name in ("environment", "metric", "possible", "best_possible"):
+        del claims[name]
+    claims["claims"][1]["sentences"] = ["Trial 5 is better than the default."]
+    older["claims.json"] = f"{json.dumps(claims, indent=1)}\n".encode()
+    lock = {**json.loads(older["lock.json"]), "code": {}}
+    older["lock.json"] = f"{json.dumps(lock, indent=1)}\n".encode()
+    manifest = {**json.loads(older["bundle.json"]), "format": 2}
+    older["bundle.json"] = f"{json.dumps(manifest, indent=1)}\n".encode()
+    code, said = verified(packed(older, tmp_path / "old.zip"), capsys)
+    assert code == 0, said
+    assert "it has no report" in said.out and "claims[1].sentences: written" in said.out
+
+
+_ADDED = ("report.html", "verify.html")

@@ -94,6 +94,7 @@ class Bundle:
         if about["format"] not in FORMATS:
             given = f"it has format {about['format']!r:.50}, this hpo ({__version__}) reads"
             raise StoreError(f"{given} {FORMAT}; verify it with the hpo that {LOCK} names")
+        self.format = int(about["format"])
         self.trial, self.members = int(about["trial"]), dict(about["members"])
         listed, needed = self.members, {*self.members, *COPIED, CLAIMS, LOCK}
         needed |= {REPORT, PAGE} if about["format"] == FORMAT else set()
@@ -132,7 +133,10 @@ class Bundle:
         with self._fitting():
             found = claims_of(self.folder, self.trial)
             text = read_text(self.folder / CLAIMS)
-            compared = differences(claimed := parse_json(text), found, self.ours)
+            claimed = parse_json(text)
+            known = {name: one for name, one in found.items() if name in claimed}
+            older = self.format < FORMAT  # it lacks keys that were added since
+            compared = differences(claimed, known if older else found, self.ours)
             wrong = compared.wrong
             if text != as_text(claimed):  # one key twice: readers would see different claims
                 wrong.append(f"{CLAIMS}: its JSON is not written as hpo writes it")
