@@ -30,7 +30,7 @@ _IMPORTED = ("wandb", "xlron", "configspace", "optuna", "rlzoo", "cleanrl", "sb3
 _GROUPS = {
     "Start": ("init", "check", "run", "train", "import"),
     "Read": ("top", "show", "compare", "confirm", "importance", "what-if", "query", "report",
-             "plot"),
+             "plot", "paper"),
     "Use": ("best", "eval", "tuned", "export", "replay", "bundle", "verify"),
     "Manage": ("list", "watch", "serve", "stop"),
     "Look up": ("knobs", "envs", "schema"),
@@ -197,6 +197,8 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     top = verb("top", "read_study", "print the leaderboard")
     _option(top, "-n", "N", "show N trials (default: 8; all with --json)", type=types.positive)
     _flag(top, "--explain", "say what the columns mean")
+    _flag(top, "--latex", "print the leaderboard as a LaTeX table (booktabs)")
+    _flag(top, "--markdown", "print the leaderboard as a Markdown table")
     show = verb("show", "read_study", "print everything about one trial")
     _option(show, "trial", "TRIAL", "the trial's number", type=types.trial)
     _add_verbose(show, "also every seed's value, the rule's cut-offs, costs and times")
@@ -242,6 +244,14 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _add_at(plot, "for importance: ")
     report = verb("report", "read_study", "write an HTML report")
     _option(report, "--to", "FILE", "default: report.html in the study's folder")
+    paper = verb("paper", "bundle", "write methods, tables and figures of studies for a paper")
+    _option(
+        paper, "studies", "STUDY", "studies or their folders (default: the only one)", nargs="*"
+    )
+    _option(paper, "--to", "DIR", "the folder to write into (default: paper)", default="paper")
+    _flag(paper, "--no-figures", "write text and tables alone, without matplotlib")
+    _add_out(paper)
+    _add_json(paper)
     stop = verb("stop", "read_study", "stop a running study; hpo run resumes it")
     _flag(stop, "--no-wait", "return at once, not when it has ended")
     watch = verb("watch", "watch_serve", "show the progress of a running study")
@@ -273,7 +283,9 @@ def _add_bundles(verb: Callable[..., Any]) -> None:
     _option(bundle, "--source", "DIR", f"{_SOURCE} (default: .)", default=".")
     _add_out(bundle)
     verify = verb("verify", "bundle", "check a bundle, and every claim in it")
-    _option(verify, "file", "FILE", "from `hpo bundle`")
+    _option(verify, "file", "FILE", "from `hpo bundle`", nargs="?")
+    page = "write the page that checks bundles in a browser, offline"
+    _option(verify, "--page", "FILE", page)
     _flag(verify, "--play", "evaluate its policy again, on the recorded episodes and on new ones")
     episodes = "--play: evaluate N new episodes (default: 100)"
     _option(verify, "--episodes", "N", episodes, type=types.positive, default=100)

@@ -407,6 +407,8 @@ COMMANDS = {
     "query": (["query", "SELECT count(*) AS trials FROM trials"], "24"),
     "report": (["report", "--to", "report.html"], "report.html"),
     "plot": (["plot", "curves", "--to", "curves.svg"], "curves.svg"),
+    "top as a table": (["top", "--latex"], "toprule"),
+    "paper": (["paper", "{study}", "--to", "paper", "--no-figures"], "pdflatex paper"),
     "export csv": (["export", "csv", "--to", "tables"], "tables"),
     "export optuna": (["export", "optuna", "--to", "sqlite:///o.db"], "o.db"),
     "list": (["list", "--out", "{folder}"], "small"),
@@ -417,8 +419,9 @@ COMMANDS = {
 @pytest.mark.parametrize(("words", "pattern"), COMMANDS.values(), ids=COMMANDS)
 def test_a_finished_study_is_read_by_a_command(here, finished, words, pattern):
     best, second = (entry.trial for entry in finished.leaderboard[:2])
-    typed = [w.format(best=best, second=second, folder=finished.folder.parent) for w in words]
-    study = () if words[0] == "list" else ("--study", finished.folder)
+    places = {"folder": finished.folder.parent, "study": finished.folder}
+    typed = [word.format(best=best, second=second, **places) for word in words]
+    study = () if words[0] in ("list", "paper") else ("--study", finished.folder)
     said = here.hpo(*typed, *study)
     assert said.code == 0, said.err
     assert re.search(pattern, said.out + said.err)

@@ -20,7 +20,7 @@ from ..store.audits import Audit
 from ..store.baselines import BaselineEntry
 from ..store.leaderboard import Entry
 from ..store.rows import TrialState
-from ..store.study_folder import RESULTS, look_inside
+from ..store.study_folder import RESULTS, StudyFolder, look_inside
 from ..store.verdict import Conclusion
 from ..studies.algorithm import ENV_STEPS
 from ..studies.spec import WITH_TRAINING
@@ -124,6 +124,36 @@ def _deciding_seeds(conclusion: Conclusion, entries: Sequence[Entry]) -> int:
     if first.copies:
         return 0
     return seeds_to_propose(0, 0)
+
+
+def next_commands(
+    folder: Path, entries: Sequence[Entry], conclusion: Conclusion, verbose: bool = False
+) -> list[tuple[str, str]]:
+    if not entries:
+        return []
+    which, best = target(folder), entries[0]
+    commands: list[tuple[str, str]] = []
+    if deciding := deciding_command(conclusion, entries, folder):
+        commands.append((deciding[0], f"decide: {deciding[1]}"))
+    if (rule := conclusion.better_rule) is not None:
+        file = shlex.quote(str(folder / "study.yaml"))
+        run_rule = f"hpo eval --env {file} --heuristic {shlex.quote(rule.rival)}"
+        commands.append((run_rule, f"run {rule.rival}, which was better"))
+    elif conclusion.against.verdict == "worse":
+        file = shlex.quote(str(folder / "study.yaml"))
+        train = f"hpo train {file} --name {shlex.quote(folder.name)}-default --export policy/"
+        commands.append((train, "train the default, which was better, and keep its policy"))
+    elif (StudyFolder(folder).policies / f"trial_{best.trial}").is_dir():
+        commands.append((f"hpo best --export policy/{which}", "save the winner's policy"))
+    if deciding is None:
+        commands.append((f"hpo show {best.trial}{which}", f"everything about trial {best.trial}"))
+    if not verbose:
+        return commands
+    knob = next((name for name in best.params if name.replace("_", "").isalnum()), "")
+    column = f", param.{knob}" if knob else ""
+    values = "search_value, choose_value, report_value"
+    sql = f"SELECT trial, {values}{column} FROM trials ORDER BY rank"
+    return [*commands, (f'hpo query "{sql}"{which}', "")]
 
 
 def seeds_to_propose(tested: int, more: int) -> int:
@@ -345,7 +375,13 @@ def target(folder: Path) -> str:
     usual = folder.absolute().parent == RESULTS.absolute()
     if usual and list(look_inside(RESULTS).changed) == [folder.name]:
         return ""
-    return f" --study {shlex.quote(folder.name if usual else str(folder))}"
+    return f" --study {study_word(folder)}"
+
+
+def study_word(folder: Path) -> str:
+    """Return how a command names a study: its name in `results`, else its folder."""
+    usual = folder.absolute().parent == RESULTS.absolute()
+    return shlex.quote(folder.name if usual else str(folder))
 
 
 def _width(column: Column) -> int:

@@ -13,6 +13,7 @@ from hpo.cli import main
 from hpo.errors import StoreError
 from hpo.store.journal import Journal
 from hpo.views.bundle import container
+from hpo.views.bundle.write import portable_report
 
 POLICY = "policies/trial_5"
 
@@ -72,7 +73,7 @@ EVIL = trap("/nowhere/ran").encode()
 REFUSED = {
     # name: change, what the refusal says
     "a file": (added("extra.txt"), "extra.txt does not belong in a bundle"),
-    "a page": (added("report.html", b"<script>"), "report.html does not belong in a bundle"),
+    "a page": (added("report.html", b"<script>"), "report.html: is not the report of the journal"),
     "a table": (added("other.parquet"), "other.parquet does not belong in a bundle"),
     "baselines": (
         lambda members: members.update({"baselines.parquet": members["trials.parquet"]}),
@@ -193,7 +194,7 @@ def test_other_words_of_another_version_are_shown_beside_ours(whole, tmp_path, c
     code, said = verified(packed(members, tmp_path / "a.zip"), capsys)
     assert code == 0 and f"claims[1].sentences: written ['{text}']" in said.out
     assert "other code (hpo 9.9) made it" in said.out
-    assert "  Trial 5 is better than the default" in said.out  # what the rows give, in our words
+    assert "  Trial 5 has a significantly better" in said.out  # what the rows give, in our words
     json_in(members, "claims.json", lambda data: data["claims"][0]["numbers"].update(value=500.0))
     code, said = verified(packed(members, tmp_path / "b.zip"), capsys)
     assert code == 1 and "claims[0].numbers.value: claimed 500.0" in said.out
@@ -287,8 +288,8 @@ def test_rows_that_are_made_up_throughout_are_only_claimed(source, tmp_path, cap
     code, said = verified(bundled(better, tmp_path / "b.zip"), capsys)
     assert code == 0
     levels, _, rest = said.out.partition("\nClaimed, not retrained:\n")
-    assert "Trial 5 is better than the default" in rest
-    assert "Trial 5 is" not in levels.split("intact")[1]  # after what `hpo bundle` prints
+    assert "Trial 5 has a significantly better mean episode return than the default" in rest
+    assert "Trial 5 has" not in levels.split("intact")[1]  # after what `hpo bundle` prints
     assert "whether the rows are true (--retrain)" in levels
     assert main(["verify", str(tmp_path / "b.zip"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -309,6 +310,11 @@ def test_a_name_that_leads_out_of_the_results_is_refused(source, whole, tmp_path
     members["study.resolved.yaml"] = text.encode()
     json_in(members, "claims.json", lambda data: data.update(study=name))
     about(study=name)(members)
+    for member, data in members.items():
+        (tmp_path / "all" / member).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "all" / member).write_bytes(data)
+    if name == "x..":  # the others are refused before the report is compared
+        members["report.html"] = portable_report(tmp_path / "all").encode()
     path = packed(members, tmp_path / "b.zip")
     code, said = verified(path, capsys)
     before = sorted(tmp_path.rglob("*"))

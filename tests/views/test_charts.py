@@ -25,6 +25,7 @@ from hpo.views.charts.model import (
     Bars,
     Dot,
     Key,
+    Label,
     Line,
     Parallel,
     Picture,
@@ -160,6 +161,32 @@ def test_curves_are_means_over_seeds_of_the_best_trials(snapshot):
         "In evaluations of the search",
         "eval/return_mean",
     )
+
+
+def test_curves_colour_the_winner_and_the_default_alone(snapshot):
+    """Everything else is grey, and both are named at the ends of their lines."""
+    for panel in curves(snapshot).panels:
+        coloured = {line.trial: line.style for line in lines(panel) if line.style != "faint"}
+        assert coloured == {snapshot.winner.trial: "c0", snapshot.default: "c1"}
+        assert {(one.text, one.style) for one in panel.labels} == {
+            ("winner", "c0"),
+            ("default", "c1"),
+        }
+        grey = [key.label for key in panel.keys if key.style == "faint" and key.shape == "line"]
+        assert len(grey) == 1 and grey[0].endswith(" other trials, search seeds")
+
+
+@pytest.mark.parametrize("width", [920, 358])
+def test_names_at_lines_stay_inside_and_do_not_overlap(width):
+    scale = Scale(0.0, 1.0, ((0.0, "0"), (1.0, "1")), "value")
+    labels = tuple(Label(0.5 + at / 1000, f"a name {at}", "c0") for at in range(4))
+    text = panel_svg(XY("t", scale, scale, (), wide=True, labels=labels), width, "a")
+    found = re.findall(r'class="direct c0" x="([\d.]+)" y="([\d.]+)">([^<]+)<', text)
+    assert [name for _, _, name in found] == [label.text for label in labels]
+    assert all(float(x) + 7.0 * len(name) <= width for x, _, name in found)
+    heights = sorted(float(y) for _, y, _ in found)
+    assert all(above - below >= 13.9 for below, above in pairwise(heights))
+    assert heights[0] >= 0 and heights[-1] <= 300
 
 
 def test_values_with_training_returns_in_them_are_named_so(tmp_path):

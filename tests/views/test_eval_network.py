@@ -2,15 +2,15 @@
 
 import csv
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from hpo.cli import main
+from hpo.core.envs.optical.heuristic_evaluation import Evaluation
 from hpo.errors import ConfigError
-from hpo.views import pictures
-from hpo.views.commands.eval_network import draw_curves, parse_loads
+from hpo.views.charts.model import Band, Line
+from hpo.views.commands.eval_network import blocking_picture, draw_curves, parse_loads
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -248,20 +248,37 @@ def test_loads_are_read():
             parse_loads(text)
 
 
-def test_the_legend_names_a_policy_by_its_folder(tmp_path, monkeypatch):
-    made, real = [], pictures.new_figure
+def evaluation(blocking):
+    """Blocking probabilities [loads, seeds] as an evaluation of 1,000 requests a seed."""
+    table = np.asarray(blocking, np.float64)
+    loads = np.array([100.0 + 50 * at for at in range(len(table))])
+    none = np.zeros_like(table)
+    return Evaluation(loads, 1_000, 1_000 * table, np.ones_like(table), none, none)
 
-    def keeping(*size):
-        made.append(real(*size))
-        return made[-1]
 
-    monkeypatch.setattr(pictures, "new_figure", keeping)
-    figure = SimpleNamespace(mean=0.1, low=0.05, high=0.2)
-    seen = SimpleNamespace(loads=[1.0, 2.0], blocked=np.ones(3), service_summary=lambda at: figure)
-    rules = {"ksp_ff": seen, "/a/long/way/to/policy/": seen}
+def test_a_plot_has_paired_intervals_and_names_at_its_lines(tmp_path):
+    """Two rules whose own intervals overlap differ on every seed."""
+    rng = np.random.default_rng(0)
+    shared = rng.uniform(0.02, 0.08, (3, 10))
+    rules = {"ksp_ff": evaluation(shared), "/a/long/way/to/policy/": evaluation(shared - 0.004)}
+    blocking, apart = blocking_picture(rules, "a network").panels
+    assert [label.text for label in blocking.labels] == ["ksp_ff", "policy"]
+    assert [label.text for label in apart.labels] == ["policy"]
+    bands = [mark for mark in blocking.marks if isinstance(mark, Band)]
+    (first, second) = (band.points[0] for band in bands)
+    assert first[1] < second[2]  # they overlap
+    (line,) = [m for m in apart.marks if isinstance(m, Line) and not m.dashed]
+    assert [value for _, value in line.points] == pytest.approx([-0.004] * 3)
     draw_curves(tmp_path / "x.png", rules, "a network")
-    legend = made[0].axes[0].get_legend()
-    assert [text.get_text() for text in legend.get_texts()] == ["ksp_ff", "policy"]
+    assert (tmp_path / "x.png").stat().st_size > 5_000
+
+
+def test_a_plot_of_one_rule_or_without_blocking_is_drawn(tmp_path):
+    for name, values in (("one", [[0.1] * 5, [0.2] * 5]), ("nothing", [[0.0] * 5, [0.0] * 5])):
+        picture = blocking_picture({"ksp_ff": evaluation(values)}, "a network")
+        assert len(picture.panels) == 1
+        draw_curves(tmp_path / f"{name}.svg", {"ksp_ff": evaluation(values)}, "a network")
+        assert "<svg" in (tmp_path / f"{name}.svg").read_text()
 
 
 def test_one_seed_has_no_deviation(capsys, network):

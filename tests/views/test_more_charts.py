@@ -183,7 +183,7 @@ def test_the_default_beside_the_winner_is_in_the_learning_curves_alone(tmp_path)
     shown = {mark.trial for panel in panels for mark in panel.marks if hasattr(mark, "trial")}
     assert panels and -1 not in shown
     drawn = curves(apart)
-    assert "2 other trials." in drawn.caption
+    assert "5 other trials." in drawn.caption
     (key,) = [key for panel in drawn.panels for key in panel.keys if "default" in key.label]
     assert key.label == "the default (5 test seeds)"
 

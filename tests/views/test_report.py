@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from statistics import fmean
 
@@ -14,6 +15,7 @@ from helpers import view_samples as samples
 from hpo.cli import main
 from hpo.store.study_folder import StudyFolder
 from hpo.views.charts.snapshot import read_snapshot
+from hpo.views.leaderboard_text import next_commands
 from hpo.views.report.page import Cell, page, table
 from hpo.views.report.report import report_html, write_report
 
@@ -84,6 +86,29 @@ def test_every_section_is_there_and_linked(text, folder):
     rows = re.findall(r'<tr data-t="(\d+)"', text)
     assert list(map(int, rows)) == [entry.trial for entry in snapshot.entries]
     assert "seeds: {per_config: 2" in parsed.texts["code"]
+
+
+def test_the_next_commands_are_on_the_page_but_not_on_one_that_travels(text, folder):
+    snapshot = read_snapshot(folder)
+    commands = next_commands(folder.path, snapshot.entries, snapshot.conclusion)
+    listed = text.partition('<ul class="next">')[2].partition("</ul>")[0]
+    for command, _ in commands:
+        assert f"<code>{escape(command)}</code>" in listed
+    assert "hpo paper " in listed and "hpo bundle " in listed
+    travelling = report_html(snapshot, portable=True)
+    assert '<ul class="next">' not in travelling and str(folder.path) not in travelling
+
+
+def test_the_navigation_wraps_inside_the_column(text):
+    (style,) = re.findall(r"<style>(.*?)</style>", text, re.S)
+    (rule,) = re.findall(r"\nnav \{(.*?)\}", style, re.S)
+    assert "flex-wrap: wrap" in rule and "overflow" not in rule and "nowrap" not in rule
+
+
+def test_what_scrolls_can_be_reached_by_the_keyboard(text):
+    assert re.findall("<pre>", text) == []
+    for box in re.findall(r'<div class="scroll[^>]*>', text):
+        assert 'tabindex="0"' in box and 'role="region"' in box and "aria-label" in box
 
 
 def test_stops_and_the_study_are_collapsed(text):

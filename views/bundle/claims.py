@@ -1,6 +1,6 @@
 """What a study says about its winner: each claim with sentences, SQL, an estimator, its numbers.
 
-The numbers come from the tables by the SQL, the sentences from the journal, as in `hpo top`. A
+The numbers come from the tables by the SQL, the sentences from the journal; each can be quoted. A
 claim rests on the seeds of some trials. To verify a bundle, all claims are made again.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,20 @@ from ...store.tables import episode_columns
 from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
 from ...store.verdict import Against, Conclusion, ConstraintSamples, conclude
-from ...store.verdict_text import as_json, details, sentences
+from ...store.verdict_text import as_json
 from ...studies.load import recorded
-from ...studies.spec import value_words
+from ...studies.spec import WITH_TRAINING, Study, env_words
 from ...studies.yaml_io import plain, read_text
-from ..formatting import SEED_KINDS, seeds_text, unit_of, with_interval
-from ..leaderboard_text import named, winner_line
+from ..formatting import SEED_KINDS, seeds_text, unit_of
+from ..quotes import (
+    limit_quotes,
+    metric_name,
+    no_verdict,
+    other_quotes,
+    value_quote,
+    versus,
+)
+from ..quotes import value_words as quoted_value
 
 _MEAN = "hpo.store.statistics: aggregate, interval (95 %)"
 _VERDICT = "hpo.store.verdict: conclude (paired; 95 % over all looks)"
@@ -45,17 +53,6 @@ _COST = (
     "stream, replicate)) AS trained, (SELECT sum(episode_length) FROM evaluations) AS evaluated"
 )
 _VALUES = {"report": "report_values", "choose": "choose_values", "search": "seed_values"}
-_OF_TEST_SEEDS = (
-    "better",
-    "worse",
-    "no_difference",
-    "undecided",
-    "ceiling",
-    "diverged",
-    "feasible",
-    "infeasible",
-)
-"""Verdicts about the winner and the default that rest on their test seeds alone."""
 _CLOSE = 1e-9  # versions of NumPy may sum in another order
 
 
@@ -106,67 +103,74 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
     if first is None:
         raise StoreError(f"study {meta.name!r} has no trial{'' if trial is None else f' {trial}'}")
     asked = recorded(meta.study_text)
-    metric = value_words(asked, alone=not study.objective.metric.training_weight)
     tables = _Tables(folder, meta, study.columns, study.objective)
     claims = [
-        *_value_claims(study, first, tables, metric),
-        *_verdict_claims(study, by_number[first.trial], tables),
+        *_value_claims(study, first, tables, asked),
+        *_verdict_claims(study, by_number[first.trial], tables, metric_name(asked)),
         _cost_claim(folder, study),
     ]
     ran_with = {name: getattr(meta, name) for name in ("versions", "backend", "devices", "files")}
     about = {"study": meta.name, "trial": first.trial, "ran_with": ran_with}
+    about |= {"environment": env_words(asked) if asked.algorithm.takes_env else ""}
+    about |= {"metric": metric_name(asked), **_possible(study)}
     about |= {"env_steps": first.env_steps, "train_seconds": by_number[first.trial].train_seconds}
     return finite_json({**about, "claims": claims, "conclusion": as_json(study.conclusion)})
 
 
+def _possible(study: _Study) -> dict[str, Any]:
+    """Return the range of values and the best one, for readers without the environments' table."""
+    meta = study.meta
+    bounds = value_bounds(meta)
+    resolved = plain(read_text(meta.study_text, "study.resolved.yaml"))
+    best = None if study.objective.scales else ceiling_of(resolved, meta)
+    ends = [end if math.isfinite(end) else None for end in (bounds.low, bounds.high)]
+    return {"possible": ends, "best_possible": best}
+
+
 def _value_claims(
-    study: _Study, first: Entry, tables: _Tables, metric: str
+    study: _Study, first: Entry, tables: _Tables, asked: Study
 ) -> Iterator[dict[str, Any]]:
     if first.measured_value is None or (value := tables.value(first)) is None:
         return
     sql, numbers = value
-    said = winner_line(study.entries, metric)
+    metric = metric_name(asked)
+    if study.objective.metric.training_weight and first.measured_from != "report":
+        metric += WITH_TRAINING
+    shown = quoted_value(first.measured_value, first.ci_low, first.ci_high)
+    seeds = seeds_text(first.measured_seeds, first.measured_from)
+    where = env_words(asked) if asked.algorithm.takes_env else ""
+    said = [value_quote(f"trial {first.trial}", metric, shown, where, seeds)]
     if first is not study.entries[0]:
-        shown = with_interval(first.measured_value, first.ci_low, first.ci_high)
-        seeds = seeds_text(first.measured_seeds, first.measured_from)
-        name = named(metric, first.measured_from)
-        said = f"Trial {first.trial} has rank {first.rank}: {name} {shown} on {seeds}."
-    seeds = [(first.trial, first.measured_from)]
-    yield _claim("value", [said], seeds, sql=sql, estimator=_MEAN, numbers=numbers)
+        said.append(f"Trial {first.trial} has rank {first.rank} of {len(study.entries)} trials.")
+    rests = [(first.trial, first.measured_from)]
+    yield _claim("value", said, rests, sql=sql, estimator=_MEAN, numbers=numbers)
 
 
-def _verdict_claims(study: _Study, row: TrialRow, tables: _Tables) -> Iterator[dict[str, Any]]:
+def _verdict_claims(
+    study: _Study, row: TrialRow, tables: _Tables, metric: str
+) -> Iterator[dict[str, Any]]:
     """Yield the claims about a trial and the default, then those that rest on more trials."""
     best, default = row.trial == study.entries[0].trial, default_of(study.rows)
-    of_both, others = _sorted(study.conclusion) if best else ([], [])
+    others = _of_others(study.conclusion, metric) if best else []
     pair = None
     if default is not None and default.trial != row.trial:
         pair = tables.against(row, default, study.looks, study.limited)
     if pair is not None and default is not None:
         sql, against = pair
-        of_both = of_both or [f"Trial {row.trial} against the default: {against.verdict}."]
+        winner = f"trial {row.trial}"
+        of_both = [*versus(winner, against, metric), *limit_quotes(winner, against)]
         seeds = [(row.trial, "report"), (default.trial, "report")]
         numbers = asdict(against)
         yield _claim("verdict", of_both, seeds, sql=sql, estimator=_VERDICT, numbers=numbers)
-    else:
-        others = [*of_both, *others]
     if others:
         numbers = {"verdict": study.conclusion.verdict}
         ranks = "FROM trials ORDER BY rank"
         yield _claim("others", others, [], sql=ranks, estimator=_VERDICT, numbers=numbers)
 
 
-def _sorted(conclusion: Conclusion) -> tuple[list[str], list[str]]:
-    """Return the sentences that rest on the winner and the default alone, and all others."""
-    said = [*conclusion.said, *details(conclusion)]
-    alone = conclusion.winner is None or conclusion.front is not None or conclusion.lone
-    if alone or conclusion.against.verdict not in _OF_TEST_SEEDS:
-        return [], said
-    bare = replace(
-        conclusion, baselines=(), copying=None, chosen=None, sharing=0, violates=False, tells=""
-    )
-    own = {*sentences(bare), *details(bare)}
-    return [one for one in said if one in own], [one for one in said if one not in own]
+def _of_others(conclusion: Conclusion, metric: str) -> list[str]:
+    """Return the sentences that rest on more than the winner and the default."""
+    return [*no_verdict(conclusion), *other_quotes(conclusion, metric)]
 
 
 def _cost_claim(folder: Path, study: _Study) -> dict[str, Any]:
@@ -179,7 +183,7 @@ def _cost_claim(folder: Path, study: _Study) -> dict[str, Any]:
     evaluated = int(used["eval_env_steps"]) if used else of_rows["evaluated"]
     unit = unit_of(study.meta.study_text)
     said = f"Training took {trained:,} {unit}"
-    said += f", evaluations {evaluated:,} env steps." if evaluated else "."
+    said += f" and evaluation {evaluated:,} env steps." if evaluated else "."
     numbers = {"trained": trained, "evaluated": evaluated, "unit": unit, "rows": of_rows}
     how = "counted by the search; rows: sum"
     return _claim("cost", [said], [], sql=_COST, estimator=how, numbers=numbers)

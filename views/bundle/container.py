@@ -6,16 +6,18 @@ can be a link, be compressed, or lead out of the folder.
 
 from __future__ import annotations
 
+import io
 import re
 import struct
+import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from ...errors import StoreError
+from ...errors import HpoError, StoreError
 from ...files.atomic_files import output
-from ...files.plain_data import reading
+from ...files.plain_data import parse_json, reading
 from ...studies.user_code import is_inside
 
 Entry = tuple[str, int, int]  # name, size, CRC
@@ -23,6 +25,10 @@ _LOCAL, _CENTRAL = struct.Struct("<4s5H3I2H"), struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
 _DAY, _MODE = 0x21, 0o100644 << 16  # 1980-01-01; a plain file
 _MOST_MEMBERS, _MOST_BYTES = 2_000, 2**30
+_UNREADABLE = (
+    zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, NotImplementedError,
+    RuntimeError, EOFError, OSError,
+)  # fmt: skip
 _PRINTABLE = re.compile(r"[ -~]+")
 
 
@@ -45,7 +51,63 @@ def unpack(path: Path, folder: Path) -> dict[str, str]:
     with reading(path, "bundle"):
         if path.stat().st_size > 2 * _MOST_BYTES:
             raise StoreError(f"{path} is larger than any bundle")
-        content, at = path.read_bytes(), 0
+        content = path.read_bytes()
+    try:
+        members = _as_written(path, content)
+    except StoreError as error:
+        packed_again = _packed_again(path, content)
+        if packed_again:
+            raise StoreError(packed_again) from error
+        raise
+    for name, data in members.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return {name: sha256(data).hexdigest() for name, data in members.items()}
+
+
+def _packed_again(path: Path, content: bytes) -> str:
+    """Return which members changed if another program wrote this zip, "" if it did not.
+
+    Otherwise the first member would be blamed, whose header is the first that differs.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as found:
+            listed = found.infolist()
+            if sum(map(_is_foreign, listed)) < min(2, len(listed)):
+                return ""  # a byte of one header changed
+            if len(listed) > _MOST_MEMBERS or sum(one.file_size for one in listed) > _MOST_BYTES:
+                return ""
+            sums = {
+                one.filename: sha256(found.read(one)).hexdigest()
+                for one in listed
+                if not one.is_dir()
+            }
+            manifest = parse_json(found.read("bundle.json").decode())
+        written = dict(manifest["members"])
+    except (*_UNREADABLE, HpoError):
+        return ""
+    sums.pop("bundle.json", None)
+    changed = [name for name, given in written.items() if sums.get(name, given) != given]
+    missing = [name for name in written if name not in sums]
+    added = [name for name in sums if name not in written]
+    for names, what in ((changed, "changed"), (missing, "missing"), (added, "added")):
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            verb = "are" if len(names) > 1 else "is"
+            state = f"{names[0]}{more} {'changed' if what == 'changed' else f'{verb} {what}'}"
+            return f"{path} was packed again by another program: {state} since hpo wrote it"
+    told = f"{path} was packed again by another program; its members are those that hpo wrote"
+    return f"{told}, but only the original file can be verified"
+
+
+def _is_foreign(one: zipfile.ZipInfo) -> bool:
+    """Return whether a member is not as `pack` writes it."""
+    ours = (zipfile.ZIP_STORED, (1980, 1, 1, 0, 0, 0), _MODE)
+    return (one.compress_type, one.date_time, one.external_attr) != ours
+
+
+def _as_written(path: Path, content: bytes) -> dict[str, bytes]:
+    at = 0
     entries: list[Entry] = []
     members: dict[str, bytes] = {}
     while content[at : at + 4] == b"PK\3\4" or _listed(content, at):
@@ -73,10 +135,7 @@ def unpack(path: Path, folder: Path) -> dict[str, str]:
         at += len(part)
     if at != len(content):
         raise StoreError(f"{path} is damaged: there is more after its end")
-    for name, data in members.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
-    return {name: sha256(data).hexdigest() for name, data in members.items()}
+    return members
 
 
 def _listed(content: bytes, at: int) -> str:

@@ -27,8 +27,9 @@ MANIFEST, CLAIMS, LOCK = "bundle.json", "claims.json", "lock.json"
 SOURCE, NUMPY, POLICIES = "source", "numpy", "policies"
 COPIED = ("study.yaml", "study.resolved.yaml", JOURNAL_NAME, "curves.parquet")
 TABLES = ("trials.parquet", "evaluations.parquet", "baselines.parquet")
+REPORT, PAGE = "report.html", "verify.html"
 NUMPY_FILES = (f"{NUMPY}/forward.py", f"{NUMPY}/policy.json")
-_TOP = (CLAIMS, LOCK, *COPIED, *TABLES, *NUMPY_FILES)
+_TOP = (CLAIMS, LOCK, REPORT, PAGE, *COPIED, *TABLES, *NUMPY_FILES)
 LANE = "lane"
 _ARRAYS, _SUMS, _PARTS = "arrays", "SHA256SUMS", "parts"
 

@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from hashlib import sha256
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,9 @@ from .members import (
     MANIFEST,
     NUMPY,
     NUMPY_FILES,
+    PAGE,
     POLICIES,
+    REPORT,
     SOURCE,
     Sums,
     is_known_place,
@@ -50,8 +53,12 @@ from .members import (
     policy_files,
     source_files,
 )
+from .page import verify_page
 from .policy_forms import FILE, difference
-from .write import FORMAT, as_text, code_sums, write_rows
+from .write import FORMAT, FORMATS, as_text, code_sums, portable_report, write_rows
+
+_DRAWS = ("duckdb", "numpy", "scipy")
+"""Packages whose versions may change the last digits of a report."""
 
 _MISFITS = (
     ArithmeticError,
@@ -84,17 +91,19 @@ class Bundle:
     def _read_manifest(self, sums: dict[str, str]) -> None:
         text = read_text(self.folder / MANIFEST)
         about = parse_json(text)
-        if about["format"] != FORMAT:
+        if about["format"] not in FORMATS:
             given = f"it has format {about['format']!r:.50}, this hpo ({__version__}) reads"
             raise StoreError(f"{given} {FORMAT}; verify it with the hpo that {LOCK} names")
+        self.format = int(about["format"])
         self.trial, self.members = int(about["trial"]), dict(about["members"])
         listed, needed = self.members, {*self.members, *COPIED, CLAIMS, LOCK}
+        needed |= {REPORT, PAGE} if about["format"] == FORMAT else set()
         wrong = [f"{name} is missing" for name in sorted(needed) if name not in sums]
         wrong += [f"{name} is not listed" for name in sums if name not in listed]
         wrong += [f"{n} changed" for n, was in listed.items() if sums.get(n, was) != was]
         foreign = [name for name in sums if not is_known_place(name, self.trial)]
         wrong += [f"{name} does not belong in a bundle" for name in foreign]
-        again = {"format": FORMAT, "trial": self.trial, "members": listed}
+        again = {"format": about["format"], "trial": self.trial, "members": listed}
         if wrong or text != as_text(again):
             raise StoreError(first_of(wrong or [f"{MANIFEST} changed"]))
 
@@ -124,7 +133,10 @@ class Bundle:
         with self._fitting():
             found = claims_of(self.folder, self.trial)
             text = read_text(self.folder / CLAIMS)
-            compared = differences(claimed := parse_json(text), found, self.ours)
+            claimed = parse_json(text)
+            known = {name: one for name, one in found.items() if name in claimed}
+            older = self.format < FORMAT  # it lacks keys that were added since
+            compared = differences(claimed, known if older else found, self.ours)
             wrong = compared.wrong
             if text != as_text(claimed):  # one key twice: readers would see different claims
                 wrong.append(f"{CLAIMS}: its JSON is not written as hpo writes it")
@@ -132,8 +144,11 @@ class Bundle:
                 meta = journal.meta
             rows, others = self._rows()
             numpy, of_numpy = self._numpy()
+            lock = parse_json(read_text(self.folder / LOCK))
             wrong += [*self._study(meta), *self._foreign(meta), *others, *of_numpy]
             wrong += [*values_apart(self.folder), *self._policy(meta)]
+            shown, of_report = self._report(dict(lock["packages"]))
+            wrong += [*of_report, *self._page()]
         if wrong and not self.ours:
             other = f"hpo {self.made_by} with other code than this one ({__version__}) made it"
             wrong.append(f"{other}, and may have computed differently: verify it with that one")
@@ -143,6 +158,7 @@ class Bundle:
             words += "; it has no policy"
         if not self.ours:
             words += f"; {LOCK} says that other code (hpo {self.made_by}) made it"
+        words += shown
         if compared.reworded:
             words += f", which wrote these texts otherwise: {'; '.join(compared.reworded)}"
         unread = "whether the rows are true (--retrain), what the policy does and whether "
@@ -217,6 +233,24 @@ class Bundle:
         if self._no_numpy:
             return f"not for NumPy: {self._no_numpy}", wrong
         return f"NumPy gives the actions in {NUMPY}/{FILE}", wrong
+
+    def _report(self, packages: dict[str, str]) -> tuple[str, list[str]]:
+        """Return words about the report, and its faults."""
+        if REPORT not in self.members:
+            return "; it has no report", []
+        if portable_report(self.folder) == (self.folder / REPORT).read_text(encoding="utf-8"):
+            return "", []
+        here = {name: metadata.version(name) for name in _DRAWS if name in packages}
+        same = all(packages[name] == version for name, version in here.items())
+        if self.ours and same:
+            return "", [f"{REPORT}: is not the report of the journal"]
+        return f"; {REPORT} was not compared: other versions wrote it", []
+
+    def _page(self) -> Iterator[str]:
+        if PAGE not in self.members or not self.ours:
+            return
+        if (self.folder / PAGE).read_text(encoding="utf-8") != verify_page():
+            yield f"{PAGE}: is not the page of this hpo ({__version__})"
 
     def about_policy(self) -> dict[str, Any]:
         """Return the origin of the policy; {} without a single policy."""

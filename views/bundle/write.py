@@ -26,6 +26,8 @@ from ...store.tables import write_baselines, write_evaluations, write_trials
 from ...studies.load import recorded
 from ...studies.user_code import is_inside
 from ...version import __version__
+from ..charts.snapshot import read_snapshot
+from ..report.report import report_html
 from .claims import claims_of
 from .container import pack
 from .members import (
@@ -34,15 +36,20 @@ from .members import (
     LOCK,
     MANIFEST,
     NUMPY,
+    PAGE,
     POLICIES,
+    REPORT,
     SOURCE,
     policy_files,
     source_files,
 )
+from .page import verify_page
 from .policy_forms import export
 
-FORMAT = 2
+FORMAT = 3
+FORMATS = (2, FORMAT)  # 2: without the report and the page
 _PACKAGE = Path(__file__).parents[2]
+_CODE = (".py", ".css", ".js")
 
 
 def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path) -> dict[str, Any]:
@@ -73,6 +80,8 @@ def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path)
         if kept.is_dir():
             why = _copy_policy(kept, meta, staged / copied)
             why = why or export(staged / copied, staged / NUMPY)
+        write_text(staged / REPORT, portable_report(staged))
+        write_text(staged / PAGE, verify_page())
         about = {"hpo": __version__, "not_in_it": outside, "no_numpy": why}
         write_text(staged / CLAIMS, as_text(claims))
         write_text(staged / LOCK, as_text({**about, **_lock()}))
@@ -89,6 +98,11 @@ def write_rows(folder: Path, to: Path) -> None:
     with Journal(folder) as journal, journal.at_one_commit():
         for write in (write_baselines, write_evaluations, write_trials):
             write(to, journal)
+
+
+def portable_report(folder: Path) -> str:
+    """Return the report of an unpacked bundle, the same on every machine."""
+    return report_html(read_snapshot(StudyFolder(folder)), portable=True)
 
 
 def sha256(path: Path) -> str:
@@ -135,7 +149,9 @@ def _lock() -> dict[str, Any]:
 
 
 def code_sums() -> dict[str, str]:
-    """Return the sha256 of each file of this package."""
-    packages = (path.parent for path in _PACKAGE.glob("*/__init__.py"))
-    code = [*_PACKAGE.glob("*.py"), *(path for one in packages for path in one.rglob("*.py"))]
+    """Return the sha256 of each file of this package that claims and pages are made by."""
+    packages = [path.parent for path in _PACKAGE.glob("*/__init__.py")]
+    code = list(_PACKAGE.glob("*.py"))
+    for suffix in _CODE:
+        code += [path for one in packages for path in one.rglob(f"*{suffix}")]
     return {path.relative_to(_PACKAGE).as_posix(): sha256(path) for path in sorted(code)}

@@ -29,6 +29,7 @@ from .model import (
     Panel,
     Parallel,
     Picture,
+    spread,
 )
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -36,6 +37,7 @@ _COLUMNS = 3
 _WIDE = 9.0
 _BAR = 0.3
 _LINE = 0.2  # of a name below a panel
+_LABEL_HEIGHT = 0.08
 _BELOW = 30.0  # points under a panel: room for the labels of its axis
 _ROW, _KEY, _RAISED = 125, 8, 22.0  # letters of a row, of a mark beside its name; points
 _POINT = 0.75  # of a pixel
@@ -44,17 +46,22 @@ _USED = ("ink", "soft", "rule", "grid", "ground")
 _INK, _SOFT, _RULE, _GRID, _GROUND = (GROUNDS[name][0] for name in _USED)
 
 
-def draw_picture(path: Path, picture: Picture, study: str) -> None:
-    figure = new_figure(*figure_size(picture))
+def draw_picture(path: Path, picture: Picture, study: str | None, width: float = _WIDE) -> None:
+    """Draw a picture into a file; `study`: for its title, None for a paper, without one."""
+    figure = new_figure(*figure_size(picture, width))
     fill_figure(figure, picture, study)
     save_figure(figure, path, path.suffix.removeprefix("."))
 
 
-def figure_size(picture: Picture) -> tuple[float, float]:
-    return _WIDE, sum(_heights(_rows(picture.panels))) + 0.6
+def figure_size(picture: Picture, width: float = _WIDE) -> tuple[float, float]:
+    rows = _rows(picture.panels)
+    wide = [row[0].wide for row in rows]
+    scale = [width / _WIDE if is_wide and width < _WIDE else 1.0 for is_wide in wide]
+    heights = zip(_heights(rows), scale, strict=True)
+    return width, sum(height * share for height, share in heights) + 0.6 * (width == _WIDE)
 
 
-def fill_figure(figure: Any, picture: Picture, study: str) -> list[Any]:
+def fill_figure(figure: Any, picture: Picture, study: str | None) -> list[Any]:
     from matplotlib import font_manager, rc_context
 
     known = {font.name for font in font_manager.fontManager.ttflist}
@@ -63,9 +70,11 @@ def fill_figure(figure: Any, picture: Picture, study: str) -> list[Any]:
         return _fill(figure, picture, study)
 
 
-def _fill(figure: Any, picture: Picture, study: str) -> list[Any]:
+def _fill(figure: Any, picture: Picture, study: str | None) -> list[Any]:
     rows = _rows(picture.panels)
-    figure.suptitle(f"{study}: {picture.title}", fontsize="x-large", fontweight="bold", color=_INK)
+    if study is not None:
+        title = f"{study}: {picture.title}"
+        figure.suptitle(title, fontsize="x-large", fontweight="bold", color=_INK)
     parts = figure.subfigures(len(rows), 1, height_ratios=_heights(rows), squeeze=False)[:, 0]
     columns, drawn = max(map(len, rows)), []
     for part, row in zip(parts, rows, strict=True):
@@ -172,6 +181,26 @@ def _draw_xy(axes: Any, panel: XY) -> None:
     axes.grid(axis="y", color=_GRID, linewidth=_POINT)
     for mark in panel.marks:
         _draw_mark(axes, mark, panel)
+    _draw_labels(axes, panel)
+
+
+def _draw_labels(axes: Any, panel: XY) -> None:
+    """Write the names of lines to the right of the panel, one below the other."""
+    if not panel.labels:
+        return
+    height = _LABEL_HEIGHT * (1.0 if panel.wide else 1.5)  # shares of the panel's
+    at = [panel.y.share(label.y) for label in panel.labels]
+    for place, label in zip(spread(at, height, 0.02, 0.98), panel.labels, strict=True):
+        axes.annotate(
+            label.text,
+            (1.0, place),
+            xycoords="axes fraction",
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontweight="bold",
+            color=_COLOURS[label.style],
+        )
 
 
 def _dashes(dashed: bool) -> Any:

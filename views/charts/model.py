@@ -66,6 +66,15 @@ class Dot:
 
 
 @dataclass(frozen=True)
+class Label:
+    """A name at the right end of a line, in the line's colour."""
+
+    y: float
+    text: str
+    style: str
+
+
+@dataclass(frozen=True)
 class Key:
     label: str
     style: str
@@ -80,6 +89,7 @@ class XY:
     marks: tuple[Line | Band | Dot, ...]
     keys: tuple[Key, ...] = ()
     wide: bool = False
+    labels: tuple[Label, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -248,6 +258,29 @@ def leaders_scale(
 def steps_scale(high: float, label: str = "env steps of one seed") -> Scale:
     high = max(1.0, high)
     return Scale(0.0, high, _ticks(round_ticks(0.0, high), lambda at: steps(round(at))), label)
+
+
+def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Return places with at least `gap` between them and within bounds, as near as may be.
+
+    >>> spread([10.0, 12.0], 8.0, 0.0, 100.0), spread([99.0, 98.0], 8.0, 0.0, 100.0)
+    ([7.0, 15.0], [100.0, 92.0])
+    """
+    order = sorted(range(len(places)), key=lambda at: places[at])
+    blocks: list[tuple[float, int]] = []  # (sum, number) of neighbours that move together
+    for place, at in enumerate(order):
+        total, count = places[at] - place * gap, 1
+        while blocks and blocks[-1][0] / blocks[-1][1] > total / count:
+            before, others = blocks.pop()
+            total, count = total + before, count + others
+        blocks.append((total, count))
+    even = [total / count for total, count in blocks for _ in range(count)]
+    found = [value + place * gap for place, value in enumerate(even)]
+    if found:
+        shift = max(low - found[0], 0.0) - max(found[-1] - high, 0.0)
+        found = [place + shift for place in found]
+    placed = dict(zip(order, found, strict=True))
+    return [placed[at] for at in range(len(places))]
 
 
 def _ticks(values: Sequence[float], say: Callable[[float], str]) -> tuple[tuple[float, str], ...]:

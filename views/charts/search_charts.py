@@ -25,6 +25,7 @@ from .model import (
     Band,
     Dot,
     Key,
+    Label,
     Line,
     Picture,
     Scale,
@@ -36,7 +37,8 @@ from .model import (
 )
 from .snapshot import Snapshot, finite
 
-_LEADERS, _OTHERS, _POINTS = 5, 60, 80
+_OTHERS, _POINTS = 60, 80
+_WINNER, _DEFAULT = "c0", "c1"
 _FRESH = (str(Stream.CHOOSE), str(Stream.REPORT))
 _RETURN = "episode_return"
 Curve = Mapping[int, Sequence[float]]  # env steps -> one value per seed
@@ -92,7 +94,7 @@ class _Measured:
 
 
 def curves(snapshot: Snapshot) -> Picture:
-    leaders = _leaders_with_default(snapshot)
+    leaders = _winner_and_default(snapshot)
     others = [n for n in snapshot.searched if n not in {entry.trial for entry in leaders}]
     shown = snapshot.thinned(others, _OTHERS)
     search = (str(Stream.SEARCH),)
@@ -130,21 +132,23 @@ def curves(snapshot: Snapshot) -> Picture:
     caption = "Lines are means over seeds; bands are 95% intervals, or the range of fewer than "
     caption += "five seeds."
     if _FRESH in own.values():
-        caption += " In training, confirmed trials and the default are shown on their selection "
-        caption += "and test seeds; evaluations before the end exist for search seeds only."
+        caption += (
+            " In training, colours are on selection and test seeds and grey lines on search "
+        )
+        caption += "seeds; evaluations before the end exist for search seeds only."
     if shown:
         of = "" if len(shown) == len(others) else f" of {len(others):,}"
         caption += f" In grey: {counted(len(shown), 'other trial')}{of}."
     return Picture("curves", "Learning curves", caption, panels)
 
 
-def _leaders_with_default(snapshot: Snapshot) -> list[Entry]:
-    """Return the best trials, with the default as the last of them if it is not among them."""
-    leaders = snapshot.leaders(_LEADERS)
+def _winner_and_default(snapshot: Snapshot) -> list[Entry]:
+    """Return the first trial and the default, which a study compares; one may be both."""
+    found = snapshot.leaders(1)
     default = next((entry for entry in snapshot.entries if entry.is_default), None)
-    if default is None or default.trial in {entry.trial for entry in leaders}:
-        return leaders
-    return [*leaders[: _LEADERS - 1], default]
+    if default is not None and default.trial not in {entry.trial for entry in found}:
+        found.append(default)
+    return found
 
 
 def _on_fresh_seeds(snapshot: Snapshot, entry: Entry) -> bool:
@@ -209,11 +213,14 @@ def _panel(
             tip = f"trial {trial}: {number(points[-1][1])} at {steps(points[-1][0])}"
             marks.append(_mark(points, "faint", trial, tip))
     behind = len(marks)
-    for place, entry in reversed(list(enumerate(leaders))):
+    if behind:
+        keys.append(Key(f"{counted(behind, 'other trial')}, search seeds", "faint", "line"))
+    labels: list[Label] = []
+    for entry in reversed(leaders):  # the winner on top
         points = _evenly(found.get(entry.trial, {}), _POINTS)
         if not points:
             continue
-        style = f"c{place}"
+        style = _WINNER if entry is leaders[0] else _DEFAULT
         seeds = max(len(values) for _, values in points)
         if seeds > 1:
             marks.append(Band(tuple((at, *_ends(v, measured.bounds)) for at, v in points), style))
@@ -222,6 +229,7 @@ def _panel(
         marks.append(_mark(middle, style, entry.trial, f"{tip}, {counted(seeds, 'seed')}"))
         streams = measured.streams.get(entry.trial, ())
         keys.insert(0, Key(_named_curve(snapshot, entry, streams, seeds), style, "line"))
+        labels.insert(0, Label(middle[-1][1], _short_name(snapshot, entry), style))
     if not marks:
         return None
     x = steps_scale(max(x for mark in marks for x, _ in _corners(mark)))
@@ -235,7 +243,17 @@ def _panel(
     grey = ((value for _, value in _corners(mark)) for mark in marks[:behind])
     outside = sum(not all(map(y.holds, values)) for values in grey)
     keys += [Key(f"leaves the scale ({outside})", "faint", "out")] if outside else []
-    return XY(measured.title, x, y, (*lines, *marks), tuple(keys), wide=True)
+    placed = (*lines, *marks)
+    return XY(measured.title, x, y, placed, tuple(keys), wide=True, labels=tuple(labels))
+
+
+def _short_name(snapshot: Snapshot, entry: Entry) -> str:
+    """Return the name at the end of a line."""
+    if entry.is_default and snapshot.study.space.parameters:
+        return "default"
+    if snapshot.winner is not None and entry.trial == snapshot.winner.trial:
+        return snapshot.winner_word
+    return f"trial {entry.trial}"
 
 
 def _mark(points: Sequence[tuple[float, float]], style: str, trial: int, tip: str) -> Line | Dot:

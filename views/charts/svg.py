@@ -11,11 +11,26 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import pairwise
 
-from .model import DOT, RING, XY, Band, Bars, Dot, Line, Panel, Parallel, Rail, Scale, Strand
+from .model import (
+    DOT,
+    RING,
+    XY,
+    Band,
+    Bars,
+    Dot,
+    Line,
+    Panel,
+    Parallel,
+    Rail,
+    Scale,
+    Strand,
+    spread,
+)
 
 _LETTER = 7.0  # pixels that a letter of 11.5 pixels takes, roughly
 _ROW, _NARROW, _MOST_LETTERS = 22, 520, 22
 _GRIP = 12.0  # pixels around a rail that take a finger
+_NAME_HEIGHT = 14.0
 _FAR = 20.0  # heights of the frame: places beyond need not be exact
 
 
@@ -51,8 +66,10 @@ def _xy(panel: XY, width: int) -> tuple[int, list[str]]:
         height = 300 if width >= _NARROW else 250
     widest = max((_text_width(text) for _, text in panel.y.ticks), default=0.0)
     below = 38.0 if panel.x.label else 22.0
-    frame = _Frame(widest + 12, 24.0 if panel.y.label else 8.0, width - 14.0, height - below)
-    body = [*_y_axis(panel.y, frame), *_x_axis(panel.x, frame, height)]
+    named = max((_text_width(label.text) for label in panel.labels), default=0.0)
+    right = width - max(14.0, named + 8.0)
+    frame = _Frame(widest + 12, 24.0 if panel.y.label else 8.0, right, height - below)
+    body = [*_y_axis(panel.y, frame), *_x_axis(panel.x, frame, height), *_labels(panel, frame)]
     if not panel.y.cut:
         return height, [*body, *(_mark(mark, panel, frame) for mark in panel.marks)]
     dots = [_mark(mark, panel, frame) for mark in panel.marks if isinstance(mark, Dot)]
@@ -64,6 +81,14 @@ def _xy(panel: XY, width: int) -> tuple[int, list[str]]:
         f'viewBox="{x} {y} {wide} {high}">{"".join(lines)}</svg>'
     )
     return height, [*body, window, *dots]
+
+
+def _labels(panel: XY, frame: _Frame) -> Iterable[str]:
+    """Yield the names of lines at their right ends, one below the other."""
+    at = [frame.y(panel.y.share(label.y)) for label in panel.labels]
+    placed = spread(at, _NAME_HEIGHT, frame.top + 4.0, frame.bottom - 2.0)
+    for y, label in zip(placed, panel.labels, strict=True):
+        yield _text(frame.right + 6, y + 4, label.text, f"direct {label.style}")
 
 
 def _y_axis(scale: Scale, frame: _Frame) -> Iterable[str]:

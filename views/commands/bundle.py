@@ -1,4 +1,4 @@
-"""`hpo bundle` and `hpo verify`: a study's results in one file, and that file checked."""
+"""`hpo bundle`, `hpo verify`, `hpo paper`: results for readers, in one file or in parts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError, StoreError, counted
-from ...files.atomic_files import temporary_folder
+from ...files.atomic_files import temporary_folder, write_text
 from ...store.study_folder import find_study, first_of
 from ..bundle.levels import Level
+from ..bundle.page import verify_page
 from ..bundle.play_and_train import (
     Side,
     playable,
@@ -24,15 +25,21 @@ from ..bundle.play_and_train import (
 )
 from ..bundle.verify import Bundle
 from ..bundle.write import sha256, write_bundle
+from ..charts.snapshot import Snapshot, read_snapshot
 from ..formatting import duration, unit_in
 from ..output import echo, note, print_answer
+from ..paper.document import paper_as_json, paper_of, write_paper
+from ..paper.results import result_rows
+from ..pictures import require_matplotlib
+from ..terminal.console import fitted
 
 
 def do_bundle(args: Namespace) -> int:
     path = Path(args.to)
     folder = find_study(args.study, Path(args.out), note)
     about = write_bundle(folder, args.trial, Path(args.source), path)
-    lines = [said for one in about["claims"] for said in one["sentences"]]
+    said = [sentence for one in about["claims"] for sentence in one["sentences"]]
+    lines = [fitted(sentence, sys.stdout) for sentence in said]
     lines += [f"No policy for NumPy: {why}." for why in filter(None, [about["no_numpy"]])]
     data = {"path": str(path), "bytes": path.stat().st_size, "sha256": sha256(path)}
     lines.append(f"wrote {path}: {data['bytes']:,} bytes, sha256 {data['sha256']}")
@@ -40,7 +47,47 @@ def do_bundle(args: Namespace) -> int:
     return 0
 
 
+def do_paper(args: Namespace) -> int:
+    if not args.no_figures:
+        require_matplotlib("hpo paper without --no-figures")
+    names = args.studies or [None]
+    folders = [find_study(name, Path(args.out), note) for name in names]
+    paths = [folder.path.resolve() for folder in folders]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise ConfigError(f"study {path.name!r} is named twice; name each study once")
+    snapshots = [read_snapshot(folder) for folder in folders]
+    for snapshot in snapshots:
+        if snapshot.standing != "finished":
+            note(f"{snapshot.meta.name} is {snapshot.standing}: these are its results so far")
+    paper = paper_of(snapshots, not args.no_figures)
+    written = write_paper(paper, Path(args.to))
+    for text in paper.notes:
+        note(text)
+    rows = sum(len(result_rows(snapshot)) for snapshot in snapshots)
+    lines = [
+        *(fitted(_verdict(snapshot, len(snapshots)), sys.stdout) for snapshot in snapshots),
+        f"wrote {counted(len(written), 'file')} to {args.to}/ ({counted(rows, 'row')} of results)",
+        f"compile: cd {args.to} && pdflatex paper && bibtex paper && pdflatex paper "
+        "&& pdflatex paper",
+    ]
+    data = {**paper_as_json(paper, snapshots), "files": [str(path) for path in written]}
+    print_answer(args.json, data, "\n".join(lines))
+    return 0
+
+
+def _verdict(snapshot: Snapshot, studies: int) -> str:
+    """Return the first sentence of a study's verdict, with its name among several."""
+    said = snapshot.conclusion.said
+    first = said[0] if said else "No value yet."
+    return f"{snapshot.meta.name}: {first}" if studies > 1 else first
+
+
 def do_verify(args: Namespace) -> int:
+    if args.page is not None:
+        return _write_page(args)
+    if args.file is None:
+        raise ConfigError("name a bundle, such as my.zip; --page writes the page for a browser")
     if args.seeds is not None and not args.retrain:
         raise ConfigError("--seeds says how many seeds --retrain trains; add --retrain")
     path, levels = Path(args.file), list[Level]()
@@ -66,6 +113,19 @@ def do_verify(args: Namespace) -> int:
         args.json, {**data, "levels": [vars(level) for level in levels]}, "\n".join(lines)
     )
     return 0 if holds else 1
+
+
+def _write_page(args: Namespace) -> int:
+    """Write the page; a bundle is not checked by the same call."""
+    if args.file is not None:
+        raise ConfigError(f"--page writes a page and checks no bundle; leave {args.file} out")
+    path = Path(args.page)
+    if path.exists():
+        raise StoreError(f"{path} exists already; choose another file")
+    write_text(path, verify_page())
+    told = f"wrote {path}: open it in a browser and drop a bundle on it"
+    print_answer(args.json, {"page": str(path)}, told)
+    return 0
 
 
 def _text(level: Level) -> str:
@@ -151,10 +211,14 @@ def _said(claims: Sequence[dict[str, Any]], level: Level) -> list[str]:
     rest = [said for one in claims if not one["retrained"] for said in one["sentences"]]
     lines = [""]
     if again:
-        lines += [f"{level.covers}:", *(f"  {said}" for said in again)]
+        lines += [f"{level.covers}:", *map(_indented, again)]
     if rest:
-        lines += ["Claimed, not retrained:", *(f"  {said}" for said in rest)]
+        lines += ["Claimed, not retrained:", *map(_indented, rest)]
     return lines
+
+
+def _indented(said: str) -> str:
+    return fitted(f"  {said}", sys.stdout)
 
 
 def _is_allowed() -> bool:

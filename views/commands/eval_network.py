@@ -21,6 +21,17 @@ from ...store.comparison import paired_interval
 from ...store.statistics import NO_INTERVAL, interval
 from ...store.value_bounds import RATE
 from ...studies.env_section import EnvFile, read_env_file
+from ..charts.model import (
+    XY,
+    Band,
+    Dot,
+    Label,
+    Line,
+    Picture,
+    Scale,
+    round_ticks,
+    value_scale,
+)
 from ..formatting import aligned, between, number, origin_lines
 from ..output import finite_or_none, note, print_answer, write_csv
 from ..terminal.console import plain_warnings
@@ -35,6 +46,7 @@ if TYPE_CHECKING:  # jax starts when a verb is known to need it
 Compared = Mapping[str, "Evaluation"]  # by rule
 _MOST_LOADS = 1000
 _LEVEL = 0.05  # of each difference alone
+_COLOURS = 6
 
 
 def found_loads(
@@ -214,28 +226,90 @@ def _row(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def blocking_picture(results: Compared, title: str) -> Picture:
+    """Return blocking over load, and each rule's difference from the first one, seed by seed.
+
+    Rules serve the same requests, so that overlapping intervals of two curves say nothing about
+    their difference.
+    """
+    names = [Path(rule).name or rule for rule in results]  # a policy's is the path of its folder
+    seen = list(results.values())
+    styles = [f"c{place % _COLOURS}" for place in range(len(seen))]
+    loads = [float(load) for load in seen[0].loads]
+    ticks = tuple((at, number(at)) for at in round_ticks(min(loads), max(loads)))
+    reach = 0.02 * (max(loads) - min(loads)) or 1.0
+    x = Scale(min(loads) - reach, max(loads) + reach, ticks, "load, Erlang")
+    curves = [_blocking(one) for one in seen]
+    panels = [_loads_panel("Blocking", "service blocking probability", curves, names, styles, x)]
+    if len(seen) > 1:
+        apart = [_paired(one, seen[0]) for one in seen[1:]]
+        label = f"difference from {names[0]}"
+        words = f"Minus {names[0]}, seed by seed"
+        panels.append(_loads_panel(words, label, apart, names[1:], styles[1:], x, even=True))
+    caption = f"{title}: means over {counted(int(seen[0].blocked.shape[1]), 'seed')} with 95 % "
+    caption += "intervals, of the same requests for every rule."
+    return Picture("blocking", "Blocking over load", caption, panels)
+
+
+_Points = Sequence[tuple[float, float, float | None, float | None]]  # load, mean, interval
+
+
+def _blocking(seen: Evaluation) -> _Points:
+    found: list[tuple[float, float, float | None, float | None]] = []
+    for at, load in enumerate(seen.loads):
+        one = seen.service_summary(at)
+        ends = finite_or_none(one.low), finite_or_none(one.high)
+        found.append((float(load), one.mean, *ends))
+    return found
+
+
+def _paired(ours: Evaluation, theirs: Evaluation) -> _Points:
+    found: list[tuple[float, float, float | None, float | None]] = []
+    differences = ours.service_blocking - theirs.service_blocking
+    for load, values in zip(ours.loads, differences, strict=True):
+        around = interval(values.tolist())
+        found.append((float(load), float(values.mean()), around.low, around.high))
+    return found
+
+
+def _loads_panel(
+    title: str,
+    label: str,
+    curves: Sequence[_Points],
+    names: Sequence[str],
+    styles: Sequence[str],
+    x: Scale,
+    *,
+    even: bool = False,
+) -> XY:
+    """Return one panel; `even`: with a line at 0, where two rules are equal."""
+    values = [value for points in curves for _, *ends in points for value in ends]
+    known = [value for value in values if value is not None and (even or value > 0.0)]
+    y = value_scale([*known, *([0.0] if even else [])], label, may_be_log=not even)
+    marks: list[Line | Band | Dot] = []
+    labels: list[Label] = []
+    if even:
+        marks.append(Line(((x.low, 0.0), (x.high, 0.0)), "muted", thin=True, dashed=True))
+    for points, name, style in zip(curves, names, styles, strict=True):
+        bands = [
+            (at, max(low, y.low), max(high, y.low))
+            for at, _, low, high in points
+            if low is not None and high is not None
+        ]
+        if bands:
+            marks.append(Band(tuple(bands), style))
+        drawn = [(at, mean) for at, mean, _, _ in points if even or mean > 0.0]
+        if drawn:
+            marks.append(Line(tuple(drawn), style, tip=name))
+            marks += [Dot(at, mean, style, tip=f"{name}: {number(mean)}") for at, mean in drawn]
+            labels.append(Label(drawn[-1][1], name, style))
+    return XY(title, x, y, tuple(marks), wide=True, labels=tuple(labels))
+
+
 def draw_curves(path: Path, results: Compared, title: str) -> None:
-    import numpy as np
+    from ..charts.matplotlib_files import draw_picture
 
-    from ..pictures import new_figure, save_figure
-
-    figure = new_figure(8.0, 5.0)
-    axes = figure.subplots()
-    axes.set_xlabel("load, Erlang")
-    axes.set_ylabel("service blocking probability")
-    axes.set_title(title, fontsize="medium")
-    axes.grid(alpha=0.3)
-    for rule, seen in results.items():
-        summaries = [seen.service_summary(at) for at in range(len(seen.loads))]
-        means = np.array([s.mean if s.mean > 0.0 else np.nan for s in summaries])
-        label = Path(rule).name or rule  # a policy's rule is the path of its folder
-        [line] = axes.plot(seen.loads, means, marker=".", label=label)
-        low, high = np.array([(s.low, s.high) for s in summaries]).T
-        axes.fill_between(seen.loads, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
-    if any(np.any(seen.blocked > 0) for seen in results.values()):
-        axes.set_yscale("log")
-    axes.legend(fontsize="small")
-    save_figure(figure, path)
+    draw_picture(path, blocking_picture(results, title), title)
 
 
 @dataclass(frozen=True)

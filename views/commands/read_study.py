@@ -185,6 +185,8 @@ def do_top(args: Namespace) -> int:
             }
         )
         return 0
+    if args.latex or args.markdown:
+        return _print_for_paper(seen, args)
     out = console(sys.stdout)
     if args.explain:
         out.print(in_unit(EXPLAINED, seen.unit), soft_wrap=True)
@@ -210,6 +212,19 @@ def do_top(args: Namespace) -> int:
     if seen.baselines:
         out.print()
         print_baselines(out, seen.baselines)
+    return 0
+
+
+def _print_for_paper(seen: _Board, args: Namespace) -> int:
+    from ..paper.results import leaderboard_for_paper
+
+    if args.latex and args.markdown:
+        raise ConfigError("--latex and --markdown are two formats; choose one")
+    if not seen.entries:
+        raise StoreError("the study has no trial yet; see: hpo list")
+    verdict = seen.conclusion.said[:1]
+    table = leaderboard_for_paper(seen.meta, seen.entries, args.n or _ROWS, verdict)
+    echo(in_unit(table.written("latex" if args.latex else "markdown"), seen.unit), end="")
     return 0
 
 

@@ -28,9 +28,8 @@ from ...store.environment_columns import environment_names
 from ...store.follow import is_finished
 from ...store.journal import Journal
 from ...store.leaderboard import Entry
-from ...store.rows import counts_evaluations_alone
+from ...store.rows import StudyMeta, counts_evaluations_alone
 from ...store.study_folder import REPORT_NAME, StudyFolder, free_name
-from ...store.verdict import Conclusion
 from ...store.verdict_text import as_json
 from ...studies.algorithm import ENV_STEPS
 from ...studies.load import BeforeCode
@@ -38,9 +37,9 @@ from ...studies.overrides import Given
 from ...studies.spec import Study, value_words
 from ..formatting import duration, steps
 from ..leaderboard_text import (
-    deciding_command,
     front_line,
     headline,
+    next_commands,
     print_baselines,
     print_headline,
     print_leaderboard,
@@ -124,36 +123,6 @@ def summary(results: Results, unit: str = ENV_STEPS) -> str:
     trials = counted(sum(entry.trial >= 0 for entry in results.leaderboard), "trial")
     spent = f"{steps(usage.env_steps)} {unit} in {duration(usage.run_seconds)}"
     return f"{trials}, {spent}. {where}"
-
-
-def next_commands(
-    folder: Path, entries: Sequence[Entry], conclusion: Conclusion, verbose: bool = False
-) -> list[tuple[str, str]]:
-    if not entries:
-        return []
-    which, best = target(folder), entries[0]
-    commands: list[tuple[str, str]] = []
-    if deciding := deciding_command(conclusion, entries, folder):
-        commands.append((deciding[0], f"decide: {deciding[1]}"))
-    if (rule := conclusion.better_rule) is not None:
-        file = shlex.quote(str(folder / "study.yaml"))
-        run_rule = f"hpo eval --env {file} --heuristic {shlex.quote(rule.rival)}"
-        commands.append((run_rule, f"run {rule.rival}, which was better"))
-    elif conclusion.against.verdict == "worse":
-        file = shlex.quote(str(folder / "study.yaml"))
-        train = f"hpo train {file} --name {shlex.quote(folder.name)}-default --export policy/"
-        commands.append((train, "train the default, which was better, and keep its policy"))
-    elif (StudyFolder(folder).policies / f"trial_{best.trial}").is_dir():
-        commands.append((f"hpo best --export policy/{which}", "save the winner's policy"))
-    if deciding is None:
-        commands.append((f"hpo show {best.trial}{which}", f"everything about trial {best.trial}"))
-    if not verbose:
-        return commands
-    knob = next((name for name in best.params if name.replace("_", "").isalnum()), "")
-    column = f", param.{knob}" if knob else ""
-    values = "search_value, choose_value, report_value"
-    sql = f"SELECT trial, {values}{column} FROM trials ORDER BY rank"
-    return [*commands, (f'hpo query "{sql}"{which}', "")]
 
 
 def results_data(results: Results) -> dict[str, Any]:

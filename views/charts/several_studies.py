@@ -1,0 +1,336 @@
+"""Several studies in one figure, after Agarwal et al. 2021: IQM, improvement, profiles.
+
+Each method is one side with test values on one or several environments. What the sides are
+follows from the studies:
+
+- All on one environment: the winner of each study, and the default.
+- Each on a different environment: the winners, and the defaults, over all environments.
+- Every search method on every environment: the winners of each method, and the defaults.
+
+Over several environments scores are normalised: 0 is random actions, 1 the reference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from ...environments.registry import Reference, normalised, reference_of
+from ...errors import ConfigError, counted
+from ...store.aggregate_environments import (
+    BySeed,
+    Estimate,
+    beside,
+    on_each,
+    profiles,
+)
+from ...store.rows import Stream
+from ...studies.spec import env_words
+from ..formatting import around, number
+from ..quotes import metric_name
+from .model import XY, Band, Dot, Label, Line, Picture, Scale, round_ticks, value_scale
+from .snapshot import Snapshot
+
+_TITLE = "Several studies"
+_MOST = 6  # colours
+_DEFAULT = "default"
+_SHARES = Scale(0.0, 1.0, tuple((at / 4, f"{at / 4:.0%}") for at in range(5)), "share of runs")
+
+
+@dataclass(frozen=True)
+class Side:
+    """The test values of one method; `studies`: where they come from."""
+
+    name: str
+    scores: BySeed
+    studies: tuple[str, ...]
+
+    @property
+    def is_default(self) -> bool:
+        return self.name.startswith(_DEFAULT)
+
+
+@dataclass(frozen=True)
+class Sides:
+    sides: tuple[Side, ...]
+    environments: tuple[str, ...]
+    label: str  # of the scores
+    note: str = ""  # values that were left out
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The aggregates of one side; `improvement`: over the default, or the last side."""
+
+    side: Side
+    iqm: Estimate
+    improvement: Estimate | None
+
+
+def sides_of(snapshots: Sequence[Snapshot]) -> Sides:
+    """Return what several studies compare; `ConfigError` says why they cannot be compared."""
+    for snapshot in snapshots:
+        _require_test_values(snapshot)
+    if len(snapshots) > _MOST:
+        raise ConfigError(f"a figure shows at most {_MOST} studies; {len(snapshots)} were given")
+    environments = list(dict.fromkeys(map(_environment, snapshots)))
+    if len(environments) == 1:
+        return _on_one(snapshots)
+    return _on_several(snapshots, environments)
+
+
+def _environment(snapshot: Snapshot) -> str:
+    return env_words(snapshot.study)
+
+
+def _require_test_values(snapshot: Snapshot) -> None:
+    name = snapshot.meta.name
+    if snapshot.meta.objectives:
+        raise ConfigError(f"study {name!r} has several objectives; leave it out")
+    first = snapshot.winner
+    if first is None or first.measured_from != Stream.REPORT:
+        raise ConfigError(f"the winner of study {name!r} has no test seeds; leave it out")
+    if snapshot.meta.goal == "minimize" and _reference(snapshot) is None:
+        told = f"study {name!r} minimises {snapshot.meta.metric}, which has no reference scores"
+        raise ConfigError(f"{told}; leave it out")
+
+
+def _reference(snapshot: Snapshot) -> Reference | None:
+    if snapshot.study.more_envs:
+        return None
+    return reference_of(snapshot.study.env.id, snapshot.meta.metric)
+
+
+def _values(snapshot: Snapshot, trial: int, scaled: bool) -> BySeed:
+    """Return the values of a trial on test seeds, one score per environment."""
+    if snapshot.study.more_envs:
+        return snapshot.scores.of(trial, Stream.REPORT)
+    scale = _reference(snapshot) if scaled else None
+    values = snapshot.rows[trial].by_report_seed
+    if scale is None:
+        return {seed: (value,) for seed, value in values.items()}
+    return {seed: (normalised(value, scale),) for seed, value in values.items()}
+
+
+def _on_one(snapshots: Sequence[Snapshot]) -> Sides:
+    """Return the winners of studies on the same environments, and one default."""
+    metrics = {metric_name(snapshot.study): snapshot for snapshot in snapshots}
+    if len(metrics) > 1:
+        raise ConfigError(f"the studies measure {' and '.join(metrics)}; compare equal metrics")
+    scaled = any(snapshot.meta.goal == "minimize" for snapshot in snapshots)
+    found: list[Side] = []
+    for snapshot in snapshots:
+        if snapshot.winner is not None:
+            values = _values(snapshot, snapshot.winner.trial, scaled)
+            found.append(Side(snapshot.meta.name, values, (snapshot.meta.name,)))
+    known = {side.name for side in found}
+    if len(known) < len(found):
+        raise ConfigError("two studies have the same name; give studies with different names")
+    found += _defaults(snapshots, scaled)
+    label = "normalised score" if scaled else metric_name(snapshots[0].study)
+    return Sides(tuple(found), (_environment(snapshots[0]),), label)
+
+
+def _defaults(snapshots: Sequence[Snapshot], scaled: bool) -> list[Side]:
+    """Return the default of each study, or one where all have the same configuration."""
+    having = [one for one in snapshots if _default_values(one, scaled)]
+    configurations = {repr(sorted(one.study.default().items())) for one in having}
+    if len(configurations) <= 1:
+        having = having[:1]
+    alone = len(having) == 1
+    return [
+        Side(
+            _DEFAULT if alone else f"{_DEFAULT} of {one.meta.name}",
+            _default_values(one, scaled),
+            (one.meta.name,),
+        )
+        for one in having
+    ]
+
+
+def _default_values(snapshot: Snapshot, scaled: bool) -> BySeed:
+    first, default = snapshot.winner, snapshot.default
+    if first is None or default is None or first.trial == default:
+        return {}
+    return _values(snapshot, default, scaled)
+
+
+def _on_several(snapshots: Sequence[Snapshot], environments: Sequence[str]) -> Sides:
+    for snapshot in snapshots:
+        if snapshot.study.more_envs:
+            told = f"study {snapshot.meta.name!r} is over several environments itself"
+            raise ConfigError(f"{told}; compare it with studies on the same ones")
+        if _reference(snapshot) is None:
+            told = f"{_environment(snapshot)} has no reference score of {snapshot.meta.metric}"
+            raise ConfigError(f"{told}; give studies on one environment, or leave it out")
+    grid: dict[str, dict[str, Snapshot]] = {}
+    for snapshot in snapshots:
+        cell = grid.setdefault(_method(snapshot), {})
+        if _environment(snapshot) in cell:
+            other = cell[_environment(snapshot)].meta.name
+            told = f"{other!r} and {snapshot.meta.name!r} have the same method and environment"
+            raise ConfigError(f"{told}; leave one of them out")
+        cell[_environment(snapshot)] = snapshot
+    for name, cell in grid.items():
+        missing = [env for env in environments if env not in cell]
+        if missing and len(grid) > 1:
+            told = f"no study of {name} on {missing[0]} was given"
+            raise ConfigError(f"{told}; every method needs a study on every environment")
+    sides: list[Side] = []
+    for name, cell in grid.items():
+        label = "winner" if len(grid) == 1 else name
+        sides.append(_over(label, [cell[env] for env in environments], default=False))
+    of_one = [next(iter(grid.values()))[env] for env in environments]
+    if all(_default_values(one, scaled=True) for one in of_one):
+        sides.append(_over(_DEFAULT, of_one, default=True))
+    return Sides(tuple(sides), tuple(environments), "normalised score", _cut_words(sides, of_one))
+
+
+def _method(snapshot: Snapshot) -> str:
+    rule = snapshot.study.early_terminate
+    name = snapshot.study.search.method
+    return name if rule is None else f"{name} + {rule.type}"
+
+
+def _over(name: str, snapshots: Sequence[Snapshot], default: bool) -> Side:
+    """Return one side over the environments of several studies, on equally many seeds of each."""
+    columns: list[list[float]] = []
+    for snapshot in snapshots:
+        first = snapshot.winner
+        trial = first.trial if first is not None else 0
+        values = _default_values(snapshot, True) if default else _values(snapshot, trial, True)
+        columns.append([values[seed][0] for seed in sorted(values)])
+    fewest = min(map(len, columns))
+    rows = [tuple(column[at] for column in columns) for at in range(fewest)]
+    return Side(name, dict(enumerate(rows)), tuple(one.meta.name for one in snapshots))
+
+
+def _cut_words(sides: Sequence[Side], snapshots: Sequence[Snapshot]) -> str:
+    most = max(len(one.rows[one.winner.trial].by_report_seed) for one in snapshots if one.winner)
+    fewest = min(len(side.scores) for side in sides)
+    if fewest == most:
+        return ""
+    return f"Of each study the first {fewest} test seeds are used, as many as all have."
+
+
+def compared(found: Sides) -> list[Compared]:
+    """Return IQM and probability of improvement of each side, with 95 % intervals."""
+    rival = next((side for side in found.sides if side.is_default), found.sides[-1])
+    answers: list[Compared] = []
+    for side in found.sides:
+        iqm = on_each(side.scores).together["iqm"]
+        improvement = None if side is rival else _improvement(side, rival, found)
+        answers.append(Compared(side, iqm, improvement))
+    return answers
+
+
+def _improvement(side: Side, rival: Side, found: Sides) -> Estimate:
+    """Return the probability of improvement; paired where both sides are of the same studies."""
+    paired = side.studies == rival.studies
+    between = beside(side.scores, rival.scores, paired)
+    if len(found.environments) == 1 and len(between.each) == 1:
+        return between.each[0].probability  # as in the verdict
+    return between.improvement
+
+
+def several_studies(snapshots: Sequence[Snapshot]) -> Picture:
+    found = sides_of(snapshots)
+    answers = compared(found)
+    rival = next((side for side in found.sides if side.is_default), found.sides[-1])
+    panels = [_iqm_panel(answers, found.label), _improvement_panel(answers, rival.name)]
+    panels.append(_profile_panel(found))
+    seeds = {len(side.scores) for side in found.sides}
+    count = f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else str(min(seeds))
+    where = _listed(found.environments)
+    caption = f"Winners of {counted(len(snapshots), 'study').replace('studys', 'studies')} on "
+    caption += f"{where}, {count} test seeds each, with 95 % intervals: interquartile mean "
+    caption += f"(IQM), probability of improvement over {rival.name}, and performance profile "
+    caption += "(share of runs with a score above)."
+    lost = sum(_diverged(side) for side in found.sides)
+    if lost:
+        caption += f" {counted(lost, 'run')} diverged: in no IQM, below everything in the profile."
+    return Picture("several", _TITLE, f"{caption} {found.note}".strip(), panels)
+
+
+def _diverged(side: Side) -> int:
+    return sum(not all(map(math.isfinite, scores)) for scores in side.scores.values())
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _style(place: int, side: Side) -> str:
+    return "base" if side.is_default else f"c{place % _MOST}"
+
+
+def _iqm_panel(answers: Sequence[Compared], label: str) -> XY:
+    estimates = [(one.side, one.iqm) for one in answers]
+    return _whiskers("Interquartile mean", label, estimates, answers)
+
+
+def _improvement_panel(answers: Sequence[Compared], rival: str) -> XY:
+    estimates = [(one.side, one.improvement) for one in answers if one.improvement is not None]
+    found = _whiskers("Improvement", f"P(better than {rival})", estimates, answers)
+    ticks = tuple((at / 4, number(at / 4)) for at in range(5))
+    even = Line(((0.5, found.y.low), (0.5, found.y.high)), "muted", thin=True, dashed=True)
+    x = Scale(-0.02, 1.02, ticks, found.x.label)
+    return replace(found, x=x, marks=(even, *found.marks))
+
+
+def _whiskers(
+    title: str,
+    label: str,
+    estimates: Sequence[tuple[Side, Estimate]],
+    answers: Sequence[Compared],
+) -> XY:
+    """Draw each estimate as a dot on the line of its interval, the first side on top."""
+    places = {one.side.name: at for at, one in enumerate(answers)}
+    known = [(side, one) for side, one in estimates if one.value is not None]
+    ends = [end for _, one in known for end in (one.interval.low, one.interval.high, one.value)]
+    x = value_scale([end for end in ends if end is not None], label, may_be_log=False)
+    marks: list[Line | Dot | Band] = []
+    names: list[tuple[float, str]] = []
+    for row, (side, one) in enumerate(reversed(known)):
+        style = _style(places[side.name], side)
+        names.append((float(row), side.name))
+        tip = f"{side.name}: {around(one.value, one.interval)}"
+        if one.interval.low is not None and one.interval.high is not None:
+            line = ((one.interval.low, float(row)), (one.interval.high, float(row)))
+            marks.append(Line(line, style, tip=tip))
+        marks.append(Dot(one.value or 0.0, float(row), style, tip=tip))
+    y = Scale(-0.5, len(known) - 0.5, tuple(names))
+    return XY(title, x, y, tuple(marks))
+
+
+def _profile_panel(found: Sides) -> XY:
+    curves = profiles([side.scores for side in found.sides])
+    scores = [score for side in found.sides for row in side.scores.values() for score in row]
+    low, high = curves[0].thresholds[0], curves[0].thresholds[-1]
+    finite = [score for score in scores if math.isfinite(score)]
+    low = max(low, min([*finite, high])) if found.label != "normalised score" else low
+    marks: list[Line | Dot | Band] = []
+    labels: list[Label] = []
+    for place, (side, one) in enumerate(zip(found.sides, curves, strict=True)):
+        style = _style(place, side)
+        points = tuple(zip(one.thresholds, one.shares, strict=True))
+        if one.band is not None:
+            ends = zip(one.thresholds, one.band, strict=True)
+            marks.append(Band(tuple((at, *end) for at, end in ends), style))
+        marks.append(Line(points, style, tip=side.name, dashed=side.is_default))
+        labels.append(Label(_height(points, low, high), side.name, style))
+    marks.sort(key=lambda mark: isinstance(mark, Line))  # bands below lines
+    ticks = tuple((at, number(at)) for at in round_ticks(low, high, 4))
+    x = Scale(low, high, ticks, found.label, cut=True)
+    return XY("Performance profile", x, _SHARES, tuple(marks), labels=tuple(labels))
+
+
+def _height(points: Sequence[tuple[float, float]], low: float, high: float) -> float:
+    """Return the height of a profile near its right end, before it falls to 0."""
+    at = low + 0.9 * (high - low)
+    for (_, before), (x, _) in pairwise(points):
+        if x > at:
+            return before
+    return points[-1][1]

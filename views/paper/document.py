@@ -1,0 +1,254 @@
+r"""All files of `hpo paper`: LaTeX, Markdown, BibTeX and figures of one or more studies.
+
+Every part is a file to `\input`; `paper.tex` puts them together and compiles as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConfigError, StoreError
+from ...files.atomic_files import make_folder, write_text
+from ...store.verdict import Conclusion
+from ...studies.spec import env_words
+from ..charts.matplotlib_files import draw_picture
+from ..charts.model import XY, Picture, Scale
+from ..charts.search_charts import curves
+from ..charts.several_studies import several_studies
+from ..charts.snapshot import Snapshot
+from ..formatting import in_unit
+from ..quotes import limit_quotes, metric_name, no_verdict, other_quotes, versus
+from .markup import Form, Table, code, written
+from .methods import methods_text
+from .references import HPO, bibtex
+from .results import front_table, result_rows, results_table, rows_as_json
+
+_CITED = re.compile(r"@([\w-]+)")
+_CURVES_WIDTH, _SEVERAL_WIDTH = 5.5, 7.5  # inches
+_FORMATS = ("pdf", "svg")
+_AXES = {"env steps of one seed": "environment steps", "episode return": "episode return"}
+_SEVERAL_METHODS = (
+    "The studies are compared on test seeds by the interquartile mean, the probability of "
+    "improvement and performance profiles [@agarwal2021precipice]. The intervals of the "
+    "interquartile mean are from a stratified bootstrap over seeds (2,000 resamples, expanded "
+    "percentiles [@hesterberg2015bootstrap])."
+)
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str  # of its files
+    picture: Picture
+    width: float  # inches
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The parts as marked texts; `notes`: omissions, with reasons."""
+
+    title: str
+    methods: Sequence[str]
+    results: Sequence[str]
+    tables: Sequence[Table]
+    figures: Sequence[Figure]
+    notes: Sequence[str]
+
+    @property
+    def cited(self) -> list[str]:
+        captions = [one.caption for one in self.tables] + [
+            one.picture.caption for one in self.figures
+        ]
+        texts = [*self.methods, *self.results, *captions]
+        return sorted({HPO, *(key for text in texts for key in _CITED.findall(text))})
+
+
+def paper_of(snapshots: Sequence[Snapshot], figures: bool = True) -> Paper:
+    """Return the parts of a paper about studies, each about its last commit."""
+    notes: list[str] = []
+    methods, results = _methods(snapshots), _results(snapshots)
+    tables = [results_table([one for one in snapshots if not one.meta.objectives])]
+    tables += [front_table(one) for one in snapshots if one.meta.objectives]
+    drawn: list[Figure] = []
+    if figures:
+        drawn += _curves_figures(snapshots, notes)
+    if figures and len(snapshots) > 1:
+        try:
+            picture = several_studies(snapshots)
+        except ConfigError as error:
+            notes.append(f"no figure over all studies: {error}")
+        else:
+            drawn.append(Figure("studies", picture, _SEVERAL_WIDTH))
+            methods.append(_SEVERAL_METHODS)
+    names = [snapshot.meta.name for snapshot in snapshots]
+    title = f"Results of {', '.join(names)}"
+    return Paper(title, methods, results, [one for one in tables if one], drawn, notes)
+
+
+def _methods(snapshots: Sequence[Snapshot]) -> list[str]:
+    texts = [methods_text(snapshot) for snapshot in snapshots]
+    if len(snapshots) == 1:
+        return texts
+    named = zip(snapshots, texts, strict=True)
+    return [f"Study {code(snapshot.meta.name)}. {text}" for snapshot, text in named]
+
+
+def _results(snapshots: Sequence[Snapshot]) -> list[str]:
+    found: list[str] = []
+    for snapshot in snapshots:
+        metric, conclusion = metric_name(snapshot.study), snapshot.conclusion
+        said = quotes_of(conclusion, metric)
+        if not said:
+            continue
+        where = f"On {code(env_words(snapshot.study))}"
+        where += f" (study {code(snapshot.meta.name)})" if len(snapshots) > 1 else ""
+        found.append(f"{where}: {' '.join(said)}")
+    return found
+
+
+def quotes_of(conclusion: Conclusion, metric: str) -> list[str]:
+    """Return all sentences about a conclusion that a paper can quote."""
+    said = list(no_verdict(conclusion))
+    if conclusion.winner is not None and conclusion.front is None and not conclusion.lone:
+        said += versus(conclusion.winner, conclusion.against, metric)
+        said += limit_quotes(conclusion.winner, conclusion.against)
+    return said + other_quotes(conclusion, metric)
+
+
+def _curves_figures(snapshots: Sequence[Snapshot], notes: list[str]) -> list[Figure]:
+    found: list[Figure] = []
+    for snapshot in snapshots:
+        picture = in_unit(curves(snapshot), snapshot.study.algorithm.unit)
+        if not picture.panels:
+            notes.append(f"no figure of {snapshot.meta.name!r}: {picture.caption}")
+            continue
+        name = "curves" if len(snapshots) == 1 else f"curves_{_file_name(snapshot.meta.name)}"
+        found.append(Figure(name, _for_paper(picture, snapshot), _CURVES_WIDTH))
+    return found
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9-]+", "-", name).strip("-") or "study"
+
+
+def _for_paper(picture: Picture, snapshot: Snapshot) -> Picture:
+    """Keep what a paper shows: training where it was recorded, names at the lines, no legend."""
+    in_training = [one for one in picture.panels if one.title.startswith("In training")]
+    panels = [_plain(one) for one in in_training or picture.panels if isinstance(one, XY)]
+    keys = [key for one in in_training or picture.panels for key in one.keys]
+    coloured = dict.fromkeys(key.label for key in keys if key.style != "faint")
+    grey = dict.fromkeys(key.label for key in keys if key.style == "faint")
+    where = code(env_words(snapshot.study))
+    kind = "Training curves" if in_training else "Evaluations during the search"
+    caption = f"{kind} on {where}: means over seeds with 95 % intervals, or the range of fewer "
+    caption += f"than five seeds. In colour: {', '.join(coloured)}."
+    caption += f" In grey: {', '.join(grey)}." if grey else ""
+    return replace(picture, panels=panels, caption=caption)
+
+
+def _plain(panel: XY) -> XY:
+    place = panel.title.removeprefix("In training").removeprefix(" on ")
+    title = place if panel.title.startswith("In training") else ""
+    return replace(panel, title=title, keys=(), x=_named(panel.x), y=_named(panel.y))
+
+
+def _named(scale: Scale) -> Scale:
+    label = _AXES.get(scale.label, scale.label.removeprefix("eval/").replace("_", " "))
+    return replace(scale, label=label[:1].upper() + label[1:])
+
+
+def write_paper(paper: Paper, folder: Path) -> list[Path]:
+    """Write all files; refuse a folder that has one of them already."""
+    texts = {
+        "methods.tex": _paragraphs(paper.methods, "latex"),
+        "results.tex": _paragraphs(paper.results, "latex"),
+        "tables.tex": "\n".join(table.written("latex") for table in paper.tables),
+        "figures.tex": "\n".join(map(_latex_figure, paper.figures)),
+        "paper.tex": _latex_document(paper),
+        "paper.md": _markdown_document(paper),
+        "references.bib": bibtex(paper.cited),
+    }
+    drawn = [f"{one.name}.{kind}" for one in paper.figures for kind in _FORMATS]
+    there = [name for name in (*texts, *drawn) if (folder / name).exists()]
+    if there:
+        told = f"{folder}/ has {there[0]} already"
+        raise StoreError(f"{told}; choose another folder with --to, or delete it")
+    make_folder(folder)
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    for one in paper.figures:
+        for kind in _FORMATS:
+            draw_picture(folder / f"{one.name}.{kind}", one.picture, None, one.width)
+    return [folder / name for name in (*texts, *drawn)]
+
+
+def _paragraphs(texts: Sequence[str], form: Form) -> str:
+    return "\n\n".join(written(text, form) for text in texts) + "\n"
+
+
+def _latex_figure(figure: Figure) -> str:
+    return "\n".join(
+        [
+            r"\begin{figure}[tbp]",
+            r"\centering",
+            rf"\includegraphics[width=\linewidth]{{{figure.name}.pdf}}",
+            rf"\caption{{{written(figure.picture.caption, 'latex')}}}",
+            rf"\label{{fig:{figure.name}}}",
+            r"\end{figure}",
+            "",
+        ]
+    )
+
+
+def _latex_document(paper: Paper) -> str:
+    return "\n".join(
+        [
+            "% compile: pdflatex paper && bibtex paper && pdflatex paper && pdflatex paper",
+            r"\documentclass{article}",
+            r"\usepackage[utf8]{inputenc}",
+            r"\usepackage{booktabs}",
+            r"\usepackage{graphicx}",
+            r"\emergencystretch=3em",
+            rf"\title{{{written(paper.title, 'latex')}}}",
+            r"\author{}",
+            r"\date{}",
+            r"\begin{document}",
+            r"\maketitle",
+            r"\section{Methods}",
+            r"\input{methods}",
+            r"\section{Results}",
+            r"\input{results}",
+            r"\input{tables}",
+            r"\input{figures}",
+            r"\bibliographystyle{plain}",
+            r"\bibliography{references}",
+            r"\end{document}",
+            "",
+        ]
+    )
+
+
+def _markdown_document(paper: Paper) -> str:
+    parts = [f"# {written(paper.title, 'markdown')}", "## Methods"]
+    parts.append(_paragraphs(paper.methods, "markdown").rstrip())
+    parts.append("## Results")
+    parts.append(_paragraphs(paper.results, "markdown").rstrip())
+    parts += [table.written("markdown").rstrip() for table in paper.tables]
+    for one in paper.figures:
+        caption = written(one.picture.caption, "markdown")
+        parts.append(f"![{caption}]({one.name}.svg)")
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def paper_as_json(paper: Paper, snapshots: Sequence[Snapshot]) -> dict[str, Any]:
+    """Return the texts in Markdown and the numbers of the table, as the query gives them."""
+    return {
+        "methods": [written(text, "markdown") for text in paper.methods],
+        "results": [written(text, "markdown") for text in paper.results],
+        "rows": rows_as_json([row for one in snapshots for row in result_rows(one)]),
+        "cited": paper.cited,
+        "notes": list(paper.notes),
+    }

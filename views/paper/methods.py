@@ -1,0 +1,404 @@
+"""The methods paragraph: everything a reviewer needs to judge and to repeat a study.
+
+A marked text (see `markup`): the environment, the search, selection and test, the statistics, and
+what identifies the study.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+from ...errors import counted
+from ...spaces.distributions import Distribution
+from ...spaces.space import Parameter
+from ...store.interim_analyses import begins_interim, looks_of, next_level, winners_looks
+from ...store.journal import Journal
+from ...store.value_bounds import value_bounds
+from ...studies.search_methods import METHODS
+from ...studies.spec import EnvSpec, Study, environments_of, labels
+from ...version import __version__
+from ..charts.snapshot import Snapshot
+from ..formatting import duration, number, param
+from ..quotes import metric_name, plain_metric
+from .markup import code
+from .references import OF_METHODS, OF_RULES
+
+_METHODS = {
+    "random": "Random search",
+    "grid": "Grid search",
+    "sobol": "A Sobol sequence",
+    "tpe": "The tree-structured Parzen estimator (TPE)",
+    "thompson": "Thompson sampling over a Bayesian linear model",
+    "gp": "Bayesian optimisation with a Gaussian process",
+    "cmaes": "CMA-ES",
+    "nsga2": "NSGA-II",
+    "smac": "SMAC3",
+}
+_RULES = {
+    "asha": "ASHA",
+    "hyperband": "Hyperband",
+    "median": "The median rule",
+    "plateau": "A plateau rule",
+    "pbt": "Population-based training (PBT)",
+    "pb2": "Population-based bandits (PB2)",
+}
+_SCALES = {
+    "uniform": "uniform",
+    "log_uniform": "log-uniform",
+    "int_uniform": "uniform integers",
+    "log_int_uniform": "log-uniform integers",
+    "pow2": "powers of two",
+    "one_minus_log": "log-uniform in one minus the value",
+    "logit": "uniform in the logit",
+}
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+SeedCounts = tuple[int, int, int]
+
+
+def methods_text(snapshot: Snapshot) -> str:
+    """Return the methods paragraph of one study, as a marked text."""
+    parts = [
+        _task(snapshot),
+        _space(snapshot),
+        _search(snapshot),
+        _stopping(snapshot),
+        _confirmed(snapshot),
+        _value(snapshot),
+        _statistics(snapshot),
+        _cost(snapshot),
+        _identity(snapshot),
+    ]
+    return " ".join(filter(None, parts))
+
+
+def counted_words(count: int, noun: str) -> str:
+    """Return a count in words up to ten.
+
+    >>> counted_words(3, "hyperparameter"), counted_words(12, "seed")
+    ('three hyperparameters', '12 seeds')
+    """
+    if count >= len(_NUMBERS):
+        return f"{count:,} {noun}s"
+    return f"{_NUMBERS[count]} {noun}{'s' * (count != 1)}"
+
+
+def _version(snapshot: Snapshot) -> str:
+    """Return the version of hpo that ran the study; this one where a checkout ran it."""
+    recorded = snapshot.meta.versions.get("hpo-lanes", "absent")
+    return __version__ if recorded == "absent" else recorded
+
+
+def _task(snapshot: Snapshot) -> str:
+    study = snapshot.study
+    trained = "PPO [@schulman2017ppo]"
+    if not study.algorithm.is_ppo:
+        trained = f"the training algorithm {code(study.algorithm.label)}"
+    where = _environments(study)
+    verb = "We tuned" if study.space.parameters else "We trained"
+    return f"{verb} {trained}{where} with hpo {_version(snapshot)} [@hpo]."
+
+
+def _environments(study: Study) -> str:
+    if not study.algorithm.takes_env:
+        return ""
+    each = [_environment(one, study) for one in environments_of(study)]
+    text = f" on {_listed(each)}"
+    if study.more_envs:
+        text += ", with one configuration for all environments,"
+    return text
+
+
+def _environment(env: EnvSpec, study: Study) -> str:
+    given = {name: value for name, value in env.values.items() if name != "id"}
+    text = code(env.id)
+    if given:
+        text += f" ({_settings(given)})"
+    if study.evaluation.env:
+        text += f" (evaluated with {_settings(study.evaluation.env)})"
+    return text
+
+
+def _settings(given: Any) -> str:
+    return ", ".join(f"{code(name)} = {_value_of(value)}" for name, value in given.items())
+
+
+def _value_of(value: Any) -> str:
+    return code(value) if isinstance(value, str) else param(value)
+
+
+def _listed(parts: Sequence[str]) -> str:
+    if len(parts) < 2:
+        return "".join(parts)
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _space(snapshot: Snapshot) -> str:
+    study = snapshot.study
+    found: list[str] = []
+    parameters = study.space.parameters
+    if parameters:
+        each = "; ".join(map(_parameter, parameters))
+        names = counted_words(len(study.space.names), "hyperparameter")
+        found.append(f"The search space has {names}: {each}.")
+    fixed = _settings(study.fixed)
+    others = "All other hyperparameters" if parameters else "All hyperparameters"
+    defaults = f"{others} have the default values of hpo {_version(snapshot)}"
+    found.append(f"{defaults}, except {fixed}." if fixed else f"{defaults}.")
+    if study.init is not None:
+        found.append(f"Training started from the saved policy in {code(study.init.folder)}.")
+    return " ".join(found)
+
+
+def _parameter(parameter: Parameter) -> str:
+    text = f"{code(parameter.name)} {_range(parameter.distribution)}"
+    if not parameter.when:
+        return text
+    when = [
+        f"{code(one.name)} is {' or '.join(map(_value_of, one.values))}" for one in parameter.when
+    ]
+    return f"{text} if {' and '.join(when)}"
+
+
+def _range(distribution: Distribution) -> str:
+    given = distribution.as_mapping()
+    if "values" in given:
+        return f"in {{{', '.join(map(_value_of, given['values']))}}}"
+    zero = f"; exactly 0 with probability {distribution.zero:g}" if distribution.zero else ""
+    if distribution.kind == "normal":
+        return f"normal with mean {param(given['mu'])} and deviation {param(given['sigma'])}{zero}"
+    scale = _SCALES.get(distribution.kind, distribution.kind.replace("_", " "))
+    step = f", in steps of {param(given['q'])}" if "q" in given else ""
+    return f"in [{param(given['min'])}, {param(given['max'])}] ({scale}{step}{zero})"
+
+
+def _search(snapshot: Snapshot) -> str:
+    study, trials = snapshot.study, len(snapshot.searched)
+    length = f"{study.env_steps:,} {study.algorithm.unit}"
+    seeds = counted_words(study.seeds.per_config, "search seed")
+    if not study.space.parameters:
+        kind = counted_words(study.seeds.per_config, "seed")
+        return f"The configuration was trained for {length} on {kind}."
+    evolving = study.early_terminate is not None and study.early_terminate.evolves
+    what = counted_words(trials, "configuration")
+    proposed = f"{_method(study)} proposed {what}{_drawn(study)}"
+    if _begins_with_default(snapshot):
+        proposed += "; the first was the default configuration"
+    each = f"Each was trained for {length} on {seeds}"
+    if study.seeds.racing is not None:
+        each += f", starting with {study.seeds.racing.start} and adding seeds only to trials "
+        each += "that were not clearly worse"
+    if study.early_terminate is not None and not evolving:
+        each += ", unless it was stopped early"
+    return f"{proposed}. {each}."
+
+
+def _drawn(study: Study) -> str:
+    """Return which share of a learning method's proposals was drawn at random."""
+    row = METHODS.get(study.search.method)
+    if study.search.driver == "ray_tune" or row is None or not row.learns:
+        return ""
+    found: list[str] = []
+    start = study.search.options.get("n_startup_trials")
+    if start:
+        found.append(f"the first {start} at random")
+    if study.search.random_share:
+        found.append(f"{study.search.random_share:.0%} of the others at random")
+    return f" ({', '.join(found)})" if found else ""
+
+
+def _begins_with_default(snapshot: Snapshot) -> bool:
+    first = snapshot.rows.get(0)
+    return first is not None and first.trial == snapshot.default
+
+
+def _method(study: Study) -> str:
+    if study.search.driver == "ray_tune":
+        return f"Ray Tune ({code(study.search.searcher)}, {code(study.search.scheduler)})"
+    name = study.search.method
+    words = _METHODS.get(name, f"The search method {code(name)}")
+    cited = OF_METHODS.get(name)
+    return f"{words} [@{cited}]" if cited else words
+
+
+def _stopping(snapshot: Snapshot) -> str:
+    rule = snapshot.study.early_terminate
+    if rule is None or not snapshot.decisions:
+        return ""
+    unit = snapshot.study.algorithm.unit
+    words = _RULES.get(rule.type, f"The rule {code(rule.type)}")
+    cited = OF_RULES.get(rule.type)
+    words += f" [@{cited}]" if cited else ""
+    if rule.evolves:
+        copies = sum(row.action == "copy" for row in snapshot.decisions)
+        text = f"{words} let configurations copy better ones every {rule.every:,} {unit}"
+        return f"{text} ({counted(copies, 'copy').replace('copys', 'copies')})."
+    stopped = {row.trial for row in snapshot.decisions if row.action == "stop"}
+    lowest: dict[int, int] = {}
+    for row in snapshot.decisions:
+        lowest[row.rung] = min(row.env_steps, lowest.get(row.rung, row.env_steps))
+    rungs = [f"{at:,}" for _, at in sorted(lowest.items())]
+    at = f" at {_listed(rungs)} {unit}" if len(rungs) <= 6 else ""
+    share = f"{len(stopped)} of {counted(len(snapshot.searched), 'configuration')}"
+    return f"{words} compared configurations{at} and stopped {share}."
+
+
+def _seed_counts(snapshot: Snapshot) -> SeedCounts:
+    """Return the seeds that the first trial ran on: search, selection, test."""
+    first = snapshot.winner
+    if first is None:
+        return 0, 0, 0
+    row = snapshot.rows[first.trial]
+    return len(row.seed_values), len(row.choose_values), len(row.by_report_seed)
+
+
+def _confirmed(snapshot: Snapshot) -> str:
+    study, first = snapshot.study, snapshot.winner
+    if first is None:
+        return "No configuration has finished its run yet."
+    _, chosen, tested = _seed_counts(snapshot)
+    if not study.space.parameters:
+        return ""
+    said: list[str] = []
+    if chosen:
+        again = sum(bool(row.choose_values) for row in snapshot.searched.values())
+        best = f"The {counted_words(again, 'configuration')} with the best search values"
+        said.append(
+            f"{best} {'was' if again == 1 else 'were'} trained again on {_seeds(chosen)} "
+            "selection seeds, which had no part in the search. The best mean on them "
+            "determined the winner."
+        )
+    if tested:
+        default = snapshot.default
+        both = default is not None and bool(snapshot.rows[default].by_report_seed)
+        both = both and default != first.trial
+        who = "The winner and the default configuration were" if both else "The winner was"
+        said.append(
+            f"{who} then trained on {_seeds(tested)} test seeds, which had no part in any choice."
+        )
+    else:
+        kind = "selection" if chosen else "search"
+        said.append(
+            f"No configuration was trained on separate test seeds: the reported values are from "
+            f"{kind} seeds, which also chose the winner, and are optimistic."
+        )
+    return " ".join(said)
+
+
+def _seeds(count: int) -> str:
+    return _NUMBERS[count] if count < len(_NUMBERS) else f"{count:,}"
+
+
+def _value(snapshot: Snapshot) -> str:
+    study = snapshot.study
+    if not study.algorithm.acts:
+        return f"The value of a seed is {code(study.metric.name)} at the end of its training."
+    mode = "greedy" if study.evaluation.greedy else "sampled"
+    policy = f"the {mode} policy after training"
+    if study.evaluation.steps is not None:
+        over = f"{study.evaluation.steps:,} evaluation steps of {policy}"
+    else:
+        over = f"{counted(study.evaluation.episodes, 'evaluation episode')} of {policy}"
+    if study.objectives:
+        names = _listed([f"{plain_metric(one.name)} ({one.goal}d)" for one in study.objectives])
+        return f"The objectives were {names}, over {over}."
+    text = f"The value of a seed is its {metric_name(study)} over {over}."
+    if study.more_envs:
+        ends = "; ".join(
+            f"{code(name)} {number(one.scale.random)} and {number(one.scale.reference)}"
+            for name, one in zip(labels(study), environments_of(study), strict=True)
+            if one.scale is not None
+        )
+        text += " Scores are normalised per environment: 0 is the mean return of random actions "
+        text += f"and 1 that of a reference policy ({ends})."
+    if study.constraints:
+        limits = _listed([_limit(one) for one in study.constraints])
+        text += f" Configurations had to satisfy: {limits}."
+    return text
+
+
+def _limit(constraint: Any) -> str:
+    ends = [
+        f"{words} {number(end)}"
+        for words, end in (("at least", constraint.min), ("at most", constraint.max))
+        if end is not None
+    ]
+    return f"{plain_metric(constraint.metric)} {' and '.join(ends)}"
+
+
+def _statistics(snapshot: Snapshot) -> str:
+    said = [_of_means(snapshot), _of_difference(snapshot)]
+    return " ".join(filter(None, said))
+
+
+def _of_means(snapshot: Snapshot) -> str:
+    first = snapshot.winner
+    if first is None or snapshot.meta.objectives:
+        return ""
+    over = snapshot.meta.aggregate if first.measured_from == "search" else "mean"
+    what = f"Values are {'means' if over == 'mean' else f'the {over}'} over seeds"
+    if first.ci_low is None:
+        return f"{what}; there are too few seeds, or too little variation, for an interval."
+    how = {
+        "t": "Student's t",
+        "bootstrap": "percentile bootstrap with expanded percentiles [@hesterberg2015bootstrap]",
+    }.get(first.ci_kind, "")
+    text = f"{what}, with 95 % confidence intervals"
+    text += f" ({how})" if how else ""
+    bounds = value_bounds(snapshot.meta)
+    if math.isfinite(bounds.low) and math.isfinite(bounds.high):
+        text += f", limited to the possible returns [{number(bounds.low)}, {number(bounds.high)}]"
+        text += ". At a bound they allow for outcomes that no seed has shown "
+        text += "[@learnedmiller2020bounded]"
+    return f"{text}."
+
+
+def _of_difference(snapshot: Snapshot) -> str:
+    against, default = snapshot.conclusion.against, snapshot.default
+    first = snapshot.winner
+    if first is None or default is None or against.means is None or not against.pairs:
+        return ""
+    if against.verdict == "default":
+        return ""
+    with Journal(snapshot.folder.path) as journal:
+        looks = looks_of(journal.attributes())
+    earlier = winners_looks(looks, first.trial, default, against.seeds)
+    level = next_level(earlier, begins_interim(looks))
+    text = (
+        "The winner and the default configuration are compared seed by seed: a difference is "
+        f"called significant if an exact sign-flip permutation test rejects at the {level:.3g} "
+        "level and outcomes that no seed has shown could not reverse it "
+        "[@learnedmiller2020bounded]"
+    )
+    if earlier:
+        text += (
+            f"; {counted(len(earlier), 'earlier look')} included, the error rate is at most 5 %"
+        )
+    return f"{text}."
+
+
+def _cost(snapshot: Snapshot) -> str:
+    usage, meta = snapshot.usage, snapshot.meta
+    unit = snapshot.study.algorithm.unit
+    spent = usage.search_env_steps + usage.confirm_env_steps + usage.warmup_env_steps
+    text = f"Training took {spent:,} {unit} in total"
+    if usage.confirm_env_steps:
+        text += f" ({usage.search_env_steps:,} in the search, "
+        text += f"{usage.confirm_env_steps:,} for selection and test)"
+    where = counted(meta.devices, f"{meta.backend.upper()} device")
+    return f"{text} and {duration(usage.run_seconds)} of wall time on {where}."
+
+
+def _identity(snapshot: Snapshot) -> str:
+    meta = snapshot.meta
+    versions = {name: one for name, one in meta.versions.items() if one != "absent"}
+    versions.pop("hpo-lanes", None)
+    software = ", ".join(f"{name} {version}" for name, version in versions.items())
+    digest = sha256(meta.study_text.encode()).hexdigest()
+    text = f"Software: {software}. Random seed of the study: {snapshot.study.seed}. "
+    text += f"The resolved study file has SHA-256 {code(digest)}."
+    if meta.files:
+        text += f" It used {_listed([code(name) for name in meta.files])}."
+    return text

@@ -1,0 +1,285 @@
+"""Tables of results for a paper, and of a leaderboard, from the same numbers as the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...store.environment_columns import environment_names
+from ...store.leaderboard import Entry
+from ...store.rows import StudyMeta
+from ...store.unobserved import bounded_interval
+from ...store.value_bounds import value_bounds
+from ...store.verdict import Against
+from ...studies.spec import env_words
+from ..charts.snapshot import Snapshot
+from ..formatting import SEED_KINDS, between, number, param, with_interval
+from ..leaderboard_text import board_columns, knob_columns
+from ..quotes import metric_name, plain_metric
+from .markup import Table, code
+
+BETTER, WORSE = "*", "\u2020"
+_ALONE = "trained configuration"
+_MARKS = {"better": BETTER, "feasible": BETTER, "worse": WORSE, "infeasible": WORSE}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One configuration of one study; the lead is that of the study's winner over it."""
+
+    study: str
+    environment: str
+    configuration: str
+    seeds: int
+    seeds_from: str  # report, choose or search
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    lead: float | None = None
+    lead_low: float | None = None
+    lead_high: float | None = None
+    verdict: str = ""  # about the winner
+    probability: float | None = None
+    probability_low: float | None = None
+    probability_high: float | None = None
+
+    @property
+    def mark(self) -> str:
+        return _MARKS.get(self.verdict, "")
+
+
+def result_rows(snapshot: Snapshot) -> list[Row]:
+    """Return the winner, the default and the baselines of a study with one objective."""
+    first = snapshot.winner
+    if first is None or snapshot.meta.objectives:
+        return []
+    rows = [_of_entry(snapshot, first, _name(snapshot, first), None)]
+    conclusion = snapshot.conclusion
+    default = next((one for one in snapshot.entries if one.is_default), None)
+    if default is not None and default is not first and default.measured_value is not None:
+        same = default.measured_from == first.measured_from
+        against = conclusion.against if conclusion.winner is not None else None
+        rows += [_of_entry(snapshot, default, "default", against)] if same else []
+    rows += [_of_baseline(snapshot, one) for one in conclusion.baselines if one.means is not None]
+    return rows
+
+
+def _name(snapshot: Snapshot, first: Entry) -> str:
+    if not snapshot.study.space.parameters:
+        return _ALONE
+    if first.is_default:
+        return "default (winner)" if first.confirmed else "default"
+    word = "winner" if first.confirmed else "best of the search"
+    return f"{word} (trial {first.trial})"
+
+
+def _of_entry(snapshot: Snapshot, entry: Entry, name: str, against: Against | None) -> Row:
+    values = entry.values
+    if entry.value is None:  # the default, which the search stopped: it has test seeds alone
+        values = snapshot.rows[entry.trial].report_values
+    ends = (entry.ci_low, entry.ci_high)
+    if entry.value is None:
+        found = bounded_interval(values, value_bounds(snapshot.meta))
+        ends = (found.low, found.high)
+    return Row(
+        snapshot.meta.name,
+        env_words(snapshot.study),
+        name,
+        entry.measured_seeds,
+        entry.measured_from,
+        entry.measured_value,
+        *ends,
+        **_lead(against),
+    )
+
+
+def _of_baseline(snapshot: Snapshot, against: Against) -> Row:
+    listed = {one.baseline: one for one in snapshot.baselines}
+    own = listed.get(against.rival)
+    value = against.means[1] if against.means is not None else None
+    low, high = (None, None) if own is None else (own.around.low, own.around.high)
+    return Row(
+        snapshot.meta.name,
+        env_words(snapshot.study),
+        against.rival,
+        against.seeds,
+        "report",
+        value,
+        low,
+        high,
+        **_lead(against),
+    )
+
+
+def _lead(against: Against | None) -> dict[str, Any]:
+    if against is None or against.difference is None:
+        return {}
+    chance = against.probability_interval
+    return {
+        "lead": against.difference,
+        "lead_low": against.interval.low,
+        "lead_high": against.interval.high,
+        "verdict": against.verdict,
+        "probability": against.probability,
+        "probability_low": chance.low,
+        "probability_high": chance.high,
+    }
+
+
+def results_table(snapshots: Sequence[Snapshot]) -> Table | None:
+    """Return the table of one or several studies; None without any value."""
+    each = [(snapshot, result_rows(snapshot)) for snapshot in snapshots]
+    each = [(snapshot, rows) for snapshot, rows in each if rows]
+    if not each:
+        return None
+    metrics = list(dict.fromkeys(metric_name(snapshot.study) for snapshot, _ in each))
+    names_differ = len({snapshot.meta.name for snapshot, _ in each}) > 1
+    header = ["Environment", "Configuration", "Seeds", _capital(metrics[0])]
+    if len(metrics) > 1:
+        header[-1] = "Value"
+    if names_differ:
+        header.insert(0, "Study")
+    compared = any(row.lead is not None for _, rows in each for row in rows)
+    if compared:
+        header += ["Lead of the winner", "P(improvement)"]
+    lines: list[list[str]] = []
+    groups: list[int] = []
+    for snapshot, rows in each:
+        if lines:
+            groups.append(len(lines))
+        for place, row in enumerate(rows):
+            shown = _cells(row, compared)
+            owner = [code(row.environment), *shown]
+            if len(metrics) > 1:
+                owner[0] += f" ({metric_name(snapshot.study)})"
+            owner = [code(row.study), *owner] if names_differ else owner
+            lines.append(owner if place == 0 else _blank(owner, 1 + names_differ))
+    right = [False] * (2 + names_differ) + [True] * (2 + 2 * compared)
+    return Table(header, lines, right, _caption(each, metrics), groups=groups)
+
+
+def _blank(cells: Sequence[str], count: int) -> list[str]:
+    return [""] * count + [*cells[count:]]
+
+
+def _cells(row: Row, compared: bool) -> list[str]:
+    seeds = f"{row.seeds} {SEED_KINDS[row.seeds_from]}" if row.seeds_from else str(row.seeds)
+    found = [row.configuration, seeds, with_interval(row.value, row.low, row.high)]
+    if compared and row.lead is None:
+        return [*found, "", ""]
+    if compared:
+        lead = with_interval(row.lead, row.lead_low, row.lead_high) + row.mark
+        found += [lead, _chance(row)]
+    return found
+
+
+def _chance(row: Row) -> str:
+    if row.probability is None:
+        return ""
+    return with_interval(row.probability, row.probability_low, row.probability_high, ".2f")
+
+
+def _caption(each: Sequence[tuple[Snapshot, list[Row]]], metrics: Sequence[str]) -> str:
+    rows = [row for _, found in each for row in found]
+    kinds = list(dict.fromkeys(SEED_KINDS[row.seeds_from] for row in rows if row.seeds_from))
+    name = _capital(metrics[0]) if len(metrics) == 1 else "Value"
+    text = f"{name} over {' and '.join(kinds)} seeds"
+    if any(row.low is not None for row in rows):
+        text += ", with 95 % confidence intervals in brackets"
+    text += "."
+    if any(row.seeds_from != "report" and row.configuration != _ALONE for row in rows):
+        text += " Values on other than test seeds also chose the configuration; they are "
+        text += "optimistic."
+    if any(row.lead is not None for row in rows):
+        text += " Lead of the winner: the mean difference between the winner and this row, seed "
+        text += "by seed; positive: the winner is better."
+        text += f" {_marks_words(rows)}"
+        text += " P(improvement): the probability that the winner is better on a new seed; a tie "
+        text += "counts half [@agarwal2021precipice]."
+    return text
+
+
+def _marks_words(rows: Sequence[Row]) -> str:
+    test = "exact sign-flip test, at most 5 % over all looks"
+    meanings = {BETTER: "significantly better", WORSE: "significantly worse"}
+    seen = [mark for mark in meanings if any(row.mark == mark for row in rows)]
+    said = [f"{mark} the winner is {meanings[mark]} ({test})." for mark in seen]
+    if any(row.lead is not None and not row.mark for row in rows):
+        plain = "No significant difference was found" if not seen else "No mark: no significant"
+        said.append(f"{plain} ({test})." if not seen else f"{plain} difference.")
+    return " ".join(said)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def front_table(snapshot: Snapshot) -> Table | None:
+    """Return the Pareto front of a study with several objectives, and its default."""
+    shown = [one for one in snapshot.entries if one.objectives and (one.front or one.is_default)]
+    confirmed = [one for one in shown if one.confirmed]
+    shown = [one for one in confirmed or shown if one.front == 1 or one.is_default]
+    if not shown:
+        return None
+    names = [str(objective["name"]) for objective in snapshot.meta.objectives]
+    rows: list[list[str]] = []
+    for one in shown:
+        name = f"trial {one.trial}" + (" (default)" if one.is_default else "")
+        seeds = f"{one.seeds} {SEED_KINDS[one.value_from]}" if one.value_from else str(one.seeds)
+        on_front = "yes" if one.front == 1 else "no"
+        rows.append([name, on_front, seeds, *map(number, one.objectives)])
+    header = [
+        "Configuration",
+        "On the front",
+        "Seeds",
+        *(_capital(plain_metric(n)) for n in names),
+    ]
+    right = [False, False, *[True] * (len(names) + 1)]
+    caption = (
+        f"The Pareto front of {code(snapshot.meta.name)} on {code(env_words(snapshot.study))}"
+    )
+    return Table(header, rows, right, f"{caption}: means over seeds.", "tab:front")
+
+
+def leaderboard_for_paper(
+    meta: StudyMeta, entries: Sequence[Entry], most: int, verdict: Sequence[str]
+) -> Table:
+    """Return the first trials of a leaderboard, and the default, with their hyperparameters."""
+    shown = [*entries[:most]]
+    shown += [entry for entry in entries[most:] if entry.is_default]
+    objectives = [str(objective["name"]) for objective in meta.objectives]
+    columns: list[tuple[str, bool, Sequence[str]]] = []
+    for one in board_columns(shown, objectives):
+        columns.append((one.name.replace("\n", " "), one.right, one.cells))
+    if not objectives and any(entry.ci_low is not None for entry in shown):
+        cells = [between(entry.ci_low, entry.ci_high) for entry in shown]
+        columns.append(("95 % CI", True, cells))
+    for at, name in enumerate(environment_names(meta.environments)):
+        cells = [number(one.scores[at]) if one.scores else "" for one in shown]
+        columns.append((code(name), True, cells))
+    apart, same = knob_columns(shown)
+    for name in apart:
+        cells = [param(one.params[name]) if name in one.params else "" for one in shown]
+        columns.append((code(name), True, cells))
+    rows = [list(cells) for cells in zip(*(cells for _, _, cells in columns), strict=True)]
+    said = [f"Leaderboard of {code(meta.name)}.", *verdict, _columns_words(columns), same]
+    caption = " ".join(filter(None, said))
+    header = [name for name, _, _ in columns]
+    return Table(header, rows, [right for _, right, _ in columns], caption, "tab:leaderboard")
+
+
+def _columns_words(columns: Sequence[tuple[str, bool, Sequence[str]]]) -> str:
+    meanings = {
+        "search": "search*N: mean over N search seeds",
+        "select": "select*N: mean over N selection seeds, which chose the winner",
+        "test": "test*N: mean over N test seeds, which had no part in any choice",
+        "95 % CI": "95 % CI: of the value of the last of these stages",
+    }
+    names = [name for name, _, _ in columns]
+    used = [text for begin, text in meanings.items() if any(n.startswith(begin) for n in names)]
+    return f"{'; '.join(used)}." if used else ""
+
+
+def rows_as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    return [{**vars(row), "mark": row.mark} for row in rows]

@@ -1,0 +1,270 @@
+"""Sentences about a study for papers: each can be quoted without its context.
+
+Made from the numbers of the verdict, with the seeds, the interval and the test in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..errors import counted
+from ..store.verdict import Against, ChosenTrial, Conclusion, FrontConclusion
+from ..studies.spec import Study
+from .formatting import between, number, seeds_text
+
+_TEST = "paired by seed, exact sign-flip test"
+_DEFAULT = "the default configuration"
+
+
+def metric_name(study: Study) -> str:
+    """Return the field's name of a study's metric.
+
+    >>> from hpo.studies.spec import EnvSpec, Study
+    >>> metric_name(Study(name="s", env=EnvSpec("CartPole-v1"), env_steps=1))
+    'mean episode return'
+    """
+    return "mean normalised score" if study.more_envs else plain_metric(study.metric.name)
+
+
+def plain_metric(name: str) -> str:
+    """Return the name of a metric in plain words.
+
+    >>> plain_metric("eval/return_mean"), plain_metric("eval/service_blocking_probability")
+    ('mean episode return', 'service blocking probability')
+    """
+    known = {
+        "eval/return_mean": "mean episode return",
+        "eval/return_median": "median episode return",
+        "eval/length_mean": "mean episode length",
+    }
+    return known.get(name, name.removeprefix("eval/").replace("_", " "))
+
+
+def interval_words(low: float | None, high: float | None) -> str:
+    """Return an interval with its level; "" without one.
+
+    >>> interval_words(11.3, 308.6)
+    '95 % CI [11.3, 308.6]'
+    """
+    return f"95 % CI {between(low, high)}" if low is not None and high is not None else ""
+
+
+def value_quote(who: str, metric: str, shown: str, where: str, seeds: str) -> str:
+    """Return the sentence of a value; `shown`: it with its interval, see `value_words`."""
+    on = f" on {where}" if where else ""
+    return f"{_upper(who)} has a {metric} of {shown}{on}, over {seeds}."
+
+
+def value_words(value: float | None, low: float | None, high: float | None) -> str:
+    """Return a value with its interval.
+
+    >>> value_words(500.0, 343.828, 500.0), value_words(0.25, None, None)
+    ('500 (95 % CI [343.8, 500])', '0.25')
+    """
+    around = interval_words(low, high)
+    return f"{number(value)} ({around})" if around else number(value)
+
+
+def versus(winner: str, against: Against, metric: str, *, lone: bool = False) -> list[str]:
+    """Return the sentences about a winner and one opponent; [] if nothing was compared."""
+    rival = _rival(against.rival)
+    kind = "seed" if lone else "test seed"
+    seeds = counted(against.seeds, kind)
+    if against.limits is not None and against.by_value != against.verdict:
+        return [_of_constraints(winner, rival, against), *_difference(winner, against, seeds)]
+    match against.verdict:
+        case "nothing" | "default":
+            return []
+        case "diverged":
+            lost = f"{_upper(winner)} diverged on {against.own_diverged} of {seeds}"
+            return [f"{lost}, {rival} on {against.diverged or 'none'}."]
+        case "ceiling":
+            return [f"{_upper(winner)} and {rival} both reach the maximum on {seeds}."]
+        case "better" | "worse" if against.difference is None:
+            ahead, behind = _ordered(winner, rival, against)
+            return [f"{_upper(ahead)} is better than {behind}, which diverged, on {seeds}."]
+        case "better" | "worse":
+            ahead, behind = _ordered(winner, rival, against)
+            first = f"{_upper(ahead)} has a significantly better {metric} than {behind}"
+            found = [f"{first} on {seeds} ({_numbers(winner, rival, against)}; {_TEST})."]
+        case _ if against.unless is not None:
+            return [_conditional(winner, rival, against, metric, seeds)]
+        case _:
+            first = f"No significant difference in {metric} was found between {winner} and {rival}"
+            found = [f"{first} on {seeds} ({_numbers(winner, rival, against)}; {_TEST})."]
+    return [*found, *_lost(winner, rival, against), *_chance(winner, rival, against)]
+
+
+def _conditional(winner: str, rival: str, against: Against, metric: str, seeds: str) -> str:
+    """Return the sentence of a difference that only outcomes without an observation reverse."""
+    unless = against.unless
+    if unless is None or against.difference is None:
+        return ""
+    ahead, behind = (winner, rival) if against.difference > 0.0 else (rival, winner)
+    numbers = _numbers(winner, rival, replace(against, interval=unless.interval))
+    first = f"{_upper(ahead)} has a significantly better {metric} than {behind} on {seeds}"
+    condition = f"fewer than 1 in {unless.one_in} seeds give a result that these did not show"
+    return f"{first}, provided that {condition} ({numbers}; {_TEST})."
+
+
+def _rival(name: str) -> str:
+    return _DEFAULT if name == "the default" else name
+
+
+def _ordered(winner: str, rival: str, against: Against) -> tuple[str, str]:
+    return (winner, rival) if against.verdict == "better" else (rival, winner)
+
+
+def _numbers(winner: str, rival: str, against: Against) -> str:
+    """Return both means and the difference, which is positive for the better side."""
+    if against.means is None or against.difference is None:
+        return "no seed has a value of both"
+    own, other = against.means
+    sign = -1.0 if against.difference < 0.0 else 1.0
+    low, high = against.interval.low, against.interval.high
+    if low is not None and high is not None:
+        low, high = sorted((sign * low, sign * high))
+    means = f"{winner} {number(own)}, {rival} {number(other)}"
+    text = f"{means}; difference {number(abs(against.difference))}"
+    around = interval_words(low, high)
+    return f"{text}, {around}" if around else text
+
+
+def _difference(winner: str, against: Against, seeds: str) -> list[str]:
+    if against.means is None or against.difference is None:
+        return []
+    rival = _rival(against.rival)
+    numbers = _numbers(winner, rival, against)
+    return [f"The means of {winner} and {rival} on {seeds}: {numbers} ({_TEST})."]
+
+
+def _lost(winner: str, rival: str, against: Against) -> list[str]:
+    counts = ((winner, against.own_diverged), (rival, against.diverged))
+    return [
+        f"{_upper(who)} diverged on {count} of these seeds, which are left out."
+        for who, count in counts
+        if count
+    ]
+
+
+def _chance(winner: str, rival: str, against: Against) -> list[str]:
+    spread = against.probability_interval
+    if against.probability is None or spread.low is None or spread.high is None:
+        return []
+    likely, low, high = against.probability, spread.low, spread.high
+    ahead, behind = winner, rival
+    if against.difference is not None and against.difference < 0.0:
+        likely, low, high = 1.0 - likely, 1.0 - high, 1.0 - low
+        ahead, behind = rival, winner
+    around = f"95 % CI {between(low, high, '.2f')}"
+    return [
+        f"The probability of improvement of {ahead} over {behind} on a new seed is "
+        f"{likely:.2f} ({around})."
+    ]
+
+
+def _of_constraints(winner: str, rival: str, against: Against) -> str:
+    keeps = against.limits is not None and against.limits.rival.state
+    if against.verdict == "feasible":
+        return f"On test seeds {winner} satisfies all constraints, and {rival} violates them."
+    if against.verdict == "infeasible" and keeps == "kept":
+        return f"On test seeds {winner} violates the constraints, and {rival} satisfies them."
+    if against.verdict == "infeasible":
+        return f"On test seeds {winner} violates the constraints."
+    return f"It is undecided whether {winner} or {rival} is better under the constraints."
+
+
+def limit_quotes(winner: str, against: Against) -> list[str]:
+    """Return a sentence for each constraint that was measured on test seeds."""
+    if against.limits is None:
+        return []
+    said: list[str] = []
+    both = ((winner, against.limits.winner), (_rival(against.rival), against.limits.rival))
+    for who, found in both:
+        for test in found.tests:
+            if test.value is None:
+                continue
+            shown = value_words(test.value, test.interval.low, test.interval.high)
+            limit = between(test.limit.low, test.limit.high)
+            if test.limit.low is None:
+                limit = f"at most {number(test.limit.high)}"
+            elif test.limit.high is None:
+                limit = f"at least {number(test.limit.low)}"
+            name = plain_metric(test.limit.metric)
+            said.append(f"{_upper(who)} has a {name} of {shown}; the constraint is {limit}.")
+    return said
+
+
+def other_quotes(conclusion: Conclusion, metric: str) -> list[str]:
+    """Return the sentences that rest on more than the winner and the default."""
+    if conclusion.front is not None:
+        return front_quotes(conclusion.front)
+    winner = conclusion.winner
+    if winner is None:
+        return []
+    said: list[str] = []
+    if conclusion.verdict == "default":
+        count = counted(conclusion.beaten, "other configuration")
+        said.append(f"On selection seeds {_DEFAULT} was better than {count}.")
+    for baseline in conclusion.baselines:
+        said += versus(winner, baseline, metric, lone=conclusion.lone)
+    if conclusion.copying is not None:
+        alone = f"{conclusion.alone}, the best trial of the same study without copying"
+        said += [
+            one.replace("the best without copying", alone, 1)
+            for one in versus(winner, conclusion.copying, metric)
+        ]
+    if conclusion.violates:
+        least = f"{winner} violates them least"
+        said.append(f"No trial satisfies the constraints on the selection seeds; {least}.")
+    if conclusion.chosen is not None and conclusion.ceiling is None:
+        said.append(chosen_quote(winner, conclusion.chosen))
+    return said
+
+
+def chosen_quote(winner: str, chosen: ChosenTrial) -> str:
+    """Return how likely the winner is the best of the trials that its seeds compared.
+
+    >>> chosen_quote("trial 38", ChosenTrial(3, 0.55))
+    'Trial 38 has an estimated probability of 0.55 of being the best of the 3 finalists.'
+    """
+    likely = f"an estimated probability of {chosen.chance:.2f}"
+    return f"{_upper(winner)} has {likely} of being the best of the {chosen.trials} finalists."
+
+
+def front_quotes(front: FrontConclusion) -> list[str]:
+    seeds = seeds_text(front.seeds, "choose")
+    how = f"{seeds}, paired, with all {counted(front.compared, 'trial')} tested together at 5 %"
+    match front.verdict:
+        case "behind":
+            first = f"Trial {front.trial} is significantly better than {_DEFAULT} in every "
+            first += f"objective ({how})."
+        case "on_front":
+            first = f"Every trial is significantly worse than {_DEFAULT} in some objective "
+            first += f"({how})."
+        case "open":
+            first = f"No trial differs significantly from {_DEFAULT} in every objective ({how})."
+        case _:
+            first = f"{seeds_text(front.seeds, 'choose')} are too few to compare the Pareto front "
+            first += f"with {_DEFAULT}."
+    said = [first]
+    for one in front.objectives:
+        around = interval_words(one.low, one.high)
+        by = f"difference {number(one.difference)}" + (f", {around}" if around else "")
+        own, theirs = map(number, one.means)
+        name = plain_metric(one.objective)
+        said.append(
+            f"In {name} trial {one.trial} has a mean of {own} and {_DEFAULT} {theirs} ({by}; "
+            "positive: the trial is better)."
+        )
+    return said
+
+
+def no_verdict(conclusion: Conclusion) -> Sequence[str]:
+    """Return why a study has no verdict, as the verdict says it; empty if it has one."""
+    return conclusion.why if conclusion.winner is None and conclusion.front is None else ()
+
+
+def _upper(text: str) -> str:
+    return text if "_" in text.split(" ", 1)[0] else text[:1].upper() + text[1:]
