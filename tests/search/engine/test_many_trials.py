@@ -1,0 +1,55 @@
+"""The work for a trial does not grow with the trials before it, counted in calls of functions."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import hpo
+from helpers import search_samples as samples
+from hpo.search.run import run
+from hpo.search.state.progress import Observer
+from hpo.studies.spec import EarlyTerminate, Racing, Seeds
+
+ROOT = Path(hpo.__file__).parent
+# what takes a set share of the time, and what happens at the beginning and at the end
+SELDOM = ("search/state/remaining_work.py", "store/tables.py", "store/leaderboard.py")
+STUDIES = {
+    "asha": {"early_terminate": EarlyTerminate("asha", 1_000, 4.0)},
+    "paused": {"early_terminate": EarlyTerminate("asha", 1_000, 4.0, pause=8)},
+    "hyperband": {"early_terminate": EarlyTerminate("hyperband", 1_000, 4.0)},
+    "median": {"early_terminate": EarlyTerminate("median", 1_000, 4.0)},
+    "racing": {"early_terminate": None, "seeds": Seeds(3, racing=Racing(2))},
+}
+
+
+def calls_of(folder: Path, trials: int, **changes) -> Counter[str]:
+    """Return the calls of the search's functions while a study runs, by function."""
+    short = {"seeds": Seeds(1), "env_steps": 4_000, "budget": samples.Budget(trials=trials)}
+    asked = samples.study(**{**short, **changes})
+    found: Counter[str] = Counter()
+
+    def count(frame, event, argument):
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(str(ROOT / "search")):
+            found[f"{code.co_filename.removeprefix(f'{ROOT}/')}:{code.co_qualname}"] += 1
+
+    settings = samples.quick(commit_seconds=1e9)
+    sys.setprofile(count)
+    try:
+        run(asked, folder, samples.AnalyticFactory(), [Observer()], settings)
+    finally:
+        sys.setprofile(None)
+    return Counter({name: n for name, n in found.items() if not name.startswith(SELDOM)})
+
+
+@pytest.mark.parametrize("kind", STUDIES)
+def test_four_times_the_trials_take_four_times_the_calls(tmp_path, kind):
+    few = calls_of(tmp_path / "few", 64, **STUDIES[kind])
+    many = calls_of(tmp_path / "many", 256, **STUDIES[kind])
+    grown = {name: (few[name], n) for name, n in many.items() if n > 4.5 * few[name] + 64}
+    assert not grown
+    assert many.total() < 4.3 * few.total()
