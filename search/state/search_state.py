@@ -364,7 +364,16 @@ class Ledger:
         self.unwritten = Unwritten()
 
     def take_ended(self) -> list[Trial]:
+        """Return the trials that ended since the last call; their replicates are forgotten.
+
+        A resumed study has no replicates of ended trials either. Ray Tune may ask for the state
+        of one.
+        """
         ended, self.ended = self.ended, []
+        if self.study.search.driver != "ray_tune":
+            for trial in ended:
+                if trial.number not in self.state.live:
+                    trial.leave()
         return ended
 
     def judged(self, rung: int) -> Sequence[int]:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import hpo
 from helpers import search_samples as samples
+from hpo.search.engine.engine import engine_in_memory
+from hpo.search.engine.interrupts import Interrupts
+from hpo.search.engine.loop import Loop
+from hpo.search.engine.refill import Intake
+from hpo.search.rules.registry import make_pruner
 from hpo.search.run import run
+from hpo.search.samplers.proposal_queue import AskAhead, Proposer
+from hpo.search.samplers.registry import make_sampler
 from hpo.search.state.progress import Observer
 from hpo.studies.spec import EarlyTerminate, Racing, Seeds
 
@@ -53,3 +61,12 @@ def test_four_times_the_trials_take_four_times_the_calls(tmp_path, kind):
     grown = {name: (few[name], n) for name, n in many.items() if n > 4.5 * few[name] + 64}
     assert not grown
     assert many.total() < 4.3 * few.total()
+
+
+def test_a_trial_that_has_ended_keeps_no_replicates():
+    study = samples.study(seeds=Seeds(2), budget=samples.Budget(trials=12))
+    engine = engine_in_memory(study, samples.AnalyticFactory())
+    with closing(AskAhead(Proposer(study, make_sampler(study)))) as ahead:
+        Loop(engine, Intake(engine, ahead), make_pruner(study)).run(Interrupts())
+    ended = engine.ledger.trials.values()
+    assert len(ended) == 12 and not any(trial.is_live or trial.runs for trial in ended)
