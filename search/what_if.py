@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,15 @@ class Record:
     def seeds(self) -> int:
         return self.study.seeds.first
 
-    @property
+    @cached_property
+    def of_trial(self) -> Mapping[int, Mapping[int, Mapping[int, EvaluationResult]]]:
+        """The results by trial and replicate: a loop over all for each trial takes hours."""
+        found: dict[int, dict[int, Mapping[int, EvaluationResult]]] = defaultdict(dict)
+        for (trial, replicate), points in self.results.items():
+            found[trial][replicate] = points
+        return dict(found)
+
+    @cached_property
     def first_point(self) -> int:
         return min(min(points) for points in self.results.values())
 
@@ -98,8 +107,8 @@ class Record:
         """
         results = self.results.get((trial, replicate))
         if results is None:
-            of_trial = (found for key, found in self.results.items() if key[0] == trial)
-            results = next(of_trial, None) or next(iter(self.results.values()))
+            known = self.of_trial.get(trial) or self.results
+            results = next(iter(known.values()))
             return next(iter(results.values())), "unseen"
         points = [*results]
         known = points[max(0, bisect_right(points, env_steps) - 1)]
@@ -115,11 +124,8 @@ class Record:
         """Return a trial's value over its seeds; None if one of them was not evaluated there."""
         objective = Objective.of(self.study)
         objective = objective.of_test if self.evaluations_alone else objective
-        shown = [
-            self.at(*key, env_steps)
-            for key in self.results
-            if key[0] == trial and key[1] < self.seeds
-        ]
+        replicates = self.of_trial.get(trial, {})
+        shown = [self.at(trial, one, env_steps) for one in replicates if one < self.seeds]
         waits = self.trials[trial].ended_at is None and len(shown) < self.seeds
         if waits or not shown or any(how != "seen" for _, how in shown):
             return None
@@ -127,7 +133,7 @@ class Record:
 
     def is_staggered(self, row: TrialRow) -> bool:
         """Return whether the seeds of a trial that was lost had not all trained alike."""
-        last = {max(points) for key, points in self.results.items() if key[0] == row.trial}
+        last = {max(points) for points in self.of_trial.get(row.trial, {}).values()}
         chunk = self.quantum(self.study, self.configs[row.trial])
         return len(last) > 1 or row.env_steps % (chunk * self.seeds * self.study.spread) > 0
 
@@ -517,15 +523,19 @@ def what_if(
     seeds: int | None = None,
     quantum: Quantum = quantum_of,
     source: Path | None = None,
+    report: Callable[[int, int, str], None] = lambda at, total, rule: None,
 ) -> WhatIf:
     """Judge the recorded curves of a study by other rules.
 
     `source` is the folder of the study file and of those it names, by default its last known
     place. Only a custom training and registered rules need it, and only unchanged files are run.
+    `report` is called before each replay: its number, how many there are, the rule.
     """
     record = read_record(folder, quantum, source)
     study = record.study
     asked = asked_rules(record, rules, seeds)
+    total = 1 + len(asked)
+    report(1, total, "the rule of the study")
     own = replay(record, study)
     matched, judgements = matches(record, own)
     as_recorded = matched == judgements and all(
@@ -546,7 +556,8 @@ def what_if(
     losses = {trial: objective.loss(value) for trial, value in values.items() if value is not None}
     best = min(losses, key=losses.__getitem__, default=None)
     rows = list[WhatIfRow]()
-    for rule in asked:
+    for at, rule in enumerate(asked, start=2):
+        report(at, total, rule.words)
         done, lost = replay(record, rule.study), None
         why = _why_inexact(record, done, rule, same_asks) or ("" if as_recorded else "order")
         if best is not None and done.winner is not None and not done.shown["unseen"]:

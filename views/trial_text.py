@@ -133,7 +133,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         stopped = any(decision["action"] in ("stop", "audit") for decision in decisions)
         audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if stopped else None
         spent = usage_at(journal.head()).seconds_by_part
-        conclusion = conclusion_of(journal)
+        conclusion = conclusion_of(journal, rows, entries)
         alone = counts_evaluations_alone(journal.attributes())
         study = plain(read_text(meta.study_text, "study.resolved.yaml"))
         start_up = start_up_words(study["search"], journal.asks(), rows)

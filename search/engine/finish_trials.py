@@ -84,14 +84,8 @@ def value_of(ledger: Ledger, trial: Trial) -> float:
 
 def _best_in_full(ledger: Ledger) -> Trial | None:
     """Return the best feasible trial with a value on every seed."""
-    whole = [
-        trial
-        for trial in ledger.trials.values()
-        if trial.state is TrialState.FINISHED
-        and len(trial.seed_values) == ledger.study.seeds.per_config
-        and ledger.objectives.violation(trial.constraints) == 0.0
-    ]
-    return ledger.best(whole) if whole else None
+    number = ledger.whole.best()
+    return None if number is None else ledger.trials[number]
 
 
 _FOLDER = re.compile(r"trial_(\d+)(?:_(steps|best|seeds))?")

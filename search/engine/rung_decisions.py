@@ -7,37 +7,35 @@ values at the rung, together with all trials that pass it at the same boundary.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from ...store.pareto import scores
 from ...store.rows import Stream, TrialState
-from ..rules.registry import Pruner, Standing, Verdict, is_audited, rank_of
-from ..rules.stopping import PromotingAsha, in_order
+from ..rules.registry import Judged, Pruner, Rung, Standing, Verdict, is_audited
+from ..rules.stopping import PromotingAsha
 from ..state.schedule import Schedule
 from ..state.search_state import Ledger
 from ..state.trials import Run, RunState, Trial
 
 
-def standings_at(ledger: Ledger, rung: int) -> list[Standing]:
-    return standings_of(ledger, [ledger.trials[number] for number in ledger.judged(rung)], rung)
+def rung_of(ledger: Ledger, rung: int) -> Rung:
+    """Return the trials judged at a rung; with several losses they are ranks (`store.pareto`)."""
+    if ledger.objectives.is_plain:
+        return ledger.rung(rung)
+    return Rung(ranked(ledger, [ledger.trials[number] for number in ledger.judged(rung)], rung))
 
 
-def standings_of(ledger: Ledger, trials: Sequence[Trial], rung: int) -> list[Standing]:
-    """Return the standings of trials; with several losses they are ranks (`store.pareto`)."""
-    loss = ledger.objective.loss
-    curves = [tuple(map(loss, trial.reports[: rung + 1])) for trial in trials]
-    shown = [curve[rung] for curve in curves]
-    if not ledger.objectives.is_plain:
-        extras = [trial.extra_reports[rung] for trial in trials]
-        more = [ledger.objectives.losses(row) for row in extras]
-        limited = [ledger.objectives.limited(row) for row in extras]
-        shown = scores(
-            [(first, *rest) for first, rest in zip(shown, more, strict=True)],
-            [ledger.objectives.violation(values) for values in limited],
-        )
-    return [
-        Standing(trial.number, own, curve)
-        for trial, own, curve in zip(trials, shown, curves, strict=True)
-    ]
+def ranked(ledger: Ledger, trials: Sequence[Trial], rung: int) -> list[Standing]:
+    """Return the standings of trials with several losses, by their place among each other."""
+    alone = [ledger.standing(trial, rung) for trial in trials]
+    extras = [trial.extra_reports[rung] for trial in trials]
+    more = [ledger.objectives.losses(row) for row in extras]
+    limited = [ledger.objectives.limited(row) for row in extras]
+    shown = scores(
+        [(one.loss, *rest) for one, rest in zip(alone, more, strict=True)],
+        [ledger.objectives.violation(values) for values in limited],
+    )
+    return [replace(one, loss=place) for one, place in zip(alone, shown, strict=True)]
 
 
 def cutoff_value(ledger: Ledger, cutoff: float | None) -> float | None:
@@ -52,11 +50,13 @@ def promote(ledger: Ledger, rule: PromotingAsha, rung: int) -> list[Trial]:
     waiting = [trial for trial in ledger.paused() if trial.rung == rung]
     if not waiting:
         return []
-    standings = standings_at(ledger, rung)
-    passing, _ = rule.passing(standings)
-    going = [trial for trial in waiting if trial.number in passing]
+    there = rung_of(ledger, rung)
+    last = rule.last(there.order)
+    if last is None:
+        return []
+    going = [trial for trial in waiting if there.order_of(trial.number) <= last]
     for trial in going:
-        _promote(ledger, rule, standings, trial)
+        _promote(ledger, rule, there, trial)
     return going
 
 
@@ -72,10 +72,10 @@ def promote_last(ledger: Ledger, rule: PromotingAsha, able: Collection[str]) -> 
     if not waiting:
         return None
     rung = max(trial.rung for trial in waiting.values())
-    standings = standings_at(ledger, rung)
-    here = (waiting.get(standing.trial) for standing in in_order(standings))
-    best = next(trial for trial in here if trial is not None and trial.rung == rung)
-    _promote(ledger, rule, standings, best)
+    there = rung_of(ledger, rung)
+    here = (trial for trial in waiting.values() if trial.rung == rung)
+    best = min(here, key=lambda trial: there.order_of(trial.number))
+    _promote(ledger, rule, there, best)
     return best
 
 
@@ -91,27 +91,24 @@ def let_go(ledger: Ledger, rule: PromotingAsha) -> None:
         return
     shares: dict[int, float] = {}
     for rung in {trial.rung for trial in paused}:
-        ordered = in_order(standings_at(ledger, rung))
-        shares |= {
-            one.trial: place / len(ordered)
-            for place, one in enumerate(ordered)
-            if ledger.trials[one.trial].rung == rung
-        }
+        there = rung_of(ledger, rung)
+        here = [trial.number for trial in paused if trial.rung == rung]
+        shares |= {number: there.place(number) / len(there) for number in here}
     paused.sort(key=lambda trial: (-shares[trial.number], trial.rung, -trial.number))
     for trial in paused[:too_many]:
         ledger.end(trial, TrialState.STOPPED)
 
 
-def _promote(ledger: Ledger, rule: PromotingAsha, standings: list[Standing], trial: Trial) -> None:
-    ordered = [standing.trial for standing in in_order(standings)]
+def _promote(ledger: Ledger, rule: PromotingAsha, there: Rung, trial: Trial) -> None:
+    last = rule.last(there.order)
     ledger.promote(trial)
     ledger.decide(
         trial,
         action="promote",
         rule=rule.words,
-        cutoff=cutoff_value(ledger, rule.passing(standings)[1]),
-        rank=1 + ordered.index(trial.number),
-        judged=len(ordered),
+        cutoff=cutoff_value(ledger, None if last is None else last[0]),
+        rank=1 + there.place(trial.number),
+        judged=len(there),
     )
 
 
@@ -146,15 +143,14 @@ def is_due(trial: Trial, rung: int) -> bool:
 def _judge_rung(
     ledger: Ledger, pruner: Pruner, schedules: Mapping[str, Schedule], rung: int, due: list[Trial]
 ) -> None:
-    before = ledger.judged(rung)
     for trial in due:
         _report(ledger, trial, rung, schedules[trial.bucket])
+    earlier, arriving = _compared(ledger, rung, due)
     ledger.judge(rung, [trial.number for trial in due])
-    everyone = [ledger.trials[number] for number in before] + due
-    standings = standings_of(ledger, everyone, rung)
-    verdicts = pruner.judge(rung, standings[: len(before)], standings[len(before) :])
-    ranked = sorted(standing.loss for standing in standings)
-    for trial, standing, verdict in zip(due, standings[len(before) :], verdicts, strict=True):
+    verdicts = pruner.judge(rung, Judged(earlier), arriving)
+    for standing in arriving:
+        earlier.add(standing)
+    for trial, standing, verdict in zip(due, arriving, verdicts, strict=True):
         ledger.touch(trial)
         action = _carry_out(ledger, trial, rung, verdict)
         ledger.decide(
@@ -162,9 +158,19 @@ def _judge_rung(
             action=action,
             rule=verdict.rule,
             cutoff=_cutoff(ledger, verdict),
-            rank=rank_of(standing.loss, ranked),
-            judged=len(standings),
+            rank=earlier.rank(standing.loss),
+            judged=len(earlier),
         )
+
+
+def _compared(ledger: Ledger, rung: int, due: Sequence[Trial]) -> tuple[Rung, list[Standing]]:
+    """Return the trials judged at a rung before, and those that are due."""
+    if ledger.objectives.is_plain:
+        return ledger.rung(rung), [ledger.standing(trial, rung) for trial in due]
+    before = ledger.judged(rung)
+    everyone = [*(ledger.trials[number] for number in before), *due]
+    standings = ranked(ledger, everyone, rung)
+    return Rung(standings[: len(before)]), standings[len(before) :]
 
 
 def value_at(ledger: Ledger, trial: Trial, rung: int) -> float:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from ...store.rows import Stream, TrialState
-from ..rules.registry import rank_of
 from ..state.buckets import Bucket
 from ..state.schedule import Schedule
 from ..state.search_state import Ledger
@@ -81,9 +80,8 @@ class Reports:
             self._show(ledger.trials[number])
 
     def _show(self, trial: Trial) -> None:
-        there, loss = self._ledger.judged(trial.rung), self._ledger.objective.loss
-        losses = sorted(loss(self._ledger.trials[n].reports[trial.rung]) for n in there)
-        rank = rank_of(loss(trial.reports[trial.rung]), losses)
+        there, loss = self._ledger.rung(trial.rung), self._ledger.objective.loss
+        rank = there.rank(loss(trial.reports[trial.rung]))
         self._shown[trial.number] = rank, len(there)
 
     def has_shown(self, number: int) -> bool:

@@ -7,7 +7,8 @@ rule's module is imported when a study asks for it.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Any, Protocol
@@ -21,7 +22,7 @@ from ..seeds import uniform
 from .pbt_perturb import Explorer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Standing:
     """A trial at a rung."""
 
@@ -30,6 +31,89 @@ class Standing:
     # there (0 the best), so only its order has a meaning
     loss: float
     curve: tuple[float, ...] = ()  # loss of the first objective at every rung up to this one
+
+
+Order = tuple[float, int]
+"""The loss and the number of a trial at a rung; of equal losses the smaller number is better."""
+
+
+class Rung:
+    """The trials judged at a rung, kept in order as they come."""
+
+    def __init__(self, standings: Iterable[Standing] = ()):
+        self.standings = {standing.trial: standing for standing in standings}
+        self.order = sorted(map(_order, self.standings.values()))  # the best first
+        self._parts: dict[Callable[[int], int], defaultdict[int, Rung]] = {}
+
+    def __len__(self) -> int:
+        return len(self.standings)
+
+    def add(self, standing: Standing) -> None:
+        self.standings[standing.trial] = standing
+        bisect.insort(self.order, _order(standing))
+        for part_of, parts in self._parts.items():
+            parts[part_of(standing.trial)].add(standing)
+
+    def part(self, part_of: Callable[[int], int], part: int) -> Rung:
+        """Return those of one part, by a function of their numbers."""
+        if part_of not in self._parts:
+            self._parts[part_of] = defaultdict(Rung)
+            for standing in self.standings.values():
+                self._parts[part_of][part_of(standing.trial)].add(standing)
+        return self._parts[part_of][part]
+
+    def rank(self, loss: float) -> int:
+        """Return the rank of a loss; 1 is the best, ties share.
+
+        >>> Rung([Standing(0, 2.0), Standing(1, 1.0), Standing(2, 2.0)]).rank(2.0)
+        2
+        """
+        return 1 + bisect.bisect_left(self.order, (loss,))
+
+    def order_of(self, trial: int) -> Order:
+        return _order(self.standings[trial])
+
+    def place(self, trial: int) -> int:
+        """Return the place of a trial, from 0 for the best."""
+        return bisect.bisect_left(self.order, self.order_of(trial))
+
+
+class Judged(list[Standing]):
+    """The trials judged at a rung as a rule gets them: a list, which the rule may change.
+
+    A rule that asks `ordered` and `part_of` reads what is kept, and looks at no trial again.
+    """
+
+    def __init__(self, rung: Rung):
+        super().__init__(rung.standings.values())
+        self.rung = rung
+
+
+def ordered(earlier: Sequence[Standing], arriving: Sequence[Standing] = ()) -> list[Order]:
+    """Return the losses and numbers of trials, the best first.
+
+    >>> ordered([Standing(0, 2.0)], [Standing(1, 1.0), Standing(2, 2.0)])
+    [(1.0, 1), (2.0, 0), (2.0, 2)]
+    """
+    if not isinstance(earlier, Judged):
+        return sorted(map(_order, (*earlier, *arriving)))
+    found = earlier.rung.order.copy()
+    for standing in arriving:
+        bisect.insort(found, _order(standing))
+    return found
+
+
+def part_of(
+    standings: Sequence[Standing], key: Callable[[int], int], part: int
+) -> Sequence[Standing]:
+    """Return the trials of one part, by a function of their numbers."""
+    if isinstance(standings, Judged):
+        return Judged(standings.rung.part(key, part))
+    return [standing for standing in standings if key(standing.trial) == part]
+
+
+def _order(standing: Standing) -> Order:
+    return standing.loss, standing.trial
 
 
 @dataclass(frozen=True)

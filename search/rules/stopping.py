@@ -8,9 +8,7 @@ trials are judged at every rung, others only from a later one on, each bracket b
 from __future__ import annotations
 
 import math
-import statistics
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +18,7 @@ from ...errors import ConfigError
 from ...studies.chunk_sizes import rung_steps
 from ...studies.spec import EarlyTerminate, Study
 from ..seeds import uniform
-from .registry import Standing, Verdict
+from .registry import Order, Standing, Verdict, ordered, part_of
 
 
 @dataclass(frozen=True)
@@ -44,9 +42,16 @@ class PromotingAsha(_Halving):
     def judge(
         self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
     ) -> list[Verdict]:
-        passing, cutoff = self.passing([*earlier, *arriving])
+        order = ordered(earlier, arriving)
+        last = self.last(order)
+        cutoff = None if last is None else last[0]
         return [
-            Verdict(stop=standing.trial not in passing, rule=self.words, cutoff=cutoff, pause=True)
+            Verdict(
+                stop=last is None or (standing.loss, standing.trial) > last,
+                rule=self.words,
+                cutoff=cutoff,
+                pause=True,
+            )
             for standing in arriving
         ]
 
@@ -54,19 +59,14 @@ class PromotingAsha(_Halving):
     def words(self) -> str:
         return f"asha eta={self.eta:g} pause"
 
-    def passing(self, standings: Sequence[Standing]) -> tuple[set[int], float | None]:
-        """Return the trials that may resume, of all judged at a rung, and the loss of the worst.
+    def last(self, order: Sequence[Order]) -> Order | None:
+        """Return the worst of the trials judged at a rung that may resume, None if none may.
 
-        >>> rule = PromotingAsha(2.0, 10)
-        >>> rule.passing([Standing(0, 3.0), Standing(1, 1.0), Standing(2, 2.0)])
-        ({1}, 1.0)
+        >>> PromotingAsha(2.0, 10).last([(1.0, 1), (2.0, 2), (3.0, 0)])
+        (1.0, 1)
         """
-        best = in_order(standings)[: math.floor(len(standings) / self.eta)]
-        return {standing.trial for standing in best}, best[-1].loss if best else None
-
-
-def in_order(standings: Sequence[Standing]) -> list[Standing]:
-    return sorted(standings, key=lambda standing: (standing.loss, standing.trial))
+        count = math.floor(len(order) / self.eta)
+        return order[count - 1] if count else None
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,10 @@ def halve(
     eta: float, rule: str, earlier: Sequence[Standing], arriving: Sequence[Standing]
 ) -> list[Verdict]:
     """Return verdicts of those arriving: the best ceil(n / eta) of all losses pass."""
-    losses = sorted(standing.loss for standing in (*earlier, *arriving))
-    if len(losses) < eta:
+    order = ordered(earlier, arriving)
+    if len(order) < eta:
         return [Verdict(stop=False, rule=rule, cutoff=None) for _ in arriving]
-    cutoff = losses[math.ceil(len(losses) / eta) - 1]
+    cutoff, _ = order[math.ceil(len(order) / eta) - 1]
     return [Verdict(stop=one.loss > cutoff, rule=rule, cutoff=cutoff) for one in arriving]
 
 
@@ -129,20 +129,14 @@ class Hyperband(_Halving):
     def judge(
         self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
     ) -> list[Verdict]:
-        before, now = self._by_bracket(earlier), self._by_bracket(arriving)
         found: dict[int, Verdict] = {}
-        for bracket, new in now.items():
+        for bracket in {self.bracket(standing.trial) for standing in arriving}:
             rule = f"hyperband bracket {bracket} eta={self.eta:g}"
             eta = math.inf if bracket > rung else self.eta  # not judged yet: all pass
-            verdicts = halve(eta, rule, before[bracket], new)
+            new = part_of(arriving, self.bracket, bracket)
+            verdicts = halve(eta, rule, part_of(earlier, self.bracket, bracket), new)
             found |= {one.trial: verdict for one, verdict in zip(new, verdicts, strict=True)}
         return [found[standing.trial] for standing in arriving]
-
-    def _by_bracket(self, standings: Sequence[Standing]) -> defaultdict[int, list[Standing]]:
-        found = defaultdict[int, list[Standing]](list)
-        for standing in standings:
-            found[self.bracket(standing.trial)].append(standing)
-        return found
 
 
 def build_hyperband(early: EarlyTerminate, study: Study) -> Hyperband:
@@ -158,10 +152,12 @@ class Median:
     def judge(
         self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
     ) -> list[Verdict]:
-        losses = [standing.loss for standing in (*earlier, *arriving)]
-        if len(losses) < self.at_least:
+        order, middle = ordered(earlier, arriving), (len(earlier) + len(arriving)) // 2
+        if len(order) < self.at_least:
             return [Verdict(stop=False, rule="median", cutoff=None) for _ in arriving]
-        cutoff = statistics.median(losses)
+        cutoff, _ = order[middle]
+        if len(order) % 2 == 0:
+            cutoff = (order[middle - 1][0] + cutoff) / 2
         return [Verdict(one.loss > cutoff, rule="median", cutoff=cutoff) for one in arriving]
 
 

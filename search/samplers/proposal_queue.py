@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from ...spaces.space import DRAWS
@@ -47,14 +48,16 @@ class Proposer:
             *(("enqueue", study.space.complete(entry)) for entry in study.enqueue),
             *(("portfolio", placed.params) for placed in places_of(study).used),
         ]
-        self._keys: dict[int, Hashable] = {}
+        self._seen: set[Hashable] = set()  # configurations of the histories so far
+        self._known: set[int] = set()  # their trials
+        self._earlier = 0  # trials of earlier studies in them
         self._is_finite = all(
             parameter.distribution.axis.kind != "real" for parameter in study.space.parameters
         )
 
     def propose(self, batch: int, trials: Sequence[int], history: Sequence[Past]) -> Proposals:
         open_batch = self._sampler.begin(batch, history)
-        seen = {self._known_key(past) for past in history if past.trial >= 0}
+        seen = _Seen(self._read(history))
         result = Proposals()
         for trial in trials:
             proposal = self._one(trial, open_batch, seen, result)
@@ -65,9 +68,7 @@ class Proposer:
             result.found.append(proposal)
         return result
 
-    def _one(
-        self, trial: int, batch: Batch, seen: set[Hashable], result: Proposals
-    ) -> Proposal | None:
+    def _one(self, trial: int, batch: Batch, seen: _Seen, result: Proposals) -> Proposal | None:
         if trial < len(self._first):
             source, params = self._first[trial]
             return Proposal(trial, plain_json(params), source)
@@ -94,10 +95,34 @@ class Proposer:
                     return Proposal(trial, params, source, attributes)
         return None
 
-    def _known_key(self, past: Past) -> Hashable:
-        if past.trial not in self._keys:
-            self._keys[past.trial] = self._study.space.canonical(past.params)
-        return self._keys[past.trial]
+    def _read(self, history: Sequence[Past]) -> set[Hashable]:
+        """Return the configurations of a history, of which only the new trials are read."""
+        new = [*takewhile(self._is_new, reversed(history))]
+        if self._earlier + len(self._known) + len(new) != len(history):  # not the one that grew
+            self._seen, self._known = set(), set()
+            new = [past for past in history if past.trial >= 0]
+            self._earlier = len(history) - len(new)
+        for past in new:
+            self._known.add(past.trial)
+            self._seen.add(self._study.space.canonical(past.params))
+        return self._seen
+
+    def _is_new(self, past: Past) -> bool:
+        return past.trial >= 0 and past.trial not in self._known
+
+
+@dataclass
+class _Seen:
+    """Configurations that are not proposed again: those of the history, and of the batch."""
+
+    before: set[Hashable]
+    here: set[Hashable] = field(default_factory=set[Hashable])
+
+    def add(self, configuration: Hashable) -> None:
+        self.here.add(configuration)
+
+    def __contains__(self, configuration: Hashable) -> bool:
+        return configuration in self.before or configuration in self.here
 
 
 class AskAhead:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from .buckets import Bucket
 from .loop_state import LoopState, Outlook, Phase
 from .objective import Objective, Objectives
 from .search_state import Ledger
+from .tally import Tally
 from .trials import Run
 
 
@@ -140,7 +140,7 @@ class Observer:
 
 
 def picture(ledger: Ledger, buckets: Iterable[Bucket], running: Bucket | None) -> Progress:
-    found = recorded_progress(ledger.study, ledger.state, ledger.trials.values())
+    found = _progress(ledger.study, ledger.state, ledger.trials, ledger.tally)
     return replace(
         found,
         lanes=running.lanes if running is not None else 0,
@@ -150,11 +150,16 @@ def picture(ledger: Ledger, buckets: Iterable[Bucket], running: Bucket | None) -
 
 def recorded_progress(study: Study, state: LoopState, trials: Iterable[TrialRow]) -> Progress:
     """Return the progress at a commit; `compiles` is 0, since only the process knows it."""
-    objective = Objective.of(study)
+    rows = {row.trial: row for row in trials}
+    return _progress(study, state, rows, Tally(rows, Objective.of(study), Objectives.of(study)))
+
+
+def _progress(
+    study: Study, state: LoopState, rows: Mapping[int, TrialRow], tally: Tally
+) -> Progress:
     lanes = {bucket.key: bucket.lanes for bucket in state.buckets}
     usage, done = state.usage, state.phase is Phase.DONE
-    found = sorted((row for row in trials if row.trial >= 0), key=lambda row: row.trial)
-    best = _best(study, found, objective)
+    best = _best(study, rows, tally)
     outlook = state.outlook or Outlook(usage.env_steps)
     return Progress(
         phase=state.phase,
@@ -166,13 +171,13 @@ def recorded_progress(study: Study, state: LoopState, trials: Iterable[TrialRow]
         occupancy=usage.occupancy,
         proposed=state.proposed,
         trials_total=study.budget.trials,
-        states=dict(Counter(TrialState(trial.state) for trial in found)),
+        states=tally.states(),
         best=best,
         env_steps_per_second=usage.env_steps_per_second if done else outlook.env_steps_per_second,
         compiles=0,
         seconds=usage.run_seconds,
         seconds_left=0.0 if done else outlook.seconds_left,
-        leader=_leader(state, objective) if best is None else None,
+        leader=_leader(state, Objective.of(study)) if best is None else None,
         least_share=outlook.least_share,
     )
 
@@ -188,19 +193,16 @@ def in_lanes(state: LoopState, bucket: str) -> list[Run]:
     return sorted(found, key=lambda run: -1 if run.lane is None else run.lane)
 
 
-def _best(study: Study, trials: Iterable[TrialRow], objective: Objective) -> Best | None:
-    pairs = [(row, row.value) for row in trials if row.value is not None]
-    if not pairs:
+def _best(study: Study, rows: Mapping[int, TrialRow], tally: Tally) -> Best | None:
+    number = tally.best()
+    if number is None:
         return None
-    objectives = Objectives.of(study)
-    keys = objectives.keys(
-        [(objective.loss(value), *objectives.losses(row.objectives[1:])) for row, value in pairs],
-        [objectives.violation(row.constraints) for row, _ in pairs],
-    )
-    best, value = pairs[min(range(len(pairs)), key=keys.__getitem__)]
+    best = rows[number]
+    if best.value is None:
+        raise RuntimeError(f"trial {number} is the best without a value")
     return Best.of(
         best.trial,
-        value,
+        best.value,
         best.seed_values,
         study.metric.aggregate,
         best.stop_rule,

@@ -19,16 +19,19 @@ from ...store.rows import (
     DecisionRow,
     EvaluationRow,
     Stream,
+    TrialRow,
     TrialState,
 )
 from ...store.statistics import mean
 from ...studies.spec import Study
 from ...studies.stopping_rules import rule_row
 from ..lanes.contract import Resolved, Resolver
+from ..rules.registry import Rung, Standing
 from ..samplers.registry import Past
 from .evaluations_alone import EvaluationsAlone
 from .loop_state import KeptPolicy, LoopState, Phase
 from .objective import Objective, Objectives
+from .tally import Tally
 from .trials import Run, Trial, lineage_of, params_at
 
 
@@ -90,6 +93,9 @@ class Ledger:
         self.state = state
         self.trials: dict[int, Trial] = {trial.number: trial for trial in ended}
         self.trials.update(state.live)
+        self.tally = Tally(self.trials, self.objective, self.objectives)
+        # those that racing compares with: finished and feasible, with a value on every seed
+        self.whole = Tally(self.trials, self.objective, self.objectives, self._is_whole)
         self.unwritten = Unwritten()
         self.ended: list[Trial] = []
         self.earlier, self.undecided = tuple(earlier), frozenset(undecided)
@@ -97,14 +103,18 @@ class Ledger:
         self._clock = clock
         self._resolver = resolver
         self._resolved: dict[int, Resolved] = {}  # held for live trials
+        # as samplers see trials, by number; those of `_unseen` are made again when asked for
         self._pasts: dict[int, Past] = {}
+        self._unseen: set[int] = set(self.trials)
         self._judged: list[list[int]] = []
+        self._rungs: list[Rung] = []  # their standings, as far as somebody asked
         for number, trial in self.trials.items():
             for rung in range(len(trial.reports)):
                 self.judge(rung, [number])
 
     def add(self, trial: Trial) -> None:
         self.trials[trial.number] = trial
+        self._unseen.add(trial.number)
         self.state.admit(trial)
         self.touch(trial)
         for name, value in trial.attributes.items():
@@ -128,7 +138,18 @@ class Ledger:
             self.unwritten.add(attribute_of_looks(self.looks))
 
     def touch(self, trial: Trial) -> None:
+        """Note that a trial's row has changed."""
         self.unwritten.trials.add(trial.number)
+        self.tally.note(trial.number)
+        self.whole.note(trial.number)
+
+    def _is_whole(self, trial: TrialRow) -> bool:
+        seeds = self.study.seeds.per_config
+        return (
+            trial.state is TrialState.FINISHED
+            and len(trial.seed_values) == seeds
+            and self.objectives.violation(trial.constraints) == 0.0
+        )
 
     def restart(self, number: int) -> Trial:
         """Return a failed trial as it was proposed; the rows of its first attempt will go."""
@@ -142,9 +163,9 @@ class Ledger:
             old.params,
             attributes=old.attributes,
         )
-        self._pasts.pop(number, None)
         self._resolved.pop(number, None)
         self._judged = [[one for one in rung if one != number] for rung in self._judged]
+        self._rungs = []
         self.state.restart(number)
         self.unwritten.restarted.append(number)
         return new
@@ -162,7 +183,7 @@ class Ledger:
         """Pause a trial at its rung; samplers see it as stopped there."""
         trial.pause(rule)
         self.state.tell(trial)
-        self._pasts.pop(trial.number, None)
+        self._unseen.add(trial.number)
         self.touch(trial)
 
     def promote(self, trial: Trial) -> None:
@@ -180,7 +201,7 @@ class Ledger:
     def end(self, trial: Trial, state: TrialState, error: str = "") -> None:
         trial.end(state, error, self.now(), self.state.bits)
         self.state.dismiss(trial)
-        self._pasts.pop(trial.number, None)
+        self._unseen.add(trial.number)
         if held := self._resolved.pop(trial.number, None):
             self._resolver.touch(held)  # its policy, or its confirmation, may ask for it
         self.ended.append(trial)
@@ -214,7 +235,8 @@ class Ledger:
             self.touch(trial)
         if self.study.seeds.racing is not None:
             self._remeasure_racing()
-        self._pasts.clear()
+        self._unseen.update(self.trials)
+        self._rungs = []
         kept = {policy.trial for policy in self.state.kept}
         ordered = self.order(self.trials[number] for number in kept)
         self.state.keep([KeptPolicy(one.number, self.losses(one)[0]) for one in ordered])
@@ -342,16 +364,39 @@ class Ledger:
         self.unwritten = Unwritten()
 
     def take_ended(self) -> list[Trial]:
+        """Return the trials that ended since the last call; their replicates are forgotten.
+
+        A resumed study has no replicates of ended trials either. Ray Tune may ask for the state
+        of one.
+        """
         ended, self.ended = self.ended, []
+        if self.study.search.driver != "ray_tune":
+            for trial in ended:
+                if trial.number not in self.state.live:
+                    trial.leave()
         return ended
 
     def judged(self, rung: int) -> Sequence[int]:
-        return tuple(self._judged[rung]) if rung < len(self._judged) else ()
+        return self._judged[rung] if rung < len(self._judged) else ()
 
     def judge(self, rung: int, trials: Iterable[int]) -> None:
         while len(self._judged) <= rung:
             self._judged.append([])
         self._judged[rung] += trials
+
+    def rung(self, rung: int) -> Rung:
+        """Return the trials judged at a rung, by the first objective alone."""
+        while len(self._rungs) <= rung:
+            self._rungs.append(Rung())
+        found = self._rungs[rung]
+        for number in self.judged(rung)[len(found) :]:
+            found.add(self.standing(self.trials[number], rung))
+        return found
+
+    def standing(self, trial: Trial, rung: int) -> Standing:
+        """Return a trial at a rung that it has passed, by the first objective alone."""
+        curve = tuple(map(self.objective.loss, trial.reports[: rung + 1]))
+        return Standing(trial.number, curve[rung], curve)
 
     def order(self, trials: Iterable[Trial]) -> list[Trial]:
         """Return trials with values, the best first (`Objectives.keys`)."""
@@ -396,15 +441,30 @@ class Ledger:
         sees the same. A paused trial looks stopped, even after its promotion, until it ends or
         pauses again. `unseen` are trials whose latest events are hidden, one entry per event.
         """
-        for number, trial in self.trials.items():
-            if number not in self._pasts and trial.state is not TrialState.REFERENCE:
-                has_ended = not (trial.is_live or trial.is_paused)
-                self._pasts[number] = self._past(trial, trial.paused_at, has_ended)
-        shown = [self._pasts[number] for number in sorted(self._pasts)]
-        if unseen:
-            news = Counter(unseen)
-            shown = [self._before(p.trial, news[p.trial]) if news[p.trial] else p for p in shown]
-        return (*self.earlier, *shown)
+        self._see()
+        if not unseen:
+            return (*self.earlier, *self._pasts.values())
+        news = Counter(unseen)
+        shown = dict(self._pasts)
+        for number, count in news.items():
+            if number in shown:
+                shown[number] = self._before(number, count)
+        return (*self.earlier, *shown.values())
+
+    def _see(self) -> None:
+        """Make what samplers see of trials that were added, ended or paused."""
+        last = next(reversed(self._pasts), -1)
+        ordered = True
+        for number in sorted(self._unseen):
+            trial = self.trials[number]
+            if trial.state is TrialState.REFERENCE:
+                continue
+            ordered = ordered and (number > last or number in self._pasts)
+            has_ended = not (trial.is_live or trial.is_paused)
+            self._pasts[number] = self._past(trial, trial.paused_at, has_ended)
+        if not ordered:
+            self._pasts = dict(sorted(self._pasts.items()))
+        self._unseen = set()
 
     def _before(self, number: int, news: int) -> Past:
         """Return a trial as it was before its last `news` events (pauses, the end)."""

@@ -12,7 +12,7 @@ from ...errors import ConfigError, counted
 from ...store.codec import finite_json
 from ..arguments import study_of
 from ..formatting import aligned, between, in_unit, narrow, number, steps, unit_in
-from ..output import echo, print_answer, print_json
+from ..output import echo, note, print_answer, print_json
 from ..terminal.console import console, in_columns
 
 if TYPE_CHECKING:
@@ -87,9 +87,15 @@ def do_what_if(args: Namespace) -> int:
 
     folder = study_of(args)
     source = None if args.source is None else Path(args.source)
-    found = what_if(folder.path, args.early_terminate, args.seeds, source=source)
-    told = in_unit(what_if_text(found, console(sys.stdout).width), unit_in(folder.path))
-    text = in_columns(told, sys.stdout, 2)
+    told = sys.stderr.isatty()
+
+    def report(at: int, total: int, rule: str) -> None:
+        if told:
+            note(f"replaying {at} of {total}: {rule}")
+
+    found = what_if(folder.path, args.early_terminate, args.seeds, source=source, report=report)
+    words = in_unit(what_if_text(found, console(sys.stdout).width), unit_in(folder.path))
+    text = in_columns(words, sys.stdout, 2)
     print_answer(args.json, finite_json(found.as_json()), text)
     return 0
 

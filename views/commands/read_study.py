@@ -160,7 +160,8 @@ def _read(folder: StudyFolder) -> _Board:
         audited = any(row.audited for row in rows)
         audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if audited else None
         baselines = baseline_entries(baselines_of(journal), entries, meta.goal, value_bounds(meta))
-        conclusion, metric = conclusion_of(journal), recorded_value_words(journal)
+        conclusion = conclusion_of(journal, rows, entries)
+        metric = recorded_value_words(journal)
     state = state_of(folder.path, head)
     unit = unit_of(meta.study_text)
     return _Board(entries, baselines, meta, metric, unit, state, audit, conclusion)

@@ -27,8 +27,7 @@ from ...search.run import Results
 from ...store.environment_columns import environment_names
 from ...store.follow import is_finished
 from ...store.journal import Journal
-from ...store.leaderboard import Entry
-from ...store.rows import StudyMeta, counts_evaluations_alone
+from ...store.rows import counts_evaluations_alone
 from ...store.study_folder import REPORT_NAME, StudyFolder, free_name
 from ...store.verdict_text import as_json
 from ...studies.algorithm import ENV_STEPS

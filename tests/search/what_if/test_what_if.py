@@ -445,3 +445,36 @@ def test_a_program_whose_run_is_one_chunk_has_no_rung(tmp_path):
         lambda _, config: quanta["x".join(map(str, config["hidden_sizes"]))],
     )
     assert found.matched == found.judgements > 0
+
+
+class Passed(dict):
+    """A dictionary that counts the keys that loops over it pass."""
+
+    count = 0
+
+    def __iter__(self):
+        for key in super().__iter__():
+            self.count += 1
+            yield key
+
+    def items(self):
+        return [(key, self[key]) for key in self]
+
+
+def test_no_trial_looks_through_the_evaluations_of_all(tmp_path):
+    asked = study(early_terminate=ASHA, seeds=Seeds(2), budget=Budget(trials=24))
+    record = read_record(ran(tmp_path / "study", asked))
+    record = dataclasses.replace(record, results=(results := Passed(record.results)))
+    for row in record.trials:
+        record.value(row.trial, row.env_steps)
+        record.is_staggered(row)
+        record.at(row.trial, 9, 1_000)  # a seed without any evaluation
+    assert results.count <= len(results)
+
+
+def test_each_replay_is_reported_before_it_begins(tmp_path):
+    folder = ran(tmp_path / "study", study(early_terminate=ASHA, budget=Budget(trials=8)))
+    said = list[tuple[int, int, str]]()
+    what_if(folder, ["none", "median,min=2000"], report=lambda *about: said.append(about))
+    assert [about[:2] for about in said] == [(1, 3), (2, 3), (3, 3)]
+    assert [rule for _, _, rule in said] == ["the rule of the study", "none", "median min=2k"]

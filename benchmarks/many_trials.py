@@ -1,0 +1,201 @@
+"""What a trial costs beside its training, as a study grows: a training of no cost, 64 lanes.
+
+CPU time and memory of processes, which a loaded machine changes little, for studies of random
+search, asha and confirm. With `--before` an earlier commit runs the same studies in turn, and
+the tables of both are compared bit by bit.
+
+    python benchmarks/many_trials.py
+    python benchmarks/many_trials.py --trials 1000 5000 --before 3e44415
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from checkout import make_importable
+from features import unpack
+
+TRAINING = '''"""A training of no cost: a score with noise, whose best is known."""
+
+import jax
+import jax.numpy as jnp
+
+import hpo
+
+
+class Free(hpo.Training):
+    unit = "steps"
+    steps_per_update = 1
+    a = hpo.traced(0.5, "best at 0.3", low=0, high=1)
+    b = hpo.traced(0.5, "best at 0.7", low=0, high=1)
+
+    def init(self, key, h):
+        return {"steps": jnp.float32(0.0), "key": key}
+
+    def update(self, state, h):
+        key, own = jax.random.split(state["key"])
+        loss = jnp.square(h.a - 0.3) + 0.01 * jax.random.normal(own)
+        return {"steps": state["steps"] + 1.0, "key": key}, {"loss": loss}
+
+    def evaluate(self, state, h, key):
+        miss = jnp.square(h.a - 0.3) + jnp.square(h.b - 0.7)
+        return {"score": 0.05 * jax.random.normal(key) - miss}
+'''
+STUDY = """algorithm: free.py:Free
+length: 16 steps
+space:
+  a: {{min: 0.0, max: 1.0}}
+  b: {{min: 0.0, max: 1.0}}
+metric: {{name: eval/score, goal: maximize}}
+search: {{method: {method}}}
+early_terminate: {{type: asha, min: 4, eta: 4}}
+seeds: {{per_config: 1}}
+budget: {{trials: 100}}
+population: {{lanes: 64}}
+confirm: {{top_k: 3, choose: 3, report: 8}}
+"""
+MORE = 64  # trials that a finished study adds when it is resumed
+VIEWS = {
+    "top": ("top", "--study", "{study}"),
+    "show": ("show", "7", "--study", "{study}"),
+    "importance": ("importance", "--study", "{study}"),
+    "report": ("report", "--study", "{study}"),
+    "what_if": ("what-if", "--study", "{study}", "--source", "{folder}"),
+}
+HPO = "import sys; from hpo.cli import main; sys.exit(main())"
+
+
+def measure(command: list[str], path: Path | None) -> dict[str, float]:
+    """Run `hpo` with these arguments; return CPU seconds and the most memory."""
+    environment = dict(os.environ)
+    if path is not None:
+        environment["PYTHONPATH"] = os.pathsep.join([str(path), environment["PYTHONPATH"]])
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [sys.executable, "-c", HPO, *command], env=environment, stdout=said, stderr=said
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            said.seek(0)
+            raise SystemExit(f"hpo {' '.join(command)}: {said.read().decode()[-2000:]}")
+    return {
+        "cpu_seconds": used.ru_utime + used.ru_stime,
+        "gigabytes": used.ru_maxrss / 2**20,
+    }
+
+
+def one_study(
+    folder: Path, method: str, trials: int, views: list[str], path: Path | None
+) -> dict[str, Any]:
+    """Measure a study of some trials: its run, the views on it, and a resumed run of a few more.
+
+    `views` are names of `VIEWS`.
+    """
+    folder.mkdir()
+    (folder / "free.py").write_text(TRAINING)
+    file = folder / "free.yaml"
+    file.write_text(STUDY.format(method=method))
+    places = {"study": folder / "free", "folder": folder}
+
+    def run(count: int) -> dict[str, float]:
+        budget = f"budget.trials={count}"
+        return measure(["run", str(file), "--out", str(folder), "--set", budget], path)
+
+    row: dict[str, Any] = {"trials": trials, "run": run(trials)}
+    for name in views:
+        command = [part.format(**places) for part in VIEWS[name]]
+        row[name] = measure(command, path)
+    return {**row, "resume": run(trials + MORE)}
+
+
+def differences(first: Path, second: Path) -> list[str]:
+    """Return how the records of two studies differ, times left out."""
+    from hpo.store.journal import Journal
+    from hpo.store.tables import tables_equal
+
+    found = tables_equal(first, second)
+    with Journal(first) as one, Journal(second) as two:
+        for name in ("decisions", "asks", "attributes"):
+            if getattr(one, name)() != getattr(two, name)():
+                found.append(f"{name} of the journal differ")
+    return found
+
+
+def per_trial(rows: list[dict[str, Any]]) -> list[float]:
+    """Return the CPU milliseconds of a trial for each row, from the smallest study on.
+
+    Starting and compiling are taken out: they are the same in all, so the first is a study of few
+    trials, and each cost is that of the trials it has more.
+    """
+    first = rows[0]
+    found = [
+        (row["run"]["cpu_seconds"] - first["run"]["cpu_seconds"])
+        / (row["trials"] - first["trials"])
+        for row in rows[1:]
+    ]
+    return [1e3 * seconds for seconds in found]
+
+
+def show(side: str, rows: list[dict[str, Any]], views: list[str]) -> None:
+    for row, cost in zip(rows[1:], per_trial(rows), strict=True):
+        cells = [row[name]["cpu_seconds"] for name in ("resume", *views)]
+        print(
+            f"| {side} | {row['trials']:,} | {row['run']['cpu_seconds']:.1f} | {cost:.2f} "
+            f"| {row['run']['gigabytes']:.2f} | "
+            + " | ".join(f"{seconds:.1f}" for seconds in cells)
+            + " |",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, nargs="+", default=[1_000, 5_000, 20_000])
+    parser.add_argument("--method", default="random", help="of the search")
+    parser.add_argument("--before", help="a commit of this repository to compare with")
+    parser.add_argument("--views", nargs="*", choices=[*VIEWS], default=[*VIEWS])
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    args = parser.parse_args()
+    make_importable()
+    os.environ.setdefault("PYTHONPATH", "")
+    with tempfile.TemporaryDirectory() as made:
+        place = Path(made)
+        sides: dict[str, Path | None] = {"now": None}
+        if args.before:
+            (place / "before").mkdir()
+            sides["before"] = unpack(args.before, place / "before")
+        rows: dict[str, list[dict[str, Any]]] = {side: [] for side in sides}
+        for trials in (64, *args.trials):
+            for side, path in sides.items():
+                own = place / f"{side}-{trials}"
+                rows[side].append(one_study(own, args.method, trials, args.views, path))
+            if args.before:
+                both = (place / f"{side}-{trials}" / "free" for side in ("now", "before"))
+                for text in differences(*both):
+                    raise SystemExit(f"{trials} trials: {text}")
+    print("CPU seconds of processes; the records of both sides are equal" if args.before else "")
+    names = ["side", "trials", "run", "ms per trial", "GB", "resume", *args.views]
+    print(f"| {' | '.join(names)} |\n{'|---' * len(names)}|")
+    for side, found in rows.items():
+        show(side, found, args.views)
+    about = {
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "method": args.method,
+        "rows": rows,
+    }
+    args.out.write_text(json.dumps(about, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Counts of trials by state and the best of them, kept as they change.
+
+A study of many trials asks for both at every boundary; reading all trials then would make each
+trial cost more than the one before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ...store.pareto import places
+from ...store.rows import TrialRow, TrialState
+from .objective import Objective, Objectives
+
+
+@dataclass(frozen=True)
+class _Result:
+    losses: tuple[float, ...]
+    violation: float
+
+    def dominates(self, other: _Result) -> bool:
+        pairs = list(zip(self.losses, other.losses, strict=True))
+        no_worse = all(own <= its for own, its in pairs)
+        return no_worse and any(own < its for own, its in pairs)
+
+
+class Tally:
+    """The states of trials, and the best one with a value.
+
+    Whoever changes a row says so by `note`; it is read when somebody asks. `competes` selects the
+    rows that may be the best, besides having a value.
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[int, TrialRow],
+        objective: Objective,
+        objectives: Objectives,
+        competes: Callable[[TrialRow], bool] = lambda row: True,
+    ):
+        self._rows, self._competes = rows, competes
+        self._objective, self._objectives = objective, objectives
+        self._changed: set[int] = set(rows)
+        self._state_of: dict[int, TrialState] = {}
+        self._states: Counter[TrialState] = Counter()
+        self._results: dict[int, _Result] = {}
+        # trials of which one is the best; with one objective it is only one
+        self._leading: set[int] = set()
+
+    def note(self, number: int) -> None:
+        """Note that a row may have changed."""
+        self._changed.add(number)
+
+    def states(self) -> dict[TrialState, int]:
+        self._read()
+        return {state: count for state, count in self._states.items() if count}
+
+    def best(self) -> int | None:
+        """Return the number of the best trial, of equal ones the smallest; None without any."""
+        self._read()
+        if len(self._leading) < 2:
+            return next(iter(self._leading), None)
+        numbers = sorted(self._leading)
+        found = places([self._results[number].losses for number in numbers])
+        at = min(range(len(numbers)), key=lambda index: found[index].key)
+        return numbers[at]
+
+    def _read(self) -> None:
+        changed, self._changed = self._changed, set()
+        entering: list[int] = []
+        for number in sorted(changed):
+            if number >= 0 and self._read_row(number, self._rows[number]):
+                entering.append(number)
+        if not self._leading.isdisjoint(entering):  # any of the others may lead now
+            self._leading, entering = set(), list(self._results)
+        for number in entering:
+            if number in self._results:
+                self._enter(number)
+
+    def _read_row(self, number: int, row: TrialRow) -> bool:
+        """Count a row; return whether its result has changed."""
+        state, before = TrialState(row.state), self._state_of.get(number)
+        if before is not None:
+            self._states[before] -= 1
+        self._state_of[number] = state
+        self._states[state] += 1
+        now = self._result_of(row)
+        if now == self._results.get(number):
+            return False
+        if now is None:
+            del self._results[number]
+        else:
+            self._results[number] = now
+        return True
+
+    def _result_of(self, row: TrialRow) -> _Result | None:
+        if row.value is None or not self._competes(row):
+            return None
+        others = self._objectives.losses(row.objectives[1:])
+        violation = self._objectives.violation(row.constraints)
+        return _Result((self._objective.loss(row.value), *others), violation)
+
+    def _enter(self, number: int) -> None:
+        """Let a trial lead unless one that leads is better, and drop those it beats."""
+        if any(self._is_better(other, number) for other in self._leading):
+            return
+        beaten = {other for other in self._leading if self._is_better(number, other)}
+        self._leading = (self._leading - beaten) | {number}
+
+    def _is_better(self, number: int, other: int) -> bool:
+        """Return whether a trial excludes that another is the best (`store.pareto.places`)."""
+        own, its = self._results[number], self._results[other]
+        if own.violation != its.violation:
+            return own.violation < its.violation
+        if own.violation == 0.0 and own.losses != its.losses:
+            return own.dominates(its)
+        if own.violation == 0.0 and len(own.losses) > 1:
+            return False  # equal points share a place
+        return number < other
