@@ -120,7 +120,8 @@ def factory_of(
             purpose = "search: {driver: ray_tune}"
             opened.enter_context(connected(executor, purpose, handles))
         if executor.type == "local":
-            enable_compilation_cache()
+            if not study.algorithm.is_process:
+                enable_compilation_cache()
             local: Any = factories_of(
                 study, lambda one, of: factory_here(one, compiling, warn, environments=of)
             )
@@ -128,6 +129,8 @@ def factory_of(
             local.check(resolved)
             for note in notes_of(local, resolved):
                 warn(note)
+            if close := getattr(local, "close", None):
+                opened.callback(close)
             yield local
             return
         from .via_ray import RayTeam, connected, place_of
