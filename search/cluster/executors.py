@@ -17,7 +17,6 @@ from ...studies.check import spread_note
 from ...studies.programs import words_of_bucket
 from ...studies.spec import Study
 from ...studies.user_code import check_registered, run_own_code
-from ..lanes.configuration import parts_of
 from ..lanes.contract import (
     Division,
     EvaluationResult,
@@ -53,6 +52,8 @@ class LocalShares:
 
     def check(self, resolved: Resolved) -> None:
         if self._factory.study.algorithm.is_ppo:
+            from ..lanes.configuration import parts_of  # on use: processes need no jax
+
             _ = parts_of(resolved).hypers  # makes the environments, which may refuse
         else:
             self._factory.check(resolved)
