@@ -203,6 +203,15 @@ class Running:
             os.killpg(self.group, number)
 
 
+def memory_of(process: int) -> int:
+    """Return the bytes of memory of a process now; 0 where that is not known."""
+    try:
+        text = Path(f"/proc/{process}/statm").read_text(encoding="ascii")
+        return int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def end_leftovers(folder: Path) -> None:
     """Kill processes that an earlier life of a study left, should it and its guard be killed."""
     for process in guard.marked(f"HPO_FOLDER={folder}{os.sep}"):

@@ -42,6 +42,11 @@ class Algorithm:
         return self.name.startswith(f"{COMMAND}:")
 
     @property
+    def lanes(self) -> str:
+        """What runs side by side, in words."""
+        return "processes" if self.is_process else "lanes"
+
+    @property
     def label(self) -> str:
         """A word for tables and folders."""
         return "PPO" if self.is_ppo else self.name.partition(":")[2]

@@ -146,7 +146,7 @@ def _length(notes: Notes, root: Node, algorithm: Algorithm) -> int:
     units = {"": 1, algorithm.unit: 1}
     if epoch:
         units |= {"epoch": epoch, "epochs": epoch}
-    if number is not None and unit in ("epoch", "epochs") and not epoch:
+    if number is not None and unit in ("epoch", "epochs") and unit not in units:
         notes.add(
             f"length is {given!r}, but {algorithm.label} does not say how long an epoch is; write "
             f"`epoch = ...` in the class, the number of {algorithm.unit} in one, or give length "

@@ -33,6 +33,7 @@ from ...machine.processes import (
     end_leftovers,
     gpus_here,
     last_lines,
+    memory_of,
     share_of_gpus,
     share_of_threads,
 )
@@ -326,7 +327,7 @@ class ProcessRun:
                 f"ended by itself at {self.last_step:,.0f} of {length:,} {unit}; pass "
                 "{env_steps} to the script, or lower the length"
             )
-        else:
+        elif self.process is not None:  # else it was noted by an earlier life of the study
             self._note_end()
 
     @property
@@ -344,7 +345,10 @@ class ProcessRun:
         if self.process is not None:
             self.process.ask_to_end(self.factory.settings.grace)
         said = last_lines(self.folder / STDERR) or last_lines(self.folder / STDOUT)
-        self.failure = f"{why}\n{said}" if said else why
+        *before, last = said.splitlines() or [""]
+        place = self.folder.relative_to(self.factory.folder.parent)
+        lines = [f"{why}: {last}" if last else why, *before, f"(all output: {place}/)"]
+        self.failure = "\n".join(lines)
         self._note_end()
 
     def _check_output(self) -> None:
@@ -455,6 +459,55 @@ class ProcessRun:
         }
 
 
+@dataclass(frozen=True)
+class Tried:
+    """What one process did within some seconds."""
+
+    steps_per_second: float  # 0: it reported no steps
+    run_seconds: float | None  # of a whole run, if it came to its end
+    names: tuple[str, ...]  # of its metrics
+    memory_bytes: int  # the most that was seen
+    failure: str = ""
+
+    @property
+    def words(self) -> str:
+        seen = ", ".join(self.names[:8]) or "no metric so far"
+        more = f" and {len(self.names) - 8} more" if len(self.names) > 8 else ""
+        speed = f"{self.steps_per_second:,.0f} env steps a second; " * bool(self.steps_per_second)
+        memory = f"; {self.memory_bytes / 2**20:,.0f} MiB" * bool(self.memory_bytes)
+        return f"{speed}reports {seen}{more}{memory}"
+
+
+def try_out(factory: ProcessFactory, folder: Path, seconds: float) -> Tried:
+    """Run the default configuration in a folder, until its speed is known or time is over."""
+    factory.begin(folder)
+    resolved = factory.resolve(factory.study.default())
+    run = ProcessRun(factory, Refill(0, resolved, Stream.SEARCH, 0, trial=0))
+    started, memory = time.monotonic(), 0
+    first: tuple[float, float] | None = None  # when it first reported a step, and that step
+    last = (0.0, 0.0)
+    while not run.is_over and time.monotonic() - started < seconds:
+        run.look()
+        now = time.monotonic()
+        if run.process is not None:
+            memory = max(memory, memory_of(run.process.group))
+        if run.has_steps and run.last_step != last[1]:
+            first, last = first or (now, run.last_step), (now, run.last_step)
+        time.sleep(_PAUSE)
+    took = time.monotonic() - started
+    left = run.leave()
+    if left is not None:
+        left.end()
+    speed = run.last_step / took
+    if first is not None and last[0] > first[0]:
+        speed = (last[1] - first[1]) / (last[0] - first[0])
+    whole = took if run.exit_code == 0 else None
+    failure = run.failure.partition("\n(all output")[0]  # whose folder is deleted
+    if run.diverged and not failure:
+        failure = "its metric is not finite"
+    return Tried(speed, whole, tuple(run.reader.names if run.reader else ()), memory, failure)
+
+
 def _record_of(folder: Path) -> dict[str, Any]:
     """Return what is known of the process that ran in a folder; nothing of one cut short."""
     path = folder / _RECORD
@@ -477,6 +530,7 @@ class ProcessPopulation(Population):
         self._runs: list[ProcessRun | None] = [None] * lanes
         self._ending: list[Running | None] = [None] * lanes
         self._away: dict[tuple[int, Stream, int], ProcessRun] = {}  # taken out of their lanes
+        self._leaving: list[Running] = []  # of runs that nothing wants any more
         self._counted_at = time.perf_counter()
 
     def ready(self, refills: Sequence[Refill], busy: Sequence[int]) -> list[int]:
@@ -537,6 +591,7 @@ class ProcessPopulation(Population):
         for lane, process in enumerate(self._ending):
             if process is not None and process.look() is not None:
                 self._ending[lane] = None
+        self._leaving = [process for process in self._leaving if process.look() is None]
 
     def _has_reached(self, lane: int) -> bool:
         run = self._run(lane)
@@ -589,7 +644,8 @@ class ProcessPopulation(Population):
         """End the processes that were taken out, but for these (trial, replicate)."""
         for key, run in list(self._away.items()):
             if (key[0], key[2]) not in kept:
-                run.leave()
+                process = run.leave()
+                self._leaving += [] if process is None else [process]
                 del self._away[key]
 
     def save_state(self, state: Any, directory: Path) -> None:
@@ -629,7 +685,7 @@ class ProcessPopulation(Population):
     def close(self) -> None:
         """End all processes and wait for it."""
         runs = [*filter(None, self._runs), *self._away.values()]
-        left = [process for process in self._ending if process is not None]
+        left = [process for process in self._ending if process is not None] + self._leaving
         left += [process for run in runs if (process := run.leave()) is not None]
         for process in left:
             process.end()

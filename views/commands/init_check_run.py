@@ -120,12 +120,17 @@ def brief(report: CheckReport, note: str, file: str) -> str:
     total = "" if expected.total is None else f"{steps(expected.total)} {unit} "
     costs = [f"{total}({', '.join(parts)})"] if parts else []
     lanes = [cost.lanes for _, cost in report.buckets if cost.lanes is not None]
-    costs += [counted(max(lanes), "lane")] if lanes else []
-    least = "" if report.bucket_count_exact else "at least "
-    costs.append(f"{least}{counted(report.bucket_count * study.spread, 'compile')}")
+    if study.algorithm.is_process:
+        costs += [f"{max(lanes)} at once"] if lanes else []
+    else:
+        costs += [counted(max(lanes), "lane")] if lanes else []
+        least = "" if report.bucket_count_exact else "at least "
+        costs.append(f"{least}{counted(report.bucket_count * study.spread, 'compile')}")
     lines.append(f"  training  {', '.join(costs)}")
     if report.time is not None and (share := report.time.share("evaluation")) > _NOTED:
         lines.append(f"  evaluation takes {share:.0%} of the time, beyond these env steps")
+    if report.seen:
+        lines.append(f"  process   {report.seen}")
     if report.warm_start:
         lines.append(f"  start     {report.warm_start}")
     if report.rejected_share > 0.0:

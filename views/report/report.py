@@ -356,7 +356,7 @@ def _costs(snapshot: Snapshot) -> str:
         ("training env steps", steps(usage.env_steps), f"budget: {', '.join(limits) or 'none'}"),
         ("evaluation env steps", steps(usage.eval_env_steps), ""),
         ("speed", f"{speed}/s", "training env steps per second"),
-        ("lanes busy", f"{usage.occupancy:.0%}", "while there was work"),
+        (f"{snapshot.study.algorithm.lanes} busy", f"{usage.occupancy:.0%}", "while there was work"),
         *time_facts(usage.seconds_by_part),
     ]
     if snapshot.audit is not None:
