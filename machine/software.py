@@ -74,7 +74,8 @@ def versions_of_study(study: Study) -> dict[str, str]:
     method = method_row(study.search.method)
     proposing = ("scipy", method.package, *method.rests_on)
     if study.algorithm.is_process:
-        found = {"hpo-lanes": _version("hpo-lanes") or "absent", **code_version(Path(study.source))}
+        own = {"hpo-lanes": _version("hpo-lanes") or "absent"}
+        found = {**own, **code_version(Path(study.source))}
     else:
         found = versions(env.id for env in (study.env, *study.more_envs))
     found |= _installed(filter(None, proposing))
@@ -84,16 +85,17 @@ def versions_of_study(study: Study) -> dict[str, str]:
 
 
 def code_version(folder: Path) -> dict[str, str]:
-    """Return Python's version, and the git commit and changes of a folder if it is in a repository.
+    """Return Python's version and, in a git repository, the commit and the changes since.
 
-    `git_diff` is a hash of the changes since the commit, of files that git knows.
+    `git_diff` is a hash of the changes in files that git knows.
     """
     found = {"python": platform.python_version()}
     commit = _git(folder, "rev-parse", "HEAD").strip()
     if commit:
         changes = _git(folder, "diff", "HEAD")
         found["git_commit"] = commit
-        found["git_diff"] = hashlib.sha256(changes.encode()).hexdigest()[:12] if changes else "none"
+        digest = hashlib.sha256(changes.encode()).hexdigest()
+        found["git_diff"] = digest[:12] if changes else "none"
     return found
 
 

@@ -27,7 +27,7 @@ from .loggers import check_loggers
 from .state.warm_start import warm_start
 
 _SWITCH = "HPO_NO_TIME"
-_TRIED = 10.0  # seconds that `hpo check` runs a process of a command
+_TRIED = 30.0  # seconds that `hpo check` runs a process of a command
 
 
 def times_here() -> bool:
@@ -89,9 +89,7 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
     return replace(report, time_note=found) if is_note else replace(report, time=found)
 
 
-def _with_process(
-    study: Study, report: CheckReport, told: Callable[[str], None]
-) -> CheckReport:
+def _with_process(study: Study, report: CheckReport, told: Callable[[str], None]) -> CheckReport:
     """Run one process for some seconds; return what it showed, and what the study may take."""
     from .lanes.processes import ProcessFactory, try_out
 

@@ -343,9 +343,7 @@ class Processes:
         low=0,
         high=1e9,
     )
-    grace: float = key(
-        10.0, "between SIGTERM and SIGKILL", type="seconds", low=0, high=86_400
-    )
+    grace: float = key(10.0, "between SIGTERM and SIGKILL", type="seconds", low=0, high=86_400)
 
 
 @dataclass(frozen=True)

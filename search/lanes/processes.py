@@ -41,7 +41,7 @@ from ...machine.reported import Reader, Row, reader_of
 from ...machine.software import code_version
 from ...store.codec import plain_json
 from ...store.rows import REFERENCE_TRIAL, Stream
-from ...studies.chunk_sizes import Quanta, quanta_of, rung_steps
+from ...studies.chunk_sizes import Quanta, quanta_of
 from ...studies.command import Template, resumed
 from ...studies.spec import MetricFiles, Processes, Study
 from ...studies.study_keys import COSTS
@@ -51,6 +51,7 @@ FOLDER = "processes"
 """The folder of a study with those of its processes."""
 _RECORD = "run.json"
 _GLANCE, _PAUSE = 0.25, 0.01  # seconds that `ready` waits at most, and between two looks
+_ENOUGH = 3.0  # seconds between two reported steps that tell the speed of a process
 _SAME_CODE = 5.0  # seconds between two looks at the state of the code
 _SEEDS = 10_000  # of one study; the streams of two replicates never share one
 _STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1000, Stream.REPORT: 2000}
@@ -313,13 +314,13 @@ class ProcessRun:
         if self.diverged:
             return
         length, unit = self.factory.study.env_steps, self.factory.study.algorithm.unit
-        missing = [name for name in self.factory.wanted if name not in self._names]
+        missing = [name for name in self.factory.wanted if name not in self.names]
         if code < 0:
             self._fail(f"ended by {signal.Signals(-code).name}")
         elif code > 0:
             self._fail(f"exit code {code}")
         elif missing:
-            seen = ", ".join([*self._names][:20])
+            seen = ", ".join([*self.names][:20])
             printed = f"it reported {seen}" if seen else "it reported no metric"
             self._fail(f"ended without {missing[0]}; {printed}; see metric and metrics")
         elif self.has_steps and self.last_step < _NEAR * length:
@@ -331,7 +332,7 @@ class ProcessRun:
             self._note_end()
 
     @property
-    def _names(self) -> Collection[str]:
+    def names(self) -> Collection[str]:
         return () if self.reader is None else self.reader.names
 
     def _note_end(self) -> None:
@@ -403,7 +404,7 @@ class ProcessRun:
         mark = self.chunks * self.factory.quanta.steps_per_chunk
         is_last = self.chunks >= self.factory.quanta.chunks
         found: dict[str, float] = {}
-        for name in self._names:
+        for name in self.names:
             there = [at for at, (_, own) in enumerate(self.rows) if name in own]
             first = None if is_last else self._first(name, mark)
             ends = [at for at in there if first is None or at <= first]
@@ -487,6 +488,9 @@ def try_out(factory: ProcessFactory, folder: Path, seconds: float) -> Tried:
     first: tuple[float, float] | None = None  # when it first reported a step, and that step
     last = (0.0, 0.0)
     while not run.is_over and time.monotonic() - started < seconds:
+        known = all(name in run.names for name in factory.wanted)
+        if known and first is not None and last[0] - first[0] > _ENOUGH:
+            break
         run.look()
         now = time.monotonic()
         if run.process is not None:
@@ -505,7 +509,7 @@ def try_out(factory: ProcessFactory, folder: Path, seconds: float) -> Tried:
     failure = run.failure.partition("\n(all output")[0]  # whose folder is deleted
     if run.diverged and not failure:
         failure = "its metric is not finite"
-    return Tried(speed, whole, tuple(run.reader.names if run.reader else ()), memory, failure)
+    return Tried(speed, whole, tuple(run.names), memory, failure)
 
 
 def _record_of(folder: Path) -> dict[str, Any]:

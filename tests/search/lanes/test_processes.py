@@ -23,7 +23,7 @@ from hpo.store.rows import Stream, TrialState
 from hpo.studies.load import load, loads
 from hpo.studies.resolved import resolved_yaml
 
-SCRIPT = '''
+SCRIPT = """
 import json, os, signal, subprocess, sys, time
 
 how, rate, seed, steps, folder = sys.argv[1:6]
@@ -80,7 +80,7 @@ for part in range(start + 1, 9):
             subprocess.Popen(sleep, start_new_session=True)
             if how == "forks and crashes":
                 sys.exit(1)
-'''
+"""
 STUDY = """
 command: {python} script.py {{how}} {{rate}} {{seed}} {{env_steps}} {{folder}}
 length: 800
@@ -142,7 +142,7 @@ def test_the_default_is_compared_on_test_seeds(folder):
     ("how", "words"),
     [
         ("crash", "exit code 1: RuntimeError: out of memory"),
-        ("code", 'exit code 3: a last word'),
+        ("code", "exit code 3: a last word"),
         ("killed", "ended by SIGKILL"),
         ("short", "ended by itself at 200 of 800 env steps"),
         ("hang", "no metric for 1 s; raise processes.timeout"),
@@ -157,7 +157,7 @@ def test_a_process_that_fails_says_why_and_leaves_nothing(folder, how, words):
     trials, _ = rows_of(results)
     assert trials[0].state is TrialState.FAILED
     assert trials[0].error.startswith(words)
-    assert f"(all output: processes/trial_0/search_0/)" in trials[0].error
+    assert "(all output: processes/trial_0/search_0/)" in trials[0].error
     assert alive(folder) == []
 
 
@@ -222,10 +222,7 @@ def test_env_steps_are_those_of_the_same_study_in_lanes(folder):
 
 
 def test_a_paused_process_may_resume_from_its_checkpoint(folder):
-    more = (
-        "early_terminate: {type: asha, min: 200, eta: 2, pause: 3}\n"
-        'resume: "... --load"\n'
-    )
+    more = 'early_terminate: {type: asha, min: 200, eta: 2, pause: 3}\nresume: "... --load"\n'
     trials, _ = rows_of(run(study_of(folder, "resumes", trials=8, more=more)))
     finished = [trial for trial in trials if trial.state is TrialState.FINISHED]
     assert finished
@@ -349,7 +346,9 @@ def test_a_process_has_its_variables(folder):
         "print(json.dumps({'score': 1.0, **{name: int(os.environ[name]) for name in names}}))\n"
     )
     study = study_of(
-        folder, trials=1, **{"at_once: 2": "at_once: 2, threads: 3", "command: ": "command: LEVEL=5 "}
+        folder,
+        trials=1,
+        **{"at_once: 2": "at_once: 2, threads: 3", "command: ": "command: LEVEL=5 "},
     )
     _, evaluations = rows_of(run(study))
     found = {name: float(value[0]) for name, value in evaluations[0].metrics.items()}
