@@ -1,8 +1,8 @@
-"""Ends the processes of a study whose own process has died; run as a script, without the package.
+"""Ends a study's processes after hpo itself has died; a script that needs no package.
 
 `guard.py run PARENT COMMAND...` becomes the command, which Linux kills with its parent.
-`guard.py watch` reads lines `+ GROUP MARK` and `- GROUP` and, when its input ends, kills what is
-left of these groups and of the processes whose environment has the mark.
+`guard.py watch` reads lines `+ GROUP MARK` and `- GROUP` and, when its input ends, kills
+the remaining groups and all processes whose environment has their marks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def marked(mark: str) -> list[int]:
 
 
 def kill(group: int, mark: str) -> None:
-    """Kill a process group, and its marked processes that have left it."""
+    """Kill a process group, and marked processes that are no longer in it."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
     for process in marked(mark):

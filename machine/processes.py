@@ -1,7 +1,7 @@
-"""Processes of a command: started in groups of their own, stopped, continued and ended whole.
+"""Processes of a command: started as process groups, halted, continued and ended with children.
 
-Each has its own session, files for its output, and a mark in its environment, by which children
-that leave the group are found. A guard kills all of them if this process dies.
+Each has a session, files for its output, and a mark in its environment that also identifies
+children outside the group. A guard kills all of them if this process dies.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STDOUT, STDERR = "stdout.log", "stderr.log"
 
 @dataclass(frozen=True)
 class Launch:
-    """What a process is started with."""
+    """The arguments of one process."""
 
     argv: Sequence[str]
     settings: Mapping[str, str]  # environment variables beyond ours
@@ -83,7 +83,7 @@ def share_of_gpus(lane: int, each: float, gpus: Sequence[str]) -> dict[str, str]
 
 
 def share_of_threads(threads: int | None, at_once: int) -> dict[str, str]:
-    """Return the variables that bound a process's threads; the user's own stay if None."""
+    """Return the variables that bound a process's threads; none if the user has set some."""
     if threads is None and any(name in os.environ for name in _THREADS):
         return {}
     count = threads or max(1, cores() // at_once)
@@ -91,7 +91,7 @@ def share_of_threads(threads: int | None, at_once: int) -> dict[str, str]:
 
 
 class Guard:
-    """A small process that outlives this one for a moment, to end all others."""
+    """A small process that kills all others once this one has died."""
 
     def __init__(self):
         self._process: subprocess.Popen[str] | None = None
@@ -126,7 +126,7 @@ class Guard:
 
 
 class Running:
-    """One started process and all that it starts."""
+    """One started process, with its children."""
 
     def __init__(self, launch: Launch, guard: Guard):
         self._guard, self.mark = guard, f"{_MARK}={uuid.uuid4().hex}"
@@ -160,7 +160,7 @@ class Running:
         return self._process.pid
 
     def look(self) -> int | None:
-        """Return the exit code once it has ended; kills what it left behind, or is overdue."""
+        """Return the exit code once it has ended; kills remaining children, and overdue processes."""
         if self.exit_code is not None:
             return self.exit_code
         if self._deadline is not None and time.monotonic() > self._deadline:
@@ -213,7 +213,7 @@ def memory_of(process: int) -> int:
 
 
 def end_leftovers(folder: Path) -> None:
-    """Kill processes that an earlier life of a study left, should it and its guard be killed."""
+    """Kill processes of an earlier start of a study, if it and its guard were killed."""
     for process in guard.marked(f"HPO_FOLDER={folder}{os.sep}"):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(process, signal.SIGKILL)
@@ -228,4 +228,7 @@ def last_lines(path: Path, most: int = 6, letters: int = 360) -> str:
     except OSError:
         return ""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    return "\n".join(lines[-most:])[-letters:]
+    found = lines[-most:]
+    while len(found) > 1 and sum(map(len, found)) > letters:
+        del found[0]
+    return "\n".join(line[:letters] for line in found)

@@ -59,7 +59,7 @@ class Files:
 
 
 class Tail:
-    """What is new in a growing file."""
+    """The new part of a growing file."""
 
     def __init__(self, path: Path):
         self._path, self.offset = path, 0
@@ -96,7 +96,7 @@ class Reader:
         self.names: dict[str, None] = {}  # seen so far
 
     def read(self, ended: bool = False) -> list[Row]:
-        """Return the new rows; `ended`: nothing more is written."""
+        """Return the new rows; `ended`: the process writes no more."""
         found: list[Row] = []
         for path in self._files.now(again=ended):
             tail = self._tails.setdefault(path, Tail(path))
@@ -140,7 +140,7 @@ class JsonLines(Reader):
 
 
 class CsvTable(Reader):
-    """A table whose first line names its columns; one with other columns begins anew."""
+    """A table whose first line names its columns."""
 
     def __init__(self, files: Files, step: str):
         super().__init__(files, step)

@@ -90,7 +90,7 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
 
 
 def _with_process(study: Study, report: CheckReport, told: Callable[[str], None]) -> CheckReport:
-    """Run one process for some seconds; return what it showed, and what the study may take."""
+    """Run one process for some seconds, and estimate the time of the study from it."""
     from .lanes.processes import ProcessFactory, try_out
 
     told(f"running one process for up to {_TRIED:.0f} s")

@@ -59,7 +59,7 @@ class Template:
 
     @cached_property
     def _words(self) -> tuple[list[str], list[str]]:
-        """Return the settings of variables before the command, and the words of the command."""
+        """Return the variable settings before the command, and the words of the command."""
         try:
             words = shlex.split(self.text)
         except ValueError as error:
@@ -70,7 +70,7 @@ class Template:
         return words[:start], words[start:]
 
     def argv(self, values: Mapping[str, Any]) -> list[str]:
-        """Return the words to start; a list that is a word of its own becomes several words."""
+        """Return the words of the process; a list alone in a word becomes several words."""
         if self.needs_shell:
             line = _PLACEHOLDER.sub(lambda found: shlex.quote(_text(values[found[1]])), self.text)
             return ["/bin/sh", "-c", line]
@@ -135,7 +135,7 @@ def resumed(command: str, resume: str) -> Template:
 
 @dataclass(frozen=True)
 class _Given:
-    """What a study file says about one hyperparameter."""
+    """The distributions and values of one hyperparameter in a study file."""
 
     name: str
     place: str  # the section that names it

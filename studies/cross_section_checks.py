@@ -395,7 +395,7 @@ def _custom_training(study: Study) -> Problems:
 
 
 def _command(study: Study) -> Problems:
-    """A command knows its own environment, networks and evaluations."""
+    """The script of a command has the environment, the networks and the evaluation."""
     if not study.algorithm.is_process:
         for path, given in (
             ("resume", study.resume),

@@ -156,7 +156,7 @@ class Engine:
         self._whole = True
 
     def ready(self, bucket: Bucket) -> list[Run]:
-        """Return the replicates whose next chunk is due: all, or those whose lanes came so far."""
+        """Return the replicates whose next chunk can run; lanes of processes become ready singly."""
         runs, population = bucket.busy(), bucket.population
         if not isinstance(population, RunsAlone):
             return runs

@@ -173,7 +173,7 @@ class Population(Protocol):
 
 @runtime_checkable
 class RunsAlone(Protocol):
-    """A population whose lanes advance by themselves: some have a chunk to count, others not."""
+    """A population whose lanes advance at different speeds, each counted when it has a chunk."""
 
     def ready(self, refills: Sequence[Refill], busy: Sequence[int]) -> list[int]:
         """Start lanes, and return those of `busy` that have a chunk to count, perhaps none.
@@ -183,7 +183,7 @@ class RunsAlone(Protocol):
         ...
 
     def keep_only(self, kept: Collection[tuple[int, int]]) -> None:
-        """End lanes that `take` returned, but for those of these (trial, replicate)."""
+        """End lanes that `take` returned, except those of these (trial, replicate)."""
         ...
 
 

@@ -1,8 +1,8 @@
 """Lanes that are processes: the command of a study as a population.
 
-Each lane runs one process of a replicate, which trains on by itself. The search counts a chunk of
-a lane once its process has reported that many steps, judges it where it has reached a rung, and
-ends it where nothing wants it any more. A process that reaches a rung is halted until then.
+Each lane runs one process of a replicate, at the speed of that process. The search counts a chunk
+of a lane once the process has reported its steps, and ends the process when its trial stops. At a
+rung the process is halted until the trial has been judged.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ _SEEDS = 10_000  # of one study; the streams of two replicates never share one
 _STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1000, Stream.REPORT: 2000}
 _NEAR = 0.9  # of the length, at which a process may end by itself: batches do not divide it
 _MOST_OUTPUT = 1 << 30  # bytes of one process's output
+_MOST_NAMED = 12  # metrics in an error
 _MOST_ROWS = 5000  # rows of one process that are kept once they were counted
 
 
@@ -95,7 +96,7 @@ class ProcessFactory:
         self._looked = -math.inf
 
     def begin(self, folder: Path) -> None:
-        """Take the folder of the study's results; end what an earlier life left there."""
+        """Set the results folder; end processes of an earlier start of the study."""
         self.folder = folder.absolute() / FOLDER
         end_leftovers(self.folder)
 
@@ -202,7 +203,7 @@ class ProcessFactory:
 
 @dataclass
 class ProcessRun:
-    """One replicate as a process: how it is started, what it has reported and how it ended."""
+    """One replicate as a process: its start, its reported metrics and its end."""
 
     factory: ProcessFactory = field(repr=False)
     refill: Refill
@@ -231,7 +232,7 @@ class ProcessRun:
         return self.exit_code is not None or bool(self.failure) or self.diverged
 
     def look(self) -> None:
-        """Start it if it can start, read what it reported, and see whether it has ended."""
+        """Start it when its lane is free, read new metrics, and notice its end."""
         if self.is_over:
             return
         if self.process is None:
@@ -320,9 +321,7 @@ class ProcessRun:
         elif code > 0:
             self._fail(f"exit code {code}")
         elif missing:
-            seen = ", ".join([*self.names][:20])
-            printed = f"it reported {seen}" if seen else "it reported no metric"
-            self._fail(f"ended without {missing[0]}; {printed}; see metric and metrics")
+            self._fail(f"ended without {missing[0]}; {self._seen}")
         elif self.has_steps and self.last_step < _NEAR * length:
             self._fail(
                 f"ended by itself at {self.last_step:,.0f} of {length:,} {unit}; pass "
@@ -330,6 +329,13 @@ class ProcessRun:
             )
         elif self.process is not None:  # else it was noted by an earlier life of the study
             self._note_end()
+
+    @property
+    def _seen(self) -> str:
+        if not self.names:
+            return "it reported no metric; print JSON lines, or say under metrics where they are"
+        more = ", ..." if len(self.names) > _MOST_NAMED else ""
+        return f"it reported {', '.join([*self.names][:_MOST_NAMED])}{more}; name one under metric"
 
     @property
     def names(self) -> Collection[str]:
@@ -345,7 +351,9 @@ class ProcessRun:
         """End it as failed, with the last lines of its output."""
         if self.process is not None:
             self.process.ask_to_end(self.factory.settings.grace)
-        said = last_lines(self.folder / STDERR) or last_lines(self.folder / STDOUT)
+        said = ""
+        if self.exit_code != 0:
+            said = last_lines(self.folder / STDERR) or last_lines(self.folder / STDOUT)
         *before, last = said.splitlines() or [""]
         place = self.folder.relative_to(self.factory.folder.parent)
         lines = [f"{why}: {last}" if last else why, *before, f"(all output: {place}/)"]
@@ -428,7 +436,7 @@ class ProcessRun:
         return found
 
     def _forget(self, mark: float) -> None:
-        """Drop rows before a mark, but for the last ones and those that a mean may need."""
+        """Drop rows before a mark, except the last ones, which a mean may need."""
         if len(self.rows) > 2 * _MOST_ROWS + self.factory.metrics.mean_of:
             keep = len(self.rows) - _MOST_ROWS - self.factory.metrics.mean_of
             cut = [at for at, (step, _) in enumerate(self.rows) if (step or mark) < mark]
@@ -442,7 +450,7 @@ class ProcessRun:
         return self.before
 
     def put_aside(self) -> None:
-        """Halt it, or end it if it can go on from its own checkpoint."""
+        """Halt it, or end it if it can resume from a checkpoint."""
         if self.process is None:
             return
         if self.factory.resume is None:
@@ -462,7 +470,7 @@ class ProcessRun:
 
 @dataclass(frozen=True)
 class Tried:
-    """What one process did within some seconds."""
+    """The results of a process that ran for some seconds."""
 
     steps_per_second: float  # 0: it reported no steps
     run_seconds: float | None  # of a whole run, if it came to its end
@@ -480,7 +488,7 @@ class Tried:
 
 
 def try_out(factory: ProcessFactory, folder: Path, seconds: float) -> Tried:
-    """Run the default configuration in a folder, until its speed is known or time is over."""
+    """Run the default configuration in a folder until its speed is known, or for `seconds`."""
     factory.begin(folder)
     resolved = factory.resolve(factory.study.default())
     run = ProcessRun(factory, Refill(0, resolved, Stream.SEARCH, 0, trial=0))
@@ -513,7 +521,7 @@ def try_out(factory: ProcessFactory, folder: Path, seconds: float) -> Tried:
 
 
 def _record_of(folder: Path) -> dict[str, Any]:
-    """Return what is known of the process that ran in a folder; nothing of one cut short."""
+    """Return the record of the process that ran in a folder; {} for a damaged one."""
     path = folder / _RECORD
     if not path.is_file():
         return {}
@@ -556,7 +564,7 @@ class ProcessPopulation(Population):
             time.sleep(_PAUSE)
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
-        """Count the next chunk of some lanes, once all of them have come so far."""
+        """Count the next chunk of some lanes, once all of them have reported it."""
         self._begin(refills)
         self._look()
         while not all(self._has_reached(lane) for lane in busy):
@@ -612,7 +620,7 @@ class ProcessPopulation(Population):
             raise ConfigError("processes do not copy each other; take early_terminate: asha")
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
-        """Return what the processes reported at their counted chunks."""
+        """Return the metrics that the processes reported at their counted chunks."""
         each = (self._run(lane).measured() for lane in lanes)
         return [
             EvaluationResult(
@@ -645,7 +653,7 @@ class ProcessPopulation(Population):
             self._runs[lane] = run
 
     def keep_only(self, kept: Collection[tuple[int, int]]) -> None:
-        """End the processes that were taken out, but for these (trial, replicate)."""
+        """End the processes that `take` returned, except those of these (trial, replicate)."""
         for key, run in list(self._away.items()):
             if (key[0], key[2]) not in kept:
                 process = run.leave()
@@ -656,7 +664,7 @@ class ProcessPopulation(Population):
         write_text(new_folder(directory) / "run.json", json.dumps(state.as_data()))
 
     def restore_state(self, directory: Path) -> Any:
-        """Return the process itself if it is still there, else one to be started again."""
+        """Return the process if it is still halted here, else a run that starts again."""
         data = json.loads(read_text(directory / "run.json"))
         run = self._from_data(0, data)
         return self._away.get(run.key, run)
@@ -681,7 +689,7 @@ class ProcessPopulation(Population):
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        """Write what repeats a run: its command line, seed, folder and the state of the code."""
+        """Write the command line, seed and folder of a run, and the state of the code."""
         run = self._run(lane)
         told = {**_record_of(run.folder), "folder": str(run.folder), "about": dict(about)}
         write_text(new_folder(directory) / "process.json", json.dumps(told, indent=2) + "\n")
