@@ -33,7 +33,7 @@ for part in range(1, 9):
 
 
 def idle_share(spans):
-    """Return the wall time of (start, end) pairs, and the share of it in which places were idle."""
+    """Return the wall time of (start, end) pairs, and the share of it with idle places."""
     wall = max(end for _, end in spans) - min(start for start, _ in spans)
     return wall, 1 - sum(end - start for start, end in spans) / (AT_ONCE * wall)
 

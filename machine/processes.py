@@ -160,7 +160,7 @@ class Running:
         return self._process.pid
 
     def look(self) -> int | None:
-        """Return the exit code once it has ended; kills remaining children, and overdue processes."""
+        """Return the exit code after its end; kills remaining children and overdue processes."""
         if self.exit_code is not None:
             return self.exit_code
         if self._deadline is not None and time.monotonic() > self._deadline:

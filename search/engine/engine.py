@@ -156,7 +156,7 @@ class Engine:
         self._whole = True
 
     def ready(self, bucket: Bucket) -> list[Run]:
-        """Return the replicates whose next chunk can run; lanes of processes become ready singly."""
+        """Return the replicates whose next chunk can run; processes become ready one by one."""
         runs, population = bucket.busy(), bucket.population
         if not isinstance(population, RunsAlone):
             return runs
