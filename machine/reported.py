@@ -1,4 +1,4 @@
-"""Metrics that a process reports: JSON lines, CSV tables and TensorBoard event files.
+"""Metrics that a process reports: JSON lines, CSV tables, and files of TensorBoard and W&B.
 
 `report` prints one line of them. Readers return rows of (step, name -> number) as files grow.
 """
@@ -190,6 +190,58 @@ def _scalars(event: bytes) -> Iterator[Row]:
                 yield step, {parts[1].decode("utf-8", errors="replace"): number}
 
 
+class OfflineRuns(Reader):
+    """Runs of W&B in offline mode: a log of records as LevelDB writes it.
+
+    Blocks have 32 KiB. A chunk in one has a checksum, its length, and a kind: whole, first,
+    middle or last of a record. The file begins with seven bytes of its own.
+    """
+
+    def __init__(self, files: Files, step: str):
+        super().__init__(files, step)
+        self._begun: dict[Path, bytes] = {}  # of a record in several chunks
+
+    def _rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
+        tail.offset = max(tail.offset, _WANDB_HEAD)
+        data, at = tail.read(), 0
+        while True:
+            left = _WANDB_BLOCK - (tail.offset + at) % _WANDB_BLOCK
+            if left < _WANDB_CHUNK:  # filled with zeros
+                at += left
+                continue
+            if len(data) - at < _WANDB_CHUNK:
+                break
+            length, kind = struct.unpack_from("<HB", data, at + 4)
+            if len(data) - at < _WANDB_CHUNK + length:
+                break
+            at += _WANDB_CHUNK
+            whole = self._begun.pop(path, b"") + data[at : at + length]
+            at += length
+            if kind in _WANDB_ENDS:
+                yield from map(self._row, _history(whole))
+            else:
+                self._begun[path] = whole
+        tail.offset += min(at, len(data))
+
+
+_WANDB_HEAD, _WANDB_BLOCK, _WANDB_CHUNK = 7, 32768, 7  # bytes
+_WANDB_ENDS = (1, 4)  # kinds of a chunk that ends a record
+
+
+def _history(record: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the logged values of a record, if it is of the history."""
+    for message in (value for number, value in _fields(record) if number == 2):
+        found: dict[str, Any] = {}
+        if not isinstance(message, bytes):
+            continue
+        for item in (value for number, value in _fields(message) if number == 1):
+            parts = _fields(item)
+            names = [value.decode() for number, value in parts if number in (1, 2)]
+            text = next((value for number, value in parts if number == 16), b"null")
+            found[".".join(names)] = json.loads(text)
+        yield found
+
+
 def _scalar(parts: Mapping[int, Any]) -> float | None:
     """Return the number of a summary value: a plain one, or a tensor with one entry."""
     if 2 in parts:
@@ -230,9 +282,13 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-_KINDS = {"stdout": JsonLines, "jsonl": JsonLines, "csv": CsvTable, "tensorboard": EventFiles}
+_KINDS = {
+    "stdout": JsonLines, "jsonl": JsonLines, "csv": CsvTable, "tensorboard": EventFiles,
+    "wandb": OfflineRuns,
+}  # fmt: skip
 _DEFAULTS = {
-    "jsonl": "*.jsonl", "csv": "*.csv", "tensorboard": os.path.join("**", "events.out.tfevents.*")
+    "jsonl": "*.jsonl", "csv": "*.csv", "tensorboard": os.path.join("**", "events.out.tfevents.*"),
+    "wandb": os.path.join("wandb", "*run-*", "run-*.wandb"),
 }  # fmt: skip
 
 

@@ -350,8 +350,10 @@ class Processes:
 class MetricFiles:
     """Where the metrics of a process are read."""
 
-    type: Literal["stdout", "jsonl", "csv", "tensorboard"] = key(
-        "stdout", "JSON lines that it prints, a file of such lines, a CSV, or event files"
+    type: Literal["stdout", "jsonl", "csv", "tensorboard", "wandb"] = key(
+        "stdout",
+        "JSON lines that it prints, a file of such lines, a CSV, event files, or runs of W&B that "
+        "are offline",
     )
     file: str | None = key(
         None,

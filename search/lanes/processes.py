@@ -322,7 +322,7 @@ class ProcessRun:
             self._fail(f"exit code {code}")
         elif missing:
             self._fail(f"ended without {missing[0]}; {self._seen}")
-        elif self.has_steps and self.last_step < _NEAR * length:
+        elif self.has_steps and self.last_step < min(_NEAR * length, length - 1):
             self._fail(
                 f"ended by itself at {self.last_step:,.0f} of {length:,} {unit}; pass "
                 "{env_steps} to the script, or lower the length"
