@@ -149,9 +149,10 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
 
     def cost_of(bucket: str) -> Cost:
         if study.algorithm.is_process:
-            factory.check(firsts[bucket])
-            notes.extend(notes_of(factory, firsts[bucket]))
-            return Cost(factory.at_once)
+            processes: Any = factory
+            processes.check(firsts[bucket])
+            notes.extend(processes.notes(firsts[bucket]))
+            return Cost(processes.at_once)
         if not study.algorithm.is_ppo:
             cost = _own_cost(factory, firsts[bucket], workers)
             notes.extend(notes_of(factory, firsts[bucket]))

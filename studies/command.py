@@ -215,7 +215,7 @@ def _take_default(notes: Notes, root: Node) -> dict[str, Any]:
 
 def _has_defaults(root: Node) -> bool:
     space = root.value.get("space")
-    entries = space.children if space is not None and space.is_map else []
+    entries: list[Node] = space.children if space is not None and space.is_map else []
     return bool(entries) and all(one.is_map and "default" in one.value for one in entries)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.policy_document import PROCESS
 from ...errors import ConfigError, counted
 from ...files.atomic_files import delete_folder, make_folder, new_folder, read_text, write_text
 from ...machine.processes import (
@@ -692,7 +693,7 @@ class ProcessPopulation(Population):
         """Write the command line, seed and folder of a run, and the state of the code."""
         run = self._run(lane)
         told = {**_record_of(run.folder), "folder": str(run.folder), "about": dict(about)}
-        write_text(new_folder(directory) / "process.json", json.dumps(told, indent=2) + "\n")
+        write_text(new_folder(directory) / PROCESS, json.dumps(told, indent=2) + "\n")
 
     def close(self) -> None:
         """End all processes and wait for it."""
