@@ -42,7 +42,7 @@ def with_hpo(folder, trials, seconds):
     import hpo
 
     text = f"""
-    command: {sys.executable} script.py {seconds} {{x}}
+    command: {sys.executable} script.py {seconds} {{x}} {{seed}}
     length: 800
     space: {{x: {{min: 0.0, max: 1.0}}}}
     search: {{method: random}}
@@ -82,7 +82,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--trials", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=[0.0, 2.0], nargs="+")
-    parser.add_argument("--to", type=Path)
+    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     make_importable()
     sides, rows = [("hpo", with_hpo), ("optuna", with_optuna)], []
@@ -96,10 +96,10 @@ def main():
             each = wall * AT_ONCE / args.trials
             rows.append({"seconds": seconds, "side": name, "wall": wall, "idle": idle})
             print(f"{seconds:10.1f} s | {name:7} | {wall:6.2f} s | {idle:10.1%} | {each:.3f} s")
-    if args.to is not None:
+    if args.out is not None:
         machine = {"cores": os.cpu_count(), "python": platform.python_version()}
         found = {"trials": args.trials, "at_once": AT_ONCE, "machine": machine, "rows": rows}
-        args.to.write_text(json.dumps(found, indent=2) + "\n")
+        args.out.write_text(json.dumps(found, indent=2) + "\n")
 
 
 if __name__ == "__main__":

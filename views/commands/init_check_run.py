@@ -19,6 +19,7 @@ from ...studies.check import CheckReport
 from ...studies.init_file import init_text, own_init_text
 from ...studies.load import load, loads
 from ...studies.portfolio import placement_words
+from ...studies.script_flags import command_init_text
 from ...studies.spec import Study, env_words
 from ...studies.tuned.record import known_record
 from ...studies.tuned.study_text import around_text
@@ -31,7 +32,9 @@ _NAMED, _NOTED = 5, 0.05
 
 
 def do_init(args: Namespace) -> int:
-    if args.algorithm is not None:
+    if args.script is not None:
+        text = command_init_text(args.script)
+    elif args.algorithm is not None:
         text = own_init_text(loaded_algorithm(args.algorithm), args.env)
     elif args.env is None:
         raise ConfigError("hpo init needs an environment, such as hpo init CartPole-v1")

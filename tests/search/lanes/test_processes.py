@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hpo.cli import main
 from hpo.errors import ConfigError, StudyError
 from hpo.machine import guard
 from hpo.machine.processes import share_of_gpus
@@ -467,3 +468,18 @@ def test_no_jax_is_loaded(folder):
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
     )
     assert ran.stdout.splitlines()[-1] == "[]"
+
+
+def test_commands_say_what_a_process_has(folder, capsys):
+    study_of(folder, trials=2)
+    assert main(["run", "study.yaml", "--quiet"]) == 0
+    assert main(["show", "1"]) == 0
+    assert "Output of its processes: results/study/processes/trial_1/" in capsys.readouterr().out
+    assert main(["best", "--export", "kept"]) == 0
+    assert json.loads((folder / "kept/process.json").read_text())["command"][1] == "script.py"
+    assert main(["replay", "0"]) == 2
+    assert "ran as a process, of which hpo does not compare bits" in capsys.readouterr().err
+    assert main(["check", "study.yaml", "--time"]) == 0
+    checked = capsys.readouterr().out
+    assert "2 at once" in checked
+    assert "reports score, loss" in checked
