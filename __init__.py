@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .core.saved_policy import SavedPolicy
     from .core.training import Training, environment, fixed, traced
     from .errors import HpoError
+    from .machine.reported import report
     from .search.autorl.autorl_env import AutoRLEnv
     from .search.engine.callbacks import (
         Callback,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from .studies.load import yaml
     from .views.python.calls import Results, check, learn, run, train
     from .views.python.open_study import open_study as open
-    from .views.python.open_study import report
     from .views.python.policies import load_policy, load_training
 
 __all__ = [
@@ -67,11 +67,12 @@ _NAMES_OF = {
     "core.envs.old_gymnax": ("old_gymnax",),
     "errors": ("HpoError",),
     "core.saved_policy": ("SavedPolicy",),
+    "machine.reported": ("report",),
     "core.training": ("Training", "environment", "fixed", "traced"),
     "search.autorl.autorl_env": ("AutoRLEnv",),
     "studies.load": ("yaml",),
     "views.python.calls": ("Results", "check", "learn", "run", "train"),
-    "views.python.open_study": ("open", "report"),
+    "views.python.open_study": ("open",),
     "views.python.policies": ("load_policy", "load_training"),
 }
 _HOMES = {name: home for home, names in _NAMES_OF.items() for name in names}

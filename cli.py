@@ -153,6 +153,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     init = verb("init", "init_check_run", "write a study file to start from")
     _option(init, "env", "ENV", "an environment; `hpo envs` lists them", nargs="?")
     _option(init, "--algorithm", "FILE.py:CLASS", "a custom training instead of PPO")
+    _option(init, "--command", "LINE", "a training script: python train.py", dest="script")
     _flag(init, "--plain", "start from the knobs' defaults where there is a tuned configuration")
     _flag(init, "--time", "time the study here and say how long it takes")
     taken = verb("import", "import_export", "convert another system's sweep into a study file")

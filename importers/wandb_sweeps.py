@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +84,111 @@ _RANGES = {
 _KINDS = ("categorical", "categorical_w_probabilities", "constant", "normal", *_RANGES)
 
 
-def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
+_USUAL = ("${env}", "${interpreter}", "${program}", "${args}")
+"""The command of a sweep that names none."""
+_VARIABLES = "WANDB_MODE=offline WANDB_DIR={folder}"
+_SET_HERE = ("seed",)  # parameters that a study sets for each run
+_ONCE = "1 run"
+
+
+def has_program(path: Path, given: Mapping[str, Any]) -> bool:
+    """Return whether the program of a sweep is there to be run, and not to be replaced by PPO."""
+    sweep = _sweep(path)
+    named = sweep.get("program")
+    return "env" not in given and isinstance(named, str) and (path.parent / named).is_file()
+
+
+def read_program(path: Path, given: Mapping[str, Any]) -> Draft:
+    """Return a study whose command is the program of a sweep, started as its agent would."""
+    sweep, draft, source = _sweep(path), Draft(str(path), whole=True), Source()
+    for name, fields in _flattened(sweep["parameters"]):
+        if name in _SET_HERE:
+            draft.note(f"{name}: each run has a different one, from 0")
+            source.constants[name] = "{seed}"
+        else:
+            _add_parameter(draft, source, name, fields)
+    words = sweep.get("command") or list(_USUAL)
+    if not is_list(words):
+        raise ConfigError(f"command is {words!r}; allowed: a list of words")
+    draft.rest["command"] = _command(words, sweep["program"], source)
+    draft.rest["length"] = _ONCE
+    draft.space |= source.searched
+    metric = sweep.get("metric")
+    if not is_dict(metric) or not isinstance(metric.get("name"), str):
+        raise ConfigError(f"metric is {metric!r}; allowed: a mapping with name and goal")
+    draft.rest["metric"] = {"name": metric["name"], "goal": metric.get("goal", "minimize")}
+    draft.rest["metrics"] = {"type": "wandb"}
+    method = sweep.get("method", "random")
+    if method not in _METHODS:
+        raise ConfigError(f"method is {method!r}; known: {', '.join(_METHODS)}")
+    draft.rest["search"] = {"method": _METHODS[method]}
+    if isinstance(sweep.get("name"), str):
+        draft.rest["name"] = file_name(sweep["name"], "sweep")
+    if sweep.get("run_cap") is not None:
+        draft.rest["budget"] = {"trials": sweep["run_cap"]}
+    elif method == "grid":
+        draft.rest["budget"] = {"trials": None}  # it ends by itself
+    _stop_by_logs(draft, sweep.get("early_terminate"))
+    draft.note(f"{sweep['program']} runs as it is; wandb writes into the folder of each run")
+    for key in sweep:
+        if key not in (*_READ, "program"):
+            draft.leave_out(key, f"no counterpart (its value is {sweep[key]!r})")
+    return draft
+
+
+def _command(words: Iterable[Any], program: str, source: Source) -> str:
+    """Return the line of an agent, with a placeholder for each searched parameter."""
+    pairs = [(name, str(value)) for name, value in source.constants.items()]
+    pairs += [(name, f"{{{name}}}") for name in source.searched]
+    flags = [f"--{name}={_quoted(value)}" for name, value in pairs]
+    known = {
+        "${env}": [],
+        "/usr/bin/env": [],
+        "${interpreter}": ["python"],
+        "${program}": [_quoted(program)],
+        "${args}": flags,
+        "${args_no_hyphens}": [flag.removeprefix("--") for flag in flags],
+    }
+    found = [_VARIABLES]
+    for word in map(str, words):
+        if word.startswith("${") and word not in known:
+            raise ConfigError(f"command has {word}; a study has {', '.join(known)}")
+        found += known.get(word, [_quoted(word)])
+    return " ".join(found)
+
+
+def _quoted(word: str) -> str:
+    return word if re.fullmatch(r"\{[\w.\-/]+\}", word) else shlex.quote(word)
+
+
+def _stop_by_logs(draft: Draft, early: Any) -> None:
+    """Let rungs count logged metrics, as hyperband does there, where the length is known."""
+    if early is None:
+        return
+    eta = early.get("eta", _HYPERBAND_ETA) if is_dict(early) else 0
+    if not is_number(eta) or eta <= 1:
+        raise ConfigError(f"early_terminate is {early!r}; allowed: hyperband with eta above 1")
+    length = early.get("max_iter")
+    if not is_number(length):
+        text = "the length of a run in logged metrics is not known; give length, metrics.step"
+        draft.leave_out("early_terminate", f"{text} and early_terminate")
+        return
+    first = max(1, math.ceil(rounded(length / eta ** (early.get("s") or 1))))
+    draft.rest["length"] = f"{int(length)} logs"
+    draft.rest["metrics"]["step"] = "_step"
+    draft.rest["early_terminate"] = {"type": "asha", "min": first, "eta": float(eta)}
+    draft.note("early_terminate: hyperband there halves at rungs, which is asha here")
+
+
+def _sweep(path: Path) -> dict[str, Any]:
     sweep = read_data(path)
     if not is_dict(sweep) or not is_dict(sweep.get("parameters")):
         raise ConfigError(f"{path}: not a sweep; it has no mapping `parameters`")
+    return sweep
+
+
+def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
+    sweep = _sweep(path)
     draft = Draft(str(path))
     for key, value in sweep.items():
         if key in _REASONS:

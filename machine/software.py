@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import metadata
@@ -72,11 +73,44 @@ def versions(environments: Iterable[str] = ()) -> dict[str, str]:
 def versions_of_study(study: Study) -> dict[str, str]:
     method = method_row(study.search.method)
     proposing = ("scipy", method.package, *method.rests_on)
-    found = versions(env.id for env in (study.env, *study.more_envs))
+    if study.algorithm.is_process:
+        own = {"hpo-lanes": _version("hpo-lanes") or "absent"}
+        found = {**own, **code_version(Path(study.source))}
+    else:
+        found = versions(env.id for env in (study.env, *study.more_envs))
     found |= _installed(filter(None, proposing))
     if study.search.portfolio:
         found["portfolio"] = read_portfolio().digest[:12]
     return found
+
+
+def code_version(folder: Path) -> dict[str, str]:
+    """Return Python's version and, in a git repository, the commit and the changes since.
+
+    `git_diff` is a hash of the changes in files that git knows.
+    """
+    found = {"python": platform.python_version()}
+    commit = _git(folder, "rev-parse", "HEAD").strip()
+    if commit:
+        changes = _git(folder, "diff", "HEAD")
+        found["git_commit"] = commit
+        digest = hashlib.sha256(changes.encode()).hexdigest()
+        found["git_diff"] = digest[:12] if changes else "none"
+    return found
+
+
+def _git(folder: Path, *words: str) -> str:
+    try:
+        return subprocess.run(
+            ["git", "-C", str(folder), *words],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=20,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):  # no git, or no repository
+        return ""
 
 
 def others(before: Mapping[str, str], now: Mapping[str, str]) -> bool:

@@ -206,6 +206,8 @@ def _run(
     again: Sequence[int],
 ) -> Results:
     study = ledger.study
+    if begin := getattr(factory, "begin", None):  # of processes, which write into the folder
+        begin(store.folder.path)
     buckets = restore_buckets(ledger, factory, store.checkpoint())
     shelf = Shelf(ledger, buckets, factory)
     shelf.restore(store.checkpoint())

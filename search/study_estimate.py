@@ -8,12 +8,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..errors import ConfigError, HpoError
 from ..machine.timings import Timings
 from ..studies.check import CheckReport, Cost, check
+from ..studies.expected_cost import TimeEstimate
 from ..studies.programs import programs_note
 from ..studies.spec import Study
 from ..studies.user_code import check_registered, run_own_code
@@ -23,6 +27,7 @@ from .loggers import check_loggers
 from .state.warm_start import warm_start
 
 _SWITCH = "HPO_NO_TIME"
+_TRIED = 30.0  # seconds that `hpo check` runs a process of a command
 
 
 def times_here() -> bool:
@@ -52,6 +57,8 @@ def preview(
         why = "minutes are known once the mistakes are mended"
     elif study.executor.type != "local":
         why = "how long several workers take is not timed here; executor: {type: local} is"
+    elif study.algorithm.is_process:
+        why, report = "", _with_process(study, report, told)
     elif not study.algorithm.is_ppo:
         why = f"how long {study.algorithm.label} takes is known once it runs"
     else:
@@ -80,6 +87,34 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
     report = replace(report, warnings=(*report.warnings, *notes))
     is_note = isinstance(found, str)
     return replace(report, time_note=found) if is_note else replace(report, time=found)
+
+
+def _with_process(study: Study, report: CheckReport, told: Callable[[str], None]) -> CheckReport:
+    """Run one process for some seconds, and estimate the time of the study from it."""
+    from .lanes.processes import ProcessFactory, try_out
+
+    told(f"running one process for up to {_TRIED:.0f} s")
+    with TemporaryDirectory() as folder, closing(ProcessFactory(study)) as factory:
+        tried = try_out(factory, Path(folder), _TRIED)
+        at_once = factory.at_once
+    report = replace(report, seen=tried.words)
+    if tried.failure:
+        text = f"the command failed in a trial run: {tried.failure}"
+        return replace(report, mistakes=(*report.mistakes, text))
+    missing = [name for name in factory.wanted if name not in tried.names]
+    if missing and tried.names:
+        text = f"no {missing[0]} so far; the command reports {', '.join(tried.names[:12])}"
+        report = replace(report, warnings=(*report.warnings, text))
+    speed = tried.steps_per_second
+    if tried.run_seconds is not None:
+        speed = study.env_steps / tried.run_seconds
+    if not speed or report.expected.total is None:
+        return replace(report, time_note="the command has reported no step so far")
+    seconds = report.expected.total / (speed * at_once)
+    basis = f"one process: {speed:,.0f} {study.algorithm.unit} a second, start included"
+    assumes = (f"{at_once} processes do not slow each other",)
+    time = TimeEstimate({"training": seconds}, None, study.budget.wall_seconds, basis, assumes)
+    return replace(report, time=time)
 
 
 def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
@@ -113,6 +148,11 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
         return resolved.bucket
 
     def cost_of(bucket: str) -> Cost:
+        if study.algorithm.is_process:
+            processes: Any = factory
+            processes.check(firsts[bucket])
+            notes.extend(processes.notes(firsts[bucket]))
+            return Cost(processes.at_once)
         if not study.algorithm.is_ppo:
             cost = _own_cost(factory, firsts[bucket], workers)
             notes.extend(notes_of(factory, firsts[bucket]))

@@ -26,7 +26,8 @@ OURS = (
     *("study.yaml", "study.resolved.yaml", WARM_START_NAME, REPORT_NAME),
     *(*_TABLES, "trials.csv", "evaluations.csv", "curves.csv"),
 )  # files that a study replaces
-STUDY_FOLDERS = (PARTS_NAME, "checkpoints", "policies", "sinks")  # a study deletes in them
+STUDY_FOLDERS = (PARTS_NAME, "checkpoints", "policies", "processes", "sinks")
+"""Folders in which a study deletes."""
 _MOST_NAMED = 3
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

@@ -1,4 +1,4 @@
-"""The training that lanes run: PPO, or a class that a study file names.
+"""The training that a study tunes: PPO, a class that its file names, or a command.
 
 `algorithm: my_sac.py:SAC` runs the file and takes the hyperparameters that the class declares.
 The resolved study records them, so that a study that ran is read without its code.
@@ -15,6 +15,7 @@ from ..files.plain_data import as_lists, freeze
 from ..knobs import KNOBS, Knob, canonical_value, complete
 
 PPO, ENV_STEPS = "ppo", "env steps"
+COMMAND = "command"  # before the label of a training that is a process
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,16 @@ class Algorithm:
     @property
     def is_ppo(self) -> bool:
         return self.name == PPO
+
+    @property
+    def is_process(self) -> bool:
+        """Whether each run is a process that `command` starts."""
+        return self.name.startswith(f"{COMMAND}:")
+
+    @property
+    def lanes(self) -> str:
+        """What runs side by side, in words."""
+        return "processes" if self.is_process else "lanes"
 
     @property
     def label(self) -> str:

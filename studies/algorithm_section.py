@@ -1,4 +1,4 @@
-"""Reads `algorithm`, and what it puts in the place of other keys."""
+"""Reads `algorithm` and `command`, and what they put in the place of other keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ..errors import ConfigError, suggestion
 from ..spaces.make import make_distribution
-from .algorithm import PPO, Algorithm, knob_of_data
+from .algorithm import COMMAND, PPO, Algorithm, knob_of_data
+from .command import command_algorithm
 from .sections import ask_for_devices_of
 from .spec import Study
 from .study_values import number_of
@@ -28,6 +29,8 @@ def read_algorithm(
     `before_code` is called before the file is run.
     """
     node = root.value.get("algorithm")
+    if "command" in root.value and source is not None:
+        return _command(notes, root, source)
     if node is None or node.value == PPO:
         return Algorithm()
     if node.is_map and source is None:
@@ -46,6 +49,15 @@ def read_algorithm(
     with notes.at(root, "algorithm", "algorithm: "):
         return _loaded(given, match["file"], match["name"], source)
     return Algorithm()
+
+
+def _command(notes: Notes, root: Node, source: Path) -> Algorithm:
+    node = root.value.get("algorithm")
+    name = node.value["class"].value if node and node.is_map and "class" in node.value else ""
+    if node is not None and not str(name).startswith(f"{COMMAND}:"):  # else a resolved study
+        notes.add("command and algorithm are both given; keep one", root, "algorithm")
+        return Algorithm()
+    return command_algorithm(notes, root, source)
 
 
 def _loaded(given: str, file: str, name: str, source: Path) -> Algorithm:
@@ -83,7 +95,7 @@ def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
 
 def with_code(study: Study) -> Study:
     """Return a study from another process with the class of its custom training."""
-    if study.algorithm.is_ppo:
+    if study.algorithm.is_ppo or study.algorithm.is_process:
         return study
     given = study.algorithm.name
     file, _, name = given.partition(":")
@@ -94,7 +106,7 @@ def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
     """Put the class in the place of `env`, its file among `imports`, and read `length`."""
     if algorithm.is_ppo:
         return
-    here = root.value["algorithm"].line
+    here = root.value["command" if algorithm.is_process else "algorithm"].line
     if not algorithm.takes_env:
         given = plain(root.value["env"]) if "env" in root.value else algorithm.label
         if given not in (algorithm.label, {"id": algorithm.label}):  # as a record has it
@@ -102,11 +114,20 @@ def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
             notes.add(text, root, "env")
         root.value["env"] = Node(here, {"id": Node(here, algorithm.label)}, {"id": here})
         root.key_lines.setdefault("env", here)
-    file = algorithm.name.partition(":")[0]
+    if not algorithm.is_process:
+        _import(root, algorithm.name.partition(":")[0])
+    _set_length(notes, root, algorithm)
+
+
+def _import(root: Node, file: str) -> None:
+    here = root.value["algorithm"].line
     imports = root.value.setdefault("imports", Node(here, []))
     if imports.is_list and file not in [item.value for item in imports.value]:
         imports.value.append(Node(here, file))
         root.key_lines.setdefault("imports", here)
+
+
+def _set_length(notes: Notes, root: Node, algorithm: Algorithm) -> None:
     if "length" in root.value:
         if "env_steps" in root.value:
             notes.add("length and env_steps are both given; keep one", root, "length")
@@ -125,7 +146,7 @@ def _length(notes: Notes, root: Node, algorithm: Algorithm) -> int:
     units = {"": 1, algorithm.unit: 1}
     if epoch:
         units |= {"epoch": epoch, "epochs": epoch}
-    if number is not None and unit in ("epoch", "epochs") and not epoch:
+    if number is not None and unit in ("epoch", "epochs") and unit not in units:
         notes.add(
             f"length is {given!r}, but {algorithm.label} does not say how long an epoch is; write "
             f"`epoch = ...` in the class, the number of {algorithm.unit} in one, or give length "

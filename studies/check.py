@@ -58,6 +58,7 @@ class CheckReport:
     warm_start: str = ""
     time: TimeEstimate | None = None
     time_note: str = ""  # why `time` is None
+    seen: str = ""  # of one process of a command that was tried, in words
     not_run: tuple[str, ...] = ()  # files of `imports`, of whose contents nothing was checked
 
     def as_data(self) -> dict[str, Any]:
@@ -77,12 +78,14 @@ class CheckReport:
             "time": None if self.time is None else self.time.as_data(),
             "time_note": self.time_note or None,
             "imports_not_run": list(self.not_run),
+            **({"process": self.seen} if self.seen else {}),
         }
 
     def text(self) -> str:
         time = [f"time       not known: {self.time_note}"] if self.time_note else []
         time = time if self.time is None else self.time.lines()
         lines = [*_head(self.study), *_programs(self), _steps(self), *time]
+        lines += [f"process    {self.seen}"] if self.seen else []
         lines += [f"warm start {self.warm_start}"] if self.warm_start else []
         if self.study.space.forbid:
             lines.append(f"forbid     refuses {self.rejected_share:.1%} of draws")
@@ -364,6 +367,8 @@ def _head(study: Study) -> list[str]:
 
 def _programs(report: CheckReport) -> list[str]:
     study, least = report.study, "" if report.bucket_count_exact else "at least "
+    if study.algorithm.is_process:
+        return [_of_processes(report)]
     count = counted(report.bucket_count, "bucket")
     each = f"{study.spread} training programs" if study.more_envs else "one training program"
     lines = [f"programs   {least}{count}, {each} each"]
@@ -388,6 +393,14 @@ def _programs(report: CheckReport) -> list[str]:
     if report.bucket_count > len(report.buckets):
         lines.append(f"  and {report.bucket_count - len(report.buckets)} more")
     return lines
+
+
+def _of_processes(report: CheckReport) -> str:
+    bucket, cost = report.buckets[0]
+    quanta, unit = bucket.quanta, report.study.algorithm.unit
+    rungs = ", ".join(f"{steps:,}" for steps in quanta.rungs) or "none"
+    many = "" if cost.lanes is None else f"{cost.lanes} at once; "
+    return f"processes  {many}rungs {rungs}; run {quanta.env_steps:,} {unit}"
 
 
 def _steps(report: CheckReport) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..environments.table import ENVIRONMENTS
@@ -18,7 +19,14 @@ from ..store.statistics import IQM_MIN_SEEDS
 from .env_section import optical_faults
 from .programs import env_kinds, is_static
 from .search_methods import METHODS, method_row
-from .spec import EarlyTerminate, Study, each_alone, environments_of
+from .spec import (
+    EarlyTerminate,
+    Evaluation,
+    PopulationSpec,
+    Study,
+    each_alone,
+    environments_of,
+)
 from .stopping_rules import foreign_keys, rule_row
 from .study_keys import COSTS, DRIVEN_KEYS, SEARCHER_KEYS
 from .user_code import misfits
@@ -54,7 +62,7 @@ def stages(root: Node, study: Study) -> Iterator[Iterable[tuple[str, str]]]:
 def contradictions(study: Study) -> list[tuple[str, str]]:
     """Return (path, message) of every rule across sections that a study breaks."""
     rules = (_seeds, _training_weight, _method, _lengths, _early, _budget, _default, _ray_tune,
-             _several, _workers, _custom_training)  # fmt: skip
+             _several, _workers, _custom_training, _command)  # fmt: skip
     problems = [problem for rule in rules for problem in rule(study)]
     problems += [(f"{one}.distribution", text) for one, text in misfits(study, imported=False)]
     # the key stands before what is wrong with it
@@ -381,6 +389,44 @@ def _custom_training(study: Study) -> Problems:
     ):
         if given and not study.algorithm.is_ppo:
             yield path, f"is not for {study.algorithm.label}, which {why}"
+
+
+def _command(study: Study) -> Problems:
+    """The script of a command has the environment, the networks and the evaluation."""
+    if not study.algorithm.is_process:
+        for path, given in (
+            ("resume", study.resume),
+            ("processes", study.processes),
+            ("metrics", study.metrics),
+        ):
+            if given is not None:
+                yield path, "is for a study with command; leave it out"
+        return
+    early, given, usual = study.early_terminate, study.evaluation, Evaluation()
+    of_lanes = "is not a key of a study with command"
+    for path, wrong, text in (
+        ("population", study.population != PopulationSpec(), f"{of_lanes}; see processes"),
+        ("baselines", study.baselines, f"{of_lanes}; leave it out"),
+        ("init", study.init, f"{of_lanes}; pass a checkpoint to the script"),
+        ("eval_env", given.env, f"{of_lanes}, whose script evaluates; leave it out"),
+        (
+            "evaluation",
+            replace(given, env={}, every=usual.every) != usual,
+            "has only `every` with command: the script evaluates",
+        ),
+        ("checkpoint.parts", study.checkpoint.parts, f"{of_lanes}; leave it out"),
+        ("executor", study.executor.type != "local", "is local with command"),
+        ("search.driver", study.search.driver != "lanes", "is lanes with command"),
+        ("schedule_env_steps", study.schedule_env_steps, f"{of_lanes}; leave it out"),
+        ("log_every", study.log_every, f"{of_lanes}; leave it out"),
+        (
+            "early_terminate.type",
+            early is not None and early.evolves,
+            "copies states between trials, which processes do not; take asha",
+        ),
+    ):
+        if wrong:
+            yield path, text
 
 
 def environment_faults(study: Study) -> Problems:

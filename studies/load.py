@@ -28,7 +28,17 @@ from .sections import (
     run_imports_for_names,
 )
 from .space_section import SpaceReader, read_enqueue, space_nodes
-from .spec import Confirm, Constraint, Evaluation, Init, Logger, Metric, Study
+from .spec import (
+    Confirm,
+    Constraint,
+    Evaluation,
+    Init,
+    Logger,
+    Metric,
+    MetricFiles,
+    Processes,
+    Study,
+)
 from .study_keys import COSTS, LOGGERS, SECTIONS, TOP, metric_fault
 from .study_values import Vocabulary
 from .yaml_io import Node, Notes, place_of, plain, read_file, read_text, text_of, to_yaml
@@ -134,6 +144,7 @@ class _Reader:
     stem: str
     checked: bool = False  # a study that ran: its files and packages are not looked for
     before_code: BeforeCode | None = None
+    is_process: bool = False  # metrics have the names that the command gives them
 
     def read(self) -> Study:
         notes, root = self.notes, self.root
@@ -146,7 +157,8 @@ class _Reader:
         imports = read_imports(notes, self._items("imports"), files)
         if not self.checked:
             run_imports_for_names(notes, root, imports, self.source, self._ask_before_code)
-        listed, known = read_env(notes, root, bool(imports), self.checked)
+        self.is_process = algorithm.is_process
+        listed, known = read_env(notes, root, bool(imports) or self.is_process, self.checked)
         values: dict[str, Any] = {}
         for one in reversed(listed.specs):
             values |= one.values
@@ -185,7 +197,9 @@ class _Reader:
         given = {key: self._section(key) for key in SECTIONS}
         objectives = self._objectives(env)
         metric = objectives[0] if objectives else Metric(**given["metric"])
-        fault = None if objectives else metric_fault(metric.name, env)
+        fault = None if objectives else self._metric_fault(metric.name, env)
+        if self.is_process and not objectives and "metric" not in self.root.value:
+            fault = "the study needs one that the command prints: metric: {name: eval_return}"
         if fault is not None:
             self.notes.add(f"metric: {fault}", *place_of(self.root, "metric.name"))
         eval_env = read_eval_env(self.notes, self.root, env)
@@ -208,6 +222,8 @@ class _Reader:
             "early_terminate": early,
             "confirm": confirm,
             "init": self._init(given["init"]),
+            "processes": Processes(**given["processes"]) if self.is_process else None,
+            "metrics": MetricFiles(**given["metrics"]) if self.is_process else None,
             "loggers": tuple(filter(None, map(self._logger, self._items("loggers")))),
             **{
                 field.key: field.section(**given[field.key])
@@ -259,6 +275,9 @@ class _Reader:
                 fixed[name] = value
         return fixed
 
+    def _metric_fault(self, name: str, env: EnvEntry | None) -> str | None:
+        return None if self.is_process else metric_fault(name, env)
+
     def _objectives(self, env: EnvEntry | None) -> tuple[Metric, ...]:
         """Return the entries of `objectives`; the first one must be measured."""
         items = self._items("objectives")
@@ -268,7 +287,8 @@ class _Reader:
         found: list[Metric] = []
         for item in items:
             metric = Metric(**read_section(self.notes, "objectives", item, keys_of(Metric)))
-            fault = None if found and metric.name in COSTS else metric_fault(metric.name, env)
+            is_cost = bool(found) and metric.name in COSTS
+            fault = None if is_cost else self._metric_fault(metric.name, env)
             if metric.name in COSTS and not found:
                 fault = f"{metric.name} is a cost, which cannot come first; put a metric before it"
             elif any(metric.name == other.name for other in found):
@@ -285,7 +305,8 @@ class _Reader:
             if "metric" not in values:
                 continue
             found.append(limit := Constraint(**values))
-            fault = None if limit.metric in COSTS else metric_fault(limit.metric, env)
+            is_cost = limit.metric in COSTS
+            fault = None if is_cost else self._metric_fault(limit.metric, env)
             if limit.min is None and limit.max is None:
                 fault = fault or f"{limit.metric} has no bound; give min or max"
             elif limit.min is not None and limit.max is not None and limit.min > limit.max:

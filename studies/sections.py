@@ -119,6 +119,8 @@ def _knob_place(root: Node, key: str) -> str:
     name = canonical_name(key)
     if name is None:
         return ""
+    if "command" in root.value:
+        return f" put it into the command, such as --{key} {{{key}}}, and under `space` or `fixed`"
     child, space = root.value[key], root.value.get("space")
     searched = space is not None and space.is_map and key in space.value
     several = child.is_map or (child.is_list and KNOBS[name].type != "widths")

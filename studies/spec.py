@@ -9,6 +9,7 @@ numbers (env steps, seconds), never text such as `200M`.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ SHORTEST_CUT = 20_000  # no episode is cut before so many env steps
 PARTS = ("parameters", "optimiser", "losses", "gradients", "advantages", "trajectories")
 _RULE_DEFAULTS = {field.key: field.default for field in rule_fields()}
 Aggregate = Literal["mean", "median", "min", "max", "iqm"]
+_MOST_UNITS = 20_000  # steps of a process that are counted in one run
 SCORE = "score"  # the value of a trial on several environments, in tables
 WITH_TRAINING = " with training returns"
 
@@ -312,6 +314,58 @@ class Executor:
 
 
 @dataclass(frozen=True)
+class Processes:
+    """The processes of a study with `command`."""
+
+    at_once: int | None = key(
+        None,
+        "processes side by side, or auto: as GPUs and CPU cores allow",
+        low=1,
+        high=4096,
+        words=("auto",),
+    )
+    gpus: float | None = key(
+        None,
+        "GPUs of each process; 0.5: two share one; 0: none is seen; null: all are seen",
+        low=0,
+        high=64,
+    )
+    threads: int | None = key(
+        None,
+        "threads of each process, as OMP_NUM_THREADS; auto: its share of the cores",
+        low=1,
+        high=4096,
+        words=("auto",),
+    )
+    timeout: float = key(
+        3600.0,
+        "without a metric until a process counts as hung; 0: any",
+        type="seconds",
+        low=0,
+        high=1e9,
+    )
+    grace: float = key(10.0, "between SIGTERM and SIGKILL", type="seconds", low=0, high=86_400)
+
+
+@dataclass(frozen=True)
+class MetricFiles:
+    """Where the metrics of a process are read."""
+
+    type: Literal["stdout", "jsonl", "csv", "tensorboard", "wandb"] = key(
+        "stdout",
+        "JSON lines that it prints, a file of such lines, a CSV, event files, or runs of W&B that "
+        "are offline",
+    )
+    file: str | None = key(
+        None,
+        "path or pattern of the files, with placeholders; null: in {folder}",
+        type="text",
+    )
+    step: str = key("step", "the name of the step in each line or row")
+    mean_of: int = key(1, "last values of the metric whose mean counts", low=1, high=100_000)
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """The policies to keep, and the time between commits."""
 
@@ -374,6 +428,22 @@ class Study:
         type="map",
         late=True,
     )
+    command: str | None = key(
+        None,
+        "a training as a process: its command line, with {hyperparameter}, {seed}, {env_steps}, "
+        "{folder} and {trial}",
+        type="text",
+        late=True,
+    )
+    resume: str | None = key(
+        None,
+        "command: the line that continues a run from its checkpoint in {folder}; `...` stands for "
+        "the command",
+        type="text",
+        late=True,
+    )
+    processes: Processes | None = key(None, "command: the processes", late=True)
+    metrics: MetricFiles | None = key(None, "command: where metrics are read", late=True)
     env: EnvSpec = key(  # of several the first
         REQUIRED, "an id, or {id: ..., key: value}; or a list of several"
     )
@@ -482,6 +552,8 @@ class Study:
         """Return the env steps of one lane in one update of a complete configuration."""
         if self.algorithm.is_ppo:
             return config["num_envs"] * config["rollout_length"]
+        if self.algorithm.is_process:
+            return _unit_of(self.horizon)
         return self.training(config).steps_per_update
 
     def training(self, config: Mapping[str, Any]) -> Any:
@@ -506,6 +578,18 @@ class Study:
     @cached_property
     def _default(self) -> dict[str, Any]:
         return self.complete(self.space.default())
+
+
+def _unit_of(length: int) -> int:
+    """Return the least that the steps of a process are counted in, a round number.
+
+    >>> _unit_of(20_000), _unit_of(200_000), _unit_of(3_000_000)
+    (1, 10, 200)
+    """
+    unit, factors = 1, itertools.cycle((2, 2.5, 2))  # 1, 2, 5, 10, 20, ...
+    while length / unit > _MOST_UNITS:
+        unit = round(unit * next(factors))
+    return unit
 
 
 def environments_of(study: Study) -> tuple[EnvSpec, ...]:

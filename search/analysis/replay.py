@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import StoreError
+from ...errors import ConfigError, StoreError
 from ...machine.software import enable_compilation_cache
 from ...store.journal import Journal
 from ...store.query import query
@@ -110,6 +110,10 @@ def replay(
     """Train a trial's lineage again, up to its last evaluation."""
     record = _Record.read(folder, number, seeds)
     study = _loaded(folder, record, source)
+    if study.algorithm.is_process:
+        place = folder.path / "processes" / f"trial_{number}"
+        text = f"trial {number} ran as a process, of which hpo does not compare bits; its command"
+        raise ConfigError(f"{text} and seed are in {place}/*/run.json")
     factory = factory_here(study, compiling)
     resolver = Resolver(study, factory)
 

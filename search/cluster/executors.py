@@ -17,7 +17,6 @@ from ...studies.check import spread_note
 from ...studies.programs import words_of_bucket
 from ...studies.spec import Study
 from ...studies.user_code import check_registered, run_own_code
-from ..lanes.configuration import parts_of
 from ..lanes.contract import (
     Division,
     EvaluationResult,
@@ -53,6 +52,8 @@ class LocalShares:
 
     def check(self, resolved: Resolved) -> None:
         if self._factory.study.algorithm.is_ppo:
+            from ..lanes.configuration import parts_of  # on use: processes need no jax
+
             _ = parts_of(resolved).hypers  # makes the environments, which may refuse
         else:
             self._factory.check(resolved)
@@ -120,7 +121,8 @@ def factory_of(
             purpose = "search: {driver: ray_tune}"
             opened.enter_context(connected(executor, purpose, handles))
         if executor.type == "local":
-            enable_compilation_cache()
+            if not study.algorithm.is_process:
+                enable_compilation_cache()
             local: Any = factories_of(
                 study, lambda one, of: factory_here(one, compiling, warn, environments=of)
             )
@@ -128,6 +130,8 @@ def factory_of(
             local.check(resolved)
             for note in notes_of(local, resolved):
                 warn(note)
+            if close := getattr(local, "close", None):
+                opened.callback(close)
             yield local
             return
         from .via_ray import RayTeam, connected, place_of

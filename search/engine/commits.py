@@ -17,7 +17,7 @@ from ...store.rows import DecisionRow, Stream, counts_evaluations_alone
 from ...store.rows import Phase as StorePhase
 from ...store.study_store import StudyStore
 from ...studies.spec import Study
-from ..lanes.contract import Population, PopulationFactory, Resolver
+from ..lanes.contract import Population, PopulationFactory, Resolver, RunsAlone
 from ..samplers.registry import Past
 from ..state.buckets import Bucket
 from ..state.loop_state import BucketState, LoopState
@@ -67,6 +67,9 @@ class Shelf:
         if self._kept:
             wanted = _buckets_of_kept(self._ledger)
             self._kept = {key: kept for key, kept in self._kept.items() if key in wanted}
+            for bucket in self._buckets.values():
+                if isinstance(bucket.population, RunsAlone):
+                    bucket.population.keep_only(self._kept)
 
     def _state(self, population: Population, run: Run) -> Any:
         _, kept = self._kept[_key(run)]

@@ -15,7 +15,7 @@ from ...files.atomic_files import has_refused, telling
 from ...store.rows import EvaluationRow, Stream, TrialState
 from ...studies.chunk_sizes import quanta_of, rung_steps
 from ...studies.spec import Study
-from ..lanes.contract import Population, PopulationFactory, Resolved, Resolver
+from ..lanes.contract import Population, PopulationFactory, Resolved, Resolver, RunsAlone
 from ..lanes.lane_count import fitting_lanes
 from ..state.buckets import Bucket
 from ..state.budget import (
@@ -155,6 +155,20 @@ class Engine:
         yield
         self._whole = True
 
+    def ready(self, bucket: Bucket) -> list[Run]:
+        """Return the replicates whose next chunk can run; processes become ready one by one."""
+        runs, population = bucket.busy(), bucket.population
+        if not isinstance(population, RunsAlone):
+            return runs
+        try:
+            self._shelf.put_back(bucket, runs)
+            lanes = [run.lane for run in runs if run.lane is not None]
+            found = population.ready(refills_of(self.ledger, runs), lanes)
+        except Exception as error:
+            self.fail_lanes(bucket, error)
+            return []
+        return [run for run in runs if run.lane in found]
+
     def step(
         self,
         bucket: Bucket,
@@ -169,7 +183,9 @@ class Engine:
         """
         bucket.fix_lanes()
         self.ledger.state.run_bucket(bucket.key)
-        self.ledger.state.usage.count_lanes(bucket.lanes, len(runs), work_remains)
+        alone = isinstance(bucket.population, RunsAlone)
+        busy = bucket.busy() if alone else runs
+        self.ledger.state.usage.count_lanes(bucket.lanes, len(busy), work_remains)
         self.telling.chunk_starts(bucket, runs)
         evaluations: list[EvaluationRow] = []
         if self._advance(bucket, runs):

@@ -47,7 +47,7 @@ def refills_of(ledger: Ledger, runs: Sequence[Run]) -> list[Refill]:
                 resolved = ledger.resolved_of(run.trial)
             else:
                 resolved = ledger.resolved_at(run.trial, 0)
-            refills.append(Refill(run.lane, resolved, run.stream, run.replicate))
+            refills.append(Refill(run.lane, resolved, run.stream, run.replicate, run.trial))
     return refills
 
 

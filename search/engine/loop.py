@@ -83,7 +83,9 @@ class Loop:
             engine.check_first_bucket()
             if bucket is None:
                 return None
-            rows = engine.step(bucket, bucket.busy(), self._work_remains(), self._set_aside)
+            rows: list[EvaluationRow] = []
+            if runs := engine.ready(bucket):
+                rows = engine.step(bucket, runs, self._work_remains(), self._set_aside)
             self._judge()
             finish_trials(ledger, self._buckets, engine.policies)
             if ledger.state.phase is not Phase.SEARCH:

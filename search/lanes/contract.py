@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -36,6 +36,7 @@ class Refill:
     resolved: Resolved
     stream: Stream
     replicate: int  # within the stream; fixes every random number, with the study's seed
+    trial: int = -1  # names the folder of a process; no number depends on it
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,22 @@ class Population(Protocol):
         raise SearchError(f"{directory}: {_NOT_SAVED}")
 
 
+@runtime_checkable
+class RunsAlone(Protocol):
+    """A population whose lanes advance at different speeds, each counted when it has a chunk."""
+
+    def ready(self, refills: Sequence[Refill], busy: Sequence[int]) -> list[int]:
+        """Start lanes, and return those of `busy` that have a chunk to count, perhaps none.
+
+        Lanes that are not `busy` end. It waits only a moment.
+        """
+        ...
+
+    def keep_only(self, kept: Collection[tuple[int, int]]) -> None:
+        """End lanes that `take` returned, except those of these (trial, replicate)."""
+        ...
+
+
 class PopulationFactory(Protocol):
     """Makes the populations of buckets."""
 
@@ -205,6 +222,10 @@ def factory_here(study: Study, *args: Any, **rest: Any) -> Any:
         from .local import LocalFactory
 
         return LocalFactory(study, *args, **rest)
+    if study.algorithm.is_process:
+        from .processes import ProcessFactory
+
+        return ProcessFactory(study, *args, **rest)
     from .custom_training import TrainingFactory
 
     return TrainingFactory(study, *args, **rest)

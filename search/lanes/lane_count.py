@@ -5,7 +5,6 @@ It is never a timing, so that the same file makes the same program every time.
 
 from __future__ import annotations
 
-from ...core.memory import MEMORY_SHARE
 from ...studies.chunk_sizes import rung_steps
 from ...studies.spec import Seeds, Study
 
@@ -62,6 +61,8 @@ def auto_lanes(
     >>> auto_lanes("cpu", 2, 10**10, 4, 12, 10**6)
     16
     """
+    from ...core.memory import MEMORY_SHARE  # on use: processes need no jax
+
     block = devices * tile
     blocks = -(-wanted_lanes(backend, replicates, needed) // block)
     memory = int(MEMORY_SHARE * memory_bytes) - shared_bytes

@@ -37,6 +37,8 @@ def measure(name: str, result: Episodes) -> float:
     `eval/return_mean` etc. (`median`, `min`, `max`, `std`; `return` or `length`) are over
     episodes; any other `eval/<name>` is the mean of the environment's metric of that name.
     """
+    if name in result.metrics and not name.startswith(_PREFIX):  # as a command reports it
+        return float(np.mean(result.metrics[name]))
     key = name.removeprefix(_PREFIX)
     quantity, _, statistic = key.rpartition("_")
     if quantity in ("return", "length") and statistic in _STATISTICS:

@@ -1,11 +1,13 @@
 import re
+from pathlib import Path
 
 import pytest
 
 from helpers import imported_sweeps as sweeps
+from hpo.cli import main
 from hpo.errors import HpoError
 from hpo.importers.wandb_sweeps import read_sweep
-from hpo.studies.load import loads
+from hpo.studies.load import load, loads
 from hpo.studies.yaml_io import plain, read_text
 from hpo.views.words import on_command_line
 
@@ -90,3 +92,57 @@ def test_dotted_keys_after_the_dashes_reach_their_sections(tmp_path):
     study = loads(imported(tmp_path, text, **given)[1])
     assert (study.executor.type, study.executor.workers) == ("ray", 4)
     assert study.evaluation.env == {"m": 0.5} and study.env.values == {}
+
+
+PROGRAM_SWEEP = """
+program: train.py
+method: bayes
+metric: {name: val/acc, goal: maximize}
+parameters:
+  lr: {distribution: log_uniform_values, min: 0.001, max: 0.1}
+  optimizer.name: {values: [adam, sgd]}
+  note: {value: a b}
+  seed: {values: [1, 2, 3]}
+run_cap: 3
+"""
+
+
+def test_a_sweep_with_its_program_becomes_a_study_of_a_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("sweep.yaml").write_text(PROGRAM_SWEEP)
+    Path("train.py").write_text("")
+    assert main(["import", "wandb", "sweep.yaml", "--to", "study.yaml"]) == 0
+    study = load("study.yaml")
+    assert study.command == (
+        "WANDB_MODE=offline WANDB_DIR={folder} python train.py --note='a b' --seed={seed} "
+        "--lr={lr} --optimizer.name={optimizer.name}"
+    )
+    assert (study.metric.name, study.metric.goal) == ("val/acc", "maximize")
+    assert (study.search.method, study.budget.trials) == ("tpe", 3)
+    assert study.space.names == ("lr", "optimizer.name")
+    assert "seed: each run has a different one" in capsys.readouterr().err
+
+
+def test_hyperband_counts_logged_metrics(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    more = "early_terminate: {type: hyperband, max_iter: 27, s: 2, eta: 3}\ncommand: "
+    words = '["${env}", "${interpreter}", -u, "${program}", "${args_no_hyphens}"]\n'
+    Path("sweep.yaml").write_text(PROGRAM_SWEEP + more + words)
+    Path("train.py").write_text("")
+    assert main(["import", "wandb", "sweep.yaml", "--to", "study.yaml"]) == 0
+    study = load("study.yaml")
+    assert (study.env_steps, study.algorithm.unit) == (27, "logs")
+    assert study.early_terminate.min == 3
+    assert " python -u train.py note='a b' seed={seed} lr={lr} " in f"{study.command} "
+
+
+def test_an_environment_asks_for_ppo_instead(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sweep = PROGRAM_SWEEP.replace("lr:", "learning_rate:")
+    for line in ("  optimizer.name: {values: [adam, sgd]}\n", "  note: {value: a b}\n"):
+        sweep = sweep.replace(line, "")
+    Path("sweep.yaml").write_text(sweep.replace("val/acc", "return"))
+    Path("train.py").write_text("")
+    command = ["import", "wandb", "sweep.yaml", "--to", "study.yaml", "--", "--env", "CartPole-v1"]
+    assert main([*command, "--without", "seed"]) == 0
+    assert load("study.yaml").algorithm.is_ppo

@@ -115,8 +115,19 @@ def _to_table(folder: StudyFolder, args: Namespace) -> int:
     return 0
 
 
+_ORDER = (
+    "name", "command", "length", "space", "metric", "metrics", "search", "early_terminate",
+    "budget",
+)  # fmt: skip
+
+
 def do_import(args: Namespace) -> int:
     given = flags_of(args.rest) | ({} if args.env is None else {"env": args.env})
+    if args.kind == "wandb" and (path := _file(args.source)):
+        from ...importers.wandb_sweeps import has_program
+
+        if has_program(path, given):
+            return _import_program(path, given, args.to)
     draft = _draft(args, given)
     draft.override(given)
     if args.space:
@@ -140,6 +151,33 @@ def do_import(args: Namespace) -> int:
     return 0
 
 
+def _file(given: str) -> Path:
+    path = Path(given)
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file")
+    return path
+
+
+def _import_program(path: Path, given: Mapping[str, Any], to: str | None) -> int:
+    """Write a study that runs the program of a sweep; flags are keys of the study."""
+    from ...importers.wandb_sweeps import read_program
+    from ...studies.load import loads
+    from ...studies.yaml_io import to_yaml
+
+    draft = read_program(path, given)
+    head = [f"# {path.name} of Weights & Biases, with its program"]
+    head += [f"# {text}" for text in draft.notes]
+    data = {**draft.rest, "space": draft.space}
+    text = "\n".join([*head, ""]) + to_yaml({key: data[key] for key in _ORDER if key in data})
+    loads(text, path.name, path.parent)
+    for title, items in (("changed", draft.notes), ("left out", draft.left_out)):
+        for item in items:
+            note(f"{title}: {item}")
+    note("to train by PPO of hpo instead, add: -- --env ID")
+    write_study(text, to)
+    return 0
+
+
 def _draft(args: Namespace, given: Mapping[str, Any]) -> Draft:
     from ...importers import readers, storages, wandb_sweeps
 
@@ -149,10 +187,7 @@ def _draft(args: Namespace, given: Mapping[str, Any]) -> Draft:
         "rlzoo": readers.read_hyperparameters,
     }
     if args.kind in of_file:
-        path = Path(args.source)
-        if not path.is_file():
-            raise ConfigError(f"{path}: no such file")
-        return of_file[args.kind](path, given)
+        return of_file[args.kind](_file(args.source), given)
     if args.kind == "xlron":
         return readers.read_flags(args.source, given)
     if args.kind == "optuna":

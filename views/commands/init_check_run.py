@@ -19,6 +19,7 @@ from ...studies.check import CheckReport
 from ...studies.init_file import init_text, own_init_text
 from ...studies.load import load, loads
 from ...studies.portfolio import forecast_of, placement_words
+from ...studies.script_flags import command_init_text
 from ...studies.spec import Study, env_words
 from ...studies.tuned.record import known_record
 from ...studies.tuned.study_text import around_text
@@ -32,7 +33,9 @@ _SENTENCES = ("The study file is OK", "This study has")
 
 
 def do_init(args: Namespace) -> int:
-    if args.algorithm is not None:
+    if args.script is not None:
+        text = command_init_text(args.script)
+    elif args.algorithm is not None:
         text = own_init_text(loaded_algorithm(args.algorithm), args.env)
     elif args.env is None:
         raise ConfigError("hpo init needs an environment, such as hpo init CartPole-v1")
@@ -128,14 +131,19 @@ def brief(report: CheckReport, note: str, file: str) -> str:
     total = "" if expected.total is None else f"{steps(expected.total)} {unit} "
     costs = [f"{total}({', '.join(parts)})"] if parts else []
     lanes = [cost.lanes for _, cost in report.buckets if cost.lanes is not None]
-    costs += [counted(max(lanes), "lane")] if lanes else []
-    least = "" if report.bucket_count_exact else "at least "
-    costs.append(f"{least}{counted(report.bucket_count * study.spread, 'compile')}")
+    if study.algorithm.is_process:
+        costs += [f"{max(lanes)} at once"] if lanes else []
+    else:
+        costs += [counted(max(lanes), "lane")] if lanes else []
+        least = "" if report.bucket_count_exact else "at least "
+        costs.append(f"{least}{counted(report.bucket_count * study.spread, 'compile')}")
     lines.append(f"  training  {', '.join(costs)}")
     if (forecast := forecast_of(study)) is not None:
         lines.append(f"  forecast  {forecast.words}")
     if report.time is not None and (share := report.time.share("evaluation")) > _NOTED:
         lines.append(f"  evaluation takes {share:.0%} of the time, beyond these env steps")
+    if report.seen:
+        lines.append(f"  process   {report.seen}")
     if report.warm_start:
         lines.append(f"  start     {report.warm_start}")
     if report.rejected_share > 0.0:

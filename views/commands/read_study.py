@@ -16,7 +16,15 @@ from typing import Any
 
 from rich.text import Text
 
-from ...core.policy_document import IMPORTS, NAME, TRAINING, read_about, read_imports
+from ...core.policy_document import (
+    IMPORTS,
+    NAME,
+    PROCESS,
+    TRAINING,
+    document_of,
+    read_about,
+    read_imports,
+)
 from ...errors import ConfigError, StoreError, counted
 from ...files.atomic_files import copy_folder, write_bytes
 from ...search.analysis.verdict import conclusion_of
@@ -233,6 +241,9 @@ def do_show(args: Namespace) -> int:
     folder = study_of(args)
     data, unit = trial_data(folder, args.trial), unit_in(folder.path)
     text = trial_text(data, knows_blocks(sys.stdout), args.verbose, unit)
+    output = folder.path / "processes" / f"trial_{data['trial']}"
+    if output.is_dir():  # of a study with command
+        text += f"\n\nOutput of its processes: {output}/"
     print_answer(args.json, data, text)
     return 0
 
@@ -356,18 +367,21 @@ def _yaml(value: Any) -> str:
 def print_exported(target: Path, study_text: str) -> None:
     origin, own = _origin_of(target), (target / TRAINING).is_file()
     value, length = origin.get("value"), origin.get("env_steps")
-    text = f"wrote the {'state' if own else 'policy'} of trial {origin.get('trial')}, "
+    is_process = (target / PROCESS).is_file()
+    what = "command" if is_process else "state" if own else "policy"
+    text = f"wrote the {what} of trial {origin.get('trial')}, "
     text += f"{SEED_KINDS.get(str(origin.get('stream')), '')} seed {origin.get('replicate')}"
     if isinstance(value, int | float):
         text += f", {origin.get('metric')} {number(value)}"
     text += f" after {steps(length)} {unit_of(study_text)}" if isinstance(length, int) else ""
     note(fitted(f"{text}, to {target}/", sys.stderr))
-    note(f"try: {eval_command(target, as_recorded(study_text)['imports'])}")
+    if not is_process:
+        note(f"try: {eval_command(target, as_recorded(study_text)['imports'])}")
 
 
 def _origin_of(policy: Path) -> dict[str, Any]:
     folder = one_policy(policy)
-    return dict(read_about(folder / (TRAINING if (folder / TRAINING).is_file() else NAME)))
+    return dict(read_about(document_of(folder)))
 
 
 def eval_command(folder: Path, imports: Sequence[str]) -> str:

@@ -166,7 +166,9 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
             lines.append(f"return   {line}{'' if name is None else f' on {name}'}")
     if data["picture"] is not None:
         lines.append(f"picture  {data['picture']}")
-    if data["policy"] is not None:
+    if study.algorithm.is_process:
+        lines.append(f"output   {data['folder']}/processes/trial_0/")
+    elif data["policy"] is not None:
         way = eval_command(Path(data["policy"]), study.imports)
         lines.append(f"policy   {data['policy']}/; try: {way}")
         if len(data["seed_policies"]) > 1:

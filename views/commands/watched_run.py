@@ -63,6 +63,7 @@ def print_results(
     environments: Sequence[str] = (),
     verbose: bool = False,
     unit: str = ENV_STEPS,
+    lanes: str = "lanes",
 ) -> None:
     entries, which = results.leaderboard, target(results.folder)
     print_headline(console, headline(results.conclusion, entries, metric), unit)
@@ -86,7 +87,7 @@ def print_results(
     if verbose:
         usage = results.usage
         speed = steps(round(usage.env_steps_per_second))
-        console.print(f"{speed} {unit} per second, lanes busy {usage.occupancy:.0%}")
+        console.print(f"{speed} {unit} per second, {lanes} busy {usage.occupancy:.0%}")
         console.print(time_text(usage.seconds_by_part))
     if commands := next_commands(results.folder, entries, results.conclusion, verbose):
         console.print("Next:")
@@ -258,6 +259,7 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
             environments,
             args.verbose,
             study.algorithm.unit,
+            study.algorithm.lanes,
         )
 
     results = watch(study, text, args, show)

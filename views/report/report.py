@@ -391,12 +391,12 @@ def _costs(snapshot: Snapshot) -> str:
     limits = [] if budget.trials is None else [f"trials {budget.trials:,}"]
     limits += [] if budget.env_steps is None else [f"env steps {steps(budget.env_steps)}"]
     limits += [f"time {duration(budget.wall_seconds)}"] if budget.wall_seconds else []
-    speed = steps(round(usage.env_steps_per_second))
+    speed, lanes = steps(round(usage.env_steps_per_second)), snapshot.study.algorithm.lanes
     found = [
         ("training env steps", steps(usage.env_steps), f"budget: {', '.join(limits) or 'none'}"),
         ("evaluation env steps", steps(usage.eval_env_steps), ""),
         ("speed", f"{speed}/s", "training env steps per second"),
-        ("lanes busy", f"{usage.occupancy:.0%}", "while there was work"),
+        (f"{lanes} busy", f"{usage.occupancy:.0%}", "while there was work"),
         *time_facts(usage.seconds_by_part),
     ]
     if snapshot.audit is not None:

@@ -94,7 +94,7 @@ class LiveView(RunView):
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
         self._title = title_of(study, study.name)
-        self._enter("preparing the lanes")
+        self._enter(f"preparing the {study.algorithm.lanes}")
         self._live.start(refresh=True)
         super().on_start(study, folder, resumed)
 
@@ -107,7 +107,15 @@ class LiveView(RunView):
         now = time.monotonic()
         doing = f"{duration(now - self._began)}  {self._now}" if self._now else ""
         compiled = (self._compiles, self._compile_seconds)
-        return panel(self._title, self._progress, now - self._seen, doing, compiled, self.unit)
+        return panel(
+            self._title,
+            self._progress,
+            now - self._seen,
+            doing,
+            compiled,
+            unit=self.unit,
+            lanes=self.lanes,
+        )
 
 
 def panel(
@@ -116,14 +124,18 @@ def panel(
     age: float,
     doing: str,
     compiled: tuple[int, float] = (0, 0.0),
+    *,
     unit: str = ENV_STEPS,
+    lanes: str = "lanes",
 ) -> RenderableType:
     """Return the picture of a study, `age` seconds after its last chunk boundary."""
 
     def line(text: str, style: str) -> list[RenderableType]:
         return [Text(text, style=style, no_wrap=True, overflow="ellipsis")] if text else []
 
-    facts = [] if progress is None else [_bar(progress, age), _facts(progress, compiled, unit)]
+    facts: list[RenderableType] = []
+    if progress is not None:
+        facts = [_bar(progress, age), _facts(progress, compiled, unit, lanes)]
     return Group(*line(title, "bold"), *facts, *line(doing, "cyan"))
 
 
@@ -139,13 +151,13 @@ def _bar(progress: Progress, age: float) -> Table:
     return row
 
 
-def _facts(progress: Progress, compiled: tuple[int, float], unit: str) -> Table:
+def _facts(progress: Progress, compiled: tuple[int, float], unit: str, lanes: str) -> Table:
     count, seconds = compiled
     compiles = f", {counted(count, 'compile')} ({duration(seconds)})" if count else ""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
-    for name, text in progress_facts(progress, compiles):
+    for name, text in progress_facts(progress, compiles, lanes):
         style = "green" if name == "best" else ""
         table.add_row(in_unit(name, unit), Text(in_unit(text, unit), style=style))
     return table

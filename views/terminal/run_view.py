@@ -74,7 +74,9 @@ def left_text(progress: Progress) -> str:
     return f", {duration(left)} left" if left >= 1.0 else ", nearly done"
 
 
-def progress_facts(progress: Progress, compiles: str = "") -> list[tuple[str, str]]:
+def progress_facts(
+    progress: Progress, compiles: str = "", lanes: str = "lanes"
+) -> list[tuple[str, str]]:
     amounts = f"{steps(progress.env_steps)} of about {steps(progress.env_steps_total)}, "
     speed = f"{steps(round(progress.env_steps_per_second))} a second{compiles}"
     busy = f"{progress.lanes_busy} of {progress.lanes} busy"
@@ -83,13 +85,13 @@ def progress_facts(progress: Progress, compiles: str = "") -> list[tuple[str, st
     return [
         ("phase", PHASE_WORDS[progress.phase]),
         (ENV_STEPS, amounts + speed),
-        ("lanes", f"{busy}, {progress.occupancy:.0%} while there was work"),
+        (lanes, f"{busy}, {progress.occupancy:.0%} while there was work"),
         ("trials", trials),
         ("best", standing_text(progress)),
     ]
 
 
-def status_line(progress: Progress) -> str:
+def status_line(progress: Progress, lanes: str = "lanes") -> str:
     """Return everything in one line, for output that is not a terminal."""
     best = ""
     if progress.best is not None:
@@ -99,7 +101,7 @@ def status_line(progress: Progress) -> str:
     return (
         f"{duration(progress.seconds)}{left_text(progress)} | {_STAGES[progress.phase]} "
         f"{steps(progress.env_steps)} env steps ({progress.share:.0%}), "
-        f"{steps(round(progress.env_steps_per_second))}/s | lanes "
+        f"{steps(round(progress.env_steps_per_second))}/s | {lanes} "
         f"{progress.lanes_busy}/{progress.lanes} | {counts_text(progress)}{best}"
     )
 
@@ -122,7 +124,7 @@ class RunView(Observer):
 
     def __init__(self, stream: TextIO | None = None, command: str = "hpo run"):
         self.stream: TextIO | None = sys.stderr if stream is None else stream
-        self.command, self.unit = command, ENV_STEPS
+        self.command, self.unit, self.lanes = command, ENV_STEPS, "lanes"
         self.on_ready: Callable[[], None] = lambda: None
         self._best: int | None = None
         self._failures, self._resumed = 0, False
@@ -177,6 +179,8 @@ class RunView(Observer):
     def pressed(self) -> None:
         """Answer the first Ctrl-C; called from another thread."""
         what = "Finishing this chunk and committing"
+        if self.lanes != "lanes":
+            what = "Committing and ending the processes"
         if self.is_compiling:
             what = "Stops after this compile and the next step, "
             what += f"or in {PATIENCE:.0f} s if it still compiles then"
@@ -189,6 +193,7 @@ class RunView(Observer):
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
         self.unit, self._resumed = study.algorithm.unit, resumed
+        self.lanes = study.algorithm.lanes
         self._evolves = bool(study.early_terminate and study.early_terminate.evolves)
         self._every_trial = any(logger.type == "console" for logger in study.loggers)
         verb = "resuming" if resumed else "starting"
@@ -236,11 +241,11 @@ class LinesView(RunView):
         now = time.monotonic()
         if now - self._said >= self._every and progress.phase is not Phase.DONE:
             self._said, self._last = now, (progress.phase, progress.env_steps)
-            self.say(status_line(progress))
+            self.say(status_line(progress, self.lanes))
 
     def on_end(self, progress: Progress, state: str) -> None:
         if self._last != (progress.phase, progress.env_steps):
-            self.say(status_line(progress))
+            self.say(status_line(progress, self.lanes))
 
 
 class QuietView(RunView):

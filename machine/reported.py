@@ -1,0 +1,307 @@
+"""Metrics that a process reports: JSON lines, CSV tables, and files of TensorBoard and W&B.
+
+`report` prints one line of them. Readers return rows of (step, name -> number) as files grow.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import json
+import math
+import os
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+Row = tuple[float | None, dict[str, float]]  # the step, None where it is not given
+_LOOK_SECONDS = 0.5  # between two searches for files of a pattern
+_MOST_NAMES = 200  # metrics of one process
+_LONGEST = 1 << 20  # bytes of one line
+_EARLIER = 2.0  # seconds by which a file system's clock may differ
+
+
+def report(step: Any = None, *given: Any, **metrics: Any) -> Any:
+    """Print metrics as one JSON line, which a study with `command` reads.
+
+    Given no metrics it is `hpo report`: see `hpo.views.python.open_study.report`.
+
+    >>> report(4096, eval_return=12.5)
+    {"step": 4096, "eval_return": 12.5}
+    """
+    if isinstance(step, int | float) and not given:
+        numbers = {name: float(value) for name, value in metrics.items()}
+        print(json.dumps({"step": step, **numbers}), flush=True)
+        return None
+    from importlib import import_module  # the page of a study, whose packages a script may lack
+
+    page = import_module("..views.python.open_study", __package__)
+    return page.report(*(() if step is None else (step,)), *given, **metrics)
+
+
+class Files:
+    """The files of a pattern that have changed since a time; the latest last."""
+
+    def __init__(self, pattern: str, since: float):
+        self._pattern, self._since = pattern, since - _EARLIER
+        self._found: list[Path] = []
+        self._looked = -math.inf
+
+    def now(self, again: bool = False) -> list[Path]:
+        if again or time.monotonic() - self._looked > _LOOK_SECONDS:
+            self._looked = time.monotonic()
+            paths = [Path(name) for name in glob.glob(self._pattern, recursive=True)]
+            fresh = [(path.stat().st_mtime, path) for path in paths if path.is_file()]
+            self._found = [path for at, path in sorted(fresh) if at >= self._since]
+        return self._found
+
+
+class Tail:
+    """The new part of a growing file."""
+
+    def __init__(self, path: Path):
+        self._path, self.offset = path, 0
+
+    def read(self) -> bytes:
+        try:
+            size = self._path.stat().st_size
+            if size < self.offset:  # written anew
+                self.offset = 0
+            if size == self.offset:
+                return b""
+            with self._path.open("rb") as file:
+                file.seek(self.offset)
+                return file.read(size - self.offset)
+        except FileNotFoundError:
+            return b""
+
+    def lines(self, whole: bool = False) -> Iterator[str]:
+        """Yield the new complete lines; the last one too if the file is `whole`."""
+        data = self.read()
+        end = len(data) if whole or len(data) > _LONGEST else data.rfind(b"\n") + 1
+        self.offset += end
+        for line in data[:end].split(b"\n"):
+            if line.strip():
+                yield line.decode("utf-8", errors="replace").strip()
+
+
+class Reader:
+    """Rows of one process; subclasses read one kind of file."""
+
+    def __init__(self, files: Files, step: str):
+        self._files, self._step = files, step
+        self._tails: dict[Path, Tail] = {}
+        self.names: dict[str, None] = {}  # seen so far
+
+    def read(self, ended: bool = False) -> list[Row]:
+        """Return the new rows; `ended`: the process writes no more."""
+        found: list[Row] = []
+        for path in self._files.now(again=ended):
+            tail = self._tails.setdefault(path, Tail(path))
+            for step, numbers in self._rows(path, tail, ended):
+                known = {
+                    name: value
+                    for name, value in numbers.items()
+                    if name in self.names or len(self.names) < _MOST_NAMES
+                }
+                self.names |= dict.fromkeys(known)
+                found.append((step, known))
+        return found
+
+    def _rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
+        raise NotImplementedError
+
+    def _row(self, given: Mapping[str, Any]) -> Row:
+        numbers = dict(_numbers(given))
+        return numbers.pop(self._step, None), numbers
+
+
+def _numbers(given: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, float]]:
+    for name, value in given.items():
+        if isinstance(value, dict):
+            yield from _numbers(value, f"{before}{name}/")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{before}{name}", float(value)
+
+
+class JsonLines(Reader):
+    """Lines that are JSON objects; others are text for people."""
+
+    def _rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
+        for line in tail.lines(whole=ended):
+            if line.startswith("{") and line.endswith("}"):
+                try:
+                    given = json.loads(line)
+                except ValueError:
+                    continue
+                yield self._row(given)
+
+
+class CsvTable(Reader):
+    """A table whose first line names its columns."""
+
+    def __init__(self, files: Files, step: str):
+        super().__init__(files, step)
+        self._heads: dict[Path, list[str]] = {}
+
+    def _rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
+        for line in tail.lines(whole=ended):
+            if line.startswith("#"):  # of a monitor's file
+                continue
+            cells = next(csv.reader([line]))
+            head = self._heads.setdefault(path, cells)
+            if cells is head or len(cells) != len(head):
+                continue
+            pairs = ((name, _number(cell)) for name, cell in zip(head, cells, strict=True))
+            yield self._row({name: value for name, value in pairs if value is not None})
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+class EventFiles(Reader):
+    """Scalars of TensorBoard: records of a length, its checksum, an event, and its checksum."""
+
+    def _rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
+        data, at = tail.read(), 0
+        while len(data) - at >= 12:
+            (length,) = struct.unpack_from("<Q", data, at)
+            if len(data) - at < length + 16:
+                break
+            yield from _scalars(data[at + 12 : at + 12 + length])
+            at += length + 16
+        tail.offset += at
+
+
+def _scalars(event: bytes) -> Iterator[Row]:
+    fields = _fields(event)
+    step = next((float(value) for number, value in fields if number == 2), 0.0)
+    for summary in (value for number, value in fields if number == 5):
+        for value in (one for number, one in _fields(summary) if number == 1):
+            parts = dict(_fields(value))
+            number = _scalar(parts)
+            if number is not None and isinstance(parts.get(1), bytes):
+                yield step, {parts[1].decode("utf-8", errors="replace"): number}
+
+
+class OfflineRuns(Reader):
+    """Runs of W&B in offline mode: a log of records as LevelDB writes it.
+
+    Blocks have 32 KiB. A chunk in one has a checksum, its length, and a kind: whole, first,
+    middle or last of a record. The file begins with seven bytes of its own.
+    """
+
+    def __init__(self, files: Files, step: str):
+        super().__init__(files, step)
+        self._begun: dict[Path, bytes] = {}  # of a record in several chunks
+
+    def _rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
+        tail.offset = max(tail.offset, _WANDB_HEAD)
+        data, at = tail.read(), 0
+        while True:
+            left = _WANDB_BLOCK - (tail.offset + at) % _WANDB_BLOCK
+            if left < _WANDB_CHUNK:  # filled with zeros
+                at += left
+                continue
+            if len(data) - at < _WANDB_CHUNK:
+                break
+            length, kind = struct.unpack_from("<HB", data, at + 4)
+            if len(data) - at < _WANDB_CHUNK + length:
+                break
+            at += _WANDB_CHUNK
+            whole = self._begun.pop(path, b"") + data[at : at + length]
+            at += length
+            if kind in _WANDB_ENDS:
+                yield from map(self._row, _history(whole))
+            else:
+                self._begun[path] = whole
+        tail.offset += min(at, len(data))
+
+
+_WANDB_HEAD, _WANDB_BLOCK, _WANDB_CHUNK = 7, 32768, 7  # bytes
+_WANDB_ENDS = (1, 4)  # kinds of a chunk that ends a record
+
+
+def _history(record: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the logged values of a record, if it is of the history."""
+    for message in (value for number, value in _fields(record) if number == 2):
+        found: dict[str, Any] = {}
+        if not isinstance(message, bytes):
+            continue
+        for item in (value for number, value in _fields(message) if number == 1):
+            parts = _fields(item)
+            names = [value.decode() for number, value in parts if number in (1, 2)]
+            text = next((value for number, value in parts if number == 16), b"null")
+            found[".".join(names)] = json.loads(text)
+        yield found
+
+
+def _scalar(parts: Mapping[int, Any]) -> float | None:
+    """Return the number of a summary value: a plain one, or a tensor with one entry."""
+    if 2 in parts:
+        return struct.unpack("<f", parts[2])[0]
+    tensor = dict(_fields(parts[8])) if 8 in parts else {}
+    for field, size, code in ((4, 4, "<f"), (4, 8, "<d"), (5, 4, "<f"), (6, 8, "<d")):
+        data = tensor.get(field, b"")
+        if isinstance(data, bytes) and len(data) == size:
+            return struct.unpack(code, data)[0]
+    return None
+
+
+def _fields(message: bytes) -> list[tuple[int, Any]]:
+    """Return (number, value) of the fields of a protocol buffer; fixed ones as bytes."""
+    found: list[tuple[int, Any]] = []
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, at = _varint(message, at)
+        else:
+            length = {1: 8, 5: 4}.get(wire)
+            if length is None:
+                length, at = _varint(message, at)
+            value, at = message[at : at + length], at + length
+        found.append((number, value))
+    return found
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value, shift = 0, 0
+    while True:
+        byte = message[at] if at < len(message) else 0
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+_KINDS = {
+    "stdout": JsonLines, "jsonl": JsonLines, "csv": CsvTable, "tensorboard": EventFiles,
+    "wandb": OfflineRuns,
+}  # fmt: skip
+_DEFAULTS = {
+    "jsonl": "*.jsonl", "csv": "*.csv", "tensorboard": os.path.join("**", "events.out.tfevents.*"),
+    "wandb": os.path.join("wandb", "*run-*", "run-*.wandb"),
+}  # fmt: skip
+
+
+def reader_of(kind: str, pattern: str, folder: Path, step: str, since: float) -> Reader:
+    """Return the reader of a process started at `since`; without a pattern of files in `folder`.
+
+    A pattern that names a folder means the files of that kind in it.
+    """
+    inside = _DEFAULTS.get(kind, "")
+    if kind == "stdout":
+        pattern = glob.escape(str(folder / "stdout.log"))
+    elif not pattern:
+        pattern = os.path.join(glob.escape(str(folder)), inside)
+    elif kind == "tensorboard" and "tfevents" not in pattern:
+        pattern = os.path.join(pattern, inside)
+    return _KINDS[kind](Files(pattern, since), step)

@@ -1,0 +1,709 @@
+"""Lanes that are processes: the command of a study as a population.
+
+Each lane runs one process of a replicate, at the speed of that process. The search counts a chunk
+of a lane once the process has reported its steps, and ends the process when its trial stops. At a
+rung the process is halted until the trial has been judged.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import signal
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...core.policy_document import PROCESS
+from ...errors import ConfigError, counted
+from ...files.atomic_files import delete_folder, make_folder, new_folder, read_text, write_text
+from ...machine.processes import (
+    STDERR,
+    STDOUT,
+    Guard,
+    Launch,
+    Running,
+    cores,
+    end_leftovers,
+    gpus_here,
+    last_lines,
+    memory_of,
+    share_of_gpus,
+    share_of_threads,
+)
+from ...machine.reported import Reader, Row, reader_of
+from ...machine.software import code_version
+from ...store.codec import plain_json
+from ...store.rows import REFERENCE_TRIAL, Stream
+from ...studies.chunk_sizes import Quanta, quanta_of
+from ...studies.command import Template, resumed
+from ...studies.spec import MetricFiles, Processes, Study
+from ...studies.study_keys import COSTS
+from .contract import Change, ChunkResult, EvaluationResult, Population, Refill, Resolved
+
+FOLDER = "processes"
+"""The folder of a study with those of its processes."""
+_RECORD = "run.json"
+_GLANCE, _PAUSE = 0.25, 0.01  # seconds that `ready` waits at most, and between two looks
+_ENOUGH = 3.0  # seconds between two reported steps that tell the speed of a process
+_SAME_CODE = 5.0  # seconds between two looks at the state of the code
+_SEEDS = 10_000  # of one study; the streams of two replicates never share one
+_STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1000, Stream.REPORT: 2000}
+_NEAR = 0.9  # of the length, at which a process may end by itself: batches do not divide it
+_MOST_OUTPUT = 1 << 30  # bytes of one process's output
+_MOST_NAMED = 12  # metrics in an error
+_MOST_ROWS = 5000  # rows of one process that are kept once they were counted
+
+
+def seed_of(study: Study, stream: Stream, replicate: int) -> int:
+    """Return the `{seed}` of a replicate: from 0 in the search, from 1000 and 2000 on new seeds.
+
+    The `seed` of the study moves all of them by 10,000.
+    """
+    return (study.seed * _SEEDS + _STREAMS[stream] + replicate) % 2**31
+
+
+class ProcessFactory:
+    """Makes the processes of one study; see `PopulationFactory`."""
+
+    backend, device_count = "processes", 1
+
+    def __init__(
+        self,
+        study: Study,
+        compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
+        warn: Callable[[str], None] = lambda text: None,
+        cores: int | None = None,
+        environments: int = 1,
+    ):
+        self.study = study
+        self.settings = study.processes or Processes()
+        self.metrics = study.metrics or MetricFiles()
+        self.line = Template(study.command or "")
+        self.resume = None if study.resume is None else resumed(self.line.text, study.resume)
+        self.quanta: Quanta = quanta_of(study, study.steps_per_update({}))
+        self.guard = Guard()
+        self.cwd = Path(study.source).absolute()
+        self.folder = self.cwd / FOLDER
+        self._made: list[ProcessPopulation] = []
+        self._code: dict[str, str] = {}
+        self._looked = -math.inf
+
+    def begin(self, folder: Path) -> None:
+        """Set the results folder; end processes of an earlier start of the study."""
+        self.folder = folder.absolute() / FOLDER
+        end_leftovers(self.folder)
+
+    def code(self) -> dict[str, str]:
+        """Return the state of the code in the working folder, looked at every few seconds."""
+        if time.monotonic() - self._looked > _SAME_CODE:
+            self._code, self._looked = code_version(self.cwd), time.monotonic()
+        return self._code
+
+    def close(self) -> None:
+        """End all processes."""
+        for population in self._made:
+            population.close()
+        self.guard.close()
+
+    @cached_property
+    def gpus(self) -> tuple[str, ...]:
+        return gpus_here() if self.settings.gpus else ()
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The metrics that the study needs."""
+        study = self.study
+        names = [one.name for one in study.objectives] or [study.metric.name]
+        names += [one.metric for one in study.constraints]
+        return tuple(dict.fromkeys(name for name in names if name not in COSTS))
+
+    @property
+    def at_once(self) -> int:
+        given, each = self.settings.at_once, self.settings.gpus
+        if given is not None:
+            return given
+        if each:
+            return max(1, int(len(self.gpus) / each + 1e-9))
+        return max(1, cores() // (self.settings.threads or 1))
+
+    def resolve(self, config: Mapping[str, Any]) -> Resolved:
+        return Resolved(config, FOLDER, self.quanta.steps_per_chunk, dict(config))
+
+    def check(self, resolved: Resolved) -> None:
+        """Refuse a command that is not there, or more GPUs than there are."""
+        each = self.settings.gpus
+        if each and each > 1 and each != int(each):
+            raise ConfigError(f"processes.gpus is {each:g}; allowed: 0.5, 0.25, 1, 2, ...")
+        if each and len(self.gpus) < math.ceil(each):
+            seen = counted(len(self.gpus), "GPU")
+            raise ConfigError(
+                f"processes.gpus is {each:g}, but this machine shows {seen}; leave gpus out, or "
+                "type gpus: 0"
+            )
+        if self.line.needs_shell:
+            return
+        program = self.line.argv(self.values(Refill(0, resolved, Stream.SEARCH, 0)))[0]
+        if shutil.which(program) is None and shutil.which(str(self.cwd / program)) is None:
+            raise ConfigError(f"command: {program} is not a program here; give its path")
+
+    def notes(self, resolved: Resolved) -> Iterator[str]:
+        if "seed" not in self.line.names:
+            yield (
+                "command has no {seed}: if the script draws the same numbers each time, all seeds "
+                "of a trial are equal; add such as --seed {seed}"
+            )
+
+    def make(self, resolved: Resolved, lanes: int | None) -> ProcessPopulation:
+        made = ProcessPopulation(self, lanes or self.at_once)
+        self._made.append(made)
+        return made
+
+    def baseline(
+        self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
+    ) -> list[EvaluationResult]:
+        raise ConfigError(f"baseline {name!r}: a command has no heuristics; leave baselines out")
+
+    def values(self, refill: Refill) -> dict[str, Any]:
+        """Return the values of all placeholders of a run."""
+        length = self.study.horizon
+        return {
+            **refill.resolved.payload,
+            "seed": seed_of(self.study, refill.stream, refill.replicate),
+            "folder": str(self.folder_of(refill)),
+            "env_steps": length,
+            "length": length,
+            "trial": refill.trial,
+        }
+
+    def folder_of(self, refill: Refill) -> Path:
+        trial = "default" if refill.trial == REFERENCE_TRIAL else f"trial_{refill.trial}"
+        return self.folder / trial / f"{refill.stream}_{refill.replicate}"
+
+    def launch(self, refill: Refill, line: Template) -> Launch:
+        values = self.values(refill)
+        own = {
+            "HPO_FOLDER": str(values["folder"]),
+            "HPO_SEED": str(values["seed"]),
+            "HPO_ENV_STEPS": str(values["env_steps"]),
+            "HPO_TRIAL": str(refill.trial),
+        }
+        own |= share_of_threads(self.settings.threads, self.at_once)
+        if self.settings.gpus is not None:
+            own |= share_of_gpus(refill.lane, self.settings.gpus, self.gpus)
+        settings = {**own, **line.settings(values)}
+        return Launch(line.argv(values), settings, self.cwd, Path(values["folder"]))
+
+
+@dataclass
+class ProcessRun:
+    """One replicate as a process: its start, its reported metrics and its end."""
+
+    factory: ProcessFactory = field(repr=False)
+    refill: Refill
+    chunks: int = 0  # counted so far
+    process: Running | None = None
+    before: Running | None = None  # of the same lane, which has to end first
+    reader: Reader | None = None
+    rows: list[Row] = field(default_factory=list[Row])
+    exit_code: int | None = None
+    failure: str = ""
+    diverged: bool = False
+    last_step: float = 0.0
+    has_steps: bool = False
+    _sign: float = 0.0  # when it last reported something
+
+    @property
+    def key(self) -> tuple[int, Stream, int]:
+        return self.refill.trial, self.refill.stream, self.refill.replicate
+
+    @property
+    def folder(self) -> Path:
+        return self.factory.folder_of(self.refill)
+
+    @property
+    def is_over(self) -> bool:
+        return self.exit_code is not None or bool(self.failure) or self.diverged
+
+    def look(self) -> None:
+        """Start it when its lane is free, read new metrics, and notice its end."""
+        if self.is_over:
+            return
+        if self.process is None:
+            if self.before is None or self.before.look() is not None:
+                self._start()
+            return
+        code = self.process.look()
+        self._read(ended=code is not None)
+        if code is not None:
+            self._end(code)
+            return
+        self._check_output()
+        if not self.is_over and self._waits_at_rung():
+            self.process.pause()
+        elif self.process.is_paused:
+            self._sign = time.monotonic()
+            self.process.go_on()
+
+    def _start(self) -> None:
+        self.before, self._sign = None, time.monotonic()
+        folder, metrics = self.folder, self.factory.metrics
+        launch = self.factory.launch(self.refill, self.factory.line)
+        record = _record_of(folder)
+        same = record.get("command") == list(launch.argv)
+        is_whole = same and record.get("exit_code") == 0 and "failure" not in record
+        continues = same and "failure" not in record and self.factory.resume is not None
+        if not (is_whole or continues):
+            delete_folder(folder)
+            record = {}
+        since = float(record.get("started_at", time.time()))
+        pattern = "" if metrics.file is None else self._filled(metrics.file)
+        self.reader = reader_of(metrics.type, pattern, folder, metrics.step, since)
+        if is_whole:  # by an earlier life of the study, which could not commit it
+            self._read(ended=True)
+            self._end(0)
+            return
+        if continues and self.factory.resume is not None:
+            launch = self.factory.launch(self.refill, self.factory.resume)
+        make_folder(folder)
+        told = {
+            "command": list(self.factory.launch(self.refill, self.factory.line).argv),
+            "seed": seed_of(self.factory.study, self.refill.stream, self.refill.replicate),
+            "working_folder": str(self.factory.cwd),
+            "started_at": since,
+            **self.factory.code(),
+        }
+        if continues:
+            told["resumed_by"] = list(launch.argv)
+        write_text(folder / _RECORD, json.dumps(told, indent=2) + "\n")
+        self.process = Running(launch, self.factory.guard)
+
+    def _filled(self, pattern: str) -> str:
+        text = Template(pattern)
+        values = self.factory.values(self.refill)
+        known = {name: values[name] for name in text.names if name in values}
+        for name in text.names:
+            if name not in known:
+                raise ConfigError(f"metrics.file has {{{name}}}; Known: {', '.join(values)}")
+        path = pattern
+        for name, value in known.items():
+            path = path.replace(f"{{{name}}}", str(value))
+        return str(self.factory.cwd / path)
+
+    def _read(self, ended: bool) -> None:
+        assert self.reader is not None
+        for step, numbers in self.reader.read(ended):
+            if numbers or step is not None:
+                self._sign = time.monotonic()
+            if step is not None:
+                self.last_step, self.has_steps = max(self.last_step, step), True
+            self.rows.append((step, numbers))
+            for name in self.factory.wanted:
+                if not math.isfinite(numbers.get(name, 0.0)):
+                    self.diverged = True
+        if self.diverged and self.process is not None:
+            self.process.ask_to_end(0.0)
+
+    def _end(self, code: int) -> None:
+        self.exit_code = code
+        if self.diverged:
+            return
+        length, unit = self.factory.study.env_steps, self.factory.study.algorithm.unit
+        missing = [name for name in self.factory.wanted if name not in self.names]
+        if code < 0:
+            self._fail(f"ended by {signal.Signals(-code).name}")
+        elif code > 0:
+            self._fail(f"exit code {code}")
+        elif missing:
+            self._fail(f"ended without {missing[0]}; {self._seen}")
+        elif self.has_steps and self.last_step < min(_NEAR * length, length - 1):
+            self._fail(
+                f"ended by itself at {self.last_step:,.0f} of {length:,} {unit}; pass "
+                "{env_steps} to the script, or lower the length"
+            )
+        elif self.process is not None:  # else it was noted by an earlier life of the study
+            self._note_end()
+
+    @property
+    def _seen(self) -> str:
+        if not self.names:
+            return "it reported no metric; print JSON lines, or say under metrics where they are"
+        more = ", ..." if len(self.names) > _MOST_NAMED else ""
+        return f"it reported {', '.join([*self.names][:_MOST_NAMED])}{more}; name one under metric"
+
+    @property
+    def names(self) -> Collection[str]:
+        return () if self.reader is None else self.reader.names
+
+    def _note_end(self) -> None:
+        record = {**_record_of(self.folder), "exit_code": self.exit_code}
+        record |= {"failure": self.failure} if self.failure else {}
+        record |= {"ended_at": time.time(), "last_step": self.last_step}
+        write_text(self.folder / _RECORD, json.dumps(record, indent=2) + "\n")
+
+    def _fail(self, why: str) -> None:
+        """End it as failed, with the last lines of its output."""
+        if self.process is not None:
+            self.process.ask_to_end(self.factory.settings.grace)
+        said = ""
+        if self.exit_code != 0:
+            said = last_lines(self.folder / STDERR) or last_lines(self.folder / STDOUT)
+        *before, last = said.splitlines() or [""]
+        place = self.folder.relative_to(self.factory.folder.parent)
+        lines = [f"{why}: {last}" if last else why, *before, f"(all output: {place}/)"]
+        self.failure = "\n".join(lines)
+        self._note_end()
+
+    def _check_output(self) -> None:
+        timeout = self.factory.settings.timeout
+        assert self.process is not None
+        if timeout and not self.process.is_paused and time.monotonic() - self._sign > timeout:
+            self._fail(f"no metric for {timeout:g} s; raise processes.timeout (0: any time)")
+        for name in (STDOUT, STDERR):
+            path = self.folder / name
+            if path.is_file() and path.stat().st_size > _MOST_OUTPUT:
+                self._fail(f"{name} has more than 1 GiB; print less")
+
+    def _waits_at_rung(self) -> bool:
+        rungs = self.factory.quanta.rung_chunks if self.refill.stream is Stream.SEARCH else ()
+        following = next((rung for rung in rungs if rung > self.chunks), None)
+        return following is not None and self.has_reached(following)
+
+    def has_reached(self, chunks: int) -> bool:
+        """Return whether so many chunks can be counted; the last ones once it has ended."""
+        quanta = self.factory.quanta
+        if self.is_over:
+            return True
+        if chunks >= quanta.chunks:
+            return False
+        mark = chunks * quanta.steps_per_chunk
+        if self.last_step < mark:
+            return False
+        return chunks not in self._marks or all(
+            self._first(name, mark) is not None for name in self.factory.wanted
+        )
+
+    @cached_property
+    def _marks(self) -> frozenset[int]:
+        """The chunks at which the metric is measured."""
+        quanta, every = self.factory.quanta, self.factory.study.evaluation.every
+        marks = set(quanta.rung_chunks)
+        if isinstance(every, int):
+            length = self.factory.study.env_steps
+            marks |= {-(-at // quanta.steps_per_chunk) for at in range(every, length, every)}
+        return frozenset(marks)
+
+    def _first(self, name: str, mark: float) -> int | None:
+        """Return the first row at or after a mark with a metric."""
+        rows = enumerate(self.rows)
+        return next(
+            (at for at, (step, own) in rows if step is not None and step >= mark and name in own),
+            None,
+        )
+
+    def measured(self) -> dict[str, float]:
+        """Return the metrics at the counted chunk: those first reported there or later."""
+        mark = self.chunks * self.factory.quanta.steps_per_chunk
+        is_last = self.chunks >= self.factory.quanta.chunks
+        found: dict[str, float] = {}
+        for name in self.names:
+            there = [at for at, (_, own) in enumerate(self.rows) if name in own]
+            first = None if is_last else self._first(name, mark)
+            ends = [at for at in there if first is None or at <= first]
+            if ends:
+                count = self.factory.metrics.mean_of if name in self.factory.wanted else 1
+                found[name] = float(np.mean([self.rows[at][1][name] for at in ends[-count:]]))
+        return found
+
+    def count(self) -> dict[str, float]:
+        """Count a chunk; return the last value of each metric in it."""
+        each = self.factory.quanta.steps_per_chunk
+        start, end = self.chunks * each, (self.chunks + 1) * each
+        self.chunks += 1
+        is_last = self.chunks >= self.factory.quanta.chunks
+        found: dict[str, float] = {}
+        for step, numbers in self.rows:
+            inside = step is not None and step > start and (step <= end or is_last)
+            if inside or (step is None and is_last):
+                found |= numbers
+        self._forget(start)
+        return found
+
+    def _forget(self, mark: float) -> None:
+        """Drop rows before a mark, except the last ones, which a mean may need."""
+        if len(self.rows) > 2 * _MOST_ROWS + self.factory.metrics.mean_of:
+            keep = len(self.rows) - _MOST_ROWS - self.factory.metrics.mean_of
+            cut = [at for at, (step, _) in enumerate(self.rows) if (step or mark) < mark]
+            del self.rows[: min(keep, len(cut))]
+
+    def leave(self) -> Running | None:
+        """Ask its process to end; return it while it has not."""
+        if self.process is not None and self.process.look() is None:
+            self.process.ask_to_end(self.factory.settings.grace)
+            return self.process
+        return self.before
+
+    def put_aside(self) -> None:
+        """Halt it, or end it if it can resume from a checkpoint."""
+        if self.process is None:
+            return
+        if self.factory.resume is None:
+            self.process.pause()
+            return
+        self.before, self.process = self.leave(), None
+
+    def as_data(self) -> dict[str, Any]:
+        return {
+            "trial": self.refill.trial,
+            "stream": str(self.refill.stream),
+            "replicate": self.refill.replicate,
+            "config": plain_json(self.refill.resolved.payload),
+            "chunks": self.chunks,
+        }
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The results of a process that ran for some seconds."""
+
+    steps_per_second: float  # 0: it reported no steps
+    run_seconds: float | None  # of a whole run, if it came to its end
+    names: tuple[str, ...]  # of its metrics
+    memory_bytes: int  # the most that was seen
+    failure: str = ""
+
+    @property
+    def words(self) -> str:
+        seen = ", ".join(self.names[:8]) or "no metric so far"
+        more = f" and {len(self.names) - 8} more" if len(self.names) > 8 else ""
+        speed = f"{self.steps_per_second:,.0f} env steps a second; " * bool(self.steps_per_second)
+        memory = f"; {self.memory_bytes / 2**20:,.0f} MiB" * bool(self.memory_bytes)
+        return f"{speed}reports {seen}{more}{memory}"
+
+
+def try_out(factory: ProcessFactory, folder: Path, seconds: float) -> Tried:
+    """Run the default configuration in a folder until its speed is known, or for `seconds`."""
+    factory.begin(folder)
+    resolved = factory.resolve(factory.study.default())
+    run = ProcessRun(factory, Refill(0, resolved, Stream.SEARCH, 0, trial=0))
+    started, memory = time.monotonic(), 0
+    first: tuple[float, float] | None = None  # when it first reported a step, and that step
+    last = (0.0, 0.0)
+    while not run.is_over and time.monotonic() - started < seconds:
+        known = all(name in run.names for name in factory.wanted)
+        if known and first is not None and last[0] - first[0] > _ENOUGH:
+            break
+        run.look()
+        now = time.monotonic()
+        if run.process is not None:
+            memory = max(memory, memory_of(run.process.group))
+        if run.has_steps and run.last_step != last[1]:
+            first, last = first or (now, run.last_step), (now, run.last_step)
+        time.sleep(_PAUSE)
+    took = time.monotonic() - started
+    left = run.leave()
+    if left is not None:
+        left.end()
+    speed = run.last_step / took
+    if first is not None and last[0] > first[0]:
+        speed = (last[1] - first[1]) / (last[0] - first[0])
+    whole = took if run.exit_code == 0 else None
+    failure = run.failure.partition("\n(all output")[0]  # whose folder is deleted
+    if run.diverged and not failure:
+        failure = "its metric is not finite"
+    return Tried(speed, whole, tuple(run.names), memory, failure)
+
+
+def _record_of(folder: Path) -> dict[str, Any]:
+    """Return the record of the process that ran in a folder; {} for a damaged one."""
+    path = folder / _RECORD
+    if not path.is_file():
+        return {}
+    try:
+        return dict(json.loads(read_text(path)))
+    except ValueError:
+        return {}
+
+
+class ProcessPopulation(Population):
+    """The processes of a study; lanes advance one by one, see `RunsAlone`."""
+
+    warmup_chunks, block = 0, 1
+
+    def __init__(self, factory: ProcessFactory, lanes: int):
+        self._factory, self.lanes = factory, lanes
+        self.steps_per_chunk = factory.quanta.steps_per_chunk
+        self._runs: list[ProcessRun | None] = [None] * lanes
+        self._ending: list[Running | None] = [None] * lanes
+        self._away: dict[tuple[int, Stream, int], ProcessRun] = {}  # taken out of their lanes
+        self._leaving: list[Running] = []  # of runs that nothing wants any more
+        self._counted_at = time.perf_counter()
+
+    def ready(self, refills: Sequence[Refill], busy: Sequence[int]) -> list[int]:
+        """Start processes, end those of lanes that are not busy, and wait a moment.
+
+        Return the busy lanes whose next chunk can be counted.
+        """
+        self._begin(refills)
+        for lane, run in enumerate(self._runs):
+            if run is not None and lane not in busy:
+                self._ending[lane] = run.leave()
+                self._runs[lane] = None
+        until = time.monotonic() + _GLANCE
+        while True:
+            self._look()
+            found = [lane for lane in busy if self._has_reached(lane)]
+            if found or time.monotonic() > until:
+                return found
+            time.sleep(_PAUSE)
+
+    def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
+        """Count the next chunk of some lanes, once all of them have reported it."""
+        self._begin(refills)
+        self._look()
+        while not all(self._has_reached(lane) for lane in busy):
+            time.sleep(_PAUSE)
+            self._look()
+        counted = {lane: self._run(lane).count() for lane in busy}
+        metrics: dict[str, np.ndarray] = {}
+        for lane, numbers in counted.items():
+            for name, value in numbers.items():
+                metrics.setdefault(name, np.full(self.lanes, np.nan))[lane] = value
+        diverged = np.zeros(self.lanes, bool)
+        failed: dict[int, str] = {}
+        for lane in busy:
+            run = self._run(lane)
+            diverged[lane] = run.diverged or bool(run.failure)
+            if run.failure:
+                failed[lane] = run.failure
+        before, self._counted_at = self._counted_at, time.perf_counter()
+        return ChunkResult(metrics, diverged, self._counted_at - before, failed)
+
+    def _begin(self, refills: Sequence[Refill]) -> None:
+        for refill in refills:
+            there = self._runs[refill.lane]
+            run = ProcessRun(self._factory, refill)
+            if there is not None and there.key == run.key:
+                continue  # it has begun and has not come far
+            if there is not None:
+                self._ending[refill.lane] = there.leave()
+            run.before = self._ending[refill.lane]
+            self._runs[refill.lane] = run
+
+    def _look(self) -> None:
+        for run in self._runs:
+            if run is not None:
+                run.look()
+        for lane, process in enumerate(self._ending):
+            if process is not None and process.look() is not None:
+                self._ending[lane] = None
+        self._leaving = [process for process in self._leaving if process.look() is None]
+
+    def _has_reached(self, lane: int) -> bool:
+        run = self._run(lane)
+        return run.has_reached(run.chunks + 1)
+
+    def _run(self, lane: int) -> ProcessRun:
+        run = self._runs[lane]
+        if run is None:
+            raise ValueError(f"lane {lane} is empty")
+        return run
+
+    def change(self, changes: Sequence[Change]) -> None:
+        if changes:
+            raise ConfigError("processes do not copy each other; take early_terminate: asha")
+
+    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
+        """Return the metrics that the processes reported at their counted chunks."""
+        each = (self._run(lane).measured() for lane in lanes)
+        return [
+            EvaluationResult(
+                np.full(1, np.nan),
+                np.zeros(1, np.int64),
+                {name: np.array([value]) for name, value in found.items()},
+            )
+            for found in each
+        ]
+
+    def take(self, lanes: Sequence[int]) -> list[Any]:
+        """Take processes out of their lanes: halted, or ended if they resume by themselves."""
+        found: list[ProcessRun] = []
+        for lane in lanes:
+            run = self._run(lane)
+            run.put_aside()
+            self._runs[lane], self._away[run.key] = None, run
+            self._ending[lane] = run.before
+            found.append(run)
+        return list(found)
+
+    def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
+        for lane, (run, resolved) in states.items():
+            there = self._runs[lane]
+            if there is not None and there is not run:
+                self._ending[lane] = there.leave()
+            run.refill = _moved(run.refill, lane, resolved)
+            run.before = run.before or self._ending[lane]
+            self._away.pop(run.key, None)
+            self._runs[lane] = run
+
+    def keep_only(self, kept: Collection[tuple[int, int]]) -> None:
+        """End the processes that `take` returned, except those of these (trial, replicate)."""
+        for key, run in list(self._away.items()):
+            if (key[0], key[2]) not in kept:
+                process = run.leave()
+                self._leaving += [] if process is None else [process]
+                del self._away[key]
+
+    def save_state(self, state: Any, directory: Path) -> None:
+        write_text(new_folder(directory) / "run.json", json.dumps(state.as_data()))
+
+    def restore_state(self, directory: Path) -> Any:
+        """Return the process if it is still halted here, else a run that starts again."""
+        data = json.loads(read_text(directory / "run.json"))
+        run = self._from_data(0, data)
+        return self._away.get(run.key, run)
+
+    def save(self, directory: Path) -> None:
+        data = [None if run is None else run.as_data() for run in self._runs]
+        write_text(new_folder(directory) / "lanes.json", json.dumps(data))
+
+    def restore(self, directory: Path) -> None:
+        """Read the lanes that `save` wrote; their processes start again."""
+        data = json.loads(read_text(directory / "lanes.json"))
+        for lane, one in enumerate(data):
+            self._runs[lane] = None if one is None else self._from_data(lane, one)
+
+    def _from_data(self, lane: int, data: Mapping[str, Any]) -> ProcessRun:
+        config = self._factory.study.complete(data["config"])
+        resolved = self._factory.resolve(config)
+        numbers = (data["replicate"], data["trial"])
+        refill = Refill(lane, resolved, Stream(data["stream"]), *numbers)
+        return ProcessRun(self._factory, refill, data["chunks"])
+
+    def export_policy(
+        self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
+    ) -> None:
+        """Write the command line, seed and folder of a run, and the state of the code."""
+        run = self._run(lane)
+        told = {**_record_of(run.folder), "folder": str(run.folder), "about": dict(about)}
+        write_text(new_folder(directory) / PROCESS, json.dumps(told, indent=2) + "\n")
+
+    def close(self) -> None:
+        """End all processes and wait for it."""
+        runs = [*filter(None, self._runs), *self._away.values()]
+        left = [process for process in self._ending if process is not None] + self._leaving
+        left += [process for run in runs if (process := run.leave()) is not None]
+        for process in left:
+            process.end()
+        self._runs, self._away = [None] * self.lanes, {}
+
+
+def _moved(refill: Refill, lane: int, resolved: Resolved) -> Refill:
+    return Refill(lane, resolved, refill.stream, refill.replicate, refill.trial)

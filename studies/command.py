@@ -1,0 +1,304 @@
+"""A training as a command line: its placeholders, and the hyperparameters that it takes.
+
+`command: python train.py --lr {learning_rate} --seed {seed}` names each hyperparameter where its
+value goes. Their types and defaults follow from the distributions of the space.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError, listed, suggestion
+from ..files.plain_data import freeze, is_sequence
+from ..knobs import Knob
+from ..knobs.table import KnobType
+from ..spaces.distributions import Categorical, Distribution, Ordinal
+from ..spaces.make import WHOLE_KINDS, read_distribution
+from .algorithm import COMMAND, ENV_STEPS, Algorithm
+from .space_section import space_nodes
+from .study_values import number_of
+from .yaml_io import Node, Notes, plain
+
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.\-/]*)\}")
+_SHELL = re.compile(r"[|&;<>`$]|\\\n")
+_SETTING = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+GIVEN = ("seed", "folder", "env_steps", "length", "trial")
+"""Placeholders that every run fills."""
+_UNNAMED = "command"
+
+
+@dataclass(frozen=True)
+class Template:
+    """A command line with placeholders.
+
+    >>> line = Template("LEVEL=2 python train.py --lr {lr} --hidden {widths} --out '{folder}/a b'")
+    >>> line.argv({"lr": 0.0003, "widths": (64, 32), "folder": "r"})
+    ['python', 'train.py', '--lr', '0.0003', '--hidden', '64', '32', '--out', 'r/a b']
+    >>> line.settings({})
+    {'LEVEL': '2'}
+    >>> Template("cd {folder} && train --lr {lr}").argv({"folder": "a b", "lr": 1})
+    ['/bin/sh', '-c', "cd 'a b' && train --lr 1"]
+    """
+
+    text: str
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The placeholders, each once."""
+        return tuple(dict.fromkeys(_PLACEHOLDER.findall(self.text)))
+
+    @property
+    def needs_shell(self) -> bool:
+        return _SHELL.search(self.text) is not None
+
+    @cached_property
+    def _words(self) -> tuple[list[str], list[str]]:
+        """Return the variable settings before the command, and the words of the command."""
+        try:
+            words = shlex.split(self.text)
+        except ValueError as error:
+            raise ConfigError(f"command: {error}; close the quotation") from None
+        start = 0
+        while start < len(words) and _SETTING.fullmatch(words[start]):
+            start += 1
+        return words[:start], words[start:]
+
+    def argv(self, values: Mapping[str, Any]) -> list[str]:
+        """Return the words of the process; a list alone in a word becomes several words."""
+        if self.needs_shell:
+            line = _PLACEHOLDER.sub(lambda found: shlex.quote(_text(values[found[1]])), self.text)
+            return ["/bin/sh", "-c", line]
+        argv: list[str] = []
+        for word in self._words[1]:
+            alone = _PLACEHOLDER.fullmatch(word)
+            if alone is not None and is_sequence(values[alone[1]]):
+                argv += [_text(item) for item in values[alone[1]]]
+            else:
+                argv.append(_filled(word, values))
+        return argv
+
+    def settings(self, values: Mapping[str, Any]) -> dict[str, str]:
+        """Return the environment variables that the line sets."""
+        if self.needs_shell:
+            return {}
+        pairs = (_filled(word, values).partition("=") for word in self._words[0])
+        return {name: value for name, _, value in pairs}
+
+    def check(self) -> None:
+        """Raise ConfigError for a line that starts nothing."""
+        if not self.needs_shell and not self._words[1]:
+            raise ConfigError("command is empty; give one such as python train.py --seed {seed}")
+
+    @property
+    def label(self) -> str:
+        """The script, or the program: a word for tables.
+
+        >>> Template("python -u src/train.py --seed {seed}").label
+        'train.py'
+        """
+        words = [word for word in re.split(r"[\s'\"]+", self.text) if word]
+        scripts = [word for word in words if word.endswith((".py", ".sh", ".jl", ".R"))]
+        words = [word for word in words if not _SETTING.fullmatch(word)]
+        named = Path((scripts or words or [_UNNAMED])[0]).name
+        return re.sub(r"[^A-Za-z0-9._-]+", "_", named) or _UNNAMED
+
+
+def _filled(word: str, values: Mapping[str, Any]) -> str:
+    return _PLACEHOLDER.sub(lambda found: _text(values[found[1]]), word)
+
+
+def _text(value: Any) -> str:
+    """Return a value as a command line has it.
+
+    >>> _text(True), _text(1e-05), _text((64, 32)), _text(None)
+    ('True', '1e-05', '64,32', 'None')
+    """
+    if is_sequence(value):
+        return ",".join(_text(item) for item in value)
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def resumed(command: str, resume: str) -> Template:
+    """Return the line that continues a run; `...` stands for the command.
+
+    >>> resumed("python a.py", "... --load {folder}").text
+    'python a.py --load {folder}'
+    """
+    return Template(resume.replace("...", command, 1))
+
+
+@dataclass(frozen=True)
+class _Given:
+    """The distributions and values of one hyperparameter in a study file."""
+
+    name: str
+    place: str  # the section that names it
+    distributions: tuple[Distribution, ...] = ()
+    values: tuple[Any, ...] = field(default=())  # under `fixed`
+    default: Any = None
+
+    def knob(self) -> Knob:
+        values = [*self.values]
+        for one in self.distributions:
+            has_values = isinstance(one, Categorical | Ordinal)
+            values += one.values if has_values else [*one.ends()]
+        values += [] if self.default is None else [self.default]
+        whole = all(one.kind in WHOLE_KINDS for one in self.distributions if not _lists(one))
+        kind, choices = _kind(values, whole)
+        first = self.distributions[0].middle() if self.distributions else values[0]
+        default = first if self.default is None else self.default
+        traced = kind in ("float", "int", "bool", "choice")
+        return Knob(self.name, kind, freeze(default), traced, choices=choices)
+
+
+def _lists(distribution: Distribution) -> bool:
+    return isinstance(distribution, Categorical | Ordinal)
+
+
+def _kind(values: list[Any], whole: bool) -> tuple[KnobType, tuple[str, ...]]:
+    """Return the type of a hyperparameter with such values, and its legal words."""
+    words = tuple(dict.fromkeys(value for value in values if isinstance(value, str)))
+    others = [value for value in values if not isinstance(value, str)]
+    if others and all(isinstance(value, bool) for value in others):
+        return "bool", words
+    if others and all(is_sequence(value) for value in others):
+        return "widths", words
+    if not others:
+        return "choice", words
+    if whole and all(type(value) is int for value in others):
+        return "int", words
+    return "float", words
+
+
+def command_algorithm(notes: Notes, root: Node, source: Path | None) -> Algorithm:
+    """Return the algorithm of a study with `command`; its mistakes are noted."""
+    node = root.value["command"]
+    if not isinstance(node.value, str) or not node.value.strip():
+        notes.wrong("command", node, "a command line such as python train.py --seed {seed}")
+        return Algorithm()
+    line = Template(node.value)
+    with notes.at(root, "command"):
+        line.check()
+    given = _hyperparameters(notes, root, source, _take_default(notes, root))
+    _check_names(notes, root, line, given)
+    unit = _unit(root)
+    table = {one.name: one.knob() for one in given.values()}
+    root.value.pop("algorithm", None)  # of a resolved study
+    return Algorithm(f"{COMMAND}:{line.label}", table, unit, takes_env=False, acts=False)
+
+
+def _take_default(notes: Notes, root: Node) -> dict[str, Any]:
+    """Return the default configuration, a mapping under `confirm.default`, which becomes a flag.
+
+    Without one the default is in the middle of the ranges, and is compared only if asked for.
+    """
+    confirm = root.value.get("confirm")
+    if confirm is None or not confirm.is_map:
+        return {}
+    node = confirm.value.get("default")
+    if node is None:
+        here = root.key_lines.get("confirm")
+        confirm.value["default"] = Node(here, _has_defaults(root))
+        confirm.key_lines["default"] = here
+        return {}
+    if not node.is_map:
+        return {}
+    confirm.value["default"] = Node(node.line, True)
+    return {name: plain(child) for name, child in node.value.items()}
+
+
+def _has_defaults(root: Node) -> bool:
+    space = root.value.get("space")
+    entries: list[Node] = space.children if space is not None and space.is_map else []
+    return bool(entries) and all(one.is_map and "default" in one.value for one in entries)
+
+
+def _hyperparameters(
+    notes: Notes, root: Node, source: Path | None, defaults: Mapping[str, Any]
+) -> dict[str, _Given]:
+    found: dict[str, _Given] = {}
+    space, _ = space_nodes(notes, root, source)
+    for name, child in space.value.items() if space is not None and space.is_map else ():
+        distributions = tuple(_distributions(child))
+        own = _own_default(child)
+        default = _amount(defaults.get(name, own))
+        found[name] = _Given(name, "space", distributions, default=default)
+        if not distributions:  # its mistakes are noted where the space is read
+            found[name] = _Given(name, "space", values=(0.0,), default=default)
+    fixed = root.value.get("fixed")
+    for name, child in fixed.value.items() if fixed is not None and fixed.is_map else ():
+        found.setdefault(name, _Given(name, "fixed", values=(_amount(plain(child)),)))
+    for name in defaults:
+        if name not in found or found[name].place == "fixed":
+            where = root.value["confirm"]
+            hint = f"{suggestion(name, found)} {listed(name, [*found])}"
+            notes.add(f"confirm.default has {name!r}, which is not searched;{hint}", where)
+    return found
+
+
+def _distributions(child: Node) -> Iterator[Distribution]:
+    for node in child.value if child.is_list else [child]:
+        if node.is_map:
+            fields = {
+                key: _number(plain(one)) if key not in ("values", "distribution") else plain(one)
+                for key, one in node.value.items()
+                if key not in ("default", "when")
+            }
+            fields = {key: freeze(value) for key, value in fields.items()}
+            distribution, _ = read_distribution(fields)
+            if distribution is not None:
+                yield distribution
+
+
+def _own_default(child: Node) -> Any:
+    if child.is_map and "default" in child.value:
+        return plain(child.value["default"])
+    return None
+
+
+def _number(value: Any) -> Any:
+    number = number_of(value) if isinstance(value, str) else None
+    return value if number is None else number
+
+
+def _amount(value: Any) -> Any:
+    return freeze(value) if is_sequence(value) else _number(value)
+
+
+def _check_names(notes: Notes, root: Node, line: Template, given: Mapping[str, _Given]) -> None:
+    known = [*given, *GIVEN]
+    for name in line.names:
+        if name not in known:
+            hint = f"{suggestion(name, known)} {listed(name, known)}"
+            text = f"command has {{{name}}}, which is neither searched nor fixed;{hint}"
+            notes.add(text, root, "command")
+    for name, one in given.items():
+        section = root.value[one.place]
+        if name in GIVEN:
+            notes.add(f"{one.place} has {name!r}, which every run sets; rename it", section, name)
+        elif name not in line.names:
+            text = f"{one.place} has {name!r}, but command does not use {{{name}}}; add it there, "
+            notes.add(f"{text}such as --{name} {{{name}}}, or leave it out", section, name)
+    if "resume" in root.value and isinstance(root.value["resume"].value, str):
+        more = resumed(line.text, root.value["resume"].value)
+        for name in more.names:
+            if name not in known:
+                text = f"resume has {{{name}}}; {listed(name, known)}"
+                notes.add(text, root, "resume")
+
+
+def _unit(root: Node) -> str:
+    """Return what the length of a run counts: the words after its number."""
+    recorded = root.value.get("algorithm")
+    if recorded is not None and recorded.is_map and "unit" in recorded.value:
+        return str(recorded.value["unit"].value)
+    length = root.value.get("length")
+    given = "" if length is None or not isinstance(length.value, str) else length.value
+    words = re.sub(r"^\s*[0-9.eE+]+[kKMGB]?", "", given).strip()
+    return words or ENV_STEPS

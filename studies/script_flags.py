@@ -1,0 +1,153 @@
+"""A first study of a training script, from the flags that its file declares; it is not run."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError
+from .yaml_io import to_yaml
+
+_SEEDS = ("seed", "random_seed")
+_LENGTHS = ("env_steps", "total_timesteps", "total_steps", "timesteps", "max_steps", "steps",
+            "epochs", "num_epochs", "max_epochs")  # fmt: skip
+_FOLDERS = ("out", "output", "out_dir", "output_dir", "log_dir", "logdir", "save_dir", "log")
+_TUNED = ("lr", "rate", "gamma", "lambda", "clip", "coef", "dropout", "decay", "momentum", "tau",
+          "hidden", "width", "layers", "depth", "batch", "steps", "trees", "epochs", "eps",
+          "alpha", "temperature")  # fmt: skip
+"""Parts of the names of flags that are worth a search."""
+_MOST, _NEAR_ONE, _LENGTH = 6, 0.8, 100_000
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag of a script, as it is typed, and its default."""
+
+    flag: str
+    default: Any
+
+    @property
+    def name(self) -> str:
+        return self.flag.lstrip("-").replace("-", "_")
+
+    @property
+    def is_tuned(self) -> bool:
+        is_number = isinstance(self.default, int | float) and not isinstance(self.default, bool)
+        parts = self.name.lower().split("_")
+        return is_number and self.default > 0 and any(part in _TUNED for part in parts)
+
+    def distribution(self) -> dict[str, Any]:
+        """Return a range around the default.
+
+        >>> Flag("--lr", 3e-4).distribution()
+        {'min': 3e-05, 'max': 0.003, 'distribution': 'log_uniform'}
+        >>> Flag("--gamma", 0.99).distribution()
+        {'min': 0.9, 'max': 0.999, 'distribution': 'one_minus_log'}
+        >>> Flag("--hidden", 64).distribution(), Flag("--layers", 3).distribution()
+        ({'values': [32, 64, 128]}, {'min': 1, 'max': 6})
+        """
+        value = self.default
+        if isinstance(value, int) and value >= 8 and value & (value - 1) == 0:
+            return {"values": [value // 2, value, 2 * value]}
+        if isinstance(value, int):
+            return {"min": max(1, value // 2), "max": 2 * value}
+        if _NEAR_ONE <= value < 1:
+            low, high = 1 - 10 * (1 - value), 1 - (1 - value) / 10
+            found = {"min": max(0.5, _short(low)), "max": _short(high)}
+            return {**found, "distribution": "one_minus_log"}
+        high = 10 * value if value >= 1 else min(1.0, 10 * value)
+        return {"min": _short(value / 10), "max": _short(high), "distribution": "log_uniform"}
+
+
+def _short(number: float) -> float:
+    return float(f"{number:.4g}")
+
+
+def flags_of_script(text: str) -> list[Flag]:
+    """Return the flags that a file declares by argparse, click or the dataclass of a command.
+
+    >>> flags_of_script("parser.add_argument('-l', '--lr', type=float, default=1e-3)")
+    [Flag(flag='--lr', default=0.001)]
+    """
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise ConfigError(f"line {error.lineno}: {error.msg}") from error
+    found: dict[str, Flag] = {}
+    for node in ast.walk(tree):
+        for flag in _flags(node):
+            found.setdefault(flag.name, flag)
+    return list(found.values())
+
+
+def _flags(node: ast.AST) -> Iterator[Flag]:
+    if isinstance(node, ast.Call):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+        words = [text for text in texts if isinstance(text, str) and text.startswith("--")]
+        if called in ("add_argument", "option") and words:
+            defaults = [word.value for word in node.keywords if word.arg == "default"]
+            yield Flag(words[0].partition("/")[0], _plain(defaults[0]) if defaults else None)
+    if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(d) for d in _marks(node)):
+        for line in node.body:
+            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+                flag = f"--{line.target.id.replace('_', '-')}"
+                yield Flag(flag, None if line.value is None else _plain(line.value))
+
+
+def _marks(node: ast.ClassDef) -> list[ast.expr]:
+    return node.decorator_list
+
+
+def _plain(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError):  # an expression, whose value the script knows
+        return None
+
+
+def command_init_text(command: str, folder: Path = Path(".")) -> str:
+    """Return the text of a study of a command whose script has flags.
+
+    Raises:
+        ConfigError: there is no script, or none of its flags is worth a search.
+    """
+    words = shlex.split(command)
+    script = next((word for word in words if word.endswith(".py")), "")
+    path = folder / script
+    if not script or not path.is_file():
+        raise ConfigError(f"{command!r} names no Python file here; write the study by hand")
+    flags = flags_of_script(path.read_text(encoding="utf-8"))
+    given = {word.partition("=")[0] for word in words if word.startswith("--")}
+    flags = [flag for flag in flags if flag.flag not in given]
+    tuned = [flag for flag in flags if flag.is_tuned and flag.name not in _LENGTHS][:_MOST]
+    if not tuned:
+        shown = ", ".join(flag.flag for flag in flags[:20]) or "none"
+        raise ConfigError(f"{script} has no flag with a number to search; its flags: {shown}")
+    length = next((flag for name in _LENGTHS for flag in flags if flag.name == name), None)
+    line = [command, *(f"{flag.flag} {{{flag.name}}}" for flag in tuned)]
+    for names, filled in ((_SEEDS, "{seed}"), (_FOLDERS, "{folder}")):
+        line += [f"{flag.flag} {filled}" for flag in flags if flag.name in names][:1]
+    line += [] if length is None else [f"{length.flag} {{length}}"]
+    amount = _LENGTH if length is None or not isinstance(length.default, int) else length.default
+    unit = "epochs" if length is not None and "epochs" in length.name else "env steps"
+    rest = [flag for flag in flags if flag not in tuned and f"{flag.flag} " not in " ".join(line)]
+    others = ", ".join(f"{flag.flag} {flag.default}" for flag in rest[:12])
+    default = {flag.name: flag.default for flag in tuned}
+    lines = [
+        f"# flags of {script}; not searched: {others or 'none'}",
+        to_yaml({"name": path.stem, "command": " ".join(line)}).rstrip(),
+        f"length: {amount} {unit}",
+        to_yaml({"space": {flag.name: flag.distribution() for flag in tuned}}).rstrip(),
+        "metric: {name: eval_return, goal: maximize}   # a name that the script reports",
+        "# metrics: {type: tensorboard}                # or jsonl, csv; default: lines it prints",
+        f"early_terminate: {{type: asha, min: {max(1, amount // 8)}, eta: 4}}",
+        to_yaml({"confirm": {"default": default, "top_k": 3, "choose": 3, "report": 16}}).rstrip(),
+        "budget: {trials: 32}",
+        "processes: {at_once: auto}                    # gpus: 0.5: two on each GPU",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,485 @@
+"""Studies of a command: what processes report, how they end, and what a killed study keeps."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpo.cli import main
+from hpo.errors import ConfigError, StudyError
+from hpo.machine import guard
+from hpo.machine.processes import share_of_gpus
+from hpo.search.api import run
+from hpo.search.lanes.contract import Refill, RunsAlone
+from hpo.search.lanes.processes import ProcessFactory, ProcessPopulation, seed_of, try_out
+from hpo.store.journal import Journal
+from hpo.store.rows import Stream, TrialState
+from hpo.studies.load import load, loads
+from hpo.studies.resolved import resolved_yaml
+
+SCRIPT = """
+import json, os, signal, subprocess, sys, time
+
+how, rate, seed, steps, folder = sys.argv[1:6]
+rate, seed, steps = float(rate), int(seed), int(steps)
+
+def say(step, **numbers):
+    print(json.dumps({"step": step, **numbers}), flush=True)
+
+def wait():
+    while True:
+        time.sleep(0.01)
+
+if how == "silent":
+    sys.exit(0)
+if how == "other":
+    say(steps, los=1.0)
+    sys.exit(0)
+if how == "stepless":
+    print("a line for people")
+    print(json.dumps({"score": rate, "nested": {"loss": 2.0}}))
+    sys.exit(0)
+start = 0
+checkpoint = os.path.join(folder, "checkpoint")
+if how == "resumes" and "--load" in sys.argv:
+    start = int(open(checkpoint).read())
+for part in range(start + 1, 9):
+    say(part * steps // 8, score=rate * part + seed % 10 / 100, loss=1.0 / part)
+    if how == "resumes":
+        open(checkpoint, "w").write(str(part))
+        time.sleep(0.02)
+    if how == "slow":
+        time.sleep(0.03)
+    if part == 2:
+        if how == "crash":
+            raise RuntimeError("out of memory")
+        if how == "code":
+            print("a last word")
+            sys.exit(3)
+        if how == "short":
+            sys.exit(0)
+        if how == "nan":
+            say(steps // 2, score=float("nan"))
+            wait()
+        if how == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "hang":
+            wait()
+        if how == "deaf":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            wait()
+        if how in ("forks", "forks and crashes"):
+            sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+            subprocess.Popen(sleep)
+            subprocess.Popen(sleep, start_new_session=True)
+            if how == "forks and crashes":
+                sys.exit(1)
+"""
+STUDY = """
+command: {python} script.py {{how}} {{rate}} {{seed}} {{env_steps}} {{folder}}
+length: 800
+space:
+  rate: {{min: 1.0, max: 9.0}}
+fixed: {{how: {how}}}
+search: {{method: random}}
+budget: {{trials: {trials}}}
+metric: {{name: score}}
+processes: {{at_once: 2, timeout: 1s, grace: 0.2s}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def study_of(folder, how="plain", trials=3, more="", **changes):
+    text = STUDY.format(python=sys.executable, how=how, trials=trials) + more
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    (folder / "study.yaml").write_text(text)
+    return load(folder / "study.yaml")
+
+
+def alive(folder):
+    """Return processes that a study in this folder has started."""
+    return guard.marked(f"HPO_FOLDER={folder}")
+
+
+def rows_of(results):
+    with Journal(results.folder) as journal:
+        return journal.trials(), list(journal.evaluations())
+
+
+def test_a_study_of_processes_ends_with_a_value_for_each_trial(folder):
+    results = run(study_of(folder))
+    trials, evaluations = rows_of(results)
+    assert [trial.state for trial in trials] == [TrialState.FINISHED] * 3
+    for trial in trials:  # the last line: rate * 8, and seed 0
+        assert trial.value == pytest.approx(8 * trial.params["rate"])
+    assert {row.env_steps for row in evaluations} == {800}
+    assert alive(folder) == []
+
+
+def test_the_default_is_compared_on_test_seeds(folder):
+    more = "confirm: {default: {rate: 2.0}, top_k: 1, choose: 2, report: 8}\n"
+    results = run(study_of(folder, trials=6, more=more))
+    assert results.conclusion.against.verdict == "better"
+    trials, _ = rows_of(results)
+    assert trials[0].params == {"rate": 2.0}
+    assert list(trials[0].report_values) == [16.0 + seed / 100 for seed in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("crash", "exit code 1: RuntimeError: out of memory"),
+        ("code", "exit code 3: a last word"),
+        ("killed", "ended by SIGKILL"),
+        ("short", "ended by itself at 200 of 800 env steps"),
+        ("hang", "no metric for 1 s; raise processes.timeout"),
+        ("deaf", "no metric for 1 s"),
+        ("silent", "ended without score; it reported no metric"),
+        ("other", "ended without score; it reported los"),
+        ("forks and crashes", "exit code 1"),
+    ],
+)
+def test_a_process_that_fails_says_why_and_leaves_nothing(folder, how, words):
+    results = run(study_of(folder, how, trials=1))
+    trials, _ = rows_of(results)
+    assert trials[0].state is TrialState.FAILED
+    assert trials[0].error.startswith(words)
+    assert "(all output: processes/trial_0/search_0/)" in trials[0].error
+    assert alive(folder) == []
+
+
+def test_a_metric_that_is_not_finite_is_a_divergence(folder):
+    trials, _ = rows_of(run(study_of(folder, "nan", trials=1)))
+    assert trials[0].state is TrialState.DIVERGED
+    assert alive(folder) == []
+
+
+def test_children_of_a_process_end_with_it(folder):
+    trials, _ = rows_of(run(study_of(folder, "forks", trials=1)))
+    assert trials[0].state is TrialState.FINISHED
+    assert alive(folder) == []
+
+
+def test_a_process_without_steps_is_measured_at_its_end(folder):
+    trials, evaluations = rows_of(run(study_of(folder, "stepless", trials=2)))
+    assert [trial.value for trial in trials] == [trial.params["rate"] for trial in trials]
+    assert set(evaluations[0].metrics) == {"score", "nested/loss"}
+
+
+@pytest.mark.parametrize("pause", [0, 2])
+def test_a_stopped_process_ends_at_its_rung(folder, pause):
+    more = f"early_terminate: {{type: asha, min: 200, eta: 2, pause: {pause}}}\n"
+    trials, _ = rows_of(run(study_of(folder, "slow", trials=6, more=more)))
+    stopped = [trial for trial in trials if trial.state is TrialState.STOPPED]
+    assert stopped
+    for trial in stopped:
+        assert trial.rung_value == trial.params["rate"] * trial.rung_env_steps / 100
+    assert alive(folder) == []
+
+
+def test_a_process_is_halted_at_a_rung_until_it_is_judged(folder):
+    more = "early_terminate: {type: asha, min: 200, eta: 2}\n"
+    factory = ProcessFactory(study_of(folder, "slow", more=more))
+    factory.begin(folder / "place")
+    refill = Refill(0, factory.resolve(factory.study.default()), Stream.SEARCH, 0, trial=0)
+    population = factory.make(refill.resolved, 1)
+    for _ in range(3):  # the rung is the fourth chunk
+        population.advance([refill], [0])
+    halted = population._runs[0]
+    while not halted.process.is_paused:
+        population.ready([], [0])
+    stat = Path(f"/proc/{halted.process.group}/stat")
+    while sys.platform == "linux" and stat.read_text().split()[2] not in ("T", "t"):
+        time.sleep(0.01)
+    population.advance([], [0])
+    while halted.process.is_paused:
+        population.ready([], [0])
+    population.ready([], [])  # nothing wants it any more
+    factory.close()
+    assert alive(folder) == []
+
+
+def test_env_steps_are_those_of_the_same_study_in_lanes(folder):
+    """The rungs and the count of env steps do not depend on what trains."""
+    more = "early_terminate: {type: asha, min: 200, eta: 2}\n"
+    trials, _ = rows_of(run(study_of(folder, "slow", trials=8, more=more)))
+    for trial in trials:
+        end = 800 if trial.state is TrialState.FINISHED else trial.rung_env_steps
+        assert end <= trial.env_steps <= end + 50
+
+
+def test_a_paused_process_may_resume_from_its_checkpoint(folder):
+    more = 'early_terminate: {type: asha, min: 200, eta: 2, pause: 3}\nresume: "... --load"\n'
+    trials, _ = rows_of(run(study_of(folder, "resumes", trials=8, more=more)))
+    finished = [trial for trial in trials if trial.state is TrialState.FINISHED]
+    assert finished
+    for trial in finished:
+        assert trial.value == pytest.approx(8 * trial.params["rate"])
+    assert alive(folder) == []
+
+
+def test_seeds_of_streams_never_meet():
+    study = loads(
+        "command: python a.py {x} {seed}\nlength: 10\nspace: {x: {min: 0.0, max: 1.0}}\n"
+        "metric: {name: y}\n"
+    )
+    seeds = [seed_of(study, stream, replicate) for stream in Stream for replicate in range(1000)]
+    assert len(set(seeds)) == 3000
+
+
+def test_metrics_are_read_from_files(folder):
+    script = folder / "script.py"
+    script.write_text(
+        "import sys\nfolder, rate = sys.argv[5], float(sys.argv[2])\n"
+        "with open(folder + '/progress.csv', 'w') as file:\n"
+        "    print('time,global_step,score', file=file)\n"
+        "    for part in range(1, 9):\n"
+        "        print(f'1,{part * 100},{rate * part}', file=file)\n"
+    )
+    more = "metrics: {type: csv, step: global_step, mean_of: 2}\n"
+    trials, _ = rows_of(run(study_of(folder, trials=2, more=more)))
+    assert [trial.value for trial in trials] == [7.5 * trial.params["rate"] for trial in trials]
+
+
+def test_a_finished_process_is_not_run_again(folder):
+    study = study_of(folder, "slow", trials=1)
+    factory = ProcessFactory(study)
+    factory.begin(folder / "place")
+    refill = Refill(0, factory.resolve(study.default()), Stream.SEARCH, 0, trial=0)
+    population = factory.make(refill.resolved, 1)
+    for _ in range(factory.quanta.chunks):
+        population.advance([refill], [0])
+    log = factory.folder_of(refill) / "stdout.log"
+    written = log.stat().st_mtime_ns
+    again = factory.make(refill.resolved, 1)  # a study that could not commit any of it
+    for _ in range(factory.quanta.chunks):
+        again.advance([refill], [0])
+    assert again.evaluate([0])[0].metrics["score"] == population.evaluate([0])[0].metrics["score"]
+    assert log.stat().st_mtime_ns == written
+    factory.close()
+
+
+def test_lanes_save_and_restore_where_they_were(folder):
+    study = study_of(folder, "slow", trials=2)
+    factory = ProcessFactory(study)
+    factory.begin(folder / "place")
+    resolved = factory.resolve(study.default())
+    population = factory.make(resolved, 2)
+    assert isinstance(population, RunsAlone)
+    refills = [Refill(lane, resolved, Stream.SEARCH, lane, trial=lane) for lane in range(2)]
+    for _ in range(2):
+        population.advance(refills, [0, 1])
+    population.advance([], [0, 1])
+    before = population.advance([], [0, 1])
+    population.save(folder / "saved")
+    factory.close()
+    assert alive(folder) == []
+    other = ProcessFactory(study)
+    other.begin(folder / "place")
+    restored = other.make(resolved, 2)
+    restored.restore(folder / "saved")
+    restored.advance([], [0, 1])
+    after = restored.advance([], [0, 1])
+    assert (after.metrics["score"] - before.metrics["score"]).tolist() == [5.0, 5.0]
+    while restored._runs[0].chunks < other.quanta.chunks:
+        restored.advance([], [0, 1])
+    values = [one.metrics["score"][0] for one in restored.evaluate([0, 1])]
+    assert np.diff(values).tolist() == pytest.approx([0.01])  # of the seeds
+    other.close()
+
+
+def test_a_killed_study_goes_on_without_orphans(folder):
+    study_of(folder, "slow", trials=6)
+    command = [sys.executable, "-m", "hpo", "run", "study.yaml"]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    done = folder / "results/study/processes/trial_2"
+    while not done.exists():
+        assert first.poll() is None
+        time.sleep(0.01)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    end = time.monotonic() + 20
+    while alive(folder) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert alive(folder) == []
+    starts = _starts(folder)
+    results = run(load(folder / "study.yaml"))
+    trials, evaluations = rows_of(results)
+    assert [trial.state for trial in trials] == [TrialState.FINISHED] * 6
+    assert len(evaluations) == 6
+    ended = [path for path, record in starts.items() if record.get("exit_code") == 0]
+    assert [_starts(folder)[path] for path in ended] == [starts[path] for path in ended]
+
+
+def _starts(folder):
+    paths = Path(folder).glob("results/study/processes/*/*/run.json")
+    return {path: json.loads(path.read_text()) for path in paths}
+
+
+def test_what_repeats_a_run_is_recorded(folder):
+    results = run(study_of(folder, trials=1))
+    record = json.loads((results.folder / "processes/trial_0/search_0/run.json").read_text())
+    assert record["command"][1:3] == ["script.py", "plain"]
+    assert record["seed"] == 0
+    assert record["exit_code"] == 0
+    assert record["python"].count(".") == 2
+
+
+def test_a_process_has_its_variables(folder):
+    script = folder / "script.py"
+    script.write_text(
+        "import json, os\n"
+        "names = 'HPO_SEED', 'HPO_TRIAL', 'HPO_ENV_STEPS', 'OMP_NUM_THREADS', 'LEVEL'\n"
+        "print(json.dumps({'score': 1.0, **{name: int(os.environ[name]) for name in names}}))\n"
+    )
+    study = study_of(
+        folder,
+        trials=1,
+        **{"at_once: 2": "at_once: 2, threads: 3", "command: ": "command: LEVEL=5 "},
+    )
+    _, evaluations = rows_of(run(study))
+    found = {name: float(value[0]) for name, value in evaluations[0].metrics.items()}
+    assert found == {
+        "score": 1.0,
+        "HPO_SEED": 0.0,
+        "HPO_TRIAL": 0.0,
+        "HPO_ENV_STEPS": 800.0,
+        "OMP_NUM_THREADS": 3.0,
+        "LEVEL": 5.0,
+    }
+
+
+def test_gpus_are_packed():
+    gpus = ["4", "7"]
+    shown = [share_of_gpus(lane, 0.5, gpus)["CUDA_VISIBLE_DEVICES"] for lane in range(4)]
+    assert shown == ["4", "4", "7", "7"]
+    assert share_of_gpus(0, 0, gpus) == {"CUDA_VISIBLE_DEVICES": ""}
+    assert share_of_gpus(1, 1, gpus) == {"CUDA_VISIBLE_DEVICES": "7"}
+
+
+def test_a_trial_run_says_what_it_saw(folder):
+    with closing(ProcessFactory(study_of(folder, "slow"))) as factory:
+        tried = try_out(factory, folder / "place", 10.0)
+    assert tried.names == ("score", "loss")
+    assert tried.steps_per_second > 0
+    assert tried.failure == ""
+    with closing(ProcessFactory(study_of(folder, "crash"))) as factory:
+        failure = try_out(factory, folder / "other", 10.0).failure
+    assert failure.startswith("exit code 1: RuntimeError: out of memory")
+
+
+def test_a_program_that_is_not_there_is_refused(folder):
+    study = study_of(folder, **{sys.executable: "no-such-program"})
+    with pytest.raises(ConfigError, match="no-such-program is not a program here"):
+        run(study)
+
+
+def test_processes_do_not_copy_each_other(folder):
+    factory = ProcessFactory(study_of(folder))
+    population = ProcessPopulation(factory, 1)
+    population.change([])
+    with pytest.raises(ConfigError, match="do not copy each other"):
+        population.change([object()])
+
+
+MISTAKES = {
+    "command: python a.py {seed}": "space has 'x', but command does not use {x}",
+    "command: python a.py {x} {seed} {z}": "command has {z}, which is neither searched nor fixed",
+    "command: ''": "command is ''; allowed: a command line",
+    "command: python a.py {x} 'open": "No closing quotation",
+    "env: CartPole-v1": "makes the environment itself; leave env out",
+    "population: {lanes: 4}": "population is not a key of a study with command",
+    "network: mlp": "put it into the command, such as --network {network}",
+    "confirm: {default: {y: 1}}": "confirm.default has 'y', which is not searched",
+    "early_terminate: {type: pbt}": "copies states between trials",
+    "algorithm: a.py:A": "command and algorithm are both given",
+    "resume: python a.py {w}": "resume has {w}",
+    "evaluation: {episodes: 3}": "evaluation has only `every`",
+}
+
+
+@pytest.mark.parametrize(("line", "words"), MISTAKES.items(), ids=MISTAKES)
+def test_a_mistake_is_one_sentence_with_its_line(line, words):
+    lines = {
+        "command": "command: python a.py {x} {seed}",
+        "length": "length: 10 epochs",
+        "space": "space: {x: {min: 0.0, max: 1.0}}",
+        "metric": "metric: {name: y}",
+    }
+    lines[line.partition(":")[0]] = line
+    with pytest.raises(StudyError) as caught:
+        loads("\n".join(lines.values()))
+    assert words in str(caught.value)
+    assert str(caught.value).startswith("study.yaml:")
+
+
+def test_a_metric_is_needed():
+    text = "command: python a.py {x} {seed}\nlength: 10\nspace: {x: {min: 0.0, max: 1.0}}\n"
+    with pytest.raises(StudyError, match="the study needs one that the command prints"):
+        loads(text)
+
+
+def test_the_resolved_study_loads_to_itself():
+    text = (
+        "command: python a.py {x} {n} {w} {seed}\nlength: 10 epochs\nmetric: {name: y}\n"
+        "space: {x: {min: 0.0, max: 1.0}, n: {min: 1, max: 4}, w: {values: [a, b]}}\n"
+        "confirm: {default: {x: 0.25, n: 2, w: b}}\n"
+    )
+    study = loads(text)
+    written = resolved_yaml(study)
+    assert resolved_yaml(loads(written)) == written
+    assert study.default() == {"x": 0.25, "n": 2, "w": "b"}
+    assert (study.algorithm.unit, study.env_steps) == ("epochs", 10)
+
+
+def test_without_a_default_nothing_is_compared_with_one():
+    study = loads(
+        "command: python a.py {x} {seed}\nlength: 10\nmetric: {name: y}\nconfirm: {}\n"
+        "space: {x: {min: 0.0, max: 1.0}}\n"
+    )
+    assert study.confirm is not None
+    assert not study.confirm.default
+    assert study.default() == {"x": 0.5}
+
+
+def test_no_jax_is_loaded(folder):
+    study_of(folder, trials=1)
+    code = (
+        "import sys\nfrom hpo.cli import main\n"
+        "sys.argv = ['hpo', 'run', 'study.yaml']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print([name for name in ('jax', 'flax', 'gymnax') if name in sys.modules])\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
+def test_commands_say_what_a_process_has(folder, capsys):
+    study_of(folder, trials=2)
+    assert main(["run", "study.yaml", "--quiet"]) == 0
+    assert main(["show", "1"]) == 0
+    assert "Output of its processes: results/study/processes/trial_1/" in capsys.readouterr().out
+    assert main(["best", "--export", "kept"]) == 0
+    assert json.loads((folder / "kept/process.json").read_text())["command"][1] == "script.py"
+    assert main(["replay", "0"]) == 2
+    assert "ran as a process, of which hpo does not compare bits" in capsys.readouterr().err
+    assert main(["check", "study.yaml", "--time"]) == 0
+    checked = capsys.readouterr().out
+    assert "2 at once" in checked
+    assert "reports score, loss" in checked

@@ -1,0 +1,82 @@
+"""`hpo init --command`: the flags of a script, read without running it."""
+
+from pathlib import Path
+
+import pytest
+
+from hpo.cli import main
+from hpo.errors import ConfigError
+from hpo.studies.load import load
+from hpo.studies.script_flags import Flag, command_init_text, flags_of_script
+
+ARGPARSE = """
+raise SystemExit("it was run")
+parser.add_argument("-l", "--lr", type=float, default=3e-4)
+parser.add_argument("--hidden", type=int, default=64)
+parser.add_argument("--seed", type=int, default=1)
+parser.add_argument("--steps", type=int, default=20_000)
+parser.add_argument("--name", default=os.getcwd())
+parser.add_argument("--quiet", action="store_true")
+"""
+TYRO = """
+@dataclass
+class Args:
+    seed: int = 1
+    total_timesteps: int = 500000
+    learning_rate: float = 2.5e-4
+    gamma: float = 0.99
+    anneal_lr: bool = True
+    batch_size: int = 0
+"""
+CLICK = """
+@click.command()
+@click.option("--dropout", default=0.1)
+@click.option("--shuffle/--no-shuffle", default=True)
+def main(dropout, shuffle): ...
+"""
+
+
+def test_flags_of_argparse_dataclasses_and_click():
+    found = {flag.flag: flag.default for flag in flags_of_script(ARGPARSE)}
+    assert found == {
+        "--lr": 3e-4, "--hidden": 64, "--seed": 1, "--steps": 20_000, "--name": None,
+        "--quiet": None,
+    }  # fmt: skip
+    found = {flag.flag: flag.default for flag in flags_of_script(TYRO)}
+    assert found["--learning-rate"] == 2.5e-4
+    assert list(found)[-2:] == ["--anneal-lr", "--batch-size"]
+    assert flags_of_script(CLICK) == [Flag("--dropout", 0.1), Flag("--shuffle", True)]
+
+
+def test_the_study_of_a_script_loads(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(ARGPARSE)
+    assert main(["init", "--command", "python train.py", "--to", "study.yaml"]) == 0
+    study = load("study.yaml")
+    assert study.command == (
+        "python train.py --lr {lr} --hidden {hidden} --seed {seed} --steps {length}"
+    )
+    assert study.env_steps == 20_000
+    assert study.default() == {"lr": 3e-4, "hidden": 64}
+
+
+def test_flags_that_the_command_gives_are_not_searched(tmp_path):
+    (tmp_path / "train.py").write_text(TYRO)
+    text = command_init_text("python train.py --gamma 0.9", tmp_path)
+    assert "--gamma 0.9 --learning-rate {learning_rate} --seed {seed}" in text
+    assert "{gamma}" not in text
+    assert "batch_size" not in text.partition("space:")[2]  # its default is computed
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "words"),
+    [
+        ("print(1)\n", "python train.py", "train.py has no flag with a number to search"),
+        ("", "python -m train", "names no Python file here"),
+        ("def (\n", "python train.py", "line 1: "),
+    ],
+)
+def test_a_script_without_flags_is_refused(tmp_path, text, command, words):
+    (tmp_path / "train.py").write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        command_init_text(command, tmp_path)
