@@ -13,7 +13,7 @@ from ...errors import ConfigError
 from ...store.rows import Stream
 from ...studies.spec import Study
 from ..lanes.contract import ChunkResult, EvaluationResult, Refill, Resolved, SimulatedPopulation
-from ..samplers.proposal_queue import Proposal, Proposals, Proposer
+from ..samplers.proposal_queue import Proposal, Proposals, Proposer, SeenConfigurations
 from ..samplers.registry import Batch, Sampler
 from .tables import Table
 
@@ -111,7 +111,7 @@ class TableProposer(Proposer):
         self._factory = factory
 
     def _one(
-        self, trial: int, batch: Batch, seen: set[Hashable], result: Proposals
+        self, trial: int, batch: Batch, seen: SeenConfigurations, result: Proposals
     ) -> Proposal | None:
         found, table = super()._one(trial, batch, seen, result), self._factory.table
         if found is None or found.attributes:

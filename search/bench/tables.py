@@ -7,7 +7,7 @@ configuration, the others were drawn at random.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -82,7 +82,7 @@ class Table:
         return float(np.mean(means == best)) >= CEILING_SHARE
 
     def find(
-        self, params: Mapping[str, Any], tried: Collection[Hashable] = ()
+        self, params: Mapping[str, Any], tried: Container[Hashable] = ()
     ) -> tuple[int, float]:
         """Return the row of a configuration, or of the nearest one, and its distance.
 
@@ -94,7 +94,7 @@ class Table:
         if row is not None and name not in tried:
             return row, 0.0
         away = self.distances(params)
-        away[[self._rows[key] for key in tried if key in self._rows]] = np.inf
+        away[[at for key, at in self._rows.items() if key in tried]] = np.inf
         return int(away.argmin()), float(away.min())
 
     def distances(self, params: Mapping[str, Any]) -> Float[np.ndarray, " c"]:

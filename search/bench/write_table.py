@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pyarrow
 
 from ...errors import ConfigError
 from ...store.journal import Journal
@@ -22,6 +22,7 @@ from ...store.tables import PARAM_PREFIX, sql_names
 from ...studies.load import recorded
 from .tables import ABOUT
 
+pa: Any = pyarrow  # its stubs lack most names
 TABLES = ("trials", "evaluations", "curves")
 _TRIALS = ("rank", "trial", "state", "value", "ci_low", "ci_high", "seeds", "env_steps",
            "eval_env_steps", "proposed_by", "params")  # fmt: skip
@@ -61,7 +62,7 @@ def reduce_study(study: Path, folder: Path, about: Mapping[str, Any]) -> None:
             write_grouped(writer, [table])
 
 
-def _trials(study: Path) -> pa.Table:
+def _trials(study: Path) -> Any:
     columns = [name for name, *_ in _described(study, "trials")]
     kept = [name for name in columns if name in _TRIALS or name.startswith(PARAM_PREFIX)]
     kept.remove("params")
@@ -82,7 +83,7 @@ def made_with(study: Path) -> dict[str, Any]:
     }
 
 
-def _evaluations(study: Path, metric: str) -> pa.Table:
+def _evaluations(study: Path, metric: str) -> Any:
     """Return the mean over the episodes of every evaluation of the search."""
     name = metric.removeprefix("eval/")
     column = _EPISODE_COLUMNS.get(name) or sql_names([name], _KEYS)[name]
@@ -95,7 +96,7 @@ def _evaluations(study: Path, metric: str) -> pa.Table:
     )
 
 
-def _curves(study: Path) -> pa.Table:
+def _curves(study: Path) -> Any:
     """Return what training showed, the metrics of `_CURVES` that the study has."""
     there = [name for name in _CURVES if has_column(study, "curves", name)]
     picked = [f'"{name}"::FLOAT AS "{name}"' for name in there]
@@ -119,7 +120,9 @@ _TYPES = {
 }
 
 
-def _table(study: Path, picked: list[str], table: str, order: str, grouped: str = "") -> pa.Table:
+def _table(
+    study: Path, picked: list[str], table: str, order: str, grouped: str = ""
+) -> Any:
     where = "" if table == "trials" else "WHERE stream = 'search' "
     group = f"GROUP BY {grouped} " if grouped else ""
     sql = f"SELECT {', '.join(picked)} FROM {table} {where}{group}ORDER BY {order}"

@@ -57,7 +57,7 @@ class Proposer:
 
     def propose(self, batch: int, trials: Sequence[int], history: Sequence[Past]) -> Proposals:
         open_batch = self._sampler.begin(batch, history)
-        seen = _Seen(self._read(history))
+        seen = SeenConfigurations(self._read(history))
         result = Proposals()
         for trial in trials:
             proposal = self._one(trial, open_batch, seen, result)
@@ -68,7 +68,9 @@ class Proposer:
             result.found.append(proposal)
         return result
 
-    def _one(self, trial: int, batch: Batch, seen: _Seen, result: Proposals) -> Proposal | None:
+    def _one(
+        self, trial: int, batch: Batch, seen: SeenConfigurations, result: Proposals
+    ) -> Proposal | None:
         if trial < len(self._first):
             source, params = self._first[trial]
             return Proposal(trial, plain_json(params), source)
@@ -112,7 +114,7 @@ class Proposer:
 
 
 @dataclass
-class _Seen:
+class SeenConfigurations:
     """Configurations that are not proposed again: those of the history, and of the batch."""
 
     before: set[Hashable]
