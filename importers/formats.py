@@ -328,7 +328,10 @@ def switch(value: Any) -> Any:
     words: Mapping[Any, bool] = {0: False, 1: True, "t": True, "f": False, "yes": True,
                                  "no": False, "on": True, "off": False}  # fmt: skip
     known = isinstance(value, int | str) and not isinstance(value, bool)
-    return words.get(value.lower() if isinstance(value, str) else value, value) if known else value
+    if not known:
+        return value
+    asked = value.lower() if isinstance(value, str) else value
+    return words.get(asked, value)
 
 
 def _listed(note: Note, name: str, target: str, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,7 +56,9 @@ def _drop_given(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     targets = {rows[name].target: name for name in given if rows[name] is not None}  # pyright: ignore
     for name in tuple(source.searched):
         row = rows[name]
-        by = name if name in given else targets.get(row.target) if row and row.target else None
+        by = targets.get(row.target) if row and row.target else None
+        if name in given:
+            by = name
         if by is None:
             continue
         del source.searched[name]

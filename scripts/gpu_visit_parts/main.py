@@ -6,7 +6,7 @@
     scripts/gpu_visit --reference FILE                  # the numbers that it compares with
 
 It needs Python 3.12, jax with CUDA, flax, optax, numpy, scipy, pandas, pyarrow and networkx;
-nothing is installed: wheels are unpacked into a temporary folder. `docs/gpu.md` says what each
+nothing is installed: wheels are unpacked into a temporary folder. `benchmarks/GPU.md` says what each
 part answers. Exit status: 0, 1 if a part that decides fails, 2 if it cannot begin.
 """
 

@@ -120,9 +120,7 @@ _TYPES = {
 }
 
 
-def _table(
-    study: Path, picked: list[str], table: str, order: str, grouped: str = ""
-) -> Any:
+def _table(study: Path, picked: list[str], table: str, order: str, grouped: str = "") -> Any:
     where = "" if table == "trials" else "WHERE stream = 'search' "
     group = f"GROUP BY {grouped} " if grouped else ""
     sql = f"SELECT {', '.join(picked)} FROM {table} {where}{group}ORDER BY {order}"

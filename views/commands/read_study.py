@@ -249,7 +249,9 @@ def do_show(args: Namespace) -> int:
 
 
 def do_query(args: Namespace) -> int:
-    pieces = json_pieces if args.json else csv_pieces if args.csv else table_pieces
+    pieces = csv_pieces if args.csv else table_pieces
+    if args.json:
+        pieces = json_pieces
     ours = {name: shipped() for name in (PLACE.name, PLACE.as_posix())}
     folder = find_tables(args.study, Path(args.out), ours, note)
     with streamed(folder, args.sql, args.timeout or None) as rows:
@@ -368,7 +370,9 @@ def print_exported(target: Path, study_text: str) -> None:
     origin, own = _origin_of(target), (target / TRAINING).is_file()
     value, length = origin.get("value"), origin.get("env_steps")
     is_process = (target / PROCESS).is_file()
-    what = "command" if is_process else "state" if own else "policy"
+    what = "state" if own else "policy"
+    if is_process:
+        what = "command"
     text = f"wrote the {what} of trial {origin.get('trial')}, "
     text += f"{SEED_KINDS.get(str(origin.get('stream')), '')} seed {origin.get('replicate')}"
     if isinstance(value, int | float):
