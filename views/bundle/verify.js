@@ -723,7 +723,7 @@ const showAnswer = (name, answer) => {
     head += open ? `; ${open} could not be computed here.` : ".";
   }
   place.append(element("h2", head, answer.holds ? "yes" : "no"));
-  if (answer.damaged) place.append(element("p", upper(answer.damaged) + "."));
+  if (answer.damaged) place.append(element("p", `Why: ${answer.damaged}.`));
   const list = element("ul", "");
   for (const text of answer.wrong) list.append(element("li", text));
   if (answer.wrong.length) place.append(list);
