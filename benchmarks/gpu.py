@@ -5,7 +5,7 @@ minibatches), for each number of lanes; one program of L lanes against L runs on
 other; the ladder of tiles; CUDA graphs whose kernels run side by side; what `deterministic`
 costs; float32, tf32 and bfloat16. It needs jax, flax, optax, gymnax, jaxtyping and six (which
 gymnax 1.0 imports without saying so), runs from a checkout without installing anything, and ends
-within 8 minutes: measurements that no longer fit are left out and named. `benchmarks/GPU.md` says what
+within 8 minutes: measurements that no longer fit are left out and named. `GPU.md` says what
 a model expects of them, and how to send in the JSON file.
 
     pip install jax flax optax gymnax jaxtyping six     # on a GPU: "jax[cuda13]"

@@ -6,8 +6,8 @@
     scripts/gpu_visit --reference FILE                  # the numbers that it compares with
 
 It needs Python 3.12, jax with CUDA, flax, optax, numpy, scipy, pandas, pyarrow and networkx;
-nothing is installed: wheels are unpacked into a temporary folder. `benchmarks/GPU.md` says what each
-part answers. Exit status: 0, 1 if a part that decides fails, 2 if it cannot begin.
+nothing is installed: wheels are unpacked into a temporary folder. `benchmarks/GPU.md` says what
+each part answers. Exit status: 0, 1 if a part that decides fails, 2 if it cannot begin.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How fast whole PPO updates are, and what memory they take, beside the model of benchmarks/GPU.md.
+"""How fast whole PPO updates are, and what memory they take, beside the model of GPU.md.
 
 Programs are compiled side by side, in two waves, and then timed one after the other, those that
 need least memory first, so that the peak of the device is that of the one timed last.
