@@ -105,8 +105,10 @@ def cases():
         {"ours": [3.0, 4, 6, 4, 5, 4], "theirs": [1.0, 3, 3, 3, 2, 3]},
         {"ours": [1.0, 2, 3, 4], "theirs": [0.0, 0, 0, 0]},
         {"ours": [2.0] * 8, "theirs": [1.0] * 8},
+        {"ours": [5.0] * 4, "theirs": [3.0] * 4},
+        {"ours": [3.0, 5.0, 4.0, 6.0, 5.5], "theirs": [-9.0, -2.0, -6.0, -4.0, -7.0]},
     ]
-    for count in (5, 6, 8, 9, 12, 16, 20):
+    for count in (4, 5, 6, 8, 9, 12, 16, 20):
         for gap, noise in ((0.0, 30.0), (40.0, 30.0), (150.0, 60.0), (5.0, 1.0)):
             theirs = [rng.gauss(250.0, noise) for _ in range(count)]
             ours = [value + rng.gauss(gap, noise / 2) for value in theirs]
@@ -115,6 +117,7 @@ def cases():
     whole += [{**one, "low": None, "high": None} for one in found]
     late = found[-6:]
     whole += [{**one, "low": None, "high": None, "earlier": [8]} for one in late]
+    whole += [{**one, "low": None, "high": None, "earlier": [4]} for one in late]
     whole += [{**one, "low": None, "high": None, "interim": True} for one in late]
     return [{"earlier": [], "interim": False, **one} for one in whole]
 

@@ -290,6 +290,7 @@ const statistics = (() => {
   const SETTLED = 0.1;
   const SETTLED_ALONE = 0.02;
   const POWER = 4;
+  const TAIL_POWER = 8;
   const CHANCE = 0.5;
 
   const noise = (values, distance) => {
@@ -316,15 +317,16 @@ const statistics = (() => {
     const distance = sign * (end - mean(own));
     if (distance <= 0) return [end, 0];
     const settled = 1 / (1 + (noise(own, distance) / SETTLED) ** POWER);
-    return [end, Math.max(settled, longer ** POWER)];
+    return [end, Math.max(settled, longer ** TAIL_POWER)];
   };
   const hidden = (ours, theirs, bounds) => {
     const found = [];
     for (const sign of [-1, 1]) {
       const [own, ownWeight] = farthest(ours, theirs, bounds, sign);
-      found.push({ sign, difference: own - mean(theirs), weight: ownWeight });
+      found.push({ sign, difference: own - mean(theirs), weight: ownWeight, ofOurs: true, value: own });
       const [other, otherWeight] = farthest(theirs, ours, bounds, -sign);
-      found.push({ sign, difference: mean(ours) - other, weight: otherWeight });
+      found.push({ sign, difference: mean(ours) - other, weight: otherWeight, ofOurs: false,
+                   value: other });
     }
     return found;
   };
@@ -333,9 +335,9 @@ const statistics = (() => {
     shares = shares || new Random(2).permutation(DRAWS).map((place) => (place + 1) / DRAWS);
     return shares;
   };
-  const weighted = (values) => {
+  const weighted = (values, stream = 0) => {
     if (values.length > 100) throw new Error("more than 100 seeds: verify it with hpo verify");
-    const random = new Random(0);
+    const random = new Random(stream);
     const centre = mean(values);
     const found = new Float64Array(DRAWS);
     for (let draw = 0; draw < DRAWS; draw += 1) {
@@ -371,6 +373,18 @@ const statistics = (() => {
       return { at: -cause.sign * placed(facing, level / cause.weight), cause };
     });
   };
+  const unpairedEnds = (ours, theirs, level, bounds) => {
+    const causes = counting(hidden(ours, theirs, bounds), level);
+    if (!causes.length) return [];
+    const [a, b] = [weighted(ours, 0), weighted(theirs, 1)];
+    return causes.map((cause) => {
+      const [left, right] = cause.ofOurs
+        ? [mixed(a, cause.value, ours.length), b]
+        : [a, mixed(b, cause.value, theirs.length)];
+      const facing = left.map((value, at) => -cause.sign * (value - right[at]));
+      return { at: -cause.sign * placed(facing, level / cause.weight), cause };
+    });
+  };
   const lowestAlone = (values, worst) => {
     const distance = mean(values) - worst;
     if (!Number.isFinite(worst) || distance <= 0) return Infinity;
@@ -397,24 +411,31 @@ const statistics = (() => {
 
   // -------------------------------------------------------------------- looks
 
-  const levelOf = (look, interim) => {
+  const FEWEST_SEEDS = 4;
+  const isFew = (pairs) => pairs >= FEWEST_SEEDS && pairs < fewestPairs(0.04);
+  const levelOf = (look, interim, few) => {
+    if (few) return look === 1 ? 0.03 : 0.016 * 0.2 ** (look - 2);
     const place = interim && look < 3 ? 3 - look : look;
     return 0.04 * 0.2 ** (place - 1);
   };
   const fewestPairs = (level) => Math.ceil(1 - Math.log2(level));
-  const levels = (earlier, interim) => {
+  const levels = (earlier, interim, now = 0) => {
     const found = [];
     let look = 1;
+    let few = false;
     for (const pairs of earlier) {
-      const level = levelOf(look, interim);
-      if (pairs && pairs < fewestPairs(level)) {
+      if (look === 1 && !interim && isFew(pairs)) few = true;
+      const level = levelOf(look, interim, few);
+      const fewest = few && look === 1 ? FEWEST_SEEDS : fewestPairs(level);
+      if (pairs && pairs < fewest) {
         look = Math.max(look, interim ? 2 : 1);
         continue;
       }
       if (pairs) found.push([pairs, level]);
       look += 1;
     }
-    return [found, levelOf(look, interim)];
+    few = few || (look === 1 && !interim && isFew(now));
+    return [found, levelOf(look, interim, few)];
   };
 
   // -------------------------------------------------------------------- pairs
@@ -483,7 +504,12 @@ const statistics = (() => {
     if (alike && isRounding(mean(differences), ours, theirs)) return nothing;
     let seen = seenInterval(differences, ours, theirs, level);
     if (signFlips(differences) > level) seen = withZero(seen);
-    const unseen = pairedEnds(ours, theirs, level, bounds);
+    const found = withUnseen(seen, ours, theirs, pairedEnds(ours, theirs, level, bounds), bounds);
+    const { whole } = found;
+    if (alike && whole.low === seen.low && whole.high === seen.high) return nothing;
+    return found;
+  };
+  const withUnseen = (seen, ours, theirs, unseen, bounds) => {
     const falls = least(unseen.filter((end) => end.cause.sign < 0).map((end) => end.at));
     const rises = most(unseen.filter((end) => end.cause.sign > 0).map((end) => end.at));
     const low = Math.min(seen.low, Math.max(falls, 0));
@@ -499,16 +525,54 @@ const statistics = (() => {
     const whole = clipped({ low, high, kind: same ? seen.kind : "unseen" });
     const turning = unseen.filter((end) => end.at * centre <= 0).map((end) => end.cause.difference);
     const worst = turning.reduce((a, b) => (Math.abs(b) > Math.abs(a) ? b : a), 0);
-    if (alike && whole.low === seen.low && whole.high === seen.high) return nothing;
     return { seen: clipped(seen), whole, worst };
   };
+  const welch = (a, b, level) => {
+    const shares = [a, b].map((values) => variance(values) / values.length);
+    const [centre, total] = [mean(a) - mean(b), sum(shares)];
+    if (total === 0) return { low: centre, high: centre, kind: "t" };
+    const split = sum(shares.map((share, at) => share ** 2 / ([a, b][at].length - 1)));
+    const degrees = Math.max(1, Math.floor(total ** 2 / split));
+    const reach = tQuantile(1 - level / 2, degrees) * Math.sqrt(total);
+    return { low: centre - reach, high: centre + reach, kind: "t" };
+  };
+  const splitShare = (ours, theirs) => {  // of all splits, those with means as far apart
+    const both = [...ours, ...theirs];
+    const centre = mean(both);
+    const seen = Math.abs(sum(ours.map((value) => value - centre)))
+      - 1e-9 * sum(both.map(Math.abs));
+    let [far, all] = [0, 0];
+    const choose = (at, left, total) => {
+      if (left === 0) {
+        all += 1;
+        far += Math.abs(total) >= seen;
+        return;
+      }
+      for (let next = at; next <= both.length - left; next += 1) {
+        choose(next + 1, left - 1, total + both[next] - centre);
+      }
+    };
+    choose(0, ours.length, 0);
+    return far / all;
+  };
+  const few = (ours, theirs, level, bounds) => {
+    if (![...ours, ...theirs].every(Number.isFinite)) {
+      return { seen: NOTHING, whole: NOTHING, worst: 0 };
+    }
+    let seen = welch(ours, theirs, level);
+    const equal = isRounding(mean(ours) - mean(theirs), ours, theirs);
+    if (splitShare(ours, theirs) > level || equal) seen = withZero(seen);
+    return withUnseen(seen, ours, theirs, unpairedEnds(ours, theirs, level, bounds), bounds);
+  };
+  const compared = (ours, theirs, level, bounds) =>
+    (isFew(ours.length) ? few : paired)(ours, theirs, level, bounds);
   const overLooks = (ours, theirs, earlier, bounds, interim) => {
-    const [before, level] = levels(earlier, interim);
-    const now = paired(ours, theirs, level, bounds).whole;
+    const [before, level] = levels(earlier, interim, ours.length);
+    const now = compared(ours, theirs, level, bounds).whole;
     if (now.low === null) return now;
     let { low, high } = now;
     for (const [pairs, at] of before) {
-      const then = paired(ours.slice(0, pairs), theirs.slice(0, pairs), at, bounds).whole;
+      const then = compared(ours.slice(0, pairs), theirs.slice(0, pairs), at, bounds).whole;
       if (then.low !== null) [low, high] = [Math.max(low, then.low), Math.min(high, then.high)];
     }
     return low <= high ? { low, high, kind: now.kind } : now;
@@ -552,8 +616,9 @@ const statistics = (() => {
     const found = overLooks(ours, theirs, earlier, bounds, interim);
     const answer = (verdict, more = null, unless = null) =>
       ({ verdict, interval: found, more_seeds: more, unless });
-    const now = levels(earlier, interim)[1];
-    if (count < fewestPairs(now)) return answer("undecided", fewestPairs(now) - count);
+    const [before, now] = levels(earlier, interim, count);
+    const fewest = !before.length && now === 0.03 ? FEWEST_SEEDS : fewestPairs(now);
+    if (count < fewest) return answer("undecided", fewest - count);
     if (found.low === null) {
       if (isRounding(gap, ours, theirs)) return answer("no_difference");
       return answer(gap > 0 ? "better" : "worse");
@@ -567,7 +632,7 @@ const statistics = (() => {
       needed = Math.max(needed, Math.ceil(fewestPairs(level) / unequal));
       needed = Math.max(needed, seedsToTrust(gap, hidden(ours, theirs, bounds), level));
     }
-    const unless = unlessOf(paired(ours, theirs, now, bounds));
+    const unless = unlessOf(compared(ours, theirs, now, bounds));
     const tooMany = needed === null || needed > 4 * count;
     const more = tooMany ? null : Math.max(1, needed - count);
     if (tooMany && unless === null) return answer("no_difference");
