@@ -256,7 +256,7 @@ def _welch(a: Sequence[float], b: Sequence[float], level: float) -> Interval:
 def split_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
     """Return the exact two-sided p-value of equal distributions, for few values.
 
-    The share of all splits into two sides of these sizes whose means are at least as far apart
+    The share of all splits into two sides of these sizes whose means differ at least as much
     (Pitman 1937, "Significance tests which may be applied to samples from any populations").
 
     >>> split_p([4.0, 5.0, 6.0, 7.0], [0.0, 1.0, 2.0, 3.0])  # 2 of 70

@@ -43,7 +43,7 @@ class Algorithm:
 
     @property
     def lanes(self) -> str:
-        """What runs side by side, in words."""
+        """Return the lanes or processes that run together, in words."""
         return "processes" if self.is_process else "lanes"
 
     @property

@@ -29,7 +29,7 @@ class _Result:
 class Tally:
     """The states of trials, and the best one with a value.
 
-    Whoever changes a row says so by `note`; it is read when somebody asks. `competes` selects the
+    A change of a row is announced by `note`; rows are read on request. `competes` selects the
     rows that may be the best, besides having a value.
     """
 
