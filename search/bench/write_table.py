@@ -1,8 +1,8 @@
 """A finished study as three small Parquet tables, a table of recorded runs.
 
-`trials` has one row a configuration, `evaluations` one a seed and evaluation, `curves` the same
-for what training showed. Numbers of curves are float32; the study file, the commit and what it
-cost stand in the metadata of `trials`.
+`trials` has a row for each configuration, `evaluations` for each seed and evaluation, `curves` the
+same for training metrics. Numbers of curves are float32. The metadata of `trials` has the study
+file, versions and cost.
 """
 
 from __future__ import annotations
