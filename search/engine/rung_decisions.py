@@ -215,7 +215,7 @@ def _counted_runs(trial: Trial) -> list[Run]:
 
 
 def _is_protected(ledger: Ledger, trial: Trial) -> bool:
-    """Return whether no rung stops a trial: the default, beside learnt configurations."""
+    """Return whether no rung stops a trial: the default, next to learnt configurations."""
     return trial.number == 0 and ledger.study.search.portfolio > 0
 
 
