@@ -1,4 +1,4 @@
-"""What a trial costs beside its training, as a study grows: a training of no cost, 64 lanes.
+"""What a trial costs in addition to its training, as a study grows: a free training, 64 lanes.
 
 CPU time and memory of processes, which a loaded machine changes little, for studies of random
 search, asha and confirm. With `--before` an earlier commit runs the same studies in turn, and

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ...store.pareto import scores
 from ...store.rows import Stream, TrialState
+from ...studies.stopping_rules import rule_row
 from ..rules.registry import Judged, Pruner, Rung, Standing, Verdict, is_audited
 from ..rules.stopping import PromotingAsha
 from ..state.schedule import Schedule
@@ -147,7 +148,7 @@ def _judge_rung(
         _report(ledger, trial, rung, schedules[trial.bucket])
     earlier, arriving = _compared(ledger, rung, due)
     ledger.judge(rung, [trial.number for trial in due])
-    verdicts = pruner.judge(rung, Judged(earlier), arriving)
+    verdicts = pruner.judge(rung, _as_given(ledger, earlier), arriving)
     for standing in arriving:
         earlier.add(standing)
     for trial, standing, verdict in zip(due, arriving, verdicts, strict=True):
@@ -161,6 +162,14 @@ def _judge_rung(
             rank=earlier.rank(standing.loss),
             judged=len(earlier),
         )
+
+
+def _as_given(ledger: Ledger, earlier: Rung) -> Sequence[Standing]:
+    """Return the trials of a rung as a rule gets them; a user's may change its list."""
+    spec = ledger.study.early_terminate
+    if spec is not None and rule_row(spec.type).registered:
+        return list(earlier.standings.values())
+    return Judged(earlier)
 
 
 def _compared(ledger: Ledger, rung: int, due: Sequence[Trial]) -> tuple[Rung, list[Standing]]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 from ...studies.field import Field
 from ...studies.field import option as option
@@ -78,29 +78,65 @@ class Rung:
         return bisect.bisect_left(self.order, self.order_of(trial))
 
 
-class Judged(list[Standing]):
-    """The trials judged at a rung as a rule gets them: a list, which the rule may change.
+class Judged(Sequence[Standing]):
+    """The trials judged at a rung, as the rules of this package read them.
 
-    A rule that asks `ordered` and `part_of` reads what is kept, and looks at no trial again.
+    A rule that asks `ordered` and `part_of` looks at no trial again. Registered rules get a list.
     """
 
     def __init__(self, rung: Rung):
-        super().__init__(rung.standings.values())
         self.rung = rung
 
+    def __len__(self) -> int:
+        return len(self.rung)
 
-def ordered(earlier: Sequence[Standing], arriving: Sequence[Standing] = ()) -> list[Order]:
+    def __iter__(self) -> Iterator[Standing]:
+        return iter(self.rung.standings.values())
+
+    @overload
+    def __getitem__(self, index: int) -> Standing: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Standing]: ...
+    def __getitem__(self, index: int | slice) -> Standing | list[Standing]:
+        return list(self)[index]
+
+
+class Merged(Sequence[Order]):
+    """Two lists in order as one, without copying the first."""
+
+    def __init__(self, first: Sequence[Order], second: Iterable[Order]):
+        self._first, self._second = first, sorted(second)
+        # the places of the second list's entries in the whole
+        self._places = [
+            bisect.bisect_left(first, entry) + index for index, entry in enumerate(self._second)
+        ]
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._second)
+
+    @overload
+    def __getitem__(self, index: int) -> Order: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Order]: ...
+    def __getitem__(self, index: int | slice) -> Order | list[Order]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = range(len(self))[index]
+        before = bisect.bisect_left(self._places, at)
+        if before < len(self._places) and self._places[before] == at:
+            return self._second[before]
+        return self._first[at - before]
+
+
+def ordered(earlier: Sequence[Standing], arriving: Sequence[Standing] = ()) -> Sequence[Order]:
     """Return the losses and numbers of trials, the best first.
 
-    >>> ordered([Standing(0, 2.0)], [Standing(1, 1.0), Standing(2, 2.0)])
-    [(1.0, 1), (2.0, 0), (2.0, 2)]
+    >>> ordered([Standing(0, 2.0)], [Standing(1, 1.0), Standing(2, 2.0)])[:2]
+    [(1.0, 1), (2.0, 0)]
     """
     if not isinstance(earlier, Judged):
         return sorted(map(_order, (*earlier, *arriving)))
-    found = earlier.rung.order.copy()
-    for standing in arriving:
-        bisect.insort(found, _order(standing))
-    return found
+    return Merged(earlier.rung.order, map(_order, arriving))
 
 
 def part_of(

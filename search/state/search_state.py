@@ -107,7 +107,7 @@ class Ledger:
         self._pasts: dict[int, Past] = {}
         self._unseen: set[int] = set(self.trials)
         self._judged: list[list[int]] = []
-        self._rungs: list[Rung] = []  # their standings, as far as somebody asked
+        self._rungs: list[Rung] = []  # their standings, read on demand
         for number, trial in self.trials.items():
             for rung in range(len(trial.reports)):
                 self.judge(rung, [number])

@@ -29,8 +29,8 @@ class _Result:
 class Tally:
     """The states of trials, and the best one with a value.
 
-    A change of a row is announced by `note`; rows are read on request. `competes` selects the
-    rows that may be the best, besides having a value.
+    `note` marks a row that may have changed, which is read when a count is needed. `competes`
+    selects the rows with a value that may be the best.
     """
 
     def __init__(

@@ -37,17 +37,19 @@ def test_order_place_and_rank(losses, cut):
         rung.add(standing)
     assert rung.order == sorted((one.loss, one.trial) for one in everyone)
     assert rung.order == ordered(everyone[:cut], everyone[cut:])
-    assert rung.order == ordered(Judged(Rung(everyone[:cut])), everyone[cut:])
     for place, (loss, trial) in enumerate(rung.order):
         assert rung.place(trial) == place and rung.order_of(trial) == (loss, trial)
         assert rung.rank(loss) == 1 + sum(one.loss < loss for one in everyone)
 
 
-def test_a_rule_may_change_the_list_that_it_gets():
-    rung = Rung(standings([2.0, 1.0]))
-    given = Judged(rung)
-    given.clear()
-    assert len(rung) == 2 and list(Judged(rung)) == standings([2.0, 1.0])
+@given(losses=LOSSES, cut=some.integers(0, 30))
+def test_two_lists_merged_are_one_in_order(losses, cut):
+    everyone = standings(losses)
+    plain = ordered(everyone)
+    merged = ordered(Judged(Rung(everyone[cut:])), everyone[:cut])
+    assert [*merged] == plain and len(merged) == len(plain)
+    assert [merged[place] for place in range(len(plain))] == plain
+    assert merged[1:-1] == plain[1:-1] and (not plain or merged[-1] == plain[-1])
 
 
 def test_parts_grow_with_their_rung():
