@@ -35,8 +35,8 @@ PATTERNS = {name: re.compile(pattern, re.I) for name, pattern in HABITS.items()}
 
 PER_THOUSAND = {"docs": 1.8, "strings": 1.0, "docstrings": 0.5}
 LONG_SHARE, LONG = 0.035, 25
-README_WORDS, DOCS_WORDS = 700, 34_000
-"""Without `GENERATED` and the generated parts of other pages."""
+README_WORDS, GUIDE_WORDS = 700, 30_400
+"""Without `GENERATED`, the generated parts of other pages, and the log of decisions."""
 _PARTS = r"<!-- (?:generated|methods|portfolio|rules|topologies) -->.*?<!-- end -->"
 
 
@@ -142,7 +142,8 @@ def test_the_docs_stay_short():
         for name in pages()
     }
     assert words["README.md"] <= README_WORDS
-    assert sum(words.values()) <= DOCS_WORDS, words
+    guides = {name: count for name, count in words.items() if name != "docs/decisions.md"}
+    assert sum(guides.values()) <= GUIDE_WORDS, guides
 
 
 def test_the_thermometer_shows_a_fever():
