@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import counted
+from ..store.interim_analyses import is_few
 from ..store.verdict import Against, ChosenTrial, Conclusion, FrontConclusion
 from ..studies.spec import Study
 from .formatting import between, number, seeds_text
 
-_TEST = "paired by seed, exact sign-flip test"
+_SIGNS = "paired by seed, exact sign-flip test"
+_SPLITS = "exact permutation test of the values of both sides"
 _DEFAULT = "the default configuration"
 
 
@@ -39,6 +41,15 @@ def plain_metric(name: str) -> str:
         "eval/length_mean": "mean episode length",
     }
     return known.get(name, name.removeprefix("eval/").replace("_", " "))
+
+
+def test_words(pairs: int) -> str:
+    """Return the test of a difference on so many common seeds.
+
+    >>> test_words(8), test_words(4)
+    ('paired by seed, exact sign-flip test', 'exact permutation test of the values of both sides')
+    """
+    return _SPLITS if is_few(pairs) else _SIGNS
 
 
 def interval_words(low: float | None, high: float | None) -> str:
@@ -87,12 +98,12 @@ def versus(winner: str, against: Against, metric: str, *, lone: bool = False) ->
         case "better" | "worse":
             ahead, behind = _ordered(winner, rival, against)
             first = f"{_upper(ahead)} has a significantly better {metric} than {behind}"
-            found = [f"{first} on {seeds} ({_numbers(winner, rival, against)}; {_TEST})."]
+            found = [f"{first} on {seeds} ({_tested(winner, rival, against)})."]
         case _ if against.unless is not None:
             return [_conditional(winner, rival, against, metric, seeds)]
         case _:
             first = f"No significant difference in {metric} was found between {winner} and {rival}"
-            found = [f"{first} on {seeds} ({_numbers(winner, rival, against)}; {_TEST})."]
+            found = [f"{first} on {seeds} ({_tested(winner, rival, against)})."]
     return [*found, *_lost(winner, rival, against), *_chance(winner, rival, against)]
 
 
@@ -105,7 +116,11 @@ def _conditional(winner: str, rival: str, against: Against, metric: str, seeds: 
     numbers = _numbers(winner, rival, replace(against, interval=unless.interval))
     first = f"{_upper(ahead)} has a significantly better {metric} than {behind} on {seeds}"
     condition = f"fewer than 1 in {unless.one_in} seeds give a result that these did not show"
-    return f"{first}, provided that {condition} ({numbers}; {_TEST})."
+    return f"{first}, provided that {condition} ({numbers}; {test_words(against.pairs)})."
+
+
+def _tested(winner: str, rival: str, against: Against) -> str:
+    return f"{_numbers(winner, rival, against)}; {test_words(against.pairs)}"
 
 
 def _rival(name: str) -> str:
@@ -136,7 +151,9 @@ def _difference(winner: str, against: Against, seeds: str) -> list[str]:
         return []
     rival = _rival(against.rival)
     numbers = _numbers(winner, rival, against)
-    return [f"The means of {winner} and {rival} on {seeds}: {numbers} ({_TEST})."]
+    return [
+        f"The means of {winner} and {rival} on {seeds}: {numbers} ({test_words(against.pairs)})."
+    ]
 
 
 def _lost(winner: str, rival: str, against: Against) -> list[str]:

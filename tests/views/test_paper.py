@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from helpers import search_samples as search
 from helpers import view_samples as samples
 from helpers.recorded_study import write_study
 from hpo.cli import main
@@ -21,7 +22,16 @@ from hpo.store.aggregate_environments import (
 )
 from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder
-from hpo.studies.spec import Constraint, EarlyTerminate, EnvSpec, Metric, Seeds
+from hpo.studies.spec import (
+    Budget,
+    Confirm,
+    Constraint,
+    EarlyTerminate,
+    EnvSpec,
+    Metric,
+    SearchSpec,
+    Seeds,
+)
 from hpo.views.charts.several_studies import compared, sides_of
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.paper.document import paper_of
@@ -399,3 +409,34 @@ def test_every_kind_of_study_has_methods_and_a_table(kind, tmp_path):
         assert not set("#~^|_\\") & set(left.replace("% needs", ""))
     values = [row.value for row in result_rows(seen)]
     assert all(value is not None and math.isfinite(value) for value in values)
+
+
+def test_a_short_study_says_what_was_learnt_and_which_test(tmp_path):
+    """Four runs, then four test seeds a side: no method proposed, no signs were flipped."""
+    poor = search.parameter("learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform")
+    samples.make_results(
+        tmp_path,
+        "short",
+        space=search.Space((poor, search.REAL.parameters[1])),
+        search=SearchSpec("tpe", portfolio=3),
+        budget=Budget(trials=4),
+        early_terminate=None,
+        seeds=Seeds(1),
+        confirm=Confirm(top_k=1, choose=0, report=4),
+    )
+    folder = StudyFolder(tmp_path / "short")
+    short = read_snapshot(folder)
+    winner, default = result_rows(short)
+    assert (winner.seeds, default.seeds, default.seeds_from) == (4, 4, "report")
+    _, asked = query(folder.path, "SELECT report_values FROM trials WHERE trial = 0")
+    assert default.value == pytest.approx(sum(asked[0][0]) / 4)
+    text = " ".join(part.read_text() for part in _written(short, tmp_path / "paper"))
+    assert "The search tried the default configuration and three configurations" in text
+    assert "permutation test of the values of both sides" in text
+    assert "sign-flip" not in text and "proposed" not in text
+
+
+def _written(snapshot, folder):
+    words = ["paper", snapshot.meta.name, "--out", str(snapshot.folder.path.parent)]
+    assert main([*words, "--to", str(folder), "--no-figures"]) == 0
+    return sorted(folder.glob("*.md"))

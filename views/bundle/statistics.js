@@ -660,7 +660,7 @@ const statistics = (() => {
 
   return {
     aggregate, binomialInterval, boundedInterval, chanceOfBetter, decidedPairs, fewestPairs,
-    interval, levels, mean, median, NOTHING, Random, sum, tQuantile,
+    FEWEST_SEEDS, interval, isFew, levels, mean, median, NOTHING, Random, sum, tQuantile,
   };
 })();
 if (typeof module !== "undefined") module.exports = { statistics };

@@ -430,7 +430,7 @@ const winnersLooks = (looks, winner, rival, seeds) => {
     if (trial === winner && won && size >= seeds) break;
     if ((trial === winner || trial === rival) && shared.includes(size)) {
       if (!found.has(`${winner} ${size}`)) found.set(`${winner} ${size}`, size);
-    } else if (won && trial !== winner && size >= statistics.fewestPairs(0.04)) {
+    } else if (won && trial !== winner && size >= statistics.FEWEST_SEEDS) {
       if (!found.has(`${trial} ${size}`)) found.set(`${trial} ${size}`, 0);
     }
   }
@@ -537,7 +537,9 @@ const versus = (who, found, metric) => {
     return ends[0] === null ? text : `${text}, ${ci(...ends)}`;
   };
   const [ahead, behind] = found.verdict === "better" ? [who, rival] : [rival, who];
-  const test = "paired by seed, exact sign-flip test";
+  const test = statistics.isFew(found.pairs)
+    ? "exact permutation test of the values of both sides"
+    : "paired by seed, exact sign-flip test";
   switch (found.verdict) {
     case "nothing": case "default": return [];
     case "diverged": return [`${upper(who)} diverged on ${found.own_diverged} of ${seeds}, `

@@ -14,7 +14,13 @@ from typing import Any
 from ...errors import counted
 from ...spaces.distributions import Distribution
 from ...spaces.space import Parameter
-from ...store.interim_analyses import begins_interim, looks_of, next_level, winners_looks
+from ...store.interim_analyses import (
+    begins_interim,
+    is_few,
+    looks_of,
+    next_level,
+    winners_looks,
+)
 from ...store.journal import Journal
 from ...store.value_bounds import value_bounds
 from ...studies.search_methods import METHODS
@@ -182,10 +188,7 @@ def _search(snapshot: Snapshot) -> str:
         kind = counted_words(study.seeds.per_config, "seed")
         return f"The configuration was trained for {length} on {kind}."
     evolving = study.early_terminate is not None and study.early_terminate.evolves
-    what = counted_words(trials, "configuration")
-    proposed = f"{_method(study)} proposed {what}{_drawn(study)}"
-    if _begins_with_default(snapshot):
-        proposed += "; the first was the default configuration"
+    proposed = _proposed(snapshot, trials)
     each = f"Each was trained for {length} on {seeds}"
     if study.seeds.racing is not None:
         each += f", starting with {study.seeds.racing.start} and adding seeds only to trials "
@@ -193,6 +196,25 @@ def _search(snapshot: Snapshot) -> str:
     if study.early_terminate is not None and not evolving:
         each += ", unless it was stopped early"
     return f"{proposed}. {each}."
+
+
+def _proposed(snapshot: Snapshot, trials: int) -> str:
+    """Return who proposed the configurations; learnt ones come before those of the method."""
+    study, rows = snapshot.study, snapshot.searched.values()
+    learnt = sum(row.proposed_by == "portfolio" for row in rows)
+    by_method = sum(row.proposed_by in (study.search.method, "random") for row in rows)
+    default = "the default configuration" if _begins_with_default(snapshot) else ""
+    if not learnt:
+        what = counted_words(trials, "configuration")
+        first = f"; the first was {default}" if default else ""
+        return f"{_method(study)} proposed {what}{_drawn(study)}{first}"
+    from_tables = f"{counted_words(learnt, 'configuration')} that hpo learnt from recorded runs"
+    given = " and ".join(filter(None, [default, f"{from_tables} on other environments"]))
+    tried = f"The search tried {given}"
+    if not by_method:
+        return tried
+    what = counted_words(by_method, "configuration")
+    return f"{tried}. {_method(study)} then proposed {what}{_drawn(study)}"
 
 
 def _drawn(study: Study) -> str:
@@ -365,10 +387,13 @@ def _of_difference(snapshot: Snapshot) -> str:
     with Journal(snapshot.folder.path) as journal:
         looks = looks_of(journal.attributes())
     earlier = winners_looks(looks, first.trial, default, against.seeds)
-    level = next_level(earlier, begins_interim(looks))
+    level = next_level(earlier, begins_interim(looks), against.pairs)
+    how, test = "seed by seed", "sign-flip permutation test"
+    if is_few(against.pairs):
+        how, test = "on the same seeds", "permutation test of the values of both sides, unpaired,"
     text = (
-        "The winner and the default configuration are compared seed by seed: a difference is "
-        f"called significant if an exact sign-flip permutation test rejects at the {level:.3g} "
+        f"The winner and the default configuration are compared {how}: a difference is "
+        f"called significant if an exact {test} rejects at the {level:.3g} "
         "level and outcomes that no seed has shown could not reverse it "
         "[@learnedmiller2020bounded]"
     )

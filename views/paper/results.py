@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...store.environment_columns import environment_names
 from ...store.leaderboard import Entry
 from ...store.rows import StudyMeta
+from ...store.statistics import mean
 from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
 from ...store.verdict import Against
@@ -16,7 +17,7 @@ from ...studies.spec import env_words
 from ..charts.snapshot import Snapshot
 from ..formatting import SEED_KINDS, between, number, param, with_interval
 from ..leaderboard_text import board_columns, knob_columns
-from ..quotes import metric_name, plain_metric
+from ..quotes import metric_name, plain_metric, test_words
 from .markup import Table, code
 
 BETTER, WORSE = "*", "\u2020"
@@ -57,10 +58,9 @@ def result_rows(snapshot: Snapshot) -> list[Row]:
     rows = [_of_entry(snapshot, first, _name(snapshot, first), None)]
     conclusion = snapshot.conclusion
     default = next((one for one in snapshot.entries if one.is_default), None)
-    if default is not None and default is not first and default.measured_value is not None:
-        same = default.measured_from == first.measured_from
-        against = conclusion.against if conclusion.winner is not None else None
-        rows += [_of_entry(snapshot, default, "default", against)] if same else []
+    against = conclusion.against if conclusion.winner is not None else None
+    if default is not None and default is not first:
+        rows += _of_default(snapshot, default, first, against)
     rows += [_of_baseline(snapshot, one) for one in conclusion.baselines if one.means is not None]
     return rows
 
@@ -74,14 +74,33 @@ def _name(snapshot: Snapshot, first: Entry) -> str:
     return f"{word} (trial {first.trial})"
 
 
+def _of_default(
+    snapshot: Snapshot, default: Entry, first: Entry, against: Against | None
+) -> list[Row]:
+    """Return the default on the seeds that measured the winner; [] if it did not run there.
+
+    It has values on test seeds, whatever became of it in the search.
+    """
+    tests = snapshot.rows[default.trial].report_values
+    if first.measured_from == "report" and tests:
+        around = bounded_interval(tests, value_bounds(snapshot.meta))
+        row = _of_entry(snapshot, default, "default", against)
+        return [
+            replace(
+                row,
+                seeds=len(tests),
+                seeds_from="report",
+                value=mean(tests),
+                low=around.low,
+                high=around.high,
+            )
+        ]
+    if default.measured_value is None or default.measured_from != first.measured_from:
+        return []
+    return [_of_entry(snapshot, default, "default", against)]
+
+
 def _of_entry(snapshot: Snapshot, entry: Entry, name: str, against: Against | None) -> Row:
-    values = entry.values
-    if entry.value is None:  # the default, which the search stopped: it has test seeds alone
-        values = snapshot.rows[entry.trial].report_values
-    ends = (entry.ci_low, entry.ci_high)
-    if entry.value is None:
-        found = bounded_interval(values, value_bounds(snapshot.meta))
-        ends = (found.low, found.high)
     return Row(
         snapshot.meta.name,
         env_words(snapshot.study),
@@ -89,7 +108,8 @@ def _of_entry(snapshot: Snapshot, entry: Entry, name: str, against: Against | No
         entry.measured_seeds,
         entry.measured_from,
         entry.measured_value,
-        *ends,
+        entry.ci_low,
+        entry.ci_high,
         **_lead(against),
     )
 
@@ -201,7 +221,8 @@ def _caption(each: Sequence[tuple[Snapshot, list[Row]]], metrics: Sequence[str])
 
 
 def _marks_words(rows: Sequence[Row]) -> str:
-    test = "exact sign-flip test, at most 5 % over all looks"
+    tests = dict.fromkeys(test_words(row.seeds) for row in rows if row.lead is not None)
+    test = f"{' or '.join(tests)}, at most 5 % over all looks"
     meanings = {BETTER: "significantly better", WORSE: "significantly worse"}
     seen = [mark for mark in meanings if any(row.mark == mark for row in rows)]
     said = [f"{mark} the winner is {meanings[mark]} ({test})." for mark in seen]
