@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, fields
-from functools import lru_cache
+from dataclasses import Field, dataclass, fields
+from functools import cache, lru_cache
 from numbers import Integral, Real
 from typing import Any
 
@@ -34,6 +34,7 @@ from .rows import (
 
 Cells = tuple[Any, ...]  # one row of a table: integers, texts, bytes, None
 PARAM_KINDS = ("float", "int", "bool", "text", "json")
+_PLAIN = {"float": float, "int": int, "bool": bool, "text": str}
 
 
 def param_kind(values: Iterable[Any]) -> str:
@@ -60,6 +61,8 @@ def _kind(value: Any) -> str:
 
 def _typed(what: str, kind: str, value: Any) -> Any:
     """Return plain data of a kind of `PARAM_KINDS`."""
+    if type(value) is _PLAIN.get(kind):
+        return value
     seen = _kind(value)
     if kind == "json":
         return plain_json(value)
@@ -75,7 +78,7 @@ def _typed(what: str, kind: str, value: Any) -> Any:
 
 def plain_json(value: Any, finite: bool = False) -> Any:
     """Return data for JSON: tuples as lists, other packages' numbers as Python's."""
-    if value is None or isinstance(value, (bool, str)):
+    if value is None or type(value) in (bool, str, int) or isinstance(value, str):
         return value
     if isinstance(value, Integral):
         return int(value)
@@ -111,16 +114,38 @@ _TUPLES = frozenset(
 )
 
 
-def _checked(row: TrialRow | DecisionRow, entry: Field[Any]) -> Any:
-    value: Any = getattr(row, entry.name)
-    kind = str(entry.type).removesuffix(" | None")
+@dataclass(frozen=True)
+class _Column:
+    """How a field of a row is stored."""
+
+    name: str
+    number: str = ""  # "int" or "float", "" for other data
+    several: bool = False  # a tuple of such numbers
+    optional: bool = False
+
+
+@cache
+def _columns(kind: type[TrialRow] | type[DecisionRow]) -> tuple[_Column, ...]:
+    return tuple(map(_column, fields(kind)))
+
+
+def _column(entry: Field[Any]) -> _Column:
+    declared = str(entry.type)
+    kind = declared.removesuffix(" | None")
     each = kind.removeprefix("tuple[").removesuffix(", ...]")
-    if each not in ("int", "float") or (value is None and kind != entry.type):
+    if each not in ("int", "float"):
+        return _Column(entry.name)
+    return _Column(entry.name, each, several=each != kind, optional=kind != declared)
+
+
+def _checked(row: TrialRow | DecisionRow, column: _Column) -> Any:
+    value: Any = getattr(row, column.name)
+    if not column.number or (value is None and column.optional):
         return plain_json(value)
-    what = f"{entry.name} of trial {row.trial}"
-    if each == kind:
-        return _typed(what, each, value)
-    return [_typed(what, each, one) for one in getattr(row, entry.name)]
+    what = f"{column.name} of trial {row.trial}"
+    if not column.several:
+        return _typed(what, column.number, value)
+    return [_typed(what, column.number, one) for one in getattr(row, column.name)]
 
 
 def trial_to_text(row: TrialRow, param_kinds: Mapping[str, str]) -> str:
@@ -129,7 +154,7 @@ def trial_to_text(row: TrialRow, param_kinds: Mapping[str, str]) -> str:
             f"trial {row.trial} has params the study does not declare: {', '.join(unknown)}; "
             f"declared are: {', '.join(sorted(param_kinds))}"
         )
-    cells = {entry.name: _checked(row, entry) for entry in fields(TrialRow)}
+    cells = {column.name: _checked(row, column) for column in _columns(TrialRow)}
     cells["params"] = {
         name: None if value is None else _typed(f"param {name!r}", param_kinds[name], value)
         for name, value in row.params.items()
@@ -144,7 +169,7 @@ def trial_from_text(text: str) -> TrialRow:
 
 
 def decision_cells(row: DecisionRow) -> Cells:
-    text = json.dumps({entry.name: _checked(row, entry) for entry in fields(row)})
+    text = json.dumps({column.name: _checked(row, column) for column in _columns(DecisionRow)})
     return (int(row.trial), int(row.rung), text)
 
 
