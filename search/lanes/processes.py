@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from ...core.policy_document import PROCESS
 from ...errors import ConfigError, counted
 from ...files.atomic_files import delete_folder, make_folder, new_folder, read_text, write_text
 from ...machine.processes import (
@@ -42,6 +41,7 @@ from ...machine.reported import Reader, Row, reader_of
 from ...machine.software import code_version
 from ...store.codec import plain_json
 from ...store.rows import REFERENCE_TRIAL, Stream
+from ...store.study_folder import PROCESS
 from ...studies.chunk_sizes import Quanta, quanta_of
 from ...studies.command import Template, resumed
 from ...studies.spec import MetricFiles, Processes, Study
