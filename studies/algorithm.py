@@ -43,7 +43,7 @@ class Algorithm:
 
     @property
     def lanes(self) -> str:
-        """What runs side by side, in words."""
+        """A word for the runs side by side."""
         return "processes" if self.is_process else "lanes"
 
     @property

@@ -125,7 +125,7 @@ def _text(value: Any) -> str:
 
 
 def resumed(command: str, resume: str) -> Template:
-    """Return the line that continues a run; `...` stands for the command.
+    """Return the line that continues a run; `...` means the command.
 
     >>> resumed("python a.py", "... --load {folder}").text
     'python a.py --load {folder}'
