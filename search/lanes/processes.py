@@ -343,7 +343,8 @@ class ProcessRun:
         return () if self.reader is None else self.reader.names
 
     def _note_end(self) -> None:
-        record = {**_record_of(self.folder), "exit_code": self.exit_code}
+        record = _record_of(self.folder)
+        record |= {} if self.exit_code is None else {"exit_code": self.exit_code}
         record |= {"failure": self.failure} if self.failure else {}
         record |= {"ended_at": time.time(), "last_step": self.last_step}
         write_text(self.folder / _RECORD, json.dumps(record, indent=2) + "\n")
@@ -446,6 +447,9 @@ class ProcessRun:
     def leave(self) -> Running | None:
         """Ask its process to end; return it while it has not."""
         if self.process is not None and self.process.look() is None:
+            if not self.is_over:  # else its end is noted
+                self._read(ended=False)
+                self._note_end()
             self.process.ask_to_end(self.factory.settings.grace)
             return self.process
         return self.before

@@ -187,6 +187,8 @@ def test_a_stopped_process_ends_at_its_rung(folder, pause):
     stopped = [trial for trial in trials if trial.state is TrialState.STOPPED]
     assert stopped
     for trial in stopped:
+        record = folder / f"results/study/processes/trial_{trial.trial}/search_0/run.json"
+        assert json.loads(record.read_text())["last_step"] >= trial.rung_env_steps
         assert trial.rung_value == trial.params["rate"] * trial.rung_env_steps / 100
     assert alive(folder) == []
 
