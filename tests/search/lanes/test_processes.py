@@ -111,8 +111,11 @@ def study_of(folder, how="plain", trials=3, more="", **changes):
 
 
 def alive(folder):
-    """Return processes that a study in this folder has started."""
-    return guard.marked(f"HPO_FOLDER={folder}")
+    """Return processes that a study in this folder has started, once killed ones are gone."""
+    end = time.monotonic() + 30
+    while (found := guard.marked(f"HPO_FOLDER={folder}")) and time.monotonic() < end:
+        time.sleep(0.01)
+    return found
 
 
 def rows_of(results):
@@ -314,9 +317,6 @@ def test_a_killed_study_goes_on_without_orphans(folder):
         time.sleep(0.01)
     first.send_signal(signal.SIGKILL)
     first.wait()
-    end = time.monotonic() + 20
-    while alive(folder) and time.monotonic() < end:
-        time.sleep(0.01)
     assert alive(folder) == []
     starts = _starts(folder)
     results = run(load(folder / "study.yaml"))
