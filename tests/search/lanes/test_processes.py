@@ -307,6 +307,31 @@ def test_lanes_save_and_restore_where_they_were(folder):
     other.close()
 
 
+def test_an_interrupted_run_resumes_from_its_checkpoint(folder):
+    study = study_of(folder, "resumes", more='resume: "... --load"\n')
+    factory = ProcessFactory(study)
+    factory.begin(folder / "place")
+    refill = Refill(0, factory.resolve(study.default()), Stream.SEARCH, 0, trial=0)
+    population = factory.make(refill.resolved, 1)
+    for _ in range(6):
+        population.advance([refill], [0])
+    population.save(folder / "saved")
+    factory.close()
+    other = ProcessFactory(study)
+    other.begin(folder / "place")
+    restored = other.make(refill.resolved, 1)
+    restored.restore(folder / "saved")
+    while restored._runs[0].chunks < other.quanta.chunks:
+        restored.advance([], [0])
+    log = (other.folder_of(refill) / "stdout.log").read_text().splitlines()
+    steps = [json.loads(line)["step"] for line in log]
+    assert steps[-1] == 800
+    assert steps.count(100) == 1  # the second process did not start over
+    record = json.loads((other.folder_of(refill) / "run.json").read_text())
+    assert record["resumed_by"][-1] == "--load"
+    other.close()
+
+
 def test_a_killed_study_goes_on_without_orphans(folder):
     study_of(folder, "slow", trials=6)
     command = [sys.executable, "-m", "hpo", "run", "study.yaml"]
