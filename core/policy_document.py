@@ -21,7 +21,6 @@ from .plan import EnvPlan
 
 NAME = "policy.json"
 TRAINING = "training.json"  # in its place in the folder of a custom training
-PROCESS = "process.json"  # in its place in the folder of a process
 IMPORTS = "imports"  # folder within a policy's, of the code that registers its parts
 FORMAT = 1
 _FIELDS = ("env", "eval_env", "features", "config", "env_params", "eval_params", "about")
@@ -103,12 +102,6 @@ def _parse(path: Path) -> Any:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise StoreError(f"{path} is damaged: {error}") from error
-
-
-def document_of(policy: Path) -> Path:
-    """Return the document of a policy, of a kept training, or of a kept process."""
-    there = (policy / name for name in (TRAINING, PROCESS) if (policy / name).is_file())
-    return next(there, policy / NAME)
 
 
 class _Data:

@@ -11,10 +11,12 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from contextlib import suppress
 
 _PR_SET_PDEATHSIG = 1
 NOT_STARTED = 127
+_TRIES, _PAUSE = 20, 0.005  # scans for marked processes, and seconds between two
 
 
 def marked(mark: str) -> list[int]:
@@ -35,10 +37,14 @@ def kill(group: int, mark: str) -> None:
     """Kill a process group, and marked processes that are no longer in it."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
-    for process in marked(mark):
-        if process != os.getpid():
+    for _ in range(_TRIES):  # one may be starting another
+        left = [process for process in marked(mark) if process != os.getpid()]
+        if not left:
+            return
+        for process in left:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
+        time.sleep(_PAUSE)
 
 
 def watch() -> None:

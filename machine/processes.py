@@ -166,13 +166,19 @@ class Running:
         if self._deadline is not None and time.monotonic() > self._deadline:
             guard.kill(self.group, self.mark)
             self._deadline = None
-        ended = os.waitid(os.P_PID, self.group, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if ended is None:
+        if not self._has_ended():
             return None
         guard.kill(self.group, self.mark)  # before its number is free for others
         self.exit_code = self._process.wait()
         self._guard.forget(self.group)
         return self.exit_code
+
+    def _has_ended(self) -> bool:
+        """Return whether it has ended; its number stays taken, except on older systems."""
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13
+            return self._process.poll() is not None
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self.group, flags) is not None
 
     def pause(self) -> None:
         if not self.is_paused and self.exit_code is None:

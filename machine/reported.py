@@ -194,7 +194,7 @@ class OfflineRuns(Reader):
     """Runs of W&B in offline mode: a log of records as LevelDB writes it.
 
     Blocks have 32 KiB. A chunk in one has a checksum, its length, and a kind: whole, first,
-    middle or last of a record. The file begins with seven bytes of its own.
+    middle or last of a record. The file begins with a header of seven bytes.
     """
 
     def __init__(self, files: Files, step: str):

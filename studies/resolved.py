@@ -29,6 +29,10 @@ _CHANGES_NO_RESULT = (
     "population.step_timeout",
     "executor.address",
     "executor.cpus",
+    "processes.gpus",
+    "processes.threads",
+    "processes.timeout",
+    "processes.grace",
 )
 _RESOLVED_BY_RULE = ("population.lanes", "population.device")
 ABSENT = "absent"

@@ -114,7 +114,7 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
     """Return the text of a study of a command whose script has flags.
 
     Raises:
-        ConfigError: there is no script, or none of its flags is worth a search.
+        ConfigError: the script is missing, or has no flag with a number.
     """
     words = shlex.split(command)
     script = next((word for word in words if word.endswith(".py")), "")

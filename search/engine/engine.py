@@ -121,6 +121,7 @@ class Engine:
         self.committer, self.policies, self.telling = committer, policies, telling
         self._add_rows, self._beside = add_rows, beside
         self._shelf = Shelf(ledger, buckets, factory) if shelf is None else shelf
+        self._part = 0.0  # of a chunk of all busy lanes, that advance one by one
         self._whole = True  # the state is one between two steps, which may be committed
 
     @property
@@ -183,9 +184,12 @@ class Engine:
         """
         bucket.fix_lanes()
         self.ledger.state.run_bucket(bucket.key)
-        alone = isinstance(bucket.population, RunsAlone)
-        busy = bucket.busy() if alone else runs
-        self.ledger.state.usage.count_lanes(bucket.lanes, len(busy), work_remains)
+        chunks, busy = 1, len(runs)
+        if isinstance(bucket.population, RunsAlone):  # so that a chunk takes as long as in lanes
+            busy = len(bucket.busy())
+            self._part += len(runs) / busy
+            chunks, self._part = divmod(self._part, 1.0)
+        self.ledger.state.usage.count_lanes(bucket.lanes, busy, work_remains, int(chunks))
         self.telling.chunk_starts(bucket, runs)
         evaluations: list[EvaluationRow] = []
         if self._advance(bucket, runs):

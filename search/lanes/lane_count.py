@@ -55,11 +55,6 @@ def auto_lanes(
 
     The smallest multiple of devices x tile that reaches `wanted_lanes`, less as many multiples as
     memory demands. `shared_bytes` are independent of the number of lanes.
-
-    >>> auto_lanes("cpu", 2, 10**10, 4, 192, 10**6)
-    64
-    >>> auto_lanes("cpu", 2, 10**10, 4, 12, 10**6)
-    16
     """
     from ...core.memory import MEMORY_SHARE  # on use: processes need no jax
 

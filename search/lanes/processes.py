@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from ...core.policy_document import PROCESS
 from ...errors import ConfigError, counted
 from ...files.atomic_files import delete_folder, make_folder, new_folder, read_text, write_text
 from ...machine.processes import (
@@ -42,6 +41,7 @@ from ...machine.reported import Reader, Row, reader_of
 from ...machine.software import code_version
 from ...store.codec import plain_json
 from ...store.rows import REFERENCE_TRIAL, Stream
+from ...store.study_folder import PROCESS
 from ...studies.chunk_sizes import Quanta, quanta_of
 from ...studies.command import Template, resumed
 from ...studies.spec import MetricFiles, Processes, Study
@@ -343,7 +343,8 @@ class ProcessRun:
         return () if self.reader is None else self.reader.names
 
     def _note_end(self) -> None:
-        record = {**_record_of(self.folder), "exit_code": self.exit_code}
+        record = _record_of(self.folder)
+        record |= {} if self.exit_code is None else {"exit_code": self.exit_code}
         record |= {"failure": self.failure} if self.failure else {}
         record |= {"ended_at": time.time(), "last_step": self.last_step}
         write_text(self.folder / _RECORD, json.dumps(record, indent=2) + "\n")
@@ -446,6 +447,9 @@ class ProcessRun:
     def leave(self) -> Running | None:
         """Ask its process to end; return it while it has not."""
         if self.process is not None and self.process.look() is None:
+            if not self.is_over:  # else its end is noted
+                self._read(ended=False)
+                self._note_end()
             self.process.ask_to_end(self.factory.settings.grace)
             return self.process
         return self.before

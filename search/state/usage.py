@@ -36,9 +36,9 @@ class Usage:
     store_seconds: float = 0.0  # committing and publishing
     asked_env_steps: int = 0  # those of confirm for `confirm.also`, not bounded by the budget
 
-    def count_lanes(self, lanes: int, busy: int, work_remains: bool) -> None:
+    def count_lanes(self, lanes: int, busy: int, work_remains: bool, chunks: int = 1) -> None:
         """Count a new chunk; its lanes count while an idle one could be busy."""
-        self.chunks += 1
+        self.chunks += chunks
         if work_remains:
             self.lane_chunks += lanes
             self.busy_lane_chunks += busy

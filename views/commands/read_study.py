@@ -16,15 +16,7 @@ from typing import Any
 
 from rich.text import Text
 
-from ...core.policy_document import (
-    IMPORTS,
-    NAME,
-    PROCESS,
-    TRAINING,
-    document_of,
-    read_about,
-    read_imports,
-)
+from ...core.policy_document import IMPORTS, NAME, TRAINING, read_about, read_imports
 from ...errors import ConfigError, StoreError, counted
 from ...files.atomic_files import copy_folder, write_bytes
 from ...search.analysis.verdict import conclusion_of
@@ -38,6 +30,7 @@ from ...store.lock import ask_to_stop, lock_holder
 from ...store.query import CELLS, Rows, rows_as_json, streamed
 from ...store.rows import Stream, StudyMeta
 from ...store.study_folder import (
+    PROCESS,
     StudyFolder,
     find_tables,
     list_studies,
@@ -385,7 +378,8 @@ def print_exported(target: Path, study_text: str) -> None:
 
 def _origin_of(policy: Path) -> dict[str, Any]:
     folder = one_policy(policy)
-    return dict(read_about(document_of(folder)))
+    kinds = (name for name in (TRAINING, PROCESS) if (folder / name).is_file())
+    return dict(read_about(folder / next(kinds, NAME)))
 
 
 def eval_command(folder: Path, imports: Sequence[str]) -> str:

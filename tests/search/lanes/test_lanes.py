@@ -40,6 +40,8 @@ def test_as_few_lanes_as_are_enough(machine, tile, replicates, lanes):
 
 def test_lanes_fit_into_sixty_percent_of_memory():
     assert auto_lanes("gpu", 1, 1000, 4, 4096, 10) == 60
+    assert auto_lanes("cpu", 2, 10**10, 4, 192, 10**6) == 64
+    assert auto_lanes("cpu", 2, 10**10, 4, 12, 10**6) == 16
     assert auto_lanes("gpu", 1, 1000, 4, 4096, 10**9) == 4  # one block, come what may
 
 

@@ -111,8 +111,11 @@ def study_of(folder, how="plain", trials=3, more="", **changes):
 
 
 def alive(folder):
-    """Return processes that a study in this folder has started."""
-    return guard.marked(f"HPO_FOLDER={folder}")
+    """Return processes that a study in this folder has started, once killed ones are gone."""
+    end = time.monotonic() + 30
+    while (found := guard.marked(f"HPO_FOLDER={folder}")) and time.monotonic() < end:
+        time.sleep(0.01)
+    return found
 
 
 def rows_of(results):
@@ -187,6 +190,8 @@ def test_a_stopped_process_ends_at_its_rung(folder, pause):
     stopped = [trial for trial in trials if trial.state is TrialState.STOPPED]
     assert stopped
     for trial in stopped:
+        record = folder / f"results/study/processes/trial_{trial.trial}/search_0/run.json"
+        assert json.loads(record.read_text())["last_step"] >= trial.rung_env_steps
         assert trial.rung_value == trial.params["rate"] * trial.rung_env_steps / 100
     assert alive(folder) == []
 
@@ -302,6 +307,31 @@ def test_lanes_save_and_restore_where_they_were(folder):
     other.close()
 
 
+def test_an_interrupted_run_resumes_from_its_checkpoint(folder):
+    study = study_of(folder, "resumes", more='resume: "... --load"\n')
+    factory = ProcessFactory(study)
+    factory.begin(folder / "place")
+    refill = Refill(0, factory.resolve(study.default()), Stream.SEARCH, 0, trial=0)
+    population = factory.make(refill.resolved, 1)
+    for _ in range(6):
+        population.advance([refill], [0])
+    population.save(folder / "saved")
+    factory.close()
+    other = ProcessFactory(study)
+    other.begin(folder / "place")
+    restored = other.make(refill.resolved, 1)
+    restored.restore(folder / "saved")
+    while restored._runs[0].chunks < other.quanta.chunks:
+        restored.advance([], [0])
+    log = (other.folder_of(refill) / "stdout.log").read_text().splitlines()
+    steps = [json.loads(line)["step"] for line in log]
+    assert steps[-1] == 800
+    assert steps.count(100) == 1  # the second process did not start over
+    record = json.loads((other.folder_of(refill) / "run.json").read_text())
+    assert record["resumed_by"][-1] == "--load"
+    other.close()
+
+
 def test_a_killed_study_goes_on_without_orphans(folder):
     study_of(folder, "slow", trials=6)
     command = [sys.executable, "-m", "hpo", "run", "study.yaml"]
@@ -312,9 +342,6 @@ def test_a_killed_study_goes_on_without_orphans(folder):
         time.sleep(0.01)
     first.send_signal(signal.SIGKILL)
     first.wait()
-    end = time.monotonic() + 20
-    while alive(folder) and time.monotonic() < end:
-        time.sleep(0.01)
     assert alive(folder) == []
     starts = _starts(folder)
     results = run(load(folder / "study.yaml"))
