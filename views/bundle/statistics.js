@@ -659,7 +659,8 @@ const statistics = (() => {
   };
 
   return {
-    aggregate, binomialInterval, boundedInterval, chanceOfBetter, decidedPairs, fewestPairs,
+    aggregate, binomialInterval, boundedInterval, chanceOfBetter, decidedPairs, deviation,
+    fewestPairs,
     FEWEST_SEEDS, interval, isFew, levels, mean, median, NOTHING, Random, sum, tQuantile,
   };
 })();

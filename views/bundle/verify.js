@@ -479,7 +479,7 @@ const against = (journal, claims, winner, rival) => {  // as store/verdict.py
     const enough = both.length >= statistics.fewestPairs(statistics.levels(earlier, interim)[1]);
     const verdict = ownLost ? "diverged" : enough && lost > ownLost ? "better" : "nothing";
     return { ...about, verdict, pairs: 0, wins: 0, ties: 0, means: null, difference: null,
-             interval: statistics.NOTHING, more_seeds: null, unless: null };
+             standard_error: null, interval: statistics.NOTHING, more_seeds: null, unless: null };
   }
   const [mine, yours] = transposed(finite);
   const before = earlier.map((size) => known.filter((seed) => seed < size).length);
@@ -489,8 +489,10 @@ const against = (journal, claims, winner, rival) => {  // as store/verdict.py
   if (top !== null && lost === 0 && yours.every((value) => value === sign * top)) {
     [verdict, more] = ["ceiling", null];
   }
+  const spread = finite.length > 1
+    ? statistics.deviation(finite.map(([a, b]) => a - b)) / Math.sqrt(finite.length) : null;
   return {
-    ...about, verdict, pairs: finite.length, interval: found.interval, more_seeds: more,
+    ...about, standard_error: spread, verdict, pairs: finite.length, interval: found.interval, more_seeds: more,
     wins: finite.filter(([a, b]) => a > b).length, ties: finite.filter(([a, b]) => a === b).length,
     means: [sign * statistics.mean(mine), sign * statistics.mean(yours)],
     difference: statistics.mean(mine) - statistics.mean(yours),
