@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,31 +116,23 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
     Raises:
         ConfigError: the script is missing, or has no flag with a number.
     """
-    words = shlex.split(command)
-    script = next((word for word in words if word.endswith(".py")), "")
-    path = folder / script
-    if not script or not path.is_file():
-        raise ConfigError(f"{command!r} names no Python file here; write the study by hand")
-    flags = flags_of_script(path.read_text(encoding="utf-8"))
-    given = {word.partition("=")[0] for word in words if word.startswith("--")}
-    flags = [flag for flag in flags if flag.flag not in given]
+    path = _script_of(command, folder)
+    given = {word.partition("=")[0] for word in shlex.split(command) if word.startswith("--")}
+    read = flags_of_script(path.read_text(encoding="utf-8"))
+    flags = [flag for flag in read if flag.flag not in given]
     tuned = [flag for flag in flags if flag.is_tuned and flag.name not in _LENGTHS][:_MOST]
     if not tuned:
         shown = ", ".join(flag.flag for flag in flags[:20]) or "none"
-        raise ConfigError(f"{script} has no flag with a number to search; its flags: {shown}")
+        raise ConfigError(f"{path.name} has no flag with a number to search; its flags: {shown}")
     length = next((flag for name in _LENGTHS for flag in flags if flag.name == name), None)
-    line = [command, *(f"{flag.flag} {{{flag.name}}}" for flag in tuned)]
-    for names, filled in ((_SEEDS, "{seed}"), (_FOLDERS, "{folder}")):
-        line += [f"{flag.flag} {filled}" for flag in flags if flag.name in names][:1]
-    line += [] if length is None else [f"{length.flag} {{length}}"]
-    amount = _LENGTH if length is None or not isinstance(length.default, int) else length.default
-    unit = "epochs" if length is not None and "epochs" in length.name else "env steps"
-    rest = [flag for flag in flags if flag not in tuned and f"{flag.flag} " not in " ".join(line)]
+    line = _filled_in(command, tuned, flags, length)
+    rest = [flag for flag in flags if flag not in tuned and f"{flag.flag} " not in line]
     others = ", ".join(f"{flag.flag} {flag.default}" for flag in rest[:12])
+    amount, unit = _length_of(length)
     default = {flag.name: flag.default for flag in tuned}
     lines = [
-        f"# flags of {script}; not searched: {others or 'none'}",
-        to_yaml({"name": path.stem, "command": " ".join(line)}).rstrip(),
+        f"# flags of {path.name}; not searched: {others or 'none'}",
+        to_yaml({"name": path.stem, "command": line}).rstrip(),
         f"length: {amount} {unit}",
         to_yaml({"space": {flag.name: flag.distribution() for flag in tuned}}).rstrip(),
         "metric: {name: eval_return, goal: maximize}   # a name that the script reports",
@@ -151,3 +143,34 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
         "processes: {at_once: auto}                    # gpus: 0.5: two on each GPU",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _script_of(command: str, folder: Path) -> Path:
+    """Return the Python file that a command runs."""
+    script = next((word for word in shlex.split(command) if word.endswith(".py")), "")
+    path = folder / script
+    if not script or not path.is_file():
+        raise ConfigError(f"{command!r} names no Python file here; write the study by hand")
+    return path
+
+
+def _filled_in(
+    command: str, tuned: Sequence[Flag], flags: Sequence[Flag], length: Flag | None
+) -> str:
+    """Return the command with placeholders: searched flags, seed, folder and length."""
+    line = [command, *(f"{flag.flag} {{{flag.name}}}" for flag in tuned)]
+    for names, filled in ((_SEEDS, "{seed}"), (_FOLDERS, "{folder}")):
+        known = [flag for flag in flags if flag.name in names]
+        if known:
+            line.append(f"{known[0].flag} {filled}")
+    if length is not None:
+        line.append(f"{length.flag} {{length}}")
+    return " ".join(line)
+
+
+def _length_of(flag: Flag | None) -> tuple[int, str]:
+    """Return the length of a run and its unit."""
+    if flag is None:
+        return _LENGTH, "env steps"
+    unit = "epochs" if "epochs" in flag.name else "env steps"
+    return (flag.default if isinstance(flag.default, int) else _LENGTH), unit
