@@ -82,12 +82,13 @@ def _named(block):
 def _whole(part):
     """Return a part of a study with what it leaves out."""
     env = next(env for words, env in ENVS if any(word in part for word in words))
-    left_out = {"env": env, "env_steps": "100k"}
+    left_out, given = {"env": env, "env_steps": "100k"}, _given(part)
+    if any(key in given for key in ("command", "processes", "resume", "metrics")):
+        left_out = {"command": "python train.py --seed {seed}", "length": "100k env steps"}
     if part.startswith("algorithm:"):
         left_out = {} if "length" in part else {"env_steps": "100k"}
     if "id: rmsa" in part + env:
         left_out["evaluation"] = "{steps: 500}"
-    given = _given(part)
     return part + "".join(f"{key}: {text}\n" for key, text in left_out.items() if key not in given)
 
 
