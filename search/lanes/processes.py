@@ -216,6 +216,8 @@ class ProcessRun:
     exit_code: int | None = None
     failure: str = ""
     diverged: bool = False
+    continued: bool = False  # from a checkpoint
+    starts_over: bool = False  # because it could not
     last_step: float = 0.0
     has_steps: bool = False
     _sign: float = 0.0  # when it last reported something
@@ -259,7 +261,8 @@ class ProcessRun:
         record = _record_of(folder)
         same = record.get("command") == list(launch.argv)
         is_whole = same and record.get("exit_code") == 0 and "failure" not in record
-        continues = same and "failure" not in record and self.factory.resume is not None
+        may_resume = self.factory.resume is not None and not self.starts_over
+        continues = same and "failure" not in record and may_resume
         if not (is_whole or continues):
             delete_folder(folder)
             record = {}
@@ -272,6 +275,7 @@ class ProcessRun:
             return
         if continues and self.factory.resume is not None:
             launch = self.factory.launch(self.refill, self.factory.resume)
+            self.continued = True
         make_folder(folder)
         told = {
             "command": list(self.factory.launch(self.refill, self.factory.line).argv),
@@ -312,6 +316,10 @@ class ProcessRun:
             self.process.ask_to_end(0.0)
 
     def _end(self, code: int) -> None:
+        if code != 0 and self.continued:  # perhaps its checkpoint was cut short
+            self.process, self.continued, self.starts_over = None, False, True
+            self.rows, self.last_step, self.has_steps = [], 0.0, False
+            return
         self.exit_code = code
         if self.diverged:
             return

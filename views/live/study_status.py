@@ -94,22 +94,25 @@ def lanes_table(snapshot: Snapshot, standing: Standing) -> str:
         for stream, style in _STREAMS.items()
         if stream in streams
     ]
-    note = "The number in a lane is the trial that it trains."
-    note += "" if standing.word == "running" else " These are the lanes of the last commit."
+    lanes = standing.study.algorithm.lanes
+    note = f"The numbers in {lanes} are the trials that they train."
+    note += "" if standing.word == "running" else f" These are the {lanes} of the last commit."
     if waiting:
-        note += f" {counted(waiting, 'run')} {'waits' if waiting == 1 else 'wait'} for a lane."
-    buckets = "".join(_bucket(state, at) for at in range(len(state.buckets)))
+        note += f" {counted(waiting, 'run')} {'waits' if waiting == 1 else 'wait'} for one."
+    buckets = "".join(_bucket(state, at, lanes) for at in range(len(state.buckets)))
     return f'{legend(keys)}{buckets}<p class="note">{note}</p>'
 
 
-def _bucket(state: LoopState, at: int) -> str:
+def _bucket(state: LoopState, at: int, lanes: str) -> str:
     bucket = state.buckets[at]
     busy = {run.lane: run for run in in_lanes(state, bucket.key)}
     shown = range(min(bucket.lanes, _MOST_LANES))
     cells = "".join(_lane(lane, busy.get(lane), state) for lane in shown)
     more = f", the first {_MOST_LANES} of them here" if bucket.lanes > _MOST_LANES else ""
     now = ", running now" if bucket.key == state.running and len(state.buckets) > 1 else ""
-    title = f"{len(busy)} of {counted(bucket.lanes, 'lane')} busy{more}{now}"
+    is_plain = lanes == "lanes"
+    many = counted(bucket.lanes, "lane") if is_plain else f"{bucket.lanes} {lanes}"
+    title = f"{len(busy)} of {many} busy{more}{now}"
     several = f"bucket {bucket.key[:8]}: " if len(state.buckets) > 1 else ""
     return f'<h3>{escape(several + title)}</h3><ol class="lanes">{cells}</ol>'
 

@@ -332,6 +332,27 @@ def test_an_interrupted_run_resumes_from_its_checkpoint(folder):
     other.close()
 
 
+def test_a_run_whose_checkpoint_is_damaged_starts_over(folder):
+    study = study_of(folder, "resumes", more='resume: "... --load"\n')
+    factory = ProcessFactory(study)
+    factory.begin(folder / "place")
+    refill = Refill(0, factory.resolve(study.default()), Stream.SEARCH, 0, trial=0)
+    population = factory.make(refill.resolved, 1)
+    for _ in range(6):
+        population.advance([refill], [0])
+    factory.close()
+    (factory.folder_of(refill) / "checkpoint").write_text("")
+    other = ProcessFactory(study)
+    other.begin(folder / "place")
+    again = other.make(refill.resolved, 1)
+    for _ in range(other.quanta.chunks):
+        result = again.advance([refill], [0])
+        assert not result.failed
+    log = (other.folder_of(refill) / "stdout.log").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in log] == list(range(100, 900, 100))
+    other.close()
+
+
 def test_a_killed_study_goes_on_without_orphans(folder):
     study_of(folder, "slow", trials=6)
     command = [sys.executable, "-m", "hpo", "run", "study.yaml"]
