@@ -195,7 +195,7 @@ def test_what_people_read_has_eighty_columns_through_a_pipe(say, monkeypatch, wo
 
 def test_every_mistake_of_a_file_is_told_at_its_line(say, tmp_path):
     bad = tmp_path / "bad.yaml"
-    bad.write_text(STUDY + "metrics: {}\nseeds: {per_config: 0}\nspce: {}\n")
+    bad.write_text(STUDY + "metrix: {}\nseeds: {per_config: 0}\nspce: {}\n")
     for verb in ("run", "check"):
         code, _, err = say(verb, str(bad))
         assert code == 2

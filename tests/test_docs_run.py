@@ -78,8 +78,12 @@ NOT_RUN = {
         "train for minutes, or need their records: tests/search/tuned, tests/views"
     ),
     r"hpo (serve|watch)": "goes on until it is stopped: tests/views/ start and stop them",
-    r"benchmarks/gpu": "takes minutes: tests/test_acceptance.py and tests/test_gpu_compiled.py",
-    r"scripts/gpu_visit ": "takes minutes of a GPU, or downloads: tests/test_gpu_visit.py",
+    r"hpo (paper|bundle|verify) |hpo top .*--latex|cd paper ": (
+        "need a finished study: tests/views/test_paper.py, test_bundle.py"
+    ),
+    r"hpo init --command|hpo (check|run) script.yaml": (
+        "need a script: tests/studies/test_script_flags.py, tests/search/lanes/test_processes.py"
+    ),
     r"scripts/(check|docs|house)$": "tests/test_docs.py and tests/test_house.py run their parts",
     r"eval \"\$\(hpo completion": "changes the shell: tests/test_completion.py asks as one does",
     r"hpo what-if": "reads chunks of real training: tests/search/what_if gives it formulas'",

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import gymnasium
 import pytest
@@ -6,7 +8,6 @@ import pytest
 from hpo.cli import main
 from hpo.search.lanes import local
 from hpo.search.study_estimate import preview
-from hpo.store import wandb_sink
 from hpo.studies.load import load, loads
 
 TEXT = """\
@@ -113,6 +114,12 @@ def test_a_check_finds_a_logger_that_cannot_start(tmp_path, capsys, monkeypatch)
     assert main(["check", "s.yaml", "--no-time"]) == 0
 
 
+def _logged_in_elsewhere():
+    """Ask in a new process: wandb remembers the account of this one."""
+    code = "from hpo.store import wandb_sink; raise SystemExit(not wandb_sink._logged_in())"
+    return subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 @pytest.mark.parametrize("there", [False, True])
 def test_a_login_of_wandb_is_found_without_a_word(tmp_path, monkeypatch, capfd, there):
     pytest.importorskip("wandb")
@@ -123,5 +130,5 @@ def test_a_login_of_wandb_is_found_without_a_word(tmp_path, monkeypatch, capfd, 
         words = f"machine api.wandb.ai\n  login user\n  password {'1' * 40}\n"
         (tmp_path / ".netrc").write_text(words)
         (tmp_path / ".netrc").chmod(0o600)
-    assert wandb_sink._logged_in() is there
+    assert _logged_in_elsewhere() is there
     assert capfd.readouterr() == ("", "")

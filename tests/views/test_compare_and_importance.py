@@ -445,7 +445,7 @@ def test_seeds_that_sorted_equal_configurations_call_none_of_them_better(capsys,
 def test_compare_and_the_end_of_a_run_name_the_same_command(capsys, tmp_path):
     """Also where few test seeds are known, where a first look would propose 8."""
     for name, confirm in (
-        ("few", "confirm: {top_k: 2, choose: 4, report: 4}"),
+        ("few", "confirm: {top_k: 2, choose: 4, report: 3}"),
         ("none", "confirm: null"),
     ):
         folder = write_study(tmp_path / name, more=confirm, level=1.0)

@@ -55,7 +55,7 @@ def do_confirm(args: Namespace) -> int:
         return INTERRUPTED
     shown = Namespace(study=str(results.folder), out=args.out, json=args.json)
     if len(asked.trials) != 2:
-        return do_top(Namespace(**vars(shown), n=None, explain=False))
+        return do_top(Namespace(**vars(shown), n=None, explain=False, latex=False, markdown=False))
     a, b = map(str, asked.trials)
     return do_compare(Namespace(**vars(shown), a=a, b=b))
 
