@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib import import_module
 from itertools import product
@@ -210,3 +211,20 @@ def test_the_committed_forecast_is_what_the_tables_give(parts):
     for one in kept:
         assert 0.0 <= one["low"] <= one["better"] <= one["high"] <= 1.0
         assert one["worse"] <= 0.05  # a study that protects its default hardly ever loses
+
+
+def mean_score(file, plan):
+    found = json.loads((ROOT / "benchmarks" / "bench" / file).read_text())
+    tables = [name for name in found["tables"] if name not in found["ceilings"]]
+    return sum(found["tables"][name][plan]["score"] for name in tables) / len(tables)
+
+
+def test_pages_give_the_scores_of_twelve_runs():
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    page = (ROOT / "docs" / "search.md").read_text()
+    short, random = "short study of 12", "random 6, protected"
+    old = [mean_score("portfolio.json", plan) for plan in (short, random)]
+    new = [mean_score("portfolio_new.json", plan) for plan in (short, random)]
+    assert f"score {old[0]:.2f} [" in readme and f"as many {old[1]:.2f} (" in readme
+    assert f"recorded later: {new[0]:.2f} and {new[1]:.2f}" in readme
+    assert f"| the study that `hpo init` writes | 12 | {new[0]:.2f} |" in page

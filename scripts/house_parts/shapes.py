@@ -17,6 +17,7 @@ import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import UnionType
 
 KNOWN = Path(__file__).with_name("known.json")
 COMPLEX, POSITIONAL = 15, 5
@@ -112,11 +113,11 @@ def _functions(tree: ast.AST, before: str = "") -> Iterator[tuple[str, Function]
             yield from _functions(node, before)
 
 
-def _is_inside(node: ast.AST, kind: type | object, parents: Mapping[ast.AST, ast.AST]) -> bool:
+def _is_inside(node: ast.AST, kind: type | UnionType, parents: Mapping[ast.AST, ast.AST]) -> bool:
     """Return whether a node is inside another one of a kind, within one statement."""
     above = parents.get(node)
     while above is not None and not isinstance(above, (ast.stmt, ast.Lambda)):
-        if isinstance(above, kind):  # type: ignore[arg-type]
+        if isinstance(above, kind):
             return True
         above = parents.get(above)
     return False

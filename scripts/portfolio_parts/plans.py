@@ -50,19 +50,16 @@ class Replay:
 
     def protected(self, row: int) -> int:
         """Return the row if it leads the default by AHEAD standard errors, else the default."""
-        if row == DEFAULT:
-            return DEFAULT
-        values = self.source.chooses
-        lead = values[row, self.selection] - values[DEFAULT, self.selection]
-        error = lead.std(ddof=1) / np.sqrt(len(lead))
-        return row if lead.mean() > AHEAD * error else DEFAULT
+        return self._ahead(row, self.source.chooses, self.selection)
 
     def tested(self, row: int, seeds: int) -> int:
         """Return the row if it leads the default by AHEAD standard errors on test seeds."""
+        return self._ahead(row, self.source.values, self.order[1 : 1 + seeds])
+
+    def _ahead(self, row: int, values: np.ndarray, seeds: np.ndarray) -> int:
         if row == DEFAULT:
             return DEFAULT
-        tests = self.order[1 : 1 + seeds]
-        lead = self.source.values[row, tests] - self.source.values[DEFAULT, tests]
+        lead = values[row, seeds] - values[DEFAULT, seeds]
         error = lead.std(ddof=1) / np.sqrt(len(lead))
         return row if lead.mean() > AHEAD * error else DEFAULT
 
