@@ -103,10 +103,30 @@ def removed(columns: Sequence[Column], trials: int) -> np.ndarray:
 
 def explained(form: Shape, values: np.ndarray) -> np.ndarray:
     """Return the share of variance that a shape explains in each row of ranks, [b, n] -> [b]."""
-    own = values[:, form.rows]
-    whole = (own * own).sum(axis=1) - len(form.rows) * own.mean(axis=1) ** 2
-    hit = ((own @ form.basis) ** 2).sum(axis=1)
-    return np.divide(hit, whole, out=np.zeros_like(hit), where=whole > TINY)
+    return explained_by_each([form], values)[0]
+
+
+def explained_by_each(forms: Sequence[Shape], values: np.ndarray) -> np.ndarray:
+    """Return the shares that several shapes explain, each alone, [b, n] -> [k, b].
+
+    The variance of all trials is computed once.
+    """
+    found = np.zeros((len(forms), len(values)))
+    seen: tuple[np.ndarray, np.ndarray] | None = None
+    for form, shares in zip(forms, found, strict=True):
+        is_whole = len(form.rows) == values.shape[1]
+        own, variance = seen if is_whole and seen else _with_variance(form.rows, values)
+        if is_whole:
+            seen = own, variance
+        hit = ((own @ form.basis) ** 2).sum(axis=1)
+        np.divide(hit, variance, out=shares, where=variance > TINY)
+    return found
+
+
+def _with_variance(rows: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ranks of some trials [b, m], and m times their variance [b]."""
+    own = values[:, rows]
+    return own, (own * own).sum(axis=1) - len(rows) * own.mean(axis=1) ** 2
 
 
 def resampled(
@@ -247,7 +267,7 @@ def decide(columns: Sequence[Column], values: Sequence[float]) -> Decided:
 def _judge(forms: Sequence[Shape], left: np.ndarray, deals: np.ndarray) -> _Judged:
     """Return shares, and the thresholds that any hyperparameter passes in 4 % of permutations."""
     values = left[deals]
-    shares = np.stack([explained(form, values) for form in forms])  # [k, 1 + b]
+    shares = explained_by_each(forms, values)  # [k, 1 + b]
     dealt = np.sort(shares[:, 1:], axis=1)[:, ::-1]  # largest first
     count = dealt.shape[1]
     # rank of each permuted share among those of the same hyperparameter
