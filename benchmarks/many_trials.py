@@ -71,7 +71,7 @@ VIEWS = {
     "show": ("show", "7", "--study", "{study}"),
     "importance": ("importance", "--study", "{study}"),
     "report": ("report", "--study", "{study}"),
-    "what_if": ("what-if", "--study", "{study}", "--source", "{folder}"),
+    "what_if": ("what-if", "--study", "{study}"),
 }
 HPO = "import sys; from hpo.cli import main; sys.exit(main())"
 
@@ -107,7 +107,7 @@ def one_study(
     (folder / "free.py").write_text(TRAINING)
     file = folder / "free.yaml"
     file.write_text(STUDY.format(method=method))
-    places = {"study": folder / "free", "folder": folder}
+    study = folder / "free"
 
     def run(count: int) -> dict[str, float]:
         budget = f"budget.trials={count}"
@@ -116,7 +116,7 @@ def one_study(
     row: dict[str, Any] = {"trials": trials, "run": run(trials)}
     shown = [name for name in views if name != "what_if" or trials <= MOST_REPLAYED]
     for name in shown:
-        command = [part.format(**places) for part in VIEWS[name]]
+        command = [part.format(study=study) for part in VIEWS[name]]
         row[name] = measure(command, path)
     return {**row, "resume": run(trials + MORE)}
 
