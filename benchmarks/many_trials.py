@@ -114,6 +114,7 @@ def one_study(
         return measure(["run", str(file), "--out", str(folder), "--set", budget], path)
 
     row: dict[str, Any] = {"trials": trials, "run": run(trials)}
+    (study / "free.py").write_text(TRAINING)  # where earlier versions look for it
     shown = [name for name in views if name != "what_if" or trials <= MOST_REPLAYED]
     for name in shown:
         command = [part.format(study=study) for part in VIEWS[name]]
