@@ -93,7 +93,7 @@ def test_a_replay_of_four_times_the_trials_takes_four_times_the_calls(tmp_path, 
         return reads(lambda: what_if(place, ["none", "asha,eta=2"], quantum=quantum), "search/")
 
     few, many = replayed(64), replayed(256)
-    grown = {name: (few[name], n) for name, n in many.items() if n > 4.5 * few[name] + 64}
+    grown = {name: (few[name], n) for name, n in many.items() if n > 4.5 * few[name] + 256}
     assert not grown
     assert many.total() < 4.3 * few.total()
 
