@@ -76,14 +76,18 @@ VIEWS = {
 HPO = "import sys; from hpo.cli import main; sys.exit(main())"
 
 
-def measure(command: list[str], path: Path | None) -> dict[str, float]:
-    """Run `hpo` with these arguments; return CPU seconds and the most memory."""
+def measure(command: list[str], folder: Path, path: Path | None) -> dict[str, float]:
+    """Run `hpo` with these arguments in a folder; return CPU seconds and the most memory."""
     environment = dict(os.environ)
     if path is not None:
         environment["PYTHONPATH"] = os.pathsep.join([str(path), environment["PYTHONPATH"]])
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            [sys.executable, "-c", HPO, *command], env=environment, stdout=said, stderr=said
+            [sys.executable, "-c", HPO, *command],
+            cwd=folder,  # where earlier versions look for the training
+            env=environment,
+            stdout=said,
+            stderr=said,
         )
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -111,14 +115,13 @@ def one_study(
 
     def run(count: int) -> dict[str, float]:
         budget = f"budget.trials={count}"
-        return measure(["run", str(file), "--out", str(folder), "--set", budget], path)
+        return measure(["run", str(file), "--out", str(folder), "--set", budget], folder, path)
 
     row: dict[str, Any] = {"trials": trials, "run": run(trials)}
-    (study / "free.py").write_text(TRAINING)  # where earlier versions look for it
     shown = [name for name in views if name != "what_if" or trials <= MOST_REPLAYED]
     for name in shown:
         command = [part.format(study=study) for part in VIEWS[name]]
-        row[name] = measure(command, path)
+        row[name] = measure(command, folder, path)
     return {**row, "resume": run(trials + MORE)}
 
 
