@@ -322,6 +322,18 @@ def test_more_trials_are_advised_only_where_there_are_fewer():
     assert found.endswith("there are 30; set population.lanes to 8")
 
 
+@pytest.mark.parametrize(
+    ("trials", "seeds", "choose", "warned"),
+    [(48, 1, 0, True), (12, 1, 0, True), (4, 1, 0, False), (48, 2, 0, False), (48, 1, 3, False)],
+)
+def test_a_winner_of_many_trials_on_one_seed_needs_a_selection(trials, seeds, choose, warned):
+    text = f"seeds: {{per_config: {seeds}}}\nbudget: {{trials: {trials}}}\n"
+    text += f"confirm: {{top_k: 1, choose: {choose}, report: 4}}\n"
+    warnings = check(loads(BASE + SPACE + text), cost_of=lambda bucket: Cost(2, 1, 1, 1)).warnings
+    found = [one for one in warnings if "luck picks the winner; set confirm.top_k" in one]
+    assert len(found) == warned
+
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "docs/start.md", "docs/tune.md"]
 
