@@ -20,9 +20,10 @@ import yaml
 
 from hpo.search.bench import read_table
 from hpo.search.bench.tables import Table
+from hpo.store.against import Against
 from hpo.store.comparison import Bounds
 from hpo.store.value_bounds import metric_range
-from hpo.store.verdict import Against, conclude
+from hpo.store.verdict import Evidence, conclude
 
 ROOT = Path(__file__).resolve().parents[2] / "results"
 FOLDERS = ("atlas", "held_out", "portfolio")
@@ -77,7 +78,7 @@ def verdict(
     seen = FIRST if looks == 1 else FIRST + MORE
     sides = [dict(enumerate(side[:seen].tolist())) for side in (winner, default)]
     earlier = [FIRST] if looks == 2 else []
-    return conclude(*sides, goal=goal, bounds=bounds, earlier=earlier).against
+    return conclude(Evidence(*sides, goal=goal, bounds=bounds, earlier=earlier)).against
 
 
 def is_said(against: Against) -> bool:

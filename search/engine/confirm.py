@@ -25,7 +25,7 @@ from ...store.leaderboard import default_of, seeds_that_choose
 from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
 from ...store.statistics import mean
 from ...store.study_store import StudyStore
-from ...store.verdict import conclude
+from ...store.verdict import Evidence, conclude
 from ...studies.study_keys import COSTS
 from ..lanes.contract import Resolved
 from ..state.buckets import Bucket
@@ -292,12 +292,14 @@ class ConfirmStage:
         ours, theirs = (trial.by_report_seed for trial in both)
         shared = len(ours.keys() & theirs.keys())
         found = conclude(
-            ours,
-            theirs,
-            goal=ledger.study.metric.goal,
-            bounds=bounds_of(ledger.study),
-            earlier=winners_looks(ledger.looks, state.winner, state.default, shared),
-            interim=begins_interim(ledger.looks),
+            Evidence(
+                ours,
+                theirs,
+                goal=ledger.study.metric.goal,
+                bounds=bounds_of(ledger.study),
+                earlier=winners_looks(ledger.looks, state.winner, state.default, shared),
+                interim=begins_interim(ledger.looks),
+            )
         ).against
         if found.difference is None or found.pairs < found.seeds:
             return False

@@ -20,6 +20,7 @@ from ...search.analysis.checkpoint_values import ranking_objective
 from ...search.analysis.verdict import ceiling_of, conclusion_of, constraint_samples
 from ...search.lanes.contract import EvaluationResult
 from ...search.state.objective import TRAINING_RETURN, Objective
+from ...store.against import Against, ConstraintSamples
 from ...store.codec import finite_json
 from ...store.interim_analyses import Look, begins_interim, looks_of, winners_looks
 from ...store.journal import JOURNAL_NAME, Journal
@@ -30,7 +31,7 @@ from ...store.statistics import aggregate
 from ...store.tables import episode_columns
 from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
-from ...store.verdict import Against, Conclusion, ConstraintSamples, conclude
+from ...store.verdict import Conclusion, Evidence, conclude
 from ...store.verdict_text import as_json
 from ...studies.load import recorded
 from ...studies.spec import WITH_TRAINING, Study, env_words
@@ -288,14 +289,16 @@ class _Tables:
             return None
         study = plain(read_text(self.meta.study_text, "study.resolved.yaml"))
         found = conclude(
-            a,
-            b,
-            goal=self.meta.goal,
-            bounds=value_bounds(self.meta),
-            ceiling=ceiling_of(study, self.meta),
-            constraints=limited,
-            earlier=winners_looks(looks, row.trial, default.trial, len(both)),
-            interim=begins_interim(looks),
+            Evidence(
+                a,
+                b,
+                goal=self.meta.goal,
+                bounds=value_bounds(self.meta),
+                ceiling=ceiling_of(study, self.meta),
+                constraints=limited,
+                earlier=winners_looks(looks, row.trial, default.trial, len(both)),
+                interim=begins_interim(looks),
+            )
         )
         sql = f"SELECT replicate, a.seen AS ours, b.seen AS theirs FROM ({ours}) a JOIN "
         return f"{sql}({theirs}) b USING (replicate) ORDER BY replicate", found.against
