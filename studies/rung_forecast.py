@@ -13,7 +13,7 @@ import math
 import random
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from statistics import fmean
 
@@ -66,8 +66,7 @@ def trials_past(race: Race) -> tuple[float, ...]:
 
 def _cut(race: Race) -> Race:
     at_once = max(1, race.at_once * _MOST_TRIALS // race.trials)
-    values = {**vars(race), "trials": _MOST_TRIALS, "at_once": at_once}
-    return Race(**values)
+    return replace(race, trials=_MOST_TRIALS, at_once=at_once)
 
 
 @dataclass
@@ -75,8 +74,8 @@ class _Rung:
     """The trials judged at a rung, in each bracket: the best first."""
 
     eta: float
-    orders: dict[int, list[Order]] = field(default_factory=dict)
-    paused: list[Order] = field(default_factory=list)  # the best first
+    orders: dict[int, list[Order]] = field(default_factory=dict[int, list[Order]])
+    paused: list[Order] = field(default_factory=list[Order])  # the best first
 
     def add(self, one: Order, bracket: int) -> None:
         bisect.insort(self.orders.setdefault(bracket, []), one)

@@ -69,8 +69,9 @@ class WorkAhead:
         self._trials, self._block = expected_steps(study, self._quanta).trials, 1
         self._shares = dict[int, tuple[float, ...]]()  # by lanes
 
-    def _passing(self, lanes: int) -> tuple[float, ...]:
+    def _passing(self, buckets: Sequence[Bucket]) -> tuple[float, ...]:
         """Return the share of trials that the rule is expected to let pass each rung."""
+        lanes = max((bucket.lanes for bucket in buckets), default=0)
         if lanes not in self._shares:
             self._shares[lanes] = self._shares_past(lanes)
         return self._shares[lanes]
@@ -114,8 +115,7 @@ class WorkAhead:
         endless = self._trials is None and not state.exhausted
         if state.phase is not Phase.SEARCH or (endless and left == math.inf):
             return [Work() for _ in buckets], True
-        lanes = max((bucket.lanes for bucket in buckets), default=0)
-        chances = chances_to_pass(ledger.trials.values(), self._passing(lanes))
+        chances = chances_to_pass(ledger.trials.values(), self._passing(buckets))
         to_come = 0 if state.exhausted else max(0, (self._trials or 0) - state.proposed)
         if left < math.inf:  # at most as many as use up the rest
             each = min(expected_chunks(b.schedule, chances) * b.schedule.quantum for b in buckets)
