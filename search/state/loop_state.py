@@ -112,6 +112,7 @@ class LostSeed:
     stream: Stream
     replicate: int
     failed: bool  # by an error: it runs again if the study does
+    retried: bool = False  # since it failed, the study was asked to run failed seeds again
 
     @property
     def key(self) -> tuple[int, Stream, int]:
@@ -261,6 +262,8 @@ class LoopState:
         begins = self.reopens(bounds, again)
         if begins is Phase.SEARCH:
             self.candidates, self.winner, self.default = [], None, None
+        if again:
+            self.lost = [replace(one, retried=one.failed) for one in self.lost]
         if begins is not None:
             self.phase, self.asked, self.ended, self.outlook = begins, [], None, None
             for trial in self.live.values():

@@ -147,3 +147,18 @@ def test_a_study_with_lost_seeds_ends_the_same_after_interruptions(tmp_path):
         with Journal(tmp_path / name) as journal:
             lost.append(json.loads(journal.head().loop_state)["lost"])
     assert lost[0] == lost[1] and lost[0]
+
+
+@pytest.mark.parametrize("stream", [Stream.CHOOSE, Stream.REPORT])
+def test_asking_again_does_not_start_over(tmp_path, stream):
+    """The same command, with the flag, repeated after each interruption."""
+    for name in ("whole", "broken"):
+        broken = Losing(lanes=3, stream=stream, fails="licence server does not answer")
+        go(tmp_path / name, factory=broken)
+    go(tmp_path / "whole", STUDY, Losing(lanes=3, lost=()), retry_failed=True)
+    for _ in range(60):
+        cut = samples.CutAt(4)
+        found = go(tmp_path / "broken", STUDY, Losing(lanes=3, lost=()), cut, retry_failed=True)
+        if found.state == "finished":
+            break
+    assert tables_equal(tmp_path / "whole", tmp_path / "broken") == []
