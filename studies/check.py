@@ -123,7 +123,7 @@ def check(
         costs,
         len(buckets.found),
         not (buckets.more or _unknown(study)),
-        expected_steps(study, buckets.found[0].quanta),
+        expected_steps(study, buckets.found[0].quanta, costs[0][1].lanes),
         (_DRAWS - len(allowed)) / _DRAWS,
         tuple(_warnings(study, draws, buckets, costs[0][1].lanes, not not_run)),
         tuple(dict.fromkeys([*buckets.refused, *_refused(study, allowed)])),

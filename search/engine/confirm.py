@@ -50,7 +50,7 @@ class Fresh:
     # finished: metric, extras, scores per environment
     ended: Mapping[Replicate, tuple[float, list[float], list[float]]] = field(default_factory=dict)
     reached: Mapping[Replicate, int] = field(default_factory=dict)  # env steps with a curve
-    diverged: Collection[Replicate] = ()  # on test seeds
+    diverged: Collection[Replicate] = ()
 
     def runs(self, trial: int, stream: Stream, seeds: int) -> list[Run]:
         """Return the replicates of a trial on fresh seeds; those with known results are over."""
@@ -103,6 +103,8 @@ def read_fresh(ledger: Ledger, store: StudyStore) -> Fresh:
         for number, trial in ledger.trials.items()
         for replicate in trial.report_diverged
     }
+    diverged |= {one.key for one in ledger.state.lost}
+    diverged -= {one.key for one in ledger.state.lost if one.failed}
     return Fresh(ended, reached, diverged)
 
 

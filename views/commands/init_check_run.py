@@ -128,7 +128,8 @@ def brief(report: CheckReport, note: str, file: str) -> str:
     parts = [f"confirm {steps(fresh)}"] if fresh else []
     if expected.total is not None and expected.search is not None:
         parts.insert(0, f"search {steps(expected.total - fresh)}")
-    total = "" if expected.total is None else f"{steps(expected.total)} {unit} "
+    about = "about " * expected.is_rough
+    total = "" if expected.total is None else f"{about}{steps(expected.total)} {unit} "
     costs = [f"{total}({', '.join(parts)})"] if parts else []
     lanes = [cost.lanes for _, cost in report.buckets if cost.lanes is not None]
     if study.algorithm.is_process:
