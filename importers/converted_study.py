@@ -16,6 +16,10 @@ from ..environments.registry import full_id
 from ..environments.table import ENVIRONMENTS, EnvEntry
 from ..environments.via_gymnasium import lacking_package
 from ..errors import ConfigError, HpoError, StudyError
+from ..foreign_names.name_mapping import COMMON, NoCounterpart, Row, System, plain_name
+from ..foreign_names.optax_calls import Schedule
+from ..foreign_names.plain_values import Unread
+from ..foreign_names.tables import find, hints
 from ..knobs import KNOBS, RECURRENT_NETWORKS, canonical_name, check_value
 from ..studies.check import check
 from ..studies.chunk_sizes import quanta_of
@@ -26,10 +30,6 @@ from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
 from ..studies.yaml_io import text_of, to_yaml
 from .formats import env_value, fitted, one_line, plain_value, read_word, translated
-from .name_mapping import COMMON, NoCounterpart, Row, System, plain_name
-from .optax_calls import Schedule
-from .plain_python import Unread
-from .tables import find, hints
 
 _ORDER = (
     "name", "seed", "imports", "algorithm", "env", "over_environments", "env_steps",
@@ -208,6 +208,11 @@ class Draft:
 
     def is_of_env(self, name: str) -> bool:
         return self._env_target(name) is not None or name.startswith("env.")
+
+    def any_target(self, name: str) -> str:
+        """Return what a foreign name is here; "" if it has no counterpart."""
+        row = self.row(name)
+        return "" if row is None else row.target
 
     def target(self, name: str) -> str | None:
         """Return the hyperparameter or `env.<name>` that a foreign name is searched as."""

@@ -17,10 +17,10 @@ from ..environments.table import EnvEntry
 from ..errors import ConfigError
 from ..files.plain_data import as_lists, is_number
 from ..files.plain_yaml import PlainLoader
+from ..foreign_names.name_mapping import NoCounterpart, Row, rounded
 from ..knobs import KNOBS
 from ..studies.study_values import check_env_value, number_of
 from ..studies.yaml_io import events_of, text_of
-from .name_mapping import NoCounterpart, Row, rounded
 
 Note = Callable[[str], None]
 _FLAG = re.compile(r"(?:--?|(?=[a-z][a-z0-9_.]*=))([A-Za-z][A-Za-z0-9_.-]*)(?:=(.*))?", re.DOTALL)

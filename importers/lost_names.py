@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..foreign_names.name_mapping import COMMON
+from ..foreign_names.tables import recognise
 from .converted_study import NOWHERE, Draft, Source, joined
 from .formats import read_word
-from .name_mapping import COMMON
-from .tables import recognise
 
 _SHOWN = 4  # names in a sentence
 

@@ -15,19 +15,20 @@ from typing import Any
 from ..environments.via_gymnasium import PREFIX, registered
 from ..errors import ConfigError, UnknownNameError, listed
 from ..files.plain_data import is_dict
+from ..foreign_names.brax_table import BRAX
+from ..foreign_names.name_mapping import COMMON, UNKNOWN, System
+from ..foreign_names.plain_values import NotPlain, Unread
+from ..foreign_names.tables import SYSTEMS, find, recognise, system, version_named
+from ..foreign_names.xlron_table import XLRON
 from ..studies.yaml_io import text_of, to_yaml
 from .brax_config import read_brax
-from .brax_table import BRAX
 from .commands import Command, read_command
 from .convert import add_defaults, take
 from .converted_study import Draft, Source
 from .formats import file_name, read_data, read_word
 from .hydra_sweeps import Sweep, put_sweep, sweep_in
-from .name_mapping import COMMON, UNKNOWN, System
-from .plain_python import OBJECTS, OTHERS, NotPlain, Unread, read_source
-from .tables import SYSTEMS, find, recognise, system, version_named
+from .plain_python import OBJECTS, OTHERS, read_source
 from .xlron_rules import on
-from .xlron_table import XLRON
 
 _ENVS = ("env", "env_factory")
 _FALLBACKS = ("default", "atari")
@@ -121,9 +122,7 @@ def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) ->
         return next((row.fate for row in (its.find(name) for its in versions) if row), "")
 
     try:
-        read = read_source(
-            text_of(path), known, one.calls, given, one.around, one.order, made=one.made
-        )
+        read = read_source(text_of(path), known, one.python, given)
     except NotPlain as error:
         raise ConfigError(f"{path}: {error}", **error.remedies) from None
     if read.others and not read.calls:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, counted
 from ..files.plain_data import is_dict, is_list, is_number
+from ..foreign_names.name_mapping import NoCounterpart
 from ..knobs import KNOBS
 from ..spaces.forbid import ValueRule
 from ..spaces.make import make_distribution
@@ -19,7 +20,6 @@ from .convert import NOT_NAMES, add_defaults, begin, leave_out_asked, named_env
 from .converted_study import Draft, Source, is_of_the_file
 from .formats import plain_value, read_word
 from .lost_names import ask_about_the_system, refuse_lost
-from .name_mapping import NoCounterpart
 
 if TYPE_CHECKING:  # it imports Optuna
     from ..spaces.via_optuna import OptunaStudy

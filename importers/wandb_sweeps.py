@@ -16,13 +16,13 @@ from typing import Any
 from ..environments.table import ENVIRONMENTS
 from ..errors import ConfigError
 from ..files.plain_data import is_dict, is_list, is_number
+from ..foreign_names.name_mapping import SEARCH_METHODS, rounded
 from ..spaces.make import infer_kind
 from ..studies.search_methods import MOST_POINTS
 from ..studies.study_keys import METRICS, metric_fault
 from .convert import take
 from .converted_study import Draft, Source
 from .formats import distinct, file_name, flags_of, read_data
-from .name_mapping import SEARCH_METHODS, rounded
 
 _METHODS = {"random": "random", "grid": "grid", "bayes": SEARCH_METHODS["bayes"]}
 _REASONS = {

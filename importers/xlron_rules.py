@@ -18,10 +18,10 @@ from pathlib import PurePath
 from typing import Any
 
 from ..files.plain_data import is_number
+from ..foreign_names.name_mapping import rounded
+from ..foreign_names.xlron_table import OLDER, XLRON_JULY
 from .converted_study import Draft, Source
 from .formats import file_name, read_word
-from .name_mapping import rounded
-from .xlron_table import OLDER, XLRON_JULY
 
 _INCREMENT = 100_000
 _MOST_NETWORKS = 10

@@ -8,8 +8,8 @@ from typing import Any
 
 from ..errors import ConfigError, listed, suggestion
 from ..files.plain_data import is_number
-from ..importers.name_mapping import Row
-from ..importers.tables import hints
+from ..foreign_names.name_mapping import Row
+from ..foreign_names.tables import hints
 from .table import KNOBS, RECURRENT_NETWORKS, REGISTRABLE, Knob, choices_of
 
 
