@@ -47,19 +47,19 @@ def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Met
 
 @pytree
 class _Played(Pytree):
-    """One lane's rollout of T steps, time first, and what its update depends on."""
+    """A rollout of T steps, time first in each lane, and what its update depends on."""
 
     hypers: Hypers
     values: Scheduled  # of the hyperparameters that have schedules, at this update
     state: LaneState
     seen: Trajectory
-    last_value: Float[Array, " E"]  # V of the observation after the last step
-    shadow_value: Float[Array, " E"] | None  # that of the shadow, a baseline policy
+    last_value: Float[Array, "*lanes E"]  # V of the observation after the last step
+    shadow_value: Float[Array, "*lanes E"] | None  # that of the shadow, a baseline policy
 
 
 @pytree
 class _Learnt(Pytree):
-    """One lane's update, for its metrics."""
+    """An update, for its metrics."""
 
     hypers: Hypers
     values: Scheduled
