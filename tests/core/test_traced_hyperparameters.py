@@ -31,7 +31,7 @@ PLAIN = (
     "vf_gae_lambda",
 )
 CONTROLLED = (("shadow", "ksp_ff"),)
-FULL = (("load", 1000.0), ("max_requests", 64))  # so that steps have few valid actions, or none
+FULL = (("load", 1000.0), ("max_requests", 64))
 PROGRAMS = {
     "plain": (EnvPlan("CartPole-v1"), {}, PLAIN),
     "v_trace": (EnvPlan("CartPole-v1"), {}, ("v_trace",)),
@@ -130,8 +130,8 @@ CASES = {
     "log_std_max": ("continuous", -1.0, {}),
     "action_masking": ("masks", False, {}),
     "off_policy_masking": ("masks", True, {"learning_rate": 0.01}),
-    "masking_gate_min_actions": ("masks", 8, MASKED),
-    "masking_gating": ("masks", False, {**MASKED, "masking_gate_min_actions": 8}),
+    "masking_gate_min_actions": ("masks", 2000, MASKED),
+    "masking_gating": ("masks", False, {**MASKED, "masking_gate_min_actions": 2000}),
     "masking_damping": ("masks", False, {**MASKED, "valid_mass_target": 1.0}),
     "valid_mass_target": ("masks", 1.0, MASKED),
     "valid_mass_coef": ("masks", 0.1, MASKED),
