@@ -87,29 +87,17 @@ def _version_flag(one: System) -> str:
 
 
 def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
+    """Translate a source: its system, what the user gives, its rules, names, and defaults."""
     other = another_algorithm(source.words)
     if other and given.get("system") != COMMON.name:
         raise draft.fault(other)
     begin(draft, source, given)
     source.negate(draft.system)
     draft.read = list(source.names())
-    others = [name for name in named_env(draft, source.names()) if name not in given]
-    wanted = [str(given[name]).removeprefix("gym:") for name in named_env(draft, given)]
-    for name in others if wanted else ():
-        same = source.constants.get(name) in wanted
-        source.drop(name)
-        if not same:
-            draft.leave_out(name, "another environment is given")
+    _give_environment(draft, source, given)
     if named_lengths(draft, given):
         source.loops = {}
-    merged = {
-        name: value
-        for name, value in given.items()
-        if not is_of_the_file(name) and name not in NOT_NAMES
-    }
-    for name, value in merged.items():
-        source.drop(name, name.replace("-", "_"))
-        source.constants[name] = value
+    merged = _merge_given(source, given)
     _apply_rules(draft, source)
     changed = (n for n, value in merged.items() if source.constants.get(n, _GONE) != value)
     draft.ruled = set(changed)
@@ -127,6 +115,32 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
         rule(draft)
     unlisted = set(draft.unlisted())
     draft.taken |= {name: [] for name in draft.read if name in unlisted & source.used}
+
+
+def _give_environment(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
+    """Let the environment that the user gives replace those of the source."""
+    wanted = [str(given[name]).removeprefix("gym:") for name in named_env(draft, given)]
+    if not wanted:
+        return
+    others = [name for name in named_env(draft, source.names()) if name not in given]
+    for name in others:
+        same = source.constants.get(name) in wanted
+        source.drop(name)
+        if not same:
+            draft.leave_out(name, "another environment is given")
+
+
+def _merge_given(source: Source, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the names that the user gives into the source; return them."""
+    merged = {
+        name: value
+        for name, value in given.items()
+        if not is_of_the_file(name) and name not in NOT_NAMES
+    }
+    for name, value in merged.items():
+        source.drop(name, name.replace("-", "_"))
+        source.constants[name] = value
+    return merged
 
 
 def _apply_rules(draft: Draft, source: Source) -> None:
@@ -264,36 +278,50 @@ def add_defaults(draft: Draft, source: Source) -> None:
     """Add the system's defaults where ours differ, and its other differences."""
     _add_critic(draft)
     given = {name.replace("-", "_") for name in (*source.names(), *source.used)}
-    known = [row for row in draft.system.rows if row.default is not UNKNOWN]
-    for row in known:
+    for row in draft.system.rows:
         named = row.name in draft.silent or row.name.replace("-", "_") in given
-        idle = _is_set(draft, row.target) or _is_idle(draft, row.target)
-        if row.fate != "taken" or named or idle:
-            continue
-        try:
-            settings = row.settings(row.default)
-        except NoCounterpart as reason:
-            raise draft.fault(f"its {row.name} is {row.default!r} by default: {reason}") from None
-        draft.defaults.append(_shown_default(row, settings))
-        if not all(_is_ours(draft, target, one) for target, one in settings.items()):
-            for target, one in settings.items():
-                draft.put(row.name, target, one)
-    targets = {row.target for row in known}
+        if row.default is not UNKNOWN and row.fate == "taken" and not named:
+            _add_default(draft, row)
+    named_targets = {row.target for row in draft.system.rows if row.default is not UNKNOWN}
     for target, value in draft.system.always.items():
-        if target in targets or _is_set(draft, target) or _is_idle(draft, target):
-            continue
-        checked = check_value(target, value)
-        sized = {"hidden_size", "num_layers"} & {*draft.fixed, *draft.space}
-        if target == "hidden_sizes" and sized:
-            continue
-        draft.defaults.append(f"({target} {value})")
-        # our defaults of these two depend on other settings
-        other = draft.fixed.get("network", "mlp") in ("cnn", "gnn", "transformer")
-        depends = target == "reward_clip" or (target == "activation" and other)
-        if depends or checked != KNOBS[target].default:
-            draft.fixed[target] = checked
+        if target not in named_targets:
+            _add_unnamed(draft, target, value)
     for text in draft.system.differs:
         draft.note(text)
+
+
+def _add_default(draft: Draft, row: Row) -> None:
+    """Add what a name's default is here, unless it is set, or without effect."""
+    if _is_set(draft, row.target) or _is_idle(draft, row.target):
+        return
+    try:
+        settings = row.settings(row.default)
+    except NoCounterpart as reason:
+        raise draft.fault(f"its {row.name} is {row.default!r} by default: {reason}") from None
+    draft.defaults.append(_shown_default(row, settings))
+    if all(_is_ours(draft, target, one) for target, one in settings.items()):
+        return
+    for target, one in settings.items():
+        draft.put(row.name, target, one)
+
+
+def _add_unnamed(draft: Draft, target: str, value: Any) -> None:
+    """Add a setting that the system has under no name."""
+    if _is_set(draft, target) or _is_idle(draft, target):
+        return
+    checked = check_value(target, value)
+    if target == "hidden_sizes" and {"hidden_size", "num_layers"} & {*draft.fixed, *draft.space}:
+        return
+    draft.defaults.append(f"({target} {value})")
+    if _depends(draft, target) or checked != KNOBS[target].default:
+        draft.fixed[target] = checked
+
+
+def _depends(draft: Draft, target: str) -> bool:
+    """Return whether our default of a hyperparameter depends on other settings."""
+    if target == "activation":
+        return draft.fixed.get("network", "mlp") in ("cnn", "gnn", "transformer")
+    return target == "reward_clip"
 
 
 def _shown_default(row: Row, settings: Mapping[str, Any]) -> str:
@@ -305,22 +333,35 @@ def _shown_default(row: Row, settings: Mapping[str, Any]) -> str:
     return f"{shown} (here {ours})" if ours != in_words(row.default) else shown
 
 
+_SWITCHES = {
+    "observation_clip": "normalise_observations",
+    "reward_clip": "normalise_rewards",
+    "adv_clip": "normalise_advantages",
+    "average_reward_initial": "reward_centering",
+}
+"""Hyperparameter -> the switch without which it has no effect."""
+
+
 def _is_idle(draft: Draft, target: str) -> bool:
+    """Return whether a setting has no effect in a draft, so that its default is not written."""
     network = draft.fixed.get("network", "mlp")
     if target in KNOBS and "network" not in draft.space and not matters(target, network):
         return True
-    switches = {"observation_clip": "normalise_observations", "reward_clip": "normalise_rewards",
-                "adv_clip": "normalise_advantages",
-                "average_reward_initial": "reward_centering"}  # fmt: skip
-    switch = switches.get(target)
-    if switch is not None:
-        return not draft.fixed.get(switch, KNOBS[switch].default) and switch not in draft.space
+    if target in _SWITCHES:
+        switch = _SWITCHES[target]
+        on = draft.fixed.get(switch, KNOBS[switch].default)
+        return not on and switch not in draft.space
     if target in ("log_std_init", "distribution"):
-        with suppress(HpoError):
-            entry = find_environment(str(draft.env.get("id", "")))
-            return entry is not None and entry.actions == "discrete"
+        return _has_discrete_actions(draft)
     if target in ("lr_schedule_multiplier", "lr_decay_exponent"):
         return draft.fixed.get("lr_schedule", "constant") == "constant"
+    return False
+
+
+def _has_discrete_actions(draft: Draft) -> bool:
+    with suppress(HpoError):
+        entry = find_environment(str(draft.env.get("id", "")))
+        return entry is not None and entry.actions == "discrete"
     return False
 
 

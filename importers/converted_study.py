@@ -49,6 +49,13 @@ NOWHERE = "nothing here corresponds to it"
 """Why a searched name that no table has is refused."""
 
 
+_SCHEDULED = {
+    "learning_rate": " (a schedule: lr_schedule=linear)",
+    "clip_eps": " (a schedule: clip_eps_schedule=linear)",
+}
+"""Target that another system gives as a function -> what to type for a schedule."""
+
+
 def joined(names: Sequence[str]) -> str:
     """Return names as one reads them aloud.
 
@@ -243,33 +250,37 @@ class Draft:
             for target, one in settings.items():
                 self.put(name, target, one)
         except (NoCounterpart, ConfigError) as reason:
-            if isinstance(value, Unread):
-                schedules = {
-                    "learning_rate": " (a schedule: lr_schedule=linear)",
-                    "clip_eps": " (a schedule: clip_eps_schedule=linear)",
-                }
-                text = f"{name} is {value}, which cannot be read without running it; give its "
-                text += f"value{schedules.get(row.target, '')}, or leave it out"
-                if row.target == "optimiser":
-                    text = f"{name} is {value}: {reason}"
-                raise ConfigError(
-                    f"{self.source}:{value.line}: {text}",
-                    flags={name: "VALUE"},
-                    without={"without": name},
-                ) from None
-            if isinstance(reason, ConfigError):
-                raise
-            raise ConfigError(f"{name} is {value!r}: {reason}", flags={name: "VALUE"}) from None
+            raise self._untaken(name, row, value, reason) from None
         self.taken[name] = list(dict.fromkeys((*self.taken.get(name, ()), *settings)))
         if row.note and settings and not _is_off(value):
             self.note(f"{name}: {row.note}")
-        renamed = list(settings) != [row.target]
-        if renamed or settings[row.target] != value:
-            shown = [
-                f"{target} {_shown(one)}" if renamed else _shown(one)
-                for target, one in settings.items()
-            ]
-            self.note(f"{name}: {_shown(value)} is {', '.join(shown) or 'nothing'} here")
+        self._note_change(name, row, value, settings)
+
+    def _untaken(
+        self, name: str, row: Row, value: Any, reason: NoCounterpart | ConfigError
+    ) -> ConfigError:
+        """Return the refusal of a value that has no counterpart, or cannot be read."""
+        if isinstance(value, Unread):
+            schedule = _SCHEDULED.get(row.target, "")
+            text = f"{name} is {value}, which cannot be read without running it; give its "
+            text += f"value{schedule}, or leave it out"
+            if row.target == "optimiser":
+                text = f"{name} is {value}: {reason}"
+            place = f"{self.source}:{value.line}: "
+            return ConfigError(place + text, flags={name: "VALUE"}, without={"without": name})
+        if isinstance(reason, ConfigError):
+            return reason
+        return ConfigError(f"{name} is {value!r}: {reason}", flags={name: "VALUE"})
+
+    def _note_change(self, name: str, row: Row, value: Any, settings: Mapping[str, Any]) -> None:
+        """Say what a value is here, if that is another value or sets other names."""
+        if list(settings) != [row.target]:
+            parts = [f"{target} {_shown(one)}" for target, one in settings.items()]
+        elif settings[row.target] != value:
+            parts = [_shown(settings[row.target])]
+        else:
+            return
+        self.note(f"{name}: {_shown(value)} is {', '.join(parts) or 'nothing'} here")
 
     def put(self, name: str, target: str, value: Any) -> None:
         section, _, key = target.partition(".")

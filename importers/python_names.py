@@ -116,20 +116,23 @@ def pairs_of(node: ast.AST) -> list[Pair]:
         case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
             return [(name, _field_default(value))]
         case ast.ClassDef(body=body):
-            fields = (one for one in body if isinstance(one, ast.Assign | ast.AnnAssign))
-            return list(chain.from_iterable(map(pairs_of, fields)))
+            return list(chain.from_iterable(map(_field, body)))
         case ast.Dict(keys=keys, values=values):
-            return [
-                (key.value, value)
-                for key, value in zip(keys, values, strict=True)
-                if isinstance(key, ast.Constant) and isinstance(key.value, str)
-            ]
+            named = zip(map(_text_of, keys), values, strict=True)
+            return [(name, value) for name, value in named if name is not None]
         case ast.Call() if is_option(node):
             return [_option(node)]
         case ast.Call(keywords=words):
             return [(word.arg, word.value) for word in words if word.arg]
+    return []
+
+
+def _text_of(key: ast.AST | None) -> str | None:
+    match key:
+        case ast.Constant(value=str(text)):
+            return text
         case _:
-            return []
+            return None
 
 
 def is_option(node: ast.AST) -> bool:
@@ -148,6 +151,11 @@ def _option(node: ast.Call) -> Pair:
     action = str(getattr(keywords.get("action"), "value", ""))
     default = {"store_true": False, "store_false": True}.get(action)
     return name, keywords.get("default", ast.Constant(default, lineno=node.lineno))
+
+
+def _field(statement: ast.AST) -> list[Pair]:
+    """Return the names that a statement in a class's body sets."""
+    return pairs_of(statement) if isinstance(statement, ast.Assign | ast.AnnAssign) else []
 
 
 def _field_default(node: ast.AST) -> ast.AST:
@@ -282,10 +290,11 @@ def loops_in(
             walk(child, around)
 
     walk(tree, [])
-    return {
-        called: math.prod(_times(loop, known) for loop in around if id(loop) not in makes)
-        for called, around in trains.items()
-    }
+
+    def repeats(around: list[ast.AST]) -> int:
+        return math.prod(_times(loop, known) for loop in around if id(loop) not in makes)
+
+    return {called: repeats(around) for called, around in trains.items()}
 
 
 def _times(loop: ast.AST, known: Mapping[str, list[Any]]) -> int:
@@ -294,7 +303,8 @@ def _times(loop: ast.AST, known: Mapping[str, list[Any]]) -> int:
         case ast.For(iter=ast.List(elts=items) | ast.Tuple(elts=items)):
             return len(items)
         case ast.For(iter=ast.Call(func=func, args=args)) if last_name(func) in _RANGES:
-            values = [one for one in (_number_in(arg, known) for arg in args) if one is not None]
+            numbers = [_number_in(arg, known) for arg in args]
+            values = [one for one in numbers if one is not None]
             known_all = len(values) == len(args) and 1 <= len(args) <= 3
             return len(range(*values)) if known_all and 0 not in values[2:] else 0
         case _:
