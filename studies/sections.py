@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, UnknownNameError, suggestion
-from ..importers.name_mapping import SEARCH_METHODS
+from ..foreign_names.name_mapping import SEARCH_METHODS
 from ..knobs import KNOBS, canonical_name, hint_of
 from .field import Field, keys_of
 from .overrides import SET

@@ -14,7 +14,7 @@ from ...environments.registry import entry
 from ...environments.table import ENVIRONMENTS, EnvEntry
 from ...environments.via_gymnasium import is_gymnasium
 from ...errors import ConfigError
-from ...importers.tables import names_of
+from ...foreign_names.tables import names_of
 from ...knobs import KNOBS, Knob, allowed
 from ...store.codec import finite_json
 from ...store.study_folder import StudySummary
