@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, cast
 
-from ..environments.via_gymnasium import is_gymnasium
+from ..environments.hosted import is_hosted
 from ..errors import ConfigError
 from ..machine.software import versions
 from ..machine.timings import Costs, Timings, key_of
@@ -92,7 +92,7 @@ class Program:
 
     @property
     def is_hosted(self) -> bool:
-        return is_gymnasium(self.factory.study.env.id)
+        return is_hosted(self.factory.study.env.id)
 
     @property
     def weights(self) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..environments.hosted import is_hosted
 from ..environments.registry import find
-from ..environments.via_gymnasium import is_gymnasium
 from ..errors import ConfigError, counted
 from ..files.plain_data import as_lists
 from ..spaces.make import WHOLE_KINDS
@@ -137,7 +137,7 @@ def _unknown(study: Study) -> list[str]:
     Each of their values may need a program.
     """
     is_known = all(find(one.id) is not None for one in environments_of(study))
-    if is_known or not is_gymnasium(study.env.id):
+    if is_known or not is_hosted(study.env.id):
         return []
     return [name for name in study.space.names if name.startswith("env.")]
 

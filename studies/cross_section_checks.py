@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ..environments.hosted import is_hosted, is_simulated
+from ..environments.registry import held_out_keys
 from ..environments.table import ENVIRONMENTS
-from ..environments.via_gymnasium import is_gymnasium
 from ..errors import ConfigError, MissingExtraError, counted, suggestion
 from ..store.statistics import IQM_MIN_SEEDS
 from .env_section import optical_faults
@@ -225,7 +226,7 @@ def _copies(study: Study, rule: str, moves: bool) -> Problems:
 
 
 def _hosted(study: Study) -> list[str]:
-    return [one.id for one in environments_of(study) if is_gymnasium(one.id)]
+    return [one.id for one in environments_of(study) if is_hosted(one.id)]
 
 
 def _pause(study: Study, early: EarlyTerminate) -> Problems:
@@ -402,6 +403,10 @@ def _workers(study: Study) -> Problems:
         if getattr(population, key) is not None:
             text = f"is for gym: environments, but {compiled[0]} is compiled; leave it out"
             yield f"population.{key}", text
+    threaded = [one for one in hosted if is_simulated(one)]
+    if threaded and population.workers:
+        text = f"is for environments in Python, but {threaded[0]} has threads; leave it out"
+        yield "population.workers", text
 
 
 def _custom_training(study: Study) -> Problems:
@@ -468,23 +473,20 @@ def environment_faults(study: Study) -> Problems:
     for one in each_alone(study):
         if one.env.id in ENVIRONMENTS and ENVIRONMENTS[one.env.id].source == "optical":
             yield from optical_faults(one)
-        elif is_gymnasium(one.env.id) and not one.imports:  # which may register it
+        elif is_hosted(one.env.id) and not one.imports:  # which may register it
             for kind in env_kinds(one)[:_MOST_KINDS]:
                 yield from _gymnasium_faults(one, kind)
 
 
 def _gymnasium_faults(study: Study, values: Mapping[str, Any]) -> Problems:
     from ..core.host.batch import code_of  # numpy
-    from ..environments.via_gymnasium import make
+    from ..environments.hosted import probe
 
     found: list[Any] = []
-    for path, given in (("env", values), ("eval_env|env", {**values, **study.evaluation.env})):
+    judged = {**values, **held_out_keys(study.env.id, study.evaluation.env)}
+    for path, given in (("env", values), ("eval_env|env", judged)):
         try:
-            env = make(study.env.id, given)
-            try:
-                found.append(code_of(study.env.id, env))
-            finally:
-                env.close()
+            found.append(code_of(study.env.id, probe(study.env.id, given)))
         except (ConfigError, MissingExtraError) as error:
             yield path, str(error)
             return
