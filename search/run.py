@@ -285,5 +285,5 @@ def _results(
         usage=usage,
         advice=programs_note(study, programs, len(trials), *times),
         hypervolume=volume_of(entries, Ranking.of(store.meta)),
-        conclusion=conclusion_of(store.journal),
+        conclusion=conclusion_of(store.journal, rows, entries if outcome == "finished" else None),
     )

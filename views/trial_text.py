@@ -131,7 +131,9 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         evaluations = [one for row in found for one in _summaries(row, names)]
         decisions = [asdict(decision) for decision in journal.decisions(number_)]
         stopped = any(decision["action"] in ("stop", "audit") for decision in decisions)
-        audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if stopped else None
+        audit = None
+        if stopped and any(row.audited for row in rows):  # else there is none
+            audit = audit_of(meta, rows, journal.decisions(), finishing_rules())
         spent = usage_at(journal.head()).seconds_by_part
         conclusion = conclusion_of(journal, rows, entries)
         alone = counts_evaluations_alone(journal.attributes())
