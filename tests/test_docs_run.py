@@ -115,6 +115,13 @@ class _Returns(AnalyticPopulation):
         return replace(shown(result), rows=tuple(map(shown, result.rows)))
 
 
+REJAX = """\
+import jax
+from rejax import PPO
+
+algo = PPO.create(env="CartPole-v1", num_envs=64, num_steps=100, num_epochs=5, total_timesteps=131072)
+algo.train(jax.random.PRNGKey(0))
+"""
 PLAYGROUND = """\
 def brax_ppo_config(env_name):
     return config_dict.create(
@@ -166,12 +173,15 @@ def reader(finished, tmp_path, monkeypatch):
         Path("hyperparams").mkdir()
         for path in ("ppo.yml", "hyperparams/ppo.yml"):
             Path(path).write_text(ZOO)
-        if page == "docs/migrating.md":
+        if page == "docs/from-optuna.md":
             of_optuna("trials.db")
+        if page == "docs/from-rejax.md":
+            Path("train.py").write_text(REJAX)
+        if page == "docs/migrating.md":
             Path("dm_control_suite_params.py").write_text(PLAYGROUND)
         if page == "docs/outputs.md":
             Path("my.yaml").write_text(STUDY)
-        if page == "docs/atlas.md":
+        if page in ("docs/atlas.md", "docs/reference/atlas.md"):
             Path("results").symlink_to(ROOT / "results")
 
     return sit

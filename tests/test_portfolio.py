@@ -221,7 +221,7 @@ def mean_score(file, plan):
 
 def test_pages_give_the_scores_of_twelve_runs():
     readme = " ".join((ROOT / "README.md").read_text().split())
-    page = (ROOT / "docs" / "search.md").read_text()
+    page = (ROOT / "docs" / "reference" / "search-methods.md").read_text()
     short, random = "short study of 12", "random 6, protected"
     old = [mean_score("portfolio.json", plan) for plan in (short, random)]
     new = [mean_score("portfolio_new.json", plan) for plan in (short, random)]
