@@ -93,7 +93,9 @@ def _main(args: argparse.Namespace) -> int:
             )
             if code:
                 return code
-    text = write_page(tables, args.out / "atlas-small" / "reference" / "atlas.md" if parts else PAGE)
+    text = write_page(
+        tables, args.out / "atlas-small" / "reference" / "atlas.md" if parts else PAGE
+    )
     print(text)
     return 0
 

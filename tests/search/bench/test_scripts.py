@@ -169,7 +169,10 @@ def test_the_best_recorded_configuration_is_picked_by_the_seeds_that_do_not_judg
 def test_pages_give_the_recorded_ratio_of_plans_that_other_tables_chose():
     ratio = json.loads((equal.FOLDER / "rungs.json").read_text())["left_out"]["ratio"]
     withdrawn = "{} of the env steps [{}, {}]".format(*ratio)
-    readme, page = ((real.ROOT / name).read_text() for name in ("README.md", "docs/reference/search-methods.md"))
+    readme, page = (
+        (real.ROOT / name).read_text()
+        for name in ("README.md", "docs/reference/search-methods.md")
+    )
     assert withdrawn not in " ".join(readme.split())  # the page says why
     assert "chosen on the other eight, it takes {} [{}, {}]".format(*ratio) in " ".join(
         page.split()
