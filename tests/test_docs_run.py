@@ -119,7 +119,7 @@ REJAX = """\
 import jax
 from rejax import PPO
 
-algo = PPO.create(env="CartPole-v1", num_envs=64, num_steps=100, num_epochs=5, total_timesteps=131072)
+algo = PPO.create(env="CartPole-v1", num_envs=64, num_steps=100, total_timesteps=131072)
 algo.train(jax.random.PRNGKey(0))
 """
 PLAYGROUND = """\

@@ -237,6 +237,7 @@ def test_init_writes_the_wrapper_line_of_a_dict_observation(tmp_path, capsys):
     study.write_text(text)
     file.write_text(file.read_text() + line.removeprefix("#   ") + "\n")
     loaded = load(study)
+    gymnasium.registry.pop("SeenDict-v0")  # registered twice is a warning
     import_user_code([file.name], tmp_path)  # changed, so that it runs again
     assert loaded.env.id == "gym:Flat/SeenDict-v0" and check(loaded).mistakes == ()
     flat = gymnasium.make("Flat/SeenDict-v0")

@@ -9,7 +9,6 @@ import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ...errors import ConfigError, counted
