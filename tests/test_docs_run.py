@@ -84,7 +84,7 @@ NOT_RUN = {
     r"hpo init --command|hpo (check|run) script.yaml": (
         "need a script: tests/studies/test_script_flags.py, tests/search/lanes/test_processes.py"
     ),
-    r"scripts/(check|docs|house)$": "tests/test_docs.py and tests/test_house.py run their parts",
+    r"scripts/(check|docs|house|wheel)$": "test_docs.py, test_house.py, test_packaging.py: parts",
     r"eval \"\$\(hpo completion": "changes the shell: tests/test_completion.py asks as one does",
     r"hpo what-if": "reads chunks of real training: tests/search/what_if gives it formulas'",
     r"source$": "changes the shell, as above",
