@@ -54,12 +54,12 @@ def generated() -> dict[tuple[str, str], str]:
         ("reference/knobs.md", "generated"): knobs(),
         ("reference/environments.md", "generated"): environments(),
         ("reference/commands.md", "generated"): commands(),
-        ("migrating.md", "generated"): names_elsewhere(),
-        ("tuned.md", "generated"): tuned(),
+        ("reference/foreign-names.md", "generated"): names_elsewhere(),
+        ("reference/tuned.md", "generated"): tuned(),
         ("optical.md", "topologies"): topologies(),
         ("search.md", "methods"): methods(),
         ("search.md", "rules"): rules(),
-        ("search.md", "portfolio"): portfolio(),
+        ("reference/search-methods.md", "portfolio"): portfolio(),
     }
     return pages
 
