@@ -45,9 +45,9 @@ from ...store.leaderboard import Entry, leaderboard_of
 from ...store.rows import Stream, StudyMeta, TrialRow
 from ...store.statistics import NO_INTERVAL
 from ...store.study_folder import StudyFolder, find_study, trials_seen
+from ...store.study_verdict import COPIES_REMEDY, copies_sentence
 from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
-from ...store.verdict_text import COPIES_REMEDY, copies_sentence
 from ...studies.load import recorded
 from ...studies.yaml_io import plain, read_text
 from ..environment_text import AGGREGATES_NOTE, beside_lines

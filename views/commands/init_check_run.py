@@ -8,8 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 from argparse import Namespace
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...errors import ConfigError, counted
@@ -23,6 +22,7 @@ from ...studies.script_flags import command_init_text
 from ...studies.spec import Study, env_words
 from ...studies.tuned.record import known_record
 from ...studies.tuned.study_text import around_text
+from ...studies.user_code import import_user_code
 from ..formatting import in_unit, steps
 from ..output import echo, note, print_json
 from ..terminal.console import fitted, in_columns, plain_warnings
@@ -40,12 +40,26 @@ def do_init(args: Namespace) -> int:
     elif args.env is None:
         raise ConfigError("hpo init needs an environment, such as hpo init CartPole-v1")
     else:
-        record = None if args.plain else known_record(args.env)
-        text = init_text(args.env) if record is None else around_text(record)
+        names = _imported(args.imports)
+        record = None if args.plain or names else known_record(args.env)
+        text = init_text(args.env, names) if record is None else around_text(record)
     write_study(text, args.to)
     if args.time:
         note(fitted(_timed_words(loads(text)), sys.stderr))
     return 0
+
+
+def _imported(paths: Sequence[str]) -> list[str]:
+    """Run files that register an environment; return their names, as a study lists them."""
+    if paths:
+        from ...core.device_request import ask_for_devices
+
+        ask_for_devices()  # an array that a module makes when it is imported starts jax
+    for path in map(Path, paths):
+        if not path.is_file():
+            raise ConfigError(f"--import {path}: no such file")
+        import_user_code([path.name], path.parent)
+    return [Path(path).name for path in paths]
 
 
 def _timed_words(study: Study) -> str:
@@ -80,11 +94,10 @@ def do_check(args: Namespace) -> int:
     with plain_warnings():
         skip = " (skip it with --no-time)"
         report, why = preview(study, timing, bool(args.time), lambda text: note(text + skip))
-    if args.time is None and why and study.imports:
-        report = replace(report, time_note=f"{report.time_note} (--time)")
     if args.json:
         print_json({**report.as_data(), "note": why})
     else:
+        why = "" if report.not_run else why  # the first line says it, with -v the time's
         text = report.text() + (f"\nnote       {why}" if why else "")
         text = text if args.verbose else brief(report, why, args.file)
         lines = in_unit(text, study.algorithm.unit).split("\n")
@@ -128,7 +141,8 @@ def brief(report: CheckReport, note: str, file: str) -> str:
     parts = [f"confirm {steps(fresh)}"] if fresh else []
     if expected.total is not None and expected.search is not None:
         parts.insert(0, f"search {steps(expected.total - fresh)}")
-    total = "" if expected.total is None else f"{steps(expected.total)} {unit} "
+    about = "about " * expected.is_rough
+    total = "" if expected.total is None else f"{about}{steps(expected.total)} {unit} "
     costs = [f"{total}({', '.join(parts)})"] if parts else []
     lanes = [cost.lanes for _, cost in report.buckets if cost.lanes is not None]
     if study.algorithm.is_process:
@@ -164,7 +178,7 @@ def _answer(report: CheckReport, file: str) -> str:
     what = f"{counted(trials, 'trial')} of {env}" if trials is not None else env
     if report.not_run:
         files, way = ", ".join(report.not_run), f"hpo check --time {shlex.quote(file)}"
-        told = f"The study file is OK; what {files} brings is not checked, as only {way} runs it"
+        told = f"The study file is OK. Not checked: {files}, which only {way} runs"
         return f"{told}. Runs {what}."
     if report.time is None:
         why = f"; time not known: {report.time_note}" if report.time_note else ""
