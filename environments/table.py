@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ..files.plain_data import Range
-from ..importers.tables import env_names
-from ..importers.xlron_table import XLRON
+from ..foreign_names.tables import env_names
+from ..foreign_names.xlron_table import XLRON
 
 INT32 = 2**31 - 1
 KeyType = Literal["int", "bool", "float", "str", "any"]  # `any` is checked by the environment
@@ -60,6 +60,8 @@ class EnvEntry:
 
     # arguments by any name are taken, as by a constructor with `**kwargs`: keys, a program each
     is_open: bool = False
+    # keys that evaluations change unless `eval_env` gives them, as for whole games and real scores
+    eval_keys: Mapping[str, Any] = field(default_factory=dict)
 
     def makes_program(self, key: str) -> bool:
         """Return whether each value of an argument needs a program."""

@@ -54,9 +54,6 @@ def test_an_id_that_the_registry_lacks_is_refused_with_what_it_has():
 @pytest.mark.parametrize(
     ("id_", "package"),
     [
-        ("gym:ALE/Pong-v5", "ale-py"),
-        ("ALE/Pong-v5", "ale-py"),
-        ("gym:PongNoFrameskip-v4", "ale-py"),
         ("gym:MiniGrid-Empty-5x5-v0", "minigrid"),
         ("gym:FetchReach-v4", "gymnasium-robotics"),
         ("gym:dm_control/cartpole-swingup-v0", "shimmy"),

@@ -53,10 +53,7 @@ class Stage:
         self._values |= values
         for lane in values:
             self._failed.pop(lane, None)
-        openings = {
-            lane: [self._opening(lane, env, keys[lane], 0) for env in range(self._shape[1])]
-            for lane in values
-        }
+        openings = {lane: self._openings(lane, keys[lane]) for lane in values}
         try:
             self._steady.open([opening for part in openings.values() for opening in part])
         except ConfigError:  # find the lane by opening them one by one
@@ -67,6 +64,9 @@ class Stage:
                     self.refused[lane] = True
                     self._warn(f"a trial is given up: {error}")
         self._note_failures()
+
+    def _openings(self, lane: int, key: np.ndarray) -> list[Opening]:
+        return [self._opening(lane, env, key, 0) for env in range(self._shape[1])]
 
     def _note_failures(self) -> None:
         reasons = self._steady.take_reasons()
@@ -104,6 +104,7 @@ class Stage:
             actions=log.kept(self.batch.arrays),
             begun=log.begun,
             episodes=log.episodes,
+            later=log.later,
             open=self._open,
             refused=self.refused,
         )
@@ -192,7 +193,10 @@ class Stage:
             whole = io.BytesIO(path.read_bytes())
             with np.load(whole, allow_pickle=False) as found:
                 actions = list(found["actions"])
-                self._steady.log = ActionLog(actions, found["begun"], found["episodes"])
+                begun, episodes = found["begun"], found["episodes"]
+                # checkpoints of before have no `later`: each episode had a seed
+                later = found["later"] if "later" in found else np.zeros_like(begun)
+                self._steady.log = ActionLog(actions, begun, episodes, later)
                 self._open, self.refused = found["open"], found["refused"]
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise StoreError(f"the environments of {path} cannot be read: {error}") from error

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hpo.importers.name_mapping import COMMON, UNKNOWN, Row, System, in_words
-from hpo.importers.tables import SYSTEMS
+from hpo.foreign_names.name_mapping import COMMON, UNKNOWN, Row, System, in_words
+from hpo.foreign_names.tables import SYSTEMS
 
 
 def names_elsewhere() -> str:

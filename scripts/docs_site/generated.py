@@ -228,7 +228,8 @@ def _argument(action: argparse.Action) -> tuple[str, str]:
     names = "`, `".join(action.option_strings)
     value = str(action.metavar or action.dest.upper()) if action.nargs != 0 else ""
     shown = f"{names} {value}".strip() if names else value
-    return f"`{shown}`" if names or action.nargs != "?" else f"`[{value}]`", action.help or ""
+    text = (action.help or "").replace("%(choices)s", ", ".join(action.choices or ()))
+    return f"`{shown}`" if names or action.nargs != "?" else f"`[{value}]`", text
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
