@@ -6,7 +6,7 @@ import re
 
 SHORT = (
     " --set env_steps=16k --set budget.trials=6 --set early_terminate=null --set seed=1"
-    " --set population.lanes=null --set 'confirm={top_k: 2, choose: 3, report: 6}'"
+    " --set 'confirm={top_k: 2, choose: 3, report: 6}'"
 )
 CHANGES = (
     ("hpo run studies/first.yaml", f"hpo run my.yaml{SHORT} --name again"),

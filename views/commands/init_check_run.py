@@ -9,6 +9,7 @@ import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ...errors import ConfigError, counted
@@ -97,7 +98,8 @@ def do_check(args: Namespace) -> int:
     if args.json:
         print_json({**report.as_data(), "note": why})
     else:
-        why = "" if report.not_run else why  # the first line says it, with -v the time's
+        if report.not_run:  # the first line says it; with -v the time's
+            why, report = "", replace(report, time_note=f"{report.time_note} (--time)")
         text = report.text() + (f"\nnote       {why}" if why else "")
         text = text if args.verbose else brief(report, why, args.file)
         lines = in_unit(text, study.algorithm.unit).split("\n")
