@@ -24,6 +24,7 @@ _INTERRUPTED = 130
 _ENDED = (_INTERRUPTED, -signal.SIGTERM, -signal.SIGHUP)
 """How a study ends that goes on: in good order, or by the signal itself where it came before the
 study had begun, or was back where it was, so that there was nothing to commit."""
+_GAVE_UP = "worker processes in a row ended before they stepped an environment"
 ENVIRONMENT = '''\
 """walk.py: a walk to the right; a file `trouble` beside it says what happens once."""
 
@@ -125,9 +126,11 @@ class Going:
                 os.execve(words[0], words, {**os.environ, "TERM": "xterm"})
             return
         nowhere = subprocess.DEVNULL
-        self._process = subprocess.Popen(
-            words, cwd=folder, stdout=nowhere, stderr=nowhere, start_new_session=True
-        )
+        self._said = Path(folder, "said.txt")
+        with self._said.open("wb") as said:
+            self._process = subprocess.Popen(
+                words, cwd=folder, stdout=nowhere, stderr=said, start_new_session=True
+            )
         self.pid = self._process.pid
 
     def workers(self) -> list[int]:
@@ -173,6 +176,13 @@ class Going:
             return self.code() or 0
         os.kill(self.pid, signal.SIGKILL)
         raise RuntimeError(f"the study has not ended within {_PATIENCE:.0f} s")
+
+    def gave_up(self) -> bool:
+        """Return whether it ended because worker after worker was killed as it started.
+
+        It does after three in a row: on a loaded machine they come faster than workers start.
+        """
+        return self.code() == 1 and _GAVE_UP in self._said.read_text(errors="replace")
 
     def code(self) -> int | None:
         """Return its exit code, None while it runs."""
@@ -246,6 +256,8 @@ def _disturbed(
         going.await_workers()
         seen.happened += disturb(going, out, rng, whole)
         code = going.end()
+        if not terminal and going.gave_up():
+            code = _INTERRUPTED  # the same command goes on
         seen.stopped += code == _INTERRUPTED
     if code in _ENDED:
         call(_words(file, out), out.parent)
