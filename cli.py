@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from textwrap import wrap
@@ -25,8 +25,6 @@ _FORMATS = ("csv", "mlflow", "optuna", "table", "tensorboard", "wandb")
 _PICTURES = ("history", "curves", "parallel", "slices", "importance", "effects", "schedule",
              "pareto")  # fmt: skip
 _SHELLS = ("bash", "zsh", "fish")
-_IMPORTED = ("wandb", "xlron", "configspace", "optuna", "rlzoo", "cleanrl", "sb3", "purejaxrl",
-             "rejax", "lerax", "jaxdem", "arlbench", "torch_ppo", "brax")  # fmt: skip
 _GROUPS = {
     "Start": ("init", "check", "run", "train", "import"),
     "Read": ("top", "show", "compare", "confirm", "importance", "what-if", "query", "report",
@@ -122,6 +120,16 @@ def make_parser() -> tuple[_Main, list[str]]:
     return parser, list(group.choices)
 
 
+class _Kinds:
+    """What `hpo import` reads, by the tables, which are loaded only if it is asked for."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(import_module(".foreign_names.tables", __package__).KINDS)
+
+    def __contains__(self, kind: object) -> bool:
+        return kind in tuple(self)
+
+
 class _Help(argparse.HelpFormatter):
     def __init__(self, prog: str):
         super().__init__(prog, max_help_position=22)
@@ -154,11 +162,13 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     _option(init, "env", "ENV", "an environment; `hpo envs` lists them", nargs="?")
     _option(init, "--algorithm", "FILE.py:CLASS", "a custom training instead of PPO")
     _option(init, "--command", "LINE", "a training script: python train.py", dest="script")
+    runs = "a Python file that registers ENV and runs now; repeatable"
+    _option(init, "--import", "FILE", runs, dest="imports", action="append", default=[])
     _flag(init, "--plain", "start from the knobs' defaults where there is a tuned configuration")
     _flag(init, "--time", "time the study here and say how long it takes")
     taken = verb("import", "import_export", "convert another system's sweep into a study file")
-    kinds = f"the system that SOURCE comes from: {', '.join(_IMPORTED)}"
-    _option(taken, "kind", "KIND", kinds, choices=_IMPORTED)
+    kinds = "the system that SOURCE comes from: %(choices)s"
+    _option(taken, "kind", "KIND", kinds, choices=_Kinds())
     source = "a file, a command line or a storage; flags after `--` override it"
     _option(taken, "source", "SOURCE", source)
     _option(taken, "--study", "NAME", "the study, if a storage holds several")

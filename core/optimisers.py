@@ -245,8 +245,8 @@ def _muon(settings: Settings, gradient: Params, moments: Moments) -> tuple[Param
             ahead = beta * first[i] / (1.0 - beta ** (step + 1.0))
             ahead = ahead + (1.0 - beta) * leaf / (1.0 - beta**step)
             directions[i] = orthogonalised(ahead) * _width_factor(path, leaf)
-    parts = ([leaves[i] for i in rest] for leaves in ([g for _, g in paths], first, second))
-    other, other_first, other_second = parts
+    other = [paths[i][1] for i in rest]
+    other_first, other_second = [first[i] for i in rest], [second[i] for i in rest]
     rest_moments = Moments(moments.count, other_first, other_second)
     moved, state = _adam(settings, other, rest_moments, nesterov=True)
     moved_first, moved_second = jax.tree.leaves(state.mu), jax.tree.leaves(state.nu)

@@ -224,30 +224,41 @@ def plan_of(
     """
     on = tuple(name for name, knob in FEATURES.items() if full[knob])
     features = on if features is None else features
-    names = {field.name for field in dataclasses.fields(Plan)} & set(KNOBS)
+    _check_features(on, features)
+    seen = {"env": as_seen(env, full), "eval_env": as_seen(eval_env or env, full)}
+    plan = Plan(**seen, features=tuple(sorted(features)), **_static_values(full))
+    _check_minibatches(plan)
+    return plan
+
+
+def _check_features(on: tuple[str, ...], features: tuple[str, ...]) -> None:
     unused = set(features) - set(FEATURES)
     if unused:
         raise ConfigError(f"unknown features {sorted(unused)}; known: {', '.join(FEATURES)}")
     missing = [name for name in on if name not in features]
     if missing:
         raise ConfigError(f"{missing[0]} is on, but this plan was made without it")
+
+
+def _static_values(full: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the static hyperparameters; those without effect have their defaults.
+
+    So configurations that differ in such a value alone share a program.
+    """
+    names = {field.name for field in dataclasses.fields(Plan)} & set(KNOBS)
+    defaults = {name: KNOBS[name].default for name in names}
     network = full["network"]
-    chosen = {
-        name: full[name] if matters(name, network) else KNOBS[name].default for name in names
-    }
+    chosen = defaults | {name: full[name] for name in names if matters(name, network)}
     if chosen["gradient_accumulation"] == "auto":
         chosen["gradient_accumulation"] = AUTOMATIC if network in _OVER_LINKS else 1
     if network == "transformer":
         chosen["shared_encoder"] |= full["transformer_share_layers"]
     if network in _OVER_LINKS and chosen["shared_encoder"]:  # no separate critic
-        chosen["link_critic_sees"] = KNOBS["link_critic_sees"].default
+        chosen["link_critic_sees"] = defaults["link_critic_sees"]
     if not full["transformer_enable_dropout"]:
         for name in ("transformer_dropout", "transformer_attention_dropout"):
-            chosen[name] = KNOBS[name].default
-    seen = {"env": as_seen(env, full), "eval_env": as_seen(eval_env or env, full)}
-    plan = Plan(**seen, features=tuple(sorted(features)), **chosen)
-    _check_minibatches(plan)
-    return plan
+            chosen[name] = defaults[name]
+    return chosen
 
 
 def _check_minibatches(plan: Plan) -> None:

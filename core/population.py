@@ -57,6 +57,7 @@ def kept(
     params: dict[str, Any],
     statistics: RunningStatistics,
     keep: Keep,
+    *,
     normalised: bool = True,
     rewards: RewardState | None = None,
 ) -> Initial:
@@ -69,41 +70,52 @@ def kept(
     Raises:
         ConfigError: names or shapes differ from this plan's.
     """
-    names = [
-        name
-        for name in params | shapes.params
-        if keep == "all" or policy.is_critic(name) == (keep == "critic")
-    ]
+    names = [name for name in params | shapes.params if _keeps(keep, name)]
     wanted = {name: params[name] for name in names if name in params}
     _check(wanted, {name: shapes.params[name] for name in names if name in shapes.params})
     normalises = "normalise_observations" in plan.features
-    fits = statistics.mean.shape == shapes.observation_statistics.mean.shape
-    if normalises and not fits and statistics.mean.shape:
-        raise ConfigError(
-            "init: the saved policy saw observations of another shape, so its statistics do not "
-            "fit; take one that saw what this study shows"
-        )
-    if normalises and not fits:
-        raise ConfigError(
-            "init: the saved policy was trained without normalise_observations, this study can "
-            "switch it on; fix normalise_observations to false"
-        )
-    if not normalises and normalised and statistics.mean.shape != ():
+    own = shapes.observation_statistics.mean.shape
+    if normalises:
+        _check_statistics(statistics.mean.shape, own)
+    elif normalised and statistics.mean.shape != ():
         raise ConfigError(
             "init: the saved policy saw normalised observations; fix normalise_observations to "
             "true"
         )
-    remembered = RewardState() if rewards is None or keep == "policy" else rewards.for_plan(plan)
+    remembered = RewardState()
+    if rewards is not None and keep != "policy":
+        remembered = rewards.for_plan(plan)
     return Initial(wanted, statistics if normalises else None, None, remembered)
 
 
+def _keeps(keep: Keep, name: str) -> bool:
+    """Return whether a top-level parameter belongs to the kept part."""
+    return keep == "all" or policy.is_critic(name) == (keep == "critic")
+
+
+def _check_statistics(saved: tuple[int, ...], own: tuple[int, ...]) -> None:
+    """Refuse statistics of observations of another shape; () is that of none."""
+    if saved == own:
+        return
+    if saved:
+        raise ConfigError(
+            "init: the saved policy saw observations of another shape, so its statistics do not "
+            "fit; take one that saw what this study shows"
+        )
+    raise ConfigError(
+        "init: the saved policy was trained without normalise_observations, this study can "
+        "switch it on; fix normalise_observations to false"
+    )
+
+
+def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(leaf.shape) for name, leaf in named_leaves(tree).items()}
+
+
 def _check(given: Any, here: Any) -> None:
-    shapes: list[dict[str, tuple[int, ...]]] = [
-        {name: tuple(leaf.shape) for name, leaf in named_leaves(tree).items()}
-        for tree in (here, given)
-    ]
-    for name in shapes[0] | shapes[1]:
-        one, other = (found.get(name) for found in shapes)
+    wanted, found = _shapes(here), _shapes(given)
+    for name in wanted | found:
+        one, other = wanted.get(name), found.get(name)
         if one != other:
             raise ConfigError(
                 f"init: the parameter {name} has shape {other or 'none'} in the saved policy and "

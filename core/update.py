@@ -1,6 +1,12 @@
-"""One PPO update of a tile of lanes: a rollout, advantages, then epochs of minibatches.
+"""One PPO update of a tile of lanes (Schulman et al. 2017), in the order of the algorithm.
 
-The two halves are separate functions, so that rollouts may come from hosted environments.
+1. `rollout`: T steps of E environments by the current policy (rollout.py).
+2. `prepare`: rewards r_t, advantages A_t and value targets R_t = A_t + V(s_t) of that rollout,
+   as rows; running statistics take it in.
+3. `run_epochs`: gradient steps over shuffled minibatches of the rows (epochs.py, losses.py).
+4. `_measure`: what the curves show.
+
+Rollout and learning are separate functions, so that rollouts may come from hosted environments.
 """
 
 from __future__ import annotations
@@ -26,7 +32,7 @@ from .minibatches import Samples, Segments, importance_weights, priorities, prob
 from .optimisers import Scheduled, progress_of, scheduled_values
 from .plan import Plan
 from .policy import component_sizes, draw_entropy_noise
-from .pytree import over_lanes
+from .pytree import Pytree, over_lanes, pytree
 from .rollout import EpisodeSums, Rollout, Trajectory, rollout, shadow_advantages
 
 ENTROPY_NOISE = 6  # use of a lane's key; see also rollout.py, epochs.py, population.py
@@ -39,13 +45,38 @@ def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Met
     return learn(plan, hypers, rollout(plan, hypers, state))
 
 
+@pytree
+class _Played(Pytree):
+    """A rollout of T steps, time first in each lane, and what its update depends on."""
+
+    hypers: Hypers
+    values: Scheduled  # of the hyperparameters that have schedules, at this update
+    state: LaneState
+    seen: Trajectory
+    last_value: Float[Array, "*lanes E"]  # V of the observation after the last step
+    shadow_value: Float[Array, "*lanes E"] | None  # that of the shadow, a baseline policy
+
+
+@pytree
+class _Learnt(Pytree):
+    """An update, for its metrics."""
+
+    hypers: Hypers
+    values: Scheduled
+    state: LaneState
+    learning: Learning
+    samples: Samples
+    seen: Trajectory
+    sums: EpisodeSums
+
+
 def learn(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[LaneState, Metrics]:
+    """Return the lanes [L] after learning from a rollout, and their metrics."""
     values, state, samples = prepare(plan, hypers, played)
-    in_lanes = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), played.trajectory)
+    in_lanes = _by_lane(played.trajectory)
     learning = run_epochs(plan, hypers, values, state, samples)
-    metrics = over_lanes(lambda *lane: _measure(plan, *lane))(
-        hypers, values, state, learning, samples, in_lanes, played.sums
-    )
+    learnt = _Learnt(hypers, values, state, learning, samples, in_lanes, played.sums)
+    metrics = over_lanes(lambda lane: _measure(plan, lane))(learnt)
     state = state.replace(
         params=learning.params,
         moments=learning.moments,
@@ -56,8 +87,10 @@ def learn(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[LaneState, Metri
 
 
 def prepare(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[Scheduled, LaneState, Samples]:
+    """Return scheduled values, states with this rollout's statistics, and rows to learn from."""
     state, trajectory = played.state, played.trajectory
-    rows = trajectory.reward.shape[2] * (1 if plan.by_segments else trajectory.reward.shape[0])
+    bodies = trajectory.reward.shape[2]
+    rows = bodies if plan.by_segments else bodies * trajectory.reward.shape[0]
     count, _ = minibatch_shape(plan, rows)
 
     def schedule(hypers: Hypers, state: LaneState) -> Scheduled:
@@ -65,37 +98,82 @@ def prepare(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[Scheduled, Lan
         return scheduled_values(hypers, progress)
 
     values = over_lanes(schedule)(hypers, state)
-    in_lanes = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), trajectory)
-    state, samples = over_lanes(lambda *lane: _prepare(plan, *lane))(
-        hypers, values, state, in_lanes, played.last_value, played.shadow_value
-    )
+    in_lanes = _by_lane(trajectory)
+    lanes = _Played(hypers, values, state, in_lanes, played.last_value, played.shadow_value)
+    state, samples = over_lanes(lambda lane: _prepare(plan, lane))(lanes)
     return values, state, samples
 
 
-def _prepare(
-    plan: Plan,
-    hypers: Hypers,
-    values: Scheduled,
-    state: LaneState,
-    seen: Trajectory,
-    last_value: Float[Array, " E"],
-    shadow_value: Float[Array, " E"] | None,
-) -> tuple[LaneState, Samples]:
-    learns = state.updates >= 0
+def _by_lane(trajectory: Trajectory) -> Trajectory:
+    """Return a trajectory [L, T, ...] of one that is time first, [T, L, ...]."""
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), trajectory)
+
+
+def _prepare(plan: Plan, lane: _Played) -> tuple[LaneState, Samples]:
+    """Return one lane's state with the rollout's statistics, and the rows that it learns from."""
+    hypers, state, seen = lane.hypers, lane.state, lane.seen
+    learns = state.updates >= 0  # updates of the warm-up only play
+    # r_t: scaled, divided by the deviation of returns, clipped
     rewards, state = _shape_rewards(plan, hypers, state, seen, learns)
-    following = jnp.concatenate([seen.value[1:], last_value[None]])
+    # V(s'_t): the next step's; of a truncated step that of the observation it was cut at
+    following = jnp.concatenate([seen.value[1:], lane.last_value[None]])
     next_values = jnp.where(seen.truncated, seen.bootstrap, following)
     steps = Steps(rewards, seen.value, next_values, seen.terminated, seen.truncated)
-    average = _average_reward(plan, hypers, state)
+    average = _average_reward(plan, hypers, state)  # before this rollout moves it
     if "reward_centering" in plan.features:
         steps, state = _centre_rewards(hypers, state, steps, learns)
-    advantages = toward = _advantages(plan, hypers, steps, values.coefficients.gae_lambda)
-    shadow = None
-    if seen.shadow is not None and shadow_value is not None:
-        theirs = _in_units(plan, hypers, state, seen.shadow.reward) - average
-        decay = values.coefficients.gae_lambda
-        shadow = shadow_advantages(plan, hypers, theirs, seen, shadow_value, decay)
-        advantages = advantages - shadow  # targets of the critic stay those of its own rewards
+    # A_t, by GAE at lambda
+    advantages = toward = _advantages(plan, hypers, steps, lane.values.coefficients.gae_lambda)
+    shadow = _shadow_advantages(plan, lane, state, average)
+    if shadow is not None:
+        advantages = advantages - shadow  # the critic still predicts its own rewards
+    observation, state = _observations(plan, lane, state, learns)
+    # R_t - V(s_t): the same advantages, or those at the critic's own lambda
+    if "vf_gae_lambda" in plan.features:
+        toward = _advantages(plan, hypers, steps, lane.values.coefficients.vf_gae_lambda)
+    in_time = Samples(
+        observation=observation,
+        action=seen.action,
+        mask=seen.mask,
+        log_prob=seen.log_prob,  # log pi_old(a_t | s_t)
+        value=seen.value,  # V_old(s_t)
+        advantage=advantages,
+        target=toward,
+        shadow=shadow,
+    )
+    samples: Samples = jax.tree.map(lambda x: _rows(plan, x), in_time)
+    env = environments.make(plan.env)
+    samples = samples.replace(
+        target=samples.target + samples.value,  # R_t = A_t + V(s_t)
+        noise=draw_entropy_noise(
+            plan, env, use_key(state.key, ENTROPY_NOISE, state.updates), samples.advantage.shape
+        ),
+    )
+    if policy.is_recurrent(plan):
+        samples = _with_memory(plan, seen, samples)
+    return state, _with_features(plan, lane, steps.reward, samples)
+
+
+def _shadow_advantages(
+    plan: Plan, lane: _Played, state: LaneState, average: Float[Array, ""]
+) -> Float[Array, "T E"] | None:
+    """Return the advantages of the baseline policy that plays along, None without one."""
+    seen = lane.seen
+    if seen.shadow is None or lane.shadow_value is None:
+        return None
+    theirs = _in_units(plan, lane.hypers, state, seen.shadow.reward) - average
+    decay = lane.values.coefficients.gae_lambda
+    return shadow_advantages(plan, lane.hypers, theirs, seen, lane.shadow_value, decay)
+
+
+def _observations(
+    plan: Plan, lane: _Played, state: LaneState, learns: Bool[Array, ""]
+) -> tuple[Any, LaneState]:
+    """Return the observations as the policy saw them, and statistics that know this rollout.
+
+    V-trace runs the network again, so its observations end with the one after the last step.
+    """
+    hypers, seen = lane.hypers, lane.seen
     observation = policy.normalised(plan, hypers, state.observation_statistics, seen.observation)
     if "v_trace" in plan.features:
         last = policy.shown_like(seen.observation, state.observation)
@@ -108,33 +186,17 @@ def _prepare(
         state = state.replace(
             observation_statistics=_where(learns, merged, state.observation_statistics)
         )
-    if "vf_gae_lambda" in plan.features:
-        toward = _advantages(plan, hypers, steps, values.coefficients.vf_gae_lambda)
-    in_time = Samples(
-        observation=observation,
-        action=seen.action,
-        mask=seen.mask,
-        log_prob=seen.log_prob,
-        value=seen.value,
-        advantage=advantages,
-        target=toward,
-        shadow=shadow,
-    )
-    samples: Samples = jax.tree.map(lambda x: _rows(plan, x), in_time)
-    env = environments.make(plan.env)
-    samples = samples.replace(
-        target=samples.target + samples.value,
-        noise=draw_entropy_noise(
-            plan, env, use_key(state.key, ENTROPY_NOISE, state.updates), samples.advantage.shape
-        ),
-    )
-    if policy.is_recurrent(plan):
-        ended = seen.terminated | seen.truncated
-        first = jnp.concatenate([jnp.zeros_like(ended[:1]), ended])
-        first = first if "v_trace" in plan.features else first[:-1]
-        first, carry = jax.tree.map(lambda x: _rows(plan, x), (first, seen.carry))
-        samples = samples.replace(first=first, carry=carry)
-    return state, _with_features(plan, hypers, values, seen, steps.reward, samples)
+    return observation, state
+
+
+def _with_memory(plan: Plan, seen: Trajectory, samples: Samples) -> Samples:
+    """Add where episodes begin, and the state of the recurrent layer at each step."""
+    ended = seen.terminated | seen.truncated
+    first = jnp.concatenate([jnp.zeros_like(ended[:1]), ended])
+    if "v_trace" not in plan.features:
+        first = first[:-1]
+    first, carry = jax.tree.map(lambda x: _rows(plan, x), (first, seen.carry))
+    return samples.replace(first=first, carry=carry)
 
 
 def _advantages(
@@ -153,20 +215,18 @@ def _advantages(
 
 
 def _with_features(
-    plan: Plan,
-    hypers: Hypers,
-    values: Scheduled,
-    seen: Trajectory,
-    rewards: Float[Array, "T E"],
-    samples: Samples,
+    plan: Plan, lane: _Played, rewards: Float[Array, "T E"], samples: Samples
 ) -> Samples:
+    """Add what only some plans learn with: weights of masks, priorities, V-trace's segments."""
+    hypers, seen = lane.hypers, lane.seen
     if seen.mask is not None and seen.valid_mass is not None:
         sizes = component_sizes(environments.make(plan.env))
         weights = row_weights(hypers, seen.mask, seen.valid_mass, sizes)
         samples = samples.replace(weights=jax.tree.map(lambda x: _rows(plan, x), weights))
     if "priority" in plan.features:
+        # P(i) and (N P(i))^-beta of prioritised replay (Schaul et al. 2016); 1 where it is off
         probability = probabilities(samples.advantage, hypers.priority_alpha)
-        weight = importance_weights(probability, values.priority_beta)
+        weight = importance_weights(probability, lane.values.priority_beta)
         weight = jnp.where(hypers.priority_alpha > 0.0, weight, 1.0)
         samples = samples.replace(importance=weight)
     if "v_trace" in plan.features:
@@ -176,6 +236,7 @@ def _with_features(
 
 
 def _rows(plan: Plan, x: Shaped[Array, "T E ..."]) -> Shaped[Array, "N ..."]:
+    """Return one row per step, or per segment (an environment's whole rollout)."""
     return jnp.moveaxis(x, 1, 0) if plan.by_segments else x.reshape((-1, *x.shape[2:]))
 
 
@@ -254,20 +315,14 @@ _MEANS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fra
 _SCHEDULED = ("clip_eps", "ent_coef", "gae_lambda")
 
 
-def _measure(
-    plan: Plan,
-    hypers: Hypers,
-    values: Scheduled,
-    state: LaneState,
-    learning: Learning,
-    samples: Samples,
-    seen: Trajectory,
-    sums: EpisodeSums,
-) -> Metrics:
+def _measure(plan: Plan, lane: _Learnt) -> Metrics:
+    """Return one lane's metrics: of its episodes, losses, gradients and schedules."""
+    learning, samples, seen, values = lane.learning, lane.samples, lane.seen, lane.values
     taken = jnp.maximum(learning.taken, 1.0)
     learnt = jnp.maximum(learning.minibatches, 1.0)
     means = jax.tree.map(lambda x: x / learnt, learning.sums)
     some = learning.minibatches > 0.0
+    # explained variance: 1 - Var(R - V) / Var(R)
     variance = jnp.var(samples.target)
     residual = jnp.var(samples.target - samples.value)
     norm = optimisers.tree_norm(learning.params)
@@ -280,14 +335,16 @@ def _measure(
     )
     std = jnp.zeros((), jnp.float32)
     if "log_std" in learning.params:
-        bounded = jnp.clip(learning.params["log_std"], hypers.log_std_min, hypers.log_std_max)
+        bounded = jnp.clip(
+            learning.params["log_std"], lane.hypers.log_std_min, lane.hypers.log_std_max
+        )
         std = jnp.mean(jnp.exp(bounded))
     env = environments.make(plan.env)
     steps = jnp.float32(plan.steps_per_update)
     return Metrics(
-        episodes=sums.episodes,
-        episode_return=sums.returns,
-        episode_length=sums.lengths,
+        episodes=lane.sums.episodes,
+        episode_return=lane.sums.returns,
+        episode_length=lane.sums.lengths,
         reward_mean=jnp.mean(seen.reward),
         **{name: getattr(means, name) for name in _MEANS},
         ratio_min=jnp.where(some, learning.sums.ratio_min, 1.0),
@@ -310,20 +367,14 @@ def _measure(
         ),
         value_mean=jnp.mean(seen.value),
         diverged=~sane,
-        features=_feature_metrics(plan, hypers, values, state, means, seen, samples),
-        env=env.summarise(sums.info, steps),
+        features=_feature_metrics(plan, lane, means),
+        env=env.summarise(lane.sums.info, steps),
     )
 
 
-def _feature_metrics(
-    plan: Plan,
-    hypers: Hypers,
-    values: Scheduled,
-    state: LaneState,
-    means: Losses,
-    seen: Trajectory,
-    samples: Samples,
-) -> dict[str, Array]:
+def _feature_metrics(plan: Plan, lane: _Learnt, means: Losses) -> dict[str, Array]:
+    """Return the metrics that only some plans have."""
+    seen, samples, values = lane.seen, lane.samples, lane.values
     found: dict[str, Array] = {}
     if seen.mask is not None and seen.valid_mass is not None:
         sizes = component_sizes(environments.make(plan.env))
@@ -337,10 +388,10 @@ def _feature_metrics(
         found["valid_mass_loss"] = means.valid_mass_loss
         found["valid_mass_coef"] = values.coefficients.valid_mass_coef
     if "reward_centering" in plan.features:
-        found["average_reward"] = state.average_reward
+        found["average_reward"] = lane.state.average_reward
     if "priority" in plan.features:
         found["priority_beta"] = values.priority_beta
-        priority = priorities(samples.advantage, hypers.priority_alpha)
+        priority = priorities(samples.advantage, lane.hypers.priority_alpha)
         found["priority_mean"] = jnp.mean(priority)
         found["priority_std"] = jnp.std(priority)
     if "schedule_on_gradient_steps" in plan.features:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ..files.plain_data import Range
-from ..importers.tables import env_names
-from ..importers.xlron_table import XLRON
+from ..foreign_names.tables import env_names
+from ..foreign_names.xlron_table import XLRON
 
 INT32 = 2**31 - 1
 KeyType = Literal["int", "bool", "float", "str", "any"]  # `any` is checked by the environment

@@ -78,7 +78,8 @@ def entry_of(id_: str) -> EnvEntry:
             params[name] = float(default)
         else:
             keys[name] = EnvKey(type_, default)
-    meaning = first_sentence(getdoc(creator) or "")
+    documented = bool(creator.__doc__)  # itself: getdoc takes the base class's otherwise
+    meaning = first_sentence(getdoc(creator) or "") if documented else ""
     is_open = _takes_any(creator)
     return EnvEntry(id_, "gymnasium", "any", params, keys, meaning, is_open=is_open)
 

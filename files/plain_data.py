@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +97,11 @@ def same(one: Any, other: Any) -> bool:
     (True, False, True)
     """
     return freeze(one) == freeze(other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def is_among(value: Any, options: Iterable[Any]) -> bool:
+    """Return whether a value is the same as one of the options."""
+    return any(same(value, one) for one in options)
 
 
 _LONGEST = 300  # digits of a whole number; float64 ends at 309

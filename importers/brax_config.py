@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from .plain_python import NotPlain, Unread, constants_of, last_name, parsed_source, plain_node
+from ..foreign_names.plain_values import NotPlain, Unread, last_name, parsed_source, plain_node
+from .python_names import constants_of
 
 _CONFIG = "brax_ppo_config"
 _MAKES = ("create", "ConfigDict", "dict")

@@ -71,8 +71,11 @@ def _trains(words: Sequence[str]) -> bool:
 def _of_environment(found: list[Command], given: Mapping[str, Any]) -> list[Command]:
     """Return the commands of the environment that is given; all if none is, or none has it."""
     wanted = {str(given[name]).removeprefix("gym:") for name in _ENVS if name in given}
-    fitting = [one for one in found if wanted & {str(one.flags.get(name)) for name in _ENVS}]
-    return fitting or found
+    return [one for one in found if wanted & _envs_of(one)] or found
+
+
+def _envs_of(command: Command) -> set[str]:
+    return {str(command.flags.get(name)) for name in _ENVS}
 
 
 def _merge(first: Command, other: Command) -> None:
@@ -173,6 +176,9 @@ class _Line:
     variables: Mapping[str, Sequence[str]]  # name -> its values, of a loop several
 
 
+_BEFORE_A_COMMAND = ("do", "then", "else", "nohup", "srun", "time")
+
+
 def _commands(text: str) -> list[_Line]:
     """Return the commands of a script, in order, with the variables that hold there."""
     array = _ARRAY.search(text)
@@ -182,19 +188,25 @@ def _commands(text: str) -> list[_Line]:
     found, loops = list[_Line](), list[str]()
     for words in _split(text):
         kind = words[0]
+        rest = words[1:] if kind in _BEFORE_A_COMMAND else words
         if kind == "for" and len(words) > 2 and words[2] == "in":
             known[words[1]] = _listed(words[3:])
             loops.append(words[1])
         elif kind == "done" and loops:
             known.pop(loops.pop(), None)
-        else:
-            rest = words[1:] if kind in ("do", "then", "else", "nohup", "srun", "time") else words
-            assigned = [re.fullmatch(r"([A-Za-z_]\w*)=(.*)", word) for word in rest]
-            if rest and all(assigned) and rest[0][:1].isupper():
-                known |= {match[1]: [match[2]] for match in assigned if match}
-            elif rest:
-                found.append(_Line(tuple(rest), dict(known)))
+        elif _assigned(rest):
+            known |= _assigned(rest)
+        elif rest:
+            found.append(_Line(tuple(rest), dict(known)))
     return found
+
+
+def _assigned(words: Sequence[str]) -> dict[str, list[str]]:
+    """Return the variables of `NAME=value`; none where a command follows."""
+    matches = [re.fullmatch(r"([A-Za-z_]\w*)=(.*)", word) for word in words]
+    if not words or not all(matches) or not words[0][:1].isupper():
+        return {}
+    return {match[1]: [match[2]] for match in matches if match}
 
 
 def _array(text: str) -> list[str]:
@@ -213,7 +225,7 @@ def _listed(words: Sequence[str]) -> list[str]:
     """Return the values that a loop goes through."""
     match = _COUNT.fullmatch(" ".join(words))
     if match is None:
-        return [part for word in words for part in word.split()]
+        return " ".join(words).split()
     low, high = (match[3], match[4]) if match[3] else (match[1], match[2])
     first, last = (1, int(low)) if high is None else (int(low), int(high))
     return [str(one) for one in range(first, min(last, first + _MOST) + 1)]

@@ -16,6 +16,10 @@ from ..environments.registry import full_id
 from ..environments.table import ENVIRONMENTS, EnvEntry
 from ..environments.via_gymnasium import lacking_package
 from ..errors import ConfigError, HpoError, StudyError
+from ..foreign_names.name_mapping import COMMON, NoCounterpart, Row, System, plain_name
+from ..foreign_names.optax_calls import Schedule
+from ..foreign_names.plain_values import Unread
+from ..foreign_names.tables import find, hints
 from ..knobs import KNOBS, RECURRENT_NETWORKS, canonical_name, check_value
 from ..studies.check import check
 from ..studies.chunk_sizes import quanta_of
@@ -26,10 +30,6 @@ from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
 from ..studies.yaml_io import text_of, to_yaml
 from .formats import env_value, fitted, one_line, plain_value, read_word, translated
-from .name_mapping import COMMON, NoCounterpart, Row, System, plain_name
-from .optax_calls import Schedule
-from .plain_python import Unread
-from .tables import find, hints
 
 _ORDER = (
     "name", "seed", "imports", "algorithm", "env", "over_environments", "env_steps",
@@ -47,6 +47,13 @@ _IMPORTS = " and type imports: [my_envs.py]"
 """How an error of an environment ends that is registered by a package which is not imported."""
 NOWHERE = "nothing here corresponds to it"
 """Why a searched name that no table has is refused."""
+
+
+_SCHEDULED = {
+    "learning_rate": " (a schedule: lr_schedule=linear)",
+    "clip_eps": " (a schedule: clip_eps_schedule=linear)",
+}
+"""Target that another system gives as a function -> what to type for a schedule."""
 
 
 def joined(names: Sequence[str]) -> str:
@@ -209,6 +216,11 @@ class Draft:
     def is_of_env(self, name: str) -> bool:
         return self._env_target(name) is not None or name.startswith("env.")
 
+    def any_target(self, name: str) -> str:
+        """Return what a foreign name is here; "" if it has no counterpart."""
+        row = self.row(name)
+        return "" if row is None else row.target
+
     def target(self, name: str) -> str | None:
         """Return the hyperparameter or `env.<name>` that a foreign name is searched as."""
         target = (row := self.row(name)) and row.target
@@ -238,33 +250,37 @@ class Draft:
             for target, one in settings.items():
                 self.put(name, target, one)
         except (NoCounterpart, ConfigError) as reason:
-            if isinstance(value, Unread):
-                schedules = {
-                    "learning_rate": " (a schedule: lr_schedule=linear)",
-                    "clip_eps": " (a schedule: clip_eps_schedule=linear)",
-                }
-                text = f"{name} is {value}, which cannot be read without running it; give its "
-                text += f"value{schedules.get(row.target, '')}, or leave it out"
-                if row.target == "optimiser":
-                    text = f"{name} is {value}: {reason}"
-                raise ConfigError(
-                    f"{self.source}:{value.line}: {text}",
-                    flags={name: "VALUE"},
-                    without={"without": name},
-                ) from None
-            if isinstance(reason, ConfigError):
-                raise
-            raise ConfigError(f"{name} is {value!r}: {reason}", flags={name: "VALUE"}) from None
+            raise self._untaken(name, row, value, reason) from None
         self.taken[name] = list(dict.fromkeys((*self.taken.get(name, ()), *settings)))
         if row.note and settings and not _is_off(value):
             self.note(f"{name}: {row.note}")
-        renamed = list(settings) != [row.target]
-        if renamed or settings[row.target] != value:
-            shown = [
-                f"{target} {_shown(one)}" if renamed else _shown(one)
-                for target, one in settings.items()
-            ]
-            self.note(f"{name}: {_shown(value)} is {', '.join(shown) or 'nothing'} here")
+        self._note_change(name, row, value, settings)
+
+    def _untaken(
+        self, name: str, row: Row, value: Any, reason: NoCounterpart | ConfigError
+    ) -> ConfigError:
+        """Return the refusal of a value that has no counterpart, or cannot be read."""
+        if isinstance(value, Unread):
+            schedule = _SCHEDULED.get(row.target, "")
+            text = f"{name} is {value}, which cannot be read without running it; give its "
+            text += f"value{schedule}, or leave it out"
+            if row.target == "optimiser":
+                text = f"{name} is {value}: {reason}"
+            place = f"{self.source}:{value.line}: "
+            return ConfigError(place + text, flags={name: "VALUE"}, without={"without": name})
+        if isinstance(reason, ConfigError):
+            return reason
+        return ConfigError(f"{name} is {value!r}: {reason}", flags={name: "VALUE"})
+
+    def _note_change(self, name: str, row: Row, value: Any, settings: Mapping[str, Any]) -> None:
+        """Say what a value is here, if that is another value or sets other names."""
+        if list(settings) != [row.target]:
+            parts = [f"{target} {_shown(one)}" for target, one in settings.items()]
+        elif settings[row.target] != value:
+            parts = [_shown(settings[row.target])]
+        else:
+            return
+        self.note(f"{name}: {_shown(value)} is {', '.join(parts) or 'nothing'} here")
 
     def put(self, name: str, target: str, value: Any) -> None:
         section, _, key = target.partition(".")

@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from ..environments.table import EnvEntry
 from ..errors import ConfigError
 from ..files.plain_data import as_lists, is_number
 from ..files.plain_yaml import PlainLoader
+from ..foreign_names.name_mapping import NoCounterpart, Row, rounded
 from ..knobs import KNOBS
 from ..studies.study_values import check_env_value, number_of
 from ..studies.yaml_io import events_of, text_of
-from .name_mapping import NoCounterpart, Row, rounded
 
 Note = Callable[[str], None]
 _FLAG = re.compile(r"(?:--?|(?=[a-z][a-z0-9_.]*=))([A-Za-z][A-Za-z0-9_.-]*)(?:=(.*))?", re.DOTALL)
@@ -203,22 +204,13 @@ def _with_listed_steps(
 
 def _values(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Translate listed values; only one of the targets that they set may vary."""
-
-    def absent(target: str) -> Any:
-        return KNOBS[target].default if target in KNOBS else None
-
     words = [read_word(theirs) for theirs in fields["values"]]
     sets = [row.settings(word) for word in words]
     for word, one in zip(words, sets, strict=True):
         if one.get(row.target, word) != word:
             note(f"{name}: {word} is {one[row.target]} here")
-    found: dict[str, Any] = {}
-    for target in dict.fromkeys(target for one in sets for target in one):
-        idles = target.endswith("_end_fraction") or target.startswith(_IDLE)
-        needed = target == row.target or not idles
-        given = [one.get(target, absent(target)) for one in sets if needed or target in one]
-        several = distinct(given)
-        found[target] = {"value": given[0]} if len(several) == 1 else {"values": several}
+    targets = dict.fromkeys(chain.from_iterable(sets))
+    found = {target: _fields_of(row, target, sets) for target in targets}
     moving = [target for target, one in found.items() if "values" in one]
     if len(moving) > 1:
         raise NoCounterpart(f"its values move {' and '.join(moving)} together; list one of them")
@@ -226,8 +218,22 @@ def _values(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[
         found[target] = {**fields, **found[target]}
         if fields.get("default") is not None:
             default = row.settings(read_word(fields["default"]))
-            found[target]["default"] = default.get(target, absent(target))
+            found[target]["default"] = default.get(target, _absent(target))
     return found
+
+
+def _fields_of(row: Row, target: str, sets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the values that the listed ones give a target; each set may set others alone."""
+    idles = target.endswith("_end_fraction") or target.startswith(_IDLE)
+    if idles and target != row.target:
+        sets = [one for one in sets if target in one]
+    several = distinct([one.get(target, _absent(target)) for one in sets])
+    return {"value": several[0]} if len(several) == 1 else {"values": several}
+
+
+def _absent(target: str) -> Any:
+    """Return what a target is where nothing sets it."""
+    return KNOBS[target].default if target in KNOBS else None
 
 
 def distinct(values: Sequence[Any]) -> list[Any]:
@@ -259,31 +265,54 @@ def _bounds(note: Note, name: str, row: Row, fields: dict[str, Any]) -> dict[str
 def fitted(
     note: Note, name: str, target: str, fields: dict[str, Any], entry: EnvEntry | None
 ) -> dict[str, Any]:
-    if "values" in fields:
-        key = target.removeprefix("env.")
-        known = key != target and entry and (key in entry.keys or key in entry.params)
-        return {
-            **fields,
-            "values": [
-                as_lists(env_value(entry, key, value)) if known else plain_value(target, value)
-                for value in fields["values"]
-            ],
-        }
+    """Return a distribution that its target takes here: whole numbers, lists, an open end."""
     if target.startswith("env."):
-        key = target.removeprefix("env.")
-        static = entry is not None and key in entry.keys and key not in entry.params
-        return _listed_key(note, name, target, fields) if static and "min" in fields else fields
-    knob, low = KNOBS[target], fields.get("min")
-    log = {"uniform": "int_uniform", "log_uniform": "log_int_uniform"}
-    real = knob.type == "int" and fields.get("distribution") in log
-    if real and all(float(fields[end]).is_integer() for end in ("min", "max")):
-        fields |= {"min": int(fields["min"]), "max": int(fields["max"])}
-        if fields.get("q") and float(fields["q"]).is_integer():
-            fields["q"] = int(fields["q"])
-        fields["distribution"] = log[fields["distribution"]]
-        note(f"{name}: whole numbers, as {target} takes no others")
-    if not knob.traced and "min" in fields:
+        return _fitted_key(note, name, target, fields, entry)
+    if "values" in fields:
+        return {**fields, "values": [plain_value(target, value) for value in fields["values"]]}
+    fields = _in_whole_numbers(note, name, target, fields)
+    if not KNOBS[target].traced and "min" in fields:
         return _listed(note, name, target, fields)
+    return _above_open_end(note, name, target, fields)
+
+
+def _fitted_key(
+    note: Note, name: str, target: str, fields: dict[str, Any], entry: EnvEntry | None
+) -> dict[str, Any]:
+    """Return the distribution of a key of the environment; one that is not known stays."""
+    key = target.removeprefix("env.")
+    if entry is None or not (key in entry.keys or key in entry.params):
+        return fields
+    if "values" in fields:
+        values = [as_lists(env_value(entry, key, value)) for value in fields["values"]]
+        return {**fields, "values": values}
+    if "min" in fields and key not in entry.params:
+        return _listed_key(note, name, target, fields)
+    return fields
+
+
+_OF_WHOLE = {"uniform": "int_uniform", "log_uniform": "log_int_uniform"}
+
+
+def _in_whole_numbers(
+    note: Note, name: str, target: str, fields: dict[str, Any]
+) -> dict[str, Any]:
+    """Return a range of reals as one of whole numbers, if its target takes no others."""
+    if KNOBS[target].type != "int" or fields.get("distribution") not in _OF_WHOLE:
+        return fields
+    if not (float(fields["min"]).is_integer() and float(fields["max"]).is_integer()):
+        return fields
+    fields |= {"min": int(fields["min"]), "max": int(fields["max"])}
+    if fields.get("q") and float(fields["q"]).is_integer():
+        fields["q"] = int(fields["q"])
+    fields["distribution"] = _OF_WHOLE[fields["distribution"]]
+    note(f"{name}: whole numbers, as {target} takes no others")
+    return fields
+
+
+def _above_open_end(note: Note, name: str, target: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Move the start of a range that is not legal itself to its first step, or just above."""
+    knob, low = KNOBS[target], fields.get("min")
     if not knob.low_open or low is None or low != knob.low:
         return fields
     if fields.get("q"):

@@ -101,8 +101,10 @@ def sweep_of(text: str, inclusive: bool = False) -> dict[str, Any] | None:
         return {"values": distinct([read_word(value) for value in values])}
     if name == "range":
         return _range(text, [read_word(part) for part in _split(inner)], inclusive)
-    if name in ("interval", "tag", "int", "float"):
-        return _interval(text, name, inner, inclusive)
+    if name == "interval":
+        return _interval(text, inner)
+    if name in ("tag", "int", "float"):
+        return _of_kind(name, inner, inclusive)
     return None
 
 
@@ -149,27 +151,32 @@ def _range(text: str, given: list[Any], inclusive: bool) -> dict[str, Any]:
     return {"values": [low + step * index for index in range(count)]}
 
 
-def _interval(text: str, name: str, inner: str, inclusive: bool) -> dict[str, Any] | None:
-    parts = _split(inner)
-    if name == "interval":
-        bounds = [read_word(part) for part in parts]
-        if len(bounds) != 2 or not all(map(is_number, bounds)):
-            raise ConfigError(f"{text!r} is not an interval of Hydra, such as interval(0, 1)")
-        whole = all(isinstance(one, int) for one in bounds)
-        kind = "int_uniform" if whole else "uniform"
-        return {"min": bounds[0], "max": bounds[1], "distribution": kind}
-    fields = sweep_of(parts[-1], inclusive) if parts else None
+def _interval(text: str, inner: str) -> dict[str, Any]:
+    """Read `interval(low, high)`."""
+    bounds = [read_word(part) for part in _split(inner)]
+    if len(bounds) != 2 or not all(map(is_number, bounds)):
+        raise ConfigError(f"{text!r} is not an interval of Hydra, such as interval(0, 1)")
+    whole = all(isinstance(one, int) for one in bounds)
+    kind = "int_uniform" if whole else "uniform"
+    return {"min": bounds[0], "max": bounds[1], "distribution": kind}
+
+
+def _of_kind(name: str, inner: str, inclusive: bool) -> dict[str, Any] | None:
+    """Read `tag(log, ...)`, `int(...)` and `float(...)` around another search."""
+    *tags, last = _split(inner) or [""]
+    fields = sweep_of(last, inclusive) if last else None
     if fields is None:
         return None
     if "values" in fields:
         cast = {"int": int, "float": float}.get(name)
         return fields if cast is None else {"values": [cast(one) for one in fields["values"]]}
-    kind = fields["distribution"].removeprefix("log_")
-    log = "log_" if "log" in parts[:-1] or fields["distribution"].startswith("log_") else ""
+    log = "log" in tags or fields["distribution"].startswith("log_")
+    kind = {"int": "int_uniform", "float": "uniform"}.get(name)
+    if kind is None:
+        kind = fields["distribution"].removeprefix("log_")
     if name == "int":
         fields |= {"min": int(fields["min"]), "max": int(fields["max"])}
-        kind = "int_uniform"
-    return {**fields, "distribution": log + (kind if name != "float" else "uniform")}
+    return {**fields, "distribution": f"log_{kind}" if log else kind}
 
 
 # ------------------------------------------------------------------------------- files
@@ -184,7 +191,6 @@ def sweep_in(path: Path, hydra: Mapping[str, Any]) -> Sweep | None:
     sweeper = hydra.get("sweeper")
     if not is_dict(sweeper):
         return None
-    params = sweeper.get("params")
     space = sweeper.get("search_space")
     if isinstance(space, str):
         raise ConfigError(
@@ -196,16 +202,19 @@ def sweep_in(path: Path, hydra: Mapping[str, Any]) -> Sweep | None:
         raise ConfigError(f"{path}: its custom_search_space is a program, which is not run")
     samplers = _samplers_of(path, sweeper)
     searched = {name: _old_fields(name, fields) for name, fields in (space or {}).items()}
-    for name, given in (params if is_dict(params) else {}).items():
-        fields = sweep_of(str(given), inclusive=bool(samplers))
-        if fields is not None:
-            searched[str(name)] = fields
+    searched |= _searched_params(sweeper.get("params"), inclusive=bool(samplers))
     if not searched:
         return None
     rest = {f"hydra.{name}": one for name, one in hydra.items() if name != "sweeper"}
     rest |= {f"hydra.sweeper.{name}": one for name, one in sweeper.items() if name not in _SWEEPER}
     trials = sweeper.get("n_trials", 20 if samplers else None)
     return Sweep(searched, not samplers, trials, samplers or "grid", rest)
+
+
+def _searched_params(params: Any, inclusive: bool) -> dict[str, dict[str, Any]]:
+    given = params if is_dict(params) else {}
+    found = {str(name): sweep_of(str(one), inclusive) for name, one in given.items()}
+    return {name: fields for name, fields in found.items() if fields is not None}
 
 
 def _samplers_of(path: Path, sweeper: Mapping[str, Any]) -> str:

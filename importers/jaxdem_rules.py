@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..files.plain_data import is_number
+from ..foreign_names.name_mapping import rounded
 from ..knobs import KNOBS
 from ..studies.study_values import count_of
 from .converted_study import Draft, Source
 from .formats import read_word
-from .name_mapping import rounded
 
 SEGMENTS = "2025.09"  # the first version whose minibatch_size counts segments
 _ALL_SEGMENTS = (SEGMENTS, "2025.10")
@@ -24,15 +24,14 @@ _CLIP_RANGE = (-0.2, 0.2)
 
 @dataclass(frozen=True)
 class _Sizes:
-    updates: int
     envs: int
     steps: int  # of a rollout of one environment
     parts: int  # minibatches of an update
 
 
 def _sizes(draft: Draft, source: Source) -> _Sizes:
-    defaults = {**draft.system.defaults, "num_epochs": 1000}
-    names = ("num_epochs", "num_envs", "num_steps_epoch", "num_minibatches")
+    defaults = draft.system.defaults
+    names = ("num_envs", "num_steps_epoch", "num_minibatches")
     return _Sizes(*(count_of(source.values(name, defaults[name])[0]) or 0 for name in names))
 
 
@@ -51,22 +50,9 @@ def counts_segments(draft: Draft, source: Source) -> str:
 
 def before(draft: Draft, source: Source) -> None:
     sizes = _sizes(draft, source)
-    _length(draft, source, sizes)
     _model(draft, source)
     _clip_actions(draft, source)
     _minibatches(draft, source, sizes)
-
-
-def _length(draft: Draft, source: Source, sizes: _Sizes) -> None:
-    if "total_timesteps" in source.names() or "env_steps" in source.names():
-        source.drop("num_epochs")
-    elif sizes.updates and sizes.envs and sizes.steps:
-        source.drop("num_epochs")
-        source.constants["env_steps"] = total = sizes.updates * sizes.envs * sizes.steps
-        draft.note(
-            f"num_epochs: {sizes.updates:,} updates of {sizes.envs} x {sizes.steps} env "
-            f"steps are {total:,} env steps"
-        )
 
 
 _TOWERS = ("actor_architecture", "critic_architecture")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..foreign_names.name_mapping import COMMON
+from ..foreign_names.tables import recognise
 from .converted_study import NOWHERE, Draft, Source, joined
 from .formats import read_word
-from .name_mapping import COMMON
-from .tables import recognise
 
 _SHOWN = 4  # names in a sentence
 
@@ -51,20 +51,29 @@ def ask_about_the_system(draft: Draft, source: Source, given: Mapping[str, Any])
     if 2 * len(known) >= len(names):
         return
     others = [name for name in names if name not in known]
-    if len(names) <= _SHOWN and any(draft.system.nearest(name) for name in others):
+    if len(names) <= _SHOWN and any(map(draft.system.nearest, others)):
         return  # a slip, which is refused with the name that is meant
+    raise _unknown_names(draft, names, known, others)
+
+
+def _unknown_names(
+    draft: Draft, names: Sequence[str], known: Sequence[str], others: Sequence[str]
+) -> Exception:
+    """Return the question whether a source is of another system, and of which."""
     few = f"knows only {len(known)} of its {len(names)} names"
-    who = "hpo" if draft.system is COMMON else draft.system.title
+    who = draft.system.title
+    if draft.system is COMMON:
+        who = "hpo"
     other, why = recognise(draft.read)
     text = f"{who} {few}, and not {_some(others)}. "
     leaves = "name the system to take it for one of this system, and leave the others out"
     if other is COMMON or other.family == draft.system.family:
-        raise draft.fault(
+        return draft.fault(
             f"{text}Is it a file of another system? Otherwise {leaves}",
             flags={"system": draft.system.name},
         )
     text += f"It looks like one of {other.title}, as {why}; import it as that, or {leaves}"
-    raise draft.fault(text, reader=other.family, flags={"system": draft.system.name})
+    return draft.fault(text, reader=other.family, flags={"system": draft.system.name})
 
 
 def _is_known(draft: Draft, source: Source, name: str) -> bool:

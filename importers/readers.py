@@ -15,19 +15,20 @@ from typing import Any
 from ..environments.via_gymnasium import PREFIX, registered
 from ..errors import ConfigError, UnknownNameError, listed
 from ..files.plain_data import is_dict
+from ..foreign_names.brax_table import BRAX
+from ..foreign_names.name_mapping import COMMON, UNKNOWN, Row, System
+from ..foreign_names.plain_values import NotPlain, Unread
+from ..foreign_names.tables import SYSTEMS, find, recognise, system, version_named
+from ..foreign_names.xlron_table import XLRON
 from ..studies.yaml_io import text_of, to_yaml
 from .brax_config import read_brax
-from .brax_table import BRAX
 from .commands import Command, read_command
 from .convert import add_defaults, take
 from .converted_study import Draft, Source
 from .formats import file_name, read_data, read_word
 from .hydra_sweeps import Sweep, put_sweep, sweep_in
-from .name_mapping import COMMON, UNKNOWN, System
-from .plain_python import OBJECTS, OTHERS, NotPlain, Unread, read_source
-from .tables import SYSTEMS, find, recognise, system, version_named
+from .plain_python import OBJECTS, OTHERS, read_source
 from .xlron_rules import on
-from .xlron_table import XLRON
 
 _ENVS = ("env", "env_factory")
 _FALLBACKS = ("default", "atari")
@@ -39,41 +40,56 @@ HEURISTICS = ("ksp_ff", "ksp_lf", "ff_ksp", "ksp_bf", "bf_ksp", "ksp_mu", "mu_ks
 
 
 def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Draft:
-    path, command = Path(source), Command()
-    found, sweep = Source(family=kind), None
-    one = system(str(given.get("system", kind)))
+    """Read a configuration: a Python, YAML or JSON file, a script, or a typed command."""
+    path, one = Path(source), system(str(given.get("system", kind)))
+    found, command, sweep = Source(family=kind), Command(), None
     if not os.path.isfile(path):  # unlike Path's, false for a command too long for a path
-        if " " not in source.strip():
-            raise ConfigError(f"{source}: no such file")
-        command = read_command(source, None, given)
+        command = _typed(source, given)
     elif path.suffix in (".yaml", ".yml", ".json"):
-        data = _data(path, kind, given)
-        hydra = data.pop("hydra", None)
-        if is_dict(hydra) and "search_space" not in str(given.get("without", "")):
-            sweep = sweep_in(path, hydra)
-        found.constants = _flat(data, one)
-        for name, value in found.constants.items():
-            if name.endswith("_target_") and str(value).rpartition(".")[2].lower() in OTHERS:
-                raise ConfigError(f"{path} trains with {value}; a study trains with PPO alone")
+        sweep = _data_file(path, one, found, given)
     elif path.suffix == ".py" and one is BRAX:
         _brax(path, found, given)
     elif path.suffix == ".py":
         _python(path, one, found, given)
     else:
         command = _told(source, lambda: read_command(text_of(path), path.parent, given))
-    words = command.words
     found.constants |= _flat(command.flags, one)
     found.searched = dict(command.searched)
-    found.words = (*found.words, *words, source)
-    rows = [row for row in (find(name, one) for name in found.names()) if row]
-    if not (words or found.calls or any(r.target != "env" and r.fate != "left out" for r in rows)):
+    found.words = (*found.words, *command.words, source)
+    if not (command.words or found.calls or _sets_something(one, found)):
         some = ", ".join(list(one.defaults)[:4])
         raise ConfigError(f"{source}: nothing that {one.title} would read, such as {some}")
-    shown = source if len(source) < 200 else f"{source[:197]}..."
-    draft = Draft(shown)
     if sweep is None and command.searched:
         sweep = Sweep(command.searched)
-    return _one_configuration(draft, kind, found, given, sweep)
+    shown = source if len(source) < 200 else f"{source[:197]}..."
+    return _one_configuration(Draft(shown), kind, found, given, sweep)
+
+
+def _typed(source: str, given: Mapping[str, Any]) -> Command:
+    if " " not in source.strip():
+        raise ConfigError(f"{source}: no such file")
+    return read_command(source, None, given)
+
+
+def _data_file(path: Path, one: System, found: Source, given: Mapping[str, Any]) -> Sweep | None:
+    """Read a YAML or JSON file; return the search of its part for Hydra."""
+    data = _data(path, found.family, given)
+    hydra = data.pop("hydra", None)
+    sweep = None
+    if is_dict(hydra) and "search_space" not in str(given.get("without", "")):
+        sweep = sweep_in(path, hydra)
+    found.constants = _flat(data, one)
+    targets = [value for name, value in found.constants.items() if name.endswith("_target_")]
+    for target in targets:
+        if str(target).rpartition(".")[2].lower() in OTHERS:
+            raise ConfigError(f"{path} trains with {target}; a study trains with PPO alone")
+    return sweep
+
+
+def _sets_something(one: System, found: Source) -> bool:
+    """Return whether a source has a name of the system, besides those of its environment."""
+    rows = (find(name, one) for name in found.names())
+    return any(row is not None and row.target != "env" and row.fate != "left out" for row in rows)
 
 
 def _told(source: str, read: Callable[[], Command]) -> Command:
@@ -115,15 +131,15 @@ def _brax(path: Path, found: Source, given: Mapping[str, Any]) -> None:
 
 
 def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) -> None:
+    """Read a Python file with the names of all versions of a system."""
     versions = [one, *(other for other in SYSTEMS.values() if other.family == one.family)]
 
     def known(name: str) -> str:
-        return next((row.fate for row in (its.find(name) for its in versions) if row), "")
+        rows = (version.find(name) for version in versions)
+        return next((row.fate for row in rows if row), "")
 
     try:
-        read = read_source(
-            text_of(path), known, one.calls, given, one.around, one.order, made=one.made
-        )
+        read = read_source(text_of(path), known, one.python, given)
     except NotPlain as error:
         raise ConfigError(f"{path}: {error}", **error.remedies) from None
     if read.others and not read.calls:
@@ -131,17 +147,29 @@ def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) ->
     if one.family == "cleanrl" and "NormalizeObservation(" in text_of(path):
         found.words = ("cleanrl/ppo_continuous_action.py",)
     recognised = recognise(read.named, (*found.words, str(path)), one.family)[0]
-    one = one if recognised is COMMON else recognised
-    one = version_named(one, str(given["version"])) if "version" in given else one
+    if recognised is not COMMON:
+        one = recognised
+    if "version" in given:
+        one = version_named(one, str(given["version"]))
     found.constants, found.calls, found.loops = read.named, read.calls, read.loops
     found.mentioned = frozenset(read.mentioned)
-    row = next((row for row in one.rows if row.target == "env"), None)
-    made = "" if _names_env(one, found.constants) else read.env
-    if row is None or not made:
-        pass  # another name says which environment it is, or nothing does
-    elif made in (row.values.table or {}) or not made[:1].isupper() or "-" in made:
-        found.constants[row.name] = made
+    if read.env and not _names_env(one, found.constants):
+        _put_environment(one, found, read.env)
     _keep_objects(path, one, found, read.objects, given)
+
+
+def _put_environment(one: System, found: Source, made: str) -> None:
+    """Keep an environment that the file makes; a class counts only if the table has it."""
+    row = _env_row(one)
+    if row is None:
+        return
+    of_class = made[:1].isupper() and "-" not in made
+    if not of_class or made in (row.values.table or {}):
+        found.constants[row.name] = made
+
+
+def _env_row(one: System) -> Row | None:
+    return next((row for row in one.rows if row.target == "env"), None)
 
 
 def _names_env(one: System, names: Iterable[str]) -> bool:
@@ -162,23 +190,32 @@ def _keep_objects(
         ConfigError: the environment is an object that cannot be read, and nothing names it.
     """
     env_named = _names_env(one, (*found.constants, *given))
-    has_default = any(row.target == "env" and row.default is not UNKNOWN for row in one.rows)
     for name, value in objects.items():
+        if name in found.constants or name in given:
+            continue
         row = one.find(name)
         is_env = name in _ENVS or (row is not None and row.target == "env")
-        if (
-            name in found.constants
-            or name in given
-            or (is_env and name != "env_factory" and env_named)
-        ):
+        is_factory = name == "env_factory"
+        if is_env and env_named and not is_factory:
             continue
-        if is_env and not env_named and (has_default or name == "env_factory"):
+        if is_env and not env_named and (is_factory or _has_default_env(one)):
             text = f"{path}:{value.line}: {name} is {value}, which cannot be read without running "
             raise ConfigError(f"{text}it; name the environment", env="ID")
-        if name == "optimizer" and row is not None:
-            found.constants[name] = value
-        elif name != "env":  # without a default it is refused where nothing names one
-            found.objects[name] = (row and row.because) or OBJECTS[name]
+        if name != "env":  # without a default it is refused where nothing names one
+            _keep_object(found, name, row, value)
+
+
+def _has_default_env(one: System) -> bool:
+    return any(row.target == "env" and row.default is not UNKNOWN for row in one.rows)
+
+
+def _keep_object(found: Source, name: str, row: Row | None, value: Unread) -> None:
+    """Keep an optimiser, which is read later; list other objects, by the table's reason if any."""
+    if row is not None and name == "optimizer":
+        found.constants[name] = value
+    else:
+        because = "" if row is None else row.because
+        found.objects[name] = because or OBJECTS[name]
 
 
 # --------------------------------------------------------------------------- YAML, JSON

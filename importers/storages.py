@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, counted
 from ..files.plain_data import is_dict, is_list, is_number
+from ..foreign_names.name_mapping import NoCounterpart
 from ..knobs import KNOBS
 from ..spaces.forbid import ValueRule
 from ..spaces.make import make_distribution
@@ -19,7 +20,6 @@ from .convert import NOT_NAMES, add_defaults, begin, leave_out_asked, named_env
 from .converted_study import Draft, Source, is_of_the_file
 from .formats import plain_value, read_word
 from .lost_names import ask_about_the_system, refuse_lost
-from .name_mapping import NoCounterpart
 
 if TYPE_CHECKING:  # it imports Optuna
     from ..spaces.via_optuna import OptunaStudy
@@ -87,50 +87,76 @@ def read_space(path: Path, given: Mapping[str, Any]) -> Draft:
     for parameter in wanted:
         kept = tuple(one for one in parameter.when if one.name not in switches)
         _add_parameter(draft, replace(parameter, when=kept), names)
-    for switch, (parameter, child) in switches.items():
-        draft.taken[switch] = []
-        _add_off(draft, parameter, child)
+    for name, switch in switches.items():
+        draft.taken[name] = []
+        _add_off(draft, switch)
     draft.rest["forbid"] = _rules(draft, space, names)
     add_defaults(draft, source)
     return draft
 
 
-def _switches(
-    draft: Draft, space: Space, source: Source
-) -> dict[str, tuple[Parameter, Parameter]]:
-    """Return switches that are unknown here: name -> (switch, the parameter that it turns off)."""
-    found = dict[str, tuple[Parameter, Parameter]]()
+@dataclass(frozen=True)
+class _Switch:
+    """A parameter of two values that only turns one hyperparameter off."""
+
+    parameter: Parameter
+    child: Parameter  # what it turns off
+
+    @property
+    def on(self) -> tuple[Any, ...]:
+        """The values of the switch with which the other parameter counts."""
+        return next(one.values for one in self.child.when if one.name == self.parameter.name)
+
+
+def _switches(draft: Draft, space: Space, source: Source) -> dict[str, _Switch]:
+    """Return switches that are unknown here, by name."""
+    found = dict[str, _Switch]()
     for parameter in space.parameters:
-        name, values = parameter.name, parameter.distribution.as_mapping().get("values", ())
-        children = [one for one in space.parameters if name in [two.name for two in one.when]]
-        unknown = name in source.searched and draft.row(name) is None
-        if not unknown or parameter.when or len(values) != 2 or len(children) != 1:
+        name = parameter.name
+        if name not in source.searched or draft.row(name) is not None or parameter.when:
             continue
-        target = draft.target(children[0].name)
-        on = next(two.values for two in children[0].when if two.name == name)
-        if target is not None and len(on) == 1 and target in KNOBS and KNOBS[target].off:
-            found[name] = (parameter, children[0])
+        switch = _switch_of(parameter, space)
+        if switch is not None and _can_be_off(draft.target(switch.child.name)):
+            found[name] = switch
     return found
 
 
-def _add_off(draft: Draft, switch: Parameter, child: Parameter) -> None:
+def _switch_of(parameter: Parameter, space: Space) -> _Switch | None:
+    """Return a parameter as a switch, if one value of it turns one other parameter on."""
+    values = parameter.distribution.as_mapping().get("values", ())
+    children = [one for one in space.parameters if _depends(one, parameter.name)]
+    if len(values) != 2 or len(children) != 1:
+        return None
+    switch = _Switch(parameter, children[0])
+    return switch if len(switch.on) == 1 else None
+
+
+def _depends(parameter: Parameter, name: str) -> bool:
+    return any(condition.name == name for condition in parameter.when)
+
+
+def _can_be_off(target: str | None) -> bool:
+    return target is not None and target in KNOBS and KNOBS[target].off
+
+
+def _add_off(draft: Draft, switch: _Switch) -> None:
     """List `off` among the values of a hyperparameter, in place of its switch."""
-    target = draft.target(child.name) or ""
+    target = draft.target(switch.child.name) or ""
     fields = draft.space.get(target)
     if fields is None:
         return
-    on = next(one.values for one in child.when if one.name == switch.name)
-    default, rest = fields.get("default"), {"when": fields["when"]} if "when" in fields else {}
-    if "values" in fields:
-        values, how = list(fields["values"]), ""
-    else:
+    default = fields.get("default")
+    values, how = fields.get("values"), ""
+    if values is None:
         plain = {key: one for key, one in fields.items() if key not in ("default", "when")}
-        grid = make_distribution(plain).grid(_LISTED)
-        values = sorted({*grid, *([] if default is None else [default])})
+        values = set(make_distribution(plain).grid(_LISTED))
+        values = sorted(values if default is None else {*values, default})
         how = f", and {len(values)} values stand for its range"
-    chosen = default if switch.default in on else None
-    draft.space[target] = {"values": [None, *values], "default": chosen, **rest}
-    draft.note(f"{switch.name}: {target} is off (null) without it{how}")
+    chosen = default if switch.parameter.default in switch.on else None
+    draft.space[target] = {"values": [None, *values], "default": chosen}
+    if "when" in fields:
+        draft.space[target]["when"] = fields["when"]
+    draft.note(f"{switch.parameter.name}: {target} is off (null) without it{how}")
 
 
 def _add_parameter(draft: Draft, parameter: Parameter, names: Mapping[str, str | None]) -> None:
@@ -267,36 +293,54 @@ def _set_metric(
         draft.note("metric: Optuna names none; eval/return_mean is ours")
 
 
+@dataclass
+class _Enqueued:
+    """The best trials of a study, as far as its space here has their values."""
+
+    kept: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    outside: int = 0  # trials with values that the space lacks
+    equal: int = 0  # trials that would repeat a kept one
+    moved: dict[str, int] = field(default_factory=dict[str, int])  # names -> trials moved
+
+    def add(self, draft: Draft, params: Mapping[str, Any]) -> None:
+        found = _configuration(draft, params)
+        near = {} if found is None else _listed_values(draft, found)
+        if found is None or not _inside(draft, found | near):
+            self.outside += 1
+        elif not found or found | near in self.kept:
+            self.equal += 1
+        else:
+            self.kept.append(found | near)
+            for name in near:
+                self.moved[name] = self.moved.get(name, 0) + 1
+
+
 def _enqueue(draft: Draft, theirs: OptunaStudy) -> None:
     """Enqueue the best trials whose values the space has, each configuration once."""
     sign = -1.0 if theirs.directions[0] == "maximize" else 1.0
     finite = [trial for trial in theirs.trials if math.isfinite(trial.values[0])]
-    moved, outside, equal = dict[str, int](), 0, 0
-    kept = list[dict[str, Any]]()
+    found = _Enqueued()
     for trial in sorted(finite, key=lambda trial: sign * trial.values[0]):
-        found = _configuration(draft, trial.params)
-        near = {} if found is None else _listed_values(draft, found)
-        if len(kept) == _BEST:
+        if len(found.kept) == _BEST:
             break
-        if found is None or not _inside(draft, found | near):
-            outside += 1
-        elif not found or found | near in kept:
-            equal += 1
-        else:
-            kept.append(found | near)
-            moved = {name: moved.get(name, 0) + (name in near) for name in {*moved, *near}}
-    draft.rest["enqueue"] = kept
+        found.add(draft, trial.params)
+    draft.rest["enqueue"] = found.kept
     if finite:
-        lacking = f"; the space lacks values of {counted(outside, 'trial')}" if outside else ""
-        same = f"; {counted(equal, 'trial')} would be equal to another one" if equal else ""
-        draft.note(
-            f"enqueue: the best {len(kept)} of {len(finite)} finished trials{lacking}{same}"
-        )
-    for name, count in sorted(moved.items()):
+        _note_enqueued(draft, found, len(finite))
+    for name, count in sorted(found.moved.items()):
         draft.note(f"enqueue: in {count} of them {name} is the nearest of its listed values")
     if len(theirs.trials) > len(finite):
         skipped = counted(len(theirs.trials) - len(finite), "trial")
         draft.note(f"enqueue: {skipped} with an infinite value are skipped")
+
+
+def _note_enqueued(draft: Draft, found: _Enqueued, finished: int) -> None:
+    text = f"enqueue: the best {len(found.kept)} of {finished} finished trials"
+    if found.outside:
+        text += f"; the space lacks values of {counted(found.outside, 'trial')}"
+    if found.equal:
+        text += f"; {counted(found.equal, 'trial')} would be equal to another one"
+    draft.note(text)
 
 
 def _configuration(draft: Draft, params: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -16,13 +16,13 @@ from typing import Any
 from ..environments.table import ENVIRONMENTS
 from ..errors import ConfigError
 from ..files.plain_data import is_dict, is_list, is_number
+from ..foreign_names.name_mapping import SEARCH_METHODS, rounded
 from ..spaces.make import infer_kind
 from ..studies.search_methods import MOST_POINTS
 from ..studies.study_keys import METRICS, metric_fault
 from .convert import take
 from .converted_study import Draft, Source
 from .formats import distinct, file_name, flags_of, read_data
-from .name_mapping import SEARCH_METHODS, rounded
 
 _METHODS = {"random": "random", "grid": "grid", "bayes": SEARCH_METHODS["bayes"]}
 _REASONS = {
@@ -118,12 +118,9 @@ def read_program(path: Path, given: Mapping[str, Any]) -> Draft:
         raise ConfigError(f"metric is {metric!r}; allowed: a mapping with name and goal")
     draft.rest["metric"] = {"name": metric["name"], "goal": metric.get("goal", "minimize")}
     draft.rest["metrics"] = {"type": "wandb"}
-    method = sweep.get("method", "random")
-    if method not in _METHODS:
-        raise ConfigError(f"method is {method!r}; known: {', '.join(_METHODS)}")
+    method = _method(sweep)
     draft.rest["search"] = {"method": _METHODS[method]}
-    if isinstance(sweep.get("name"), str):
-        draft.rest["name"] = file_name(sweep["name"], "sweep")
+    _name(draft, sweep)
     if sweep.get("run_cap") is not None:
         draft.rest["budget"] = {"trials": sweep["run_cap"]}
     elif method == "grid":
@@ -188,13 +185,10 @@ def _sweep(path: Path) -> dict[str, Any]:
 
 
 def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
+    """Read a sweep as a study of PPO: its parameters are names of a trainer's arguments."""
     sweep = _sweep(path)
     draft = Draft(str(path))
-    for key, value in sweep.items():
-        if key in _REASONS:
-            draft.leave_out(key, f"{_REASONS[key]} (it was {value!r})")
-        elif key not in (*_LOGGED, *_READ):
-            draft.leave_out(key, f"no counterpart (its value is {value!r})")
+    _leave_out_keys(draft, sweep)
     command = sweep.get("command") or []
     if not is_list(command):
         raise ConfigError(f"command is {command!r}; allowed: a list of words")
@@ -204,16 +198,9 @@ def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
     for name, fields in _flattened(sweep["parameters"]):
         _add_parameter(draft, source, name, fields)
     take(draft, source, given)
-    for key in _LOGGED:
-        if key in sweep and draft.loggers.get("wandb", {}).get("on"):
-            draft.loggers["wandb"].setdefault(key, str(sweep[key]))
-        elif key in sweep:
-            draft.leave_out(key, f"add loggers: [{{type: wandb, {key}: {sweep[key]}}}]")
-    if isinstance(sweep.get("name"), str):
-        draft.rest["name"] = file_name(sweep["name"], "sweep")
-    method = sweep.get("method", "random")
-    if method not in _METHODS:
-        raise ConfigError(f"method is {method!r}; known: {', '.join(_METHODS)}")
+    _log_where_there(draft, sweep)
+    _name(draft, sweep)
+    method = _method(sweep)
     draft.section("search")["method"] = _METHODS[method]
     if method == "bayes":
         draft.note("method: bayes is tpe here")
@@ -221,14 +208,47 @@ def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
     draft.override(given)
     _every_step(draft)
     _early(draft, sweep.get("early_terminate"))
-    cap = sweep.get("run_cap")
+    _budget(draft, sweep.get("run_cap"))
+    return draft
+
+
+def _leave_out_keys(draft: Draft, sweep: Mapping[str, Any]) -> None:
+    for key, value in sweep.items():
+        if key in _REASONS:
+            draft.leave_out(key, f"{_REASONS[key]} (it was {value!r})")
+        elif key not in (*_LOGGED, *_READ):
+            draft.leave_out(key, f"no counterpart (its value is {value!r})")
+
+
+def _log_where_there(draft: Draft, sweep: Mapping[str, Any]) -> None:
+    """Give the project of a sweep to the logger, where the program logs at all."""
+    for key in (key for key in _LOGGED if key in sweep):
+        if draft.loggers.get("wandb", {}).get("on"):
+            draft.loggers["wandb"].setdefault(key, str(sweep[key]))
+        else:
+            draft.leave_out(key, f"add loggers: [{{type: wandb, {key}: {sweep[key]}}}]")
+
+
+def _name(draft: Draft, sweep: Mapping[str, Any]) -> None:
+    if isinstance(sweep.get("name"), str):
+        draft.rest["name"] = file_name(sweep["name"], "sweep")
+
+
+def _method(sweep: Mapping[str, Any]) -> str:
+    method = sweep.get("method", "random")
+    if method not in _METHODS:
+        raise ConfigError(f"method is {method!r}; known: {', '.join(_METHODS)}")
+    return method
+
+
+def _budget(draft: Draft, cap: Any) -> None:
+    """Set the number of trials; a grid ends by itself."""
     if cap is not None:
         draft.section("budget")["trials"] = cap
     elif draft.rest["search"]["method"] == "grid":
-        draft.section("budget").setdefault("trials", None)  # it ends by itself
+        draft.section("budget").setdefault("trials", None)
     else:
         draft.note("budget: the sweep names no run_cap; budget.trials is our default")
-    return draft
 
 
 def _flattened(
@@ -379,25 +399,32 @@ def _goal_of(metric: str) -> str | None:
 
 
 def _our_metric(draft: Draft, given: str, goal: str) -> str:
-    entry, words = ENVIRONMENTS.get(draft.env.get("id", "")), given.lower()
-    name = _METRICS_ELSEWHERE.get(words)
+    """Return our metric that another system's name means, by the table or by its words."""
+    entry = ENVIRONMENTS.get(draft.env.get("id", ""))
+    optical = entry is not None and entry.source == "optical"
+    name = _METRICS_ELSEWHERE.get(given.lower())
     if name is None and metric_fault(given, entry) is None:
         return given
-    optical, parts = entry is not None and entry.source == "optical", re.split("[/_]", words)
-    if name is None and "blocking" in words and optical:
-        share = "bitrate" if "bitrate" in words else "service"
-        name = f"eval/{share}_blocking_probability"
-    elif name is None and ("rew" in parts or re.search("return|reward|score", words)):
-        name = "eval/return_mean"
-    elif name is None and re.search("length|ep_len", words):
-        name = "eval/length_mean"
+    if name is None:
+        name = _by_words(given.lower(), optical)
     if name is None or _goal_of(name) not in (None, goal):
-        ours = name or f"eval/{'service_blocking_probability' if optical else 'return_mean'}"
+        usual = "service_blocking_probability" if optical else "return_mean"
+        ours = name or f"eval/{usual}"
         flags = {"metric": ours, "metric.goal": _goal_of(ours) or goal}
         text = f"the metric {given!r} has no counterpart; name the one that is meant"
         raise ConfigError(text, flags=flags)
     draft.note(f"metric: {given!r} is {name} here, of greedy episodes on separate seeds")
     return name
+
+
+def _by_words(words: str, optical: bool) -> str | None:
+    """Return our metric that some words seem to mean."""
+    if optical and "blocking" in words:
+        share = "bitrate" if "bitrate" in words else "service"
+        return f"eval/{share}_blocking_probability"
+    if "rew" in re.split("[/_]", words) or re.search("return|reward|score", words):
+        return "eval/return_mean"
+    return "eval/length_mean" if re.search("length|ep_len", words) else None
 
 
 def _early(draft: Draft, early: Any) -> None:

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 from ..files.plain_data import is_number
+from ..foreign_names.name_mapping import rounded
+from ..foreign_names.xlron_table import OLDER, XLRON_JULY
 from .converted_study import Draft, Source
 from .formats import file_name, read_word
-from .name_mapping import rounded
-from .xlron_table import OLDER, XLRON_JULY
 
 _INCREMENT = 100_000
 _MOST_NETWORKS = 10
@@ -135,15 +136,7 @@ def _increment(total: int, increment: int, update: int) -> int:
 
 
 def _traffic(draft: Draft, source: Source) -> None:
-    blocks, slots = "aggregate_slots", source.values("link_resources", 5)
-    wide = len(slots) == 1 and any(width > slots[0] for width in source.values(blocks, 1))
-    if blocks in source.names() and wide:
-        draft.note(f"{blocks}: at most link_resources ({slots[0]}), one block per path")
-        fields = source.searched.get(blocks, {})
-        if blocks in source.constants:
-            source.constants[blocks] = slots[0]
-        elif "values" in fields:
-            fields["values"] = sorted({min(read_word(one), slots[0]) for one in fields["values"]})
+    _blocks(draft, source)
     if source.values("env_type", "rmsa")[0] in ("rwa", "rwa_lightpath_reuse"):
         draft.silent.add("guardband")
     if on(source.find("continuous_operation")):
@@ -156,16 +149,32 @@ def _traffic(draft: Draft, source: Source) -> None:
             draft.leave_out("random_traffic", "a matrix is given, which wins there")
         source.drop("random_traffic")
         draft.silent.add("random_traffic")
-    listed = source.find("traffic_requests_csv_filepath")
+    _listed_requests(draft, source)
+
+
+def _blocks(draft: Draft, source: Source) -> None:
+    """Cut the slots of a block down to those of a link."""
+    name, slots = "aggregate_slots", source.values("link_resources", 5)
+    if name not in source.names() or len(slots) != 1:
+        return
+    if all(width <= slots[0] for width in source.values(name, 1)):
+        return
+    draft.note(f"{name}: at most link_resources ({slots[0]}), one block per path")
+    fields = source.searched.get(name, {})
+    if name in source.constants:
+        source.constants[name] = slots[0]
+    elif "values" in fields:
+        fields["values"] = sorted({min(read_word(one), slots[0]) for one in fields["values"]})
+
+
+def _listed_requests(draft: Draft, source: Source) -> None:
+    """Read a file of requests only together with the flag that makes XLRON read it."""
+    name = "traffic_requests_csv_filepath"
+    listed = source.find(name)
     if on(source.find("deterministic_requests")) and listed:
         source.drop("deterministic_requests")
     elif listed and not _any_on(source, "deterministic_requests"):
-        _ignore(
-            draft,
-            source,
-            "read there with --deterministic_requests only",
-            "traffic_requests_csv_filepath",
-        )
+        _ignore(draft, source, "read there with --deterministic_requests only", name)
 
 
 def _ignore(draft: Draft, source: Source, reason: str, *names: str) -> None:
@@ -183,13 +192,11 @@ def _algorithm(draft: Draft, source: Source) -> None:
         names = ("INITIAL_LAMBDA", "FINAL_LAMBDA", "LAMBDA_SCHEDULE_MULTIPLIER")
         _ignore(draft, source, "GAE_LAMBDA is given, so lambda does not anneal", *names)
         draft.silent.update(names)
-    off = {
-        name: all(value is None or value <= 0 for value in source.values(name, -1.0))
-        for name in ("RHO_CLIP", "C_CLIP")
-    }
-    if any(off.values()):
-        source.drop(*(name for name in off if off[name]))
-        _ignore(draft, source, "has no effect while the other clip is off", *off)
+    clips = ("RHO_CLIP", "C_CLIP")
+    off = [name for name in clips if _is_clip_off(source, name)]
+    if off:
+        source.drop(*off)
+        _ignore(draft, source, "has no effect while the other clip is off", *clips)
     if any(source.values("PRIO_ALPHA", 0.0)) and source.values("PRIO_BETA0", 1.0) == [1.0]:
         if "PRIO_ALPHA" in source.searched:
             draft.lost.append("PRIO_ALPHA")
@@ -197,6 +204,10 @@ def _algorithm(draft: Draft, source: Source) -> None:
             draft, source, "has no effect there while PRIO_BETA0 is 1 (its default)", "PRIO_ALPHA"
         )
         source.drop("PRIO_BETA0")
+
+
+def _is_clip_off(source: Source, name: str) -> bool:
+    return all(value is None or value <= 0 for value in source.values(name, -1.0))
 
 
 def _networks(draft: Draft, source: Source) -> None:
@@ -330,17 +341,15 @@ def _init(draft: Draft, source: Source) -> None:
     draft.rest["init"] = {"from": str(path), "keep": "critic" if keep else "all"}
 
 
+def _largest(source: Source, name: str, default: int) -> int:
+    return max(map(int, source.values(name, default)))
+
+
 def _evaluation(draft: Draft, source: Source) -> None:
-    total, increment, networks, rollout = (
-        max(int(value) for value in source.values(name, default))
-        for name, default in (
-            ("TOTAL_TIMESTEPS", 10**6),
-            ("STEPS_PER_INCREMENT", _INCREMENT),
-            ("NUM_ENVS", 1),
-            ("ROLLOUT_LENGTH", 150),
-        )
-    )
-    increment = _increment(total, increment, networks * rollout)
+    total = _largest(source, "TOTAL_TIMESTEPS", 10**6)
+    networks = _largest(source, "NUM_ENVS", 1)
+    update = networks * _largest(source, "ROLLOUT_LENGTH", 150)
+    increment = _increment(total, _largest(source, "STEPS_PER_INCREMENT", _INCREMENT), update)
     section, apart = draft.section("evaluation"), increment
     evaluates, saves = on(source.find("EVAL_DURING_TRAINING")), on(source.find("SAVE_MODEL"))
     if evaluates:
@@ -390,62 +399,72 @@ def _downsample(draft: Draft, source: Source) -> None:
         )
 
 
+@dataclass(frozen=True)
+class _Scheduled:
+    """A value that has a schedule there, and where that ends."""
+
+    kinds: set[Any]  # of the schedule; several if it is searched
+    values: list[float]
+    fraction: str  # the flag of its end
+    end: float = 0.1  # what that flag is by default
+
+
 def _schedules(draft: Draft, source: Source) -> None:
     separate = any(source.values("SEPARATE_VF_OPTIMIZER", False))
     kinds = set(source.values("LR_SCHEDULE", "cosine"))
     critic = {kind for kind in source.values("VF_LR_SCHEDULE", None) if kind is not None}
     rates = source.values("LR", 5e-4)
-    if "warmup_cosine" in kinds | (critic if separate else set()):
+    if "warmup_cosine" in kinds or (separate and "warmup_cosine" in critic):
         draft.fixed["lr_warmup_start_fraction"] = 1.0
         draft.note(
             "lr_warmup_start_fraction: 1, as XLRON's warm-up starts at LR and rises to LR "
             "x WARMUP_MULTIPLIER (by default 1: no rise); the critic's, too"
         )
-    if separate:  # settings that the critic has by itself there and takes over here
-        if "VF_SCHEDULE_MULTIPLIER" not in source.names():
-            draft.fixed["vf_schedule_multiplier"] = 1.0
-        fraction = source.values("VF_LR_END_FRACTION", None)
-        if fraction == [None] and "LR_END_FRACTION" not in source.searched:
-            source.constants["VF_LR_END_FRACTION"] = source.values("LR_END_FRACTION", 0.1)[0]
-        given = [value for value in source.values("VF_LR", None) if value is not None]
-        _scale_end(
-            draft,
-            source,
-            critic or kinds,
-            given or [rate / 3.0 for rate in rates],
-            "VF_LR_END_FRACTION",
-            0.1,
-        )
-    _scale_end(draft, source, kinds, rates, "LR_END_FRACTION", 0.1)
+    if separate:
+        _schedule_of_critic(draft, source, critic or kinds, rates)
+    _scale_end(draft, source, _Scheduled(kinds, rates, "LR_END_FRACTION"))
     for prefix, value, end in (("ENT", "ENT_COEF", 0.1), ("VML", "VALID_MASS_LOSS_COEF", 10)):
-        schedule = set(source.values(f"{prefix}_SCHEDULE", "constant"))
-        if schedule != {"constant"}:
-            _scale_end(
-                draft, source, schedule, source.values(value, 0.0), f"{prefix}_END_FRACTION", end
-            )
+        of_coefficient = _Scheduled(
+            set(source.values(f"{prefix}_SCHEDULE", "constant")),
+            source.values(value, 0.0),
+            f"{prefix}_END_FRACTION",
+            end,
+        )
+        if of_coefficient.kinds != {"constant"}:
+            _scale_end(draft, source, of_coefficient)
             if draft.system is not XLRON_JULY:
                 _scale_horizon(draft, source, f"{prefix}_SCHEDULE_MULTIPLIER", by_updates=False)
     if source.values("GAE_LAMBDA", None) == [None]:
         _scale_horizon(draft, source, "LAMBDA_SCHEDULE_MULTIPLIER", by_updates=True)
 
 
-def _scale_end(
-    draft: Draft, source: Source, kinds: set[Any], values: list[float], fraction: str, end: float
-) -> None:
+def _schedule_of_critic(draft: Draft, source: Source, kinds: set[Any], rates: list[float]) -> None:
+    """Set what the critic has by itself there, and takes over from the policy here."""
+    if "VF_SCHEDULE_MULTIPLIER" not in source.names():
+        draft.fixed["vf_schedule_multiplier"] = 1.0
+    fraction = source.values("VF_LR_END_FRACTION", None)
+    if fraction == [None] and "LR_END_FRACTION" not in source.searched:
+        source.constants["VF_LR_END_FRACTION"] = source.values("LR_END_FRACTION", 0.1)[0]
+    given = [value for value in source.values("VF_LR", None) if value is not None]
+    values = given or [rate / 3.0 for rate in rates]
+    _scale_end(draft, source, _Scheduled(kinds, values, "VF_LR_END_FRACTION"))
+
+
+def _scale_end(draft: Draft, source: Source, one: _Scheduled) -> None:
     """Turn the end fraction of a cosine into the effective one: the value times itself."""
-    if "cosine" not in kinds:
+    if "cosine" not in one.kinds:
         return
-    if len(kinds) > 1:
+    if len(one.kinds) > 1:
         draft.note(
-            f"{fraction}: as it is for linear; cosine ends at nearly 0 in XLRON, which "
+            f"{one.fraction}: as it is for linear; cosine ends at nearly 0 in XLRON, which "
             "multiplies by the value twice"
         )
         return
-    factor = _middle(values)
-    _scale(source, fraction, lambda one: rounded(one * factor), end)
-    exactly = "" if len(set(values)) == 1 else ", here the middle of what is searched"
+    factor = _middle(one.values)
+    _scale(source, one.fraction, lambda end: rounded(end * factor), one.end)
+    exactly = ", here the middle of what is searched" if len(set(one.values)) > 1 else ""
     draft.note(
-        f"{fraction}: times {factor:.4g}, as the cosine of XLRON ends at the value times "
+        f"{one.fraction}: times {factor:.4g}, as the cosine of XLRON ends at the value times "
         f"itself times the fraction{exactly}"
     )
 

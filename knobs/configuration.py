@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import ConfigError, listed, suggestion
 from ..files.plain_data import is_number
-from ..importers.name_mapping import Row
-from ..importers.tables import hints
+from ..foreign_names.name_mapping import Row
+from ..foreign_names.tables import hints
 from .table import KNOBS, RECURRENT_NETWORKS, REGISTRABLE, Knob, choices_of
 
 
@@ -134,25 +134,48 @@ _LEAST, _MOST = 2.0**-126, (2.0 - 2.0**-23) * 2.0**127  # float32: smaller ones 
 
 
 def _canonical(knob: Knob, value: Any) -> Any:
-    if knob.type == "bool":
-        return value if isinstance(value, bool) else _ILLEGAL
-    if knob.type == "choice":
-        return value if isinstance(value, str) and value in choices_of(knob) else _ILLEGAL
-    if knob.type == "widths":
-        if not isinstance(value, (list, tuple)) or len(value) > 64:
-            return _ILLEGAL
-        whole = all(isinstance(width, int) and not isinstance(width, bool) for width in value)
-        return tuple(value) if whole and all(1 <= width <= 16384 for width in value) else _ILLEGAL
+    """Return a value as configurations have it, `_ILLEGAL` if it is out of range."""
+    return _BY_TYPE.get(knob.type, _number_of)(knob, value)
+
+
+def _bool_of(knob: Knob, value: Any) -> Any:
+    return value if isinstance(value, bool) else _ILLEGAL
+
+
+def _choice_of(knob: Knob, value: Any) -> Any:
+    return value if isinstance(value, str) and value in choices_of(knob) else _ILLEGAL
+
+
+def _widths_of(knob: Knob, value: Any) -> Any:
+    if not isinstance(value, (list, tuple)) or len(value) > 64:
+        return _ILLEGAL
+    return tuple(value) if all(map(_is_width, value)) else _ILLEGAL
+
+
+def _is_width(width: Any) -> bool:
+    whole = isinstance(width, int) and not isinstance(width, bool)
+    return whole and 1 <= width <= 16384
+
+
+def _number_of(knob: Knob, value: Any) -> Any:
     if isinstance(value, str) and value in knob.choices:
         return value
     if not is_number(value) or not knob.contains(value):
         return _ILLEGAL
+    if knob.type == "int":
+        return int(value) if value == int(value) else _ILLEGAL
     if knob.type == "float" and value != 0 and not _LEAST <= abs(value) <= _MOST:
         text = f"{knob.name} is {value!r}, which float32 cannot represent; allowed: 0, if that is "
         raise ConfigError(f"{text}legal, or a magnitude of {_LEAST:.4g} to {_MOST:.4g}")
-    if knob.type == "int":
-        return int(value) if value == int(value) else _ILLEGAL
     return float(value)
+
+
+_BY_TYPE: Mapping[str, Callable[[Knob, Any], Any]] = {
+    "bool": _bool_of,
+    "choice": _choice_of,
+    "widths": _widths_of,
+}
+"""Type of a hyperparameter -> what reads its values; the others are numbers."""
 
 
 _RECTIFIED = ("cnn", "gnn", "transformer", "path_mlp")
@@ -222,33 +245,65 @@ _CRITIC_SOURCE = {
 
 
 def _check_together(config: dict[str, Any]) -> None:
+    for check in (
+        _check_decay,
+        _check_pairs,
+        _check_accumulation,
+        _check_segments,
+        _check_steps_of_epoch,
+        _check_bounds,
+        _check_convolutions,
+        _check_heads,
+    ):
+        check(config)
+
+
+def _check_decay(config: dict[str, Any]) -> None:
     decays = config["weight_decay"] > 0 or (config["vf_weight_decay"] or 0) > 0
     if decays and config["optimiser"] == "adam":
         text = "weight_decay above 0 needs `optimiser: adamw`, or adam_l2 (which adds it to the "
         raise ConfigError(f"{text}gradient, as torch's Adam does), sgd or muon; not adam")
+
+
+def _check_pairs(config: dict[str, Any]) -> None:
     for one, other in (("rho_clip", "c_clip"), ("gae_lambda_initial", "gae_lambda_final")):
         if (config[one] is None) != (config[other] is None):
             raise ConfigError(f"{one} and {other} go together; give both or none")
+
+
+def _check_accumulation(config: dict[str, Any]) -> None:
     rows, parts = config["minibatch_size"], config["gradient_accumulation"]
     if parts != "auto" and parts > rows:
         text = f"gradient_accumulation is {parts}, but a minibatch has only {rows} rows"
         raise ConfigError(f"{text}; allowed: at most {rows}")
-    _check_segments(config)
+
+
+def _check_steps_of_epoch(config: dict[str, Any]) -> None:
     many, count = config["accumulate_minibatches"], config["num_minibatches"]
     if many > count:
         text = f"accumulate_minibatches is {many}, but an epoch has only {count} minibatches "
         raise ConfigError(f"{text}(num_minibatches); allowed: at most {count}")
+
+
+def _check_bounds(config: dict[str, Any]) -> None:
     low, high = config["action_low"], config["action_high"]
     if low is not None and high is not None and low >= high:
         raise ConfigError(f"action_low ({low:g}) must be below action_high ({high:g})")
     if config["log_std_min"] > config["log_std_max"]:
         raise ConfigError("log_std_min is above log_std_max")
-    lengths = {name: config[f"cnn_{name}"] for name in ("channels", "kernels", "strides")}
-    given = {name: len(value) for name, value in lengths.items() if value is not None}
-    cnn = config["network"] == "cnn"
-    if cnn and given and (len(given) < 3 or len(set(given.values())) > 1):
+
+
+def _check_convolutions(config: dict[str, Any]) -> None:
+    lists = [config[f"cnn_{name}"] for name in ("channels", "kernels", "strides")]
+    given = [len(one) for one in lists if one is not None]
+    if config["network"] != "cnn" or not given:
+        return
+    if len(given) < len(lists) or len(set(given)) > 1:
         text = "cnn_channels, cnn_kernels and cnn_strides go together, one number a convolution"
         raise ConfigError(f"{text}; give all three with equal lengths, or none")
+
+
+def _check_heads(config: dict[str, Any]) -> None:
     width, heads = config["transformer_embedding_size"], config["transformer_heads"]
     if config["network"] == "transformer" and width % (2 * heads):
         text = f"transformer_embedding_size is {width}, but {heads} heads of an even width need a "

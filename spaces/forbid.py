@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..errors import ConfigError
-from ..files.plain_data import is_number, same
+from ..files.plain_data import is_among, is_number, same
 
 _LONGEST = 500
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "off": None}
@@ -67,8 +67,7 @@ class ValueRule:
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         return all(
-            name in values and any(same(values[name], value) for value in allowed)
-            for name, allowed in self.wanted
+            name in values and is_among(values[name], allowed) for name, allowed in self.wanted
         )
 
     def as_data(self) -> dict[str, Any]:

@@ -233,7 +233,11 @@ def structure_faults(
 
 def _exclusive(one: Parameter, other: Parameter) -> bool:
     pairs = [(a, b) for a in one.when for b in other.when if a.name == b.name]
-    return any(not any(same(x, y) for x in a.values for y in b.values) for a, b in pairs)
+    return any(not _share_a_value(a, b) for a, b in pairs)
+
+
+def _share_a_value(one: Condition, other: Condition) -> bool:
+    return any(same(x, y) for x in one.values for y in other.values)
 
 
 def _parents(parameters: Sequence[Parameter]) -> dict[str, set[str]]:

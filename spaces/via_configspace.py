@@ -20,7 +20,15 @@ import yaml
 
 from ..errors import ConfigError
 from ..files.atomic_files import output
-from ..files.plain_data import freeze, is_dict, is_list, is_mapping, parse_json, reading, same
+from ..files.plain_data import (
+    freeze,
+    is_among,
+    is_dict,
+    is_list,
+    is_mapping,
+    parse_json,
+    reading,
+)
 from ..files.plain_yaml import PlainLoader
 from .distributions import Categorical, Distribution, IntUniform, LogIntUniform, Normal, Ordinal
 from .forbid import Rule, ValueRule, parse_rule
@@ -51,24 +59,34 @@ def as_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpa
         if texts and nodes:  # as in their files: with the first hyperparameter
             first = next(iter(nodes.values()))
             first.meta = {META: {**_our_meta(first.meta), "forbid": texts}}
-        kinds = (CS.EqualsCondition, CS.InCondition)
-        clauses = (CS.ForbiddenEqualsClause, CS.ForbiddenInClause)
-        conditions = [
-            _among(kinds, condition.values, nodes[one.name], nodes[condition.name])
-            for _, one in space.keyed
-            for condition in one.when
-            if condition.name not in space.constants
-        ]
-        rules = [rule.wanted for rule in space.forbid if isinstance(rule, ValueRule)]
-        parts = [
-            [_among(clauses, values, nodes[name]) for name, values in wanted]
-            for wanted in rules
-            if all(name in nodes for name, _ in wanted)
-        ]
-        forbidden = [_joined(CS.ForbiddenAndConjunction, each) for each in parts]
+        conditions = _conditions(space, nodes)
+        forbidden = _forbidden(space, nodes)
         return _assembled(seed, nodes, conditions, forbidden)
     except ValueError as error:
         raise ConfigError(f"ConfigSpace refuses the space: {error.__cause__ or error}") from error
+
+
+def _conditions(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
+    """Return the conditions of all hyperparameters; constants fulfil theirs already."""
+    kinds = (CS.EqualsCondition, CS.InCondition)
+    found = list[Any]()
+    for _, one in space.keyed:
+        for condition in one.when:
+            if condition.name not in space.constants:
+                own, other = nodes[one.name], nodes[condition.name]
+                found.append(_among(kinds, condition.values, own, other))
+    return found
+
+
+def _forbidden(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
+    """Return the rules of values, each a clause or several joined."""
+    clauses = (CS.ForbiddenEqualsClause, CS.ForbiddenInClause)
+    found = list[Any]()
+    for rule in space.forbid:
+        if isinstance(rule, ValueRule) and all(name in nodes for name, _ in rule.wanted):
+            parts = [_among(clauses, values, nodes[name]) for name, values in rule.wanted]
+            found.append(_joined(CS.ForbiddenAndConjunction, parts))
+    return found
 
 
 def _assembled(
@@ -403,10 +421,10 @@ def _clauses(space: Space, nodes: Mapping[str, Any], rule: ValueRule) -> list[An
     for name, values in rule.wanted:
         if name not in space.constants:
             options.append(_where(space, name, values))
-        elif not any(same(space.constants[name], value) for value in values):
+        elif not is_among(space.constants[name], values):
             return []
-    each = [
-        [CS.ForbiddenInClause(nodes[key], at) for key, at in chosen]
-        for chosen in itertools.product(*options)
-    ]
-    return [_joined(CS.ForbiddenAndConjunction, clauses) for clauses in each if clauses]
+    found = list[Any]()
+    for chosen in filter(None, itertools.product(*options)):
+        clauses = [CS.ForbiddenInClause(nodes[key], at) for key, at in chosen]
+        found.append(_joined(CS.ForbiddenAndConjunction, clauses))
+    return found

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import sqlite3
 import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,16 +84,41 @@ def read_study(storage: str, name: str | None = None) -> OptunaStudy:
 
 def _read_study(storage: str, name: str | None) -> OptunaStudy:
     opened = open_storage(storage)
-    names = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]
-    if name is None:
-        if len(names) != 1:
-            found = ", ".join(names) or "none"
-            raise ConfigError(f"{storage} has {len(names)} studies; name one: {found}", study=True)
-        name = names[0]
-    elif name not in names:
-        raise ConfigError(f"{storage} has no study {name!r}; known: {', '.join(names) or 'none'}")
+    name = _chosen(storage, opened, name)
     study = optuna.load_study(study_name=name, storage=opened)
     trials = study.get_trials(deepcopy=False)
+    space, changed = _last_distributions(storage, trials)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna marks names of metrics as experimental
+        metrics = tuple(study.metric_names or ())
+    finished = [trial for trial in trials if trial.state == optuna.trial.TrialState.COMPLETE]
+    return OptunaStudy(
+        name=name,
+        directions=tuple(direction.name.lower() for direction in study.directions),
+        space={parameter: _fields(parameter, theirs) for parameter, theirs in space.items()},
+        sometimes=tuple(name for name in space if not _always_has(trials, name)),
+        trials=tuple(_trial(trial) for trial in finished),
+        metrics=metrics,
+        exported=dict(study.user_attrs.get("hpo", {})),
+        changed=changed,
+    )
+
+
+def _chosen(storage: str, opened: optuna.storages.BaseStorage, name: str | None) -> str:
+    """Return the name of the study to read: the given one, or the only one."""
+    names = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]
+    known = ", ".join(names) or "none"
+    if name is None and len(names) != 1:
+        raise ConfigError(f"{storage} has {len(names)} studies; name one: {known}", study=True)
+    if name is not None and name not in names:
+        raise ConfigError(f"{storage} has no study {name!r}; known: {known}")
+    return names[0] if name is None else name
+
+
+def _last_distributions(
+    storage: str, trials: Sequence[optuna.trial.FrozenTrial]
+) -> tuple[dict[str, BaseDistribution], dict[str, str]]:
+    """Return the last distribution of each parameter, and the texts of earlier, other ones."""
     space: dict[str, BaseDistribution] = {}
     changed: dict[str, str] = {}
     for trial in trials:
@@ -105,20 +130,11 @@ def _read_study(storage: str, name: str | None) -> OptunaStudy:
             if was != distribution:
                 changed[parameter] = str(was)
             space[parameter] = distribution  # Optuna's samplers go by the last one, too
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Optuna marks names of metrics as experimental
-        metrics = tuple(study.metric_names or ())
-    finished = [trial for trial in trials if trial.state == optuna.trial.TrialState.COMPLETE]
-    return OptunaStudy(
-        name=name,
-        directions=tuple(direction.name.lower() for direction in study.directions),
-        space={parameter: _fields(parameter, theirs) for parameter, theirs in space.items()},
-        sometimes=tuple(name for name in space if any(name not in t.params for t in trials)),
-        trials=tuple(_trial(trial) for trial in finished),
-        metrics=metrics,
-        exported=dict(study.user_attrs.get("hpo", {})),
-        changed=changed,
-    )
+    return space, changed
+
+
+def _always_has(trials: Sequence[optuna.trial.FrozenTrial], name: str) -> bool:
+    return all(name in trial.params for trial in trials)
 
 
 def _trial(theirs: optuna.trial.FrozenTrial) -> OptunaTrial:
@@ -222,19 +238,15 @@ def told_changes(space: Space) -> list[str]:
 def _change(key: str, parameter: Parameter) -> str:
     ours = parameter.distribution
     values = ours.values if isinstance(ours, Categorical) else ()
-    stepped = isinstance(ours, LogUniform | LogIntUniform) and ours.q
-    return ", ".join(
-        words
-        for words, changes in {
-            f"{ours.kind} is uniform there": not isinstance(ours, _KNOWN),
-            "its step is lost": stepped,
-            "a list without an order there": isinstance(ours, Pow2 | Ordinal),
-            "lists are JSON texts there": any(not isinstance(value, _SCALAR) for value in values),
-            "trials in which it is 0 are without it there": _zero_is_outside(ours),
-            "one of several distributions of this name": "#" in key,
-        }.items()
-        if changes
-    )
+    changes = {
+        f"{ours.kind} is uniform there": not isinstance(ours, _KNOWN),
+        "its step is lost": isinstance(ours, LogUniform | LogIntUniform) and ours.q,
+        "a list without an order there": isinstance(ours, Pow2 | Ordinal),
+        "lists are JSON texts there": any(not isinstance(value, _SCALAR) for value in values),
+        "trials in which it is 0 are without it there": _zero_is_outside(ours),
+        "one of several distributions of this name": "#" in key,
+    }
+    return ", ".join(words for words, applies in changes.items() if applies)
 
 
 _KNOWN = (Uniform, LogUniform, IntUniform, LogIntUniform, Pow2, Categorical, Ordinal)

@@ -30,6 +30,7 @@ ELSEWHERE = {
     ("docs/ppo.md", "def lion("): "core/test_testing.py",
     ("docs/ppo.md", "class LaplaceFamily("): "core/test_testing.py",
     ("docs/ppo.md", "class TestLion("): "core/test_testing.py",
+    ("docs/reference/add-importer.md", "TINY = System("): "importers/test_add_importer.py",
     ("docs/search.md", "class Near:"): "search/test_registered.py",
     ("docs/search.md", "class Slack:"): "search/test_registered.py",
     ("docs/search.md", "class TestNear("): "search/test_registered.py",

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpo.errors import ConfigError
-from hpo.importers.tables import names_of
+from hpo.foreign_names.tables import names_of
 from hpo.knobs import (
     KNOBS,
     SCHEDULES,

@@ -229,7 +229,7 @@ def test_another_systems_run_is_read_with_its_own_defaults(here, trainer):
 
 
 def test_a_flag_of_xlron_is_read_or_refused_in_a_line(here):
-    from hpo.importers.xlron_table import XLRON as TABLE
+    from hpo.foreign_names.xlron_table import XLRON as TABLE
 
     fates = {row.fate for row in TABLE.rows}
     assert len(TABLE.rows) > 200 and fates == {"taken", "left out", "refused"}

@@ -191,6 +191,11 @@ class GymnaxClass(GymnaxLike):
         return done & natural, done & ~natural
 
 
+def _is_environment(value: Any) -> bool:
+    """Return whether something in a module is a class with gymnax's API."""
+    return isinstance(value, type) and all(hasattr(value, part) for part in _API)
+
+
 def _class_of(id_: str) -> Any:
     module, name = gymnax_class(id_) or ("", "")
     if module not in sys.modules and not _is_installed(module):
@@ -204,11 +209,7 @@ def _class_of(id_: str) -> Any:
         raise
     found = getattr(theirs, name, None)
     if not isinstance(found, type):
-        known = sorted(
-            name
-            for name, value in vars(theirs).items()
-            if isinstance(value, type) and all(hasattr(value, part) for part in _API)
-        )
+        known = sorted(name for name, value in vars(theirs).items() if _is_environment(value))
         hint = f"{errors.suggestion(name, known)} {errors.listed(name, known)}"
         hint = hint if known else " nor any other with gymnax's API"
         raise ConfigError(f"{id_}: the module {module} has no class {name!r};{hint}")

@@ -101,7 +101,8 @@ def _observation(id_: str, space: Any) -> dict[str, Any]:
         return {"observation_shape": tuple(map(int, space.shape)), "observation_dtype": dtype}
     raise ConfigError(
         f"{id_} gives observations of the kind {type(space).__name__}; allowed: Box, Discrete, "
-        "MultiBinary. Register it within gymnasium.wrappers.FlattenObservation, by `imports`"
+        f"MultiBinary. To flatten them: hpo init {id_} --import FILE.py writes the line with "
+        "gymnasium.wrappers.FlattenObservation"
     )
 
 

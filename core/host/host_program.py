@@ -272,6 +272,10 @@ def _lane(tree: Any, at: int, axis: int = 0) -> Any:
 
 def _info_rows(said: list[Infos], lane: int, plan: Plan) -> dict[str, jax.Array]:
     first, envs = lane * plan.num_envs, plan.num_envs
-    steps = [{env: step.get(first + env, {}) for env in range(envs)} for step in said]
+
+    def of_lane(step: Infos) -> Infos:
+        return {env: step.get(first + env, {}) for env in range(envs)}
+
+    steps = list(map(of_lane, said))
     found = columns(steps, np.ones((envs, len(said)), bool))
     return {name: jnp.asarray(rows.T, jnp.float32) for name, rows in found.items()}

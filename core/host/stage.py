@@ -53,10 +53,7 @@ class Stage:
         self._values |= values
         for lane in values:
             self._failed.pop(lane, None)
-        openings = {
-            lane: [self._opening(lane, env, keys[lane], 0) for env in range(self._shape[1])]
-            for lane in values
-        }
+        openings = {lane: self._openings(lane, keys[lane]) for lane in values}
         try:
             self._steady.open([opening for part in openings.values() for opening in part])
         except ConfigError:  # find the lane by opening them one by one
@@ -67,6 +64,9 @@ class Stage:
                     self.refused[lane] = True
                     self._warn(f"a trial is given up: {error}")
         self._note_failures()
+
+    def _openings(self, lane: int, key: np.ndarray) -> list[Opening]:
+        return [self._opening(lane, env, key, 0) for env in range(self._shape[1])]
 
     def _note_failures(self) -> None:
         reasons = self._steady.take_reasons()

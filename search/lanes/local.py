@@ -95,7 +95,13 @@ class SavedStart:
         raw, units = bool(saved.config.get("raw_reward_deviation")), self._split.reward_units
         rewards = saved.rewards and saved.rewards.in_units(raw, units)
         initial = kept(
-            plan, shapes, saved.params, saved.statistics, init.keep, normalised, rewards
+            plan,
+            shapes,
+            saved.params,
+            saved.statistics,
+            init.keep,
+            normalised=normalised,
+            rewards=rewards,
         )
         if init.keep != "policy":
             for line in reward_notes(plan, rewards, units == {raw}):

@@ -3,8 +3,8 @@
 import pytest
 
 from hpo.cli import main
+from hpo.foreign_names.plain_values import NotPlain, Unread
 from hpo.importers.brax_config import read_brax
-from hpo.importers.plain_python import NotPlain, Unread
 from hpo.studies.check import check
 from hpo.studies.load import loads
 from hpo.studies.yaml_io import plain, read_text

@@ -8,9 +8,10 @@ import yaml
 
 from helpers.import_command import importer
 from hpo.cli import main
-from hpo.importers.optax_calls import Schedule, optimiser_settings, schedule_of
-from hpo.importers.plain_python import OBJECTS, Called, Unread
-from hpo.importers.tables import system
+from hpo.foreign_names.optax_calls import Schedule, optimiser_settings, schedule_of
+from hpo.foreign_names.plain_values import Called, Unread
+from hpo.foreign_names.tables import system
+from hpo.importers.plain_python import OBJECTS
 
 
 @pytest.fixture

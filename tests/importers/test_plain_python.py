@@ -1,6 +1,8 @@
 import pytest
 
-from hpo.importers.plain_python import NotPlain, Unread, read_source, value_of
+from hpo.foreign_names.name_mapping import PythonCalls
+from hpo.foreign_names.plain_values import NotPlain, Unread, value_of
+from hpo.importers.plain_python import read_source
 from hpo.views.words import on_command_line
 
 
@@ -74,6 +76,9 @@ other = make()
     assert not (tmp_path / "made").exists()
 
 
+PPO = PythonCalls(("PPO",))
+
+
 def known(name):
     return name in ("lr", "steps", "envs", "gamma", "kwargs", "seed", "env")
 
@@ -111,27 +116,27 @@ def known(name):
     ],
 )
 def test_every_way_in_which_a_file_gives_a_value_is_read(text, named):
-    assert read_source(text, known, ("PPO",), order={"PPO": "_ _"}).named == named
+    assert read_source(text, known, PythonCalls(("PPO",), {"PPO": "_ _"})).named == named
 
 
 def test_two_values_of_one_name_are_refused_with_both_lines():
     text = "PPO(gamma=0.99)\n\nother = dict(gamma=0.9, lr=1)\n"
     with pytest.raises(NotPlain, match=r"0\.99 \(line 1\) and 0\.9 \(line 3\); give") as told:
-        read_source(text, known, ("PPO",))
+        read_source(text, known, PPO)
     assert on_command_line(told.value).endswith(" (-- --gamma 0.99)")
-    assert read_source(text, known, ("PPO",), {"gamma": 1}).named["lr"] == 1
+    assert read_source(text, known, PPO, {"gamma": 1}).named["lr"] == 1
 
 
 def test_names_that_decide_nothing_may_have_several_values():
     fates = {"gamma": "taken", "verbose": "left out"}
     text = "PPO(gamma=0.9, verbose=1, title='a')\nPPO(verbose=0, title='b')\n"
-    found = read_source(text, lambda name: fates.get(name, ""), ("PPO",)).named
+    found = read_source(text, lambda name: fates.get(name, ""), PPO).named
     assert found == {"gamma": 0.9, "verbose": 1, "title": "a"}
 
 
 def test_what_is_no_plain_value_is_kept_with_its_line_where_the_table_reads_it():
     text = "\nmodel = PPO(lr=decay(3), envs=number, env=env, note=f(x))\nlog(steps=k(0))\n"
-    named = read_source(text, known, ("PPO",)).named
+    named = read_source(text, known, PPO).named
     assert set(named) == {"lr", "envs", "note"} and all(
         isinstance(one, Unread) and one.line == 2 for one in named.values()
     )
@@ -155,7 +160,7 @@ def test_what_makes_the_environment(text, env):
 def test_calls_around_the_trainer_are_names_of_the_table():
     around = {"VecNormalize": "kwargs", "VecFrameStack": "steps=n_stack", "Curriculum": "seed"}
     text = "env = VecFrameStack(VecNormalize(env, clip=5.0), n_stack=4)\nc = Curriculum(f)\n"
-    assert read_source(text, known, around=around).named == {
+    assert read_source(text, known, PythonCalls(around=around)).named == {
         "kwargs": {"clip": 5.0},
         "steps": 4,
         "seed": True,

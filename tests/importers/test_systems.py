@@ -2,8 +2,7 @@
 
 import pytest
 
-from hpo.importers.formats import file_name, read_word
-from hpo.importers.name_mapping import (
+from hpo.foreign_names.name_mapping import (
     COMMON,
     UNKNOWN,
     NoCounterpart,
@@ -13,7 +12,8 @@ from hpo.importers.name_mapping import (
     times,
     widths_of,
 )
-from hpo.importers.tables import SYSTEMS, another_algorithm, recognise
+from hpo.foreign_names.tables import SYSTEMS, another_algorithm, recognise
+from hpo.importers.formats import file_name, read_word
 from hpo.knobs import KNOBS, check_value
 
 SECTIONS = ("evaluation.", "seeds.", "init.", "checkpoint.", "loggers.", "env.", "population.")

@@ -4,7 +4,7 @@ import pytest
 
 from hpo.environments.table import ENVIRONMENTS
 from hpo.errors import ConfigError
-from hpo.importers.name_mapping import (
+from hpo.foreign_names.name_mapping import (
     COMMON,
     TRANSFORMS,
     UNKNOWN,
@@ -15,8 +15,8 @@ from hpo.importers.name_mapping import (
     times,
     words,
 )
-from hpo.importers.tables import SYSTEMS, find, hints, names_of, recognise
-from hpo.importers.xlron_table import OLDER, XLRON
+from hpo.foreign_names.tables import SYSTEMS, find, hints, names_of, recognise
+from hpo.foreign_names.xlron_table import OLDER, XLRON
 from hpo.knobs import KNOBS, check_name, check_value, hint_of
 from hpo.studies.study_keys import LOGGERS, SECTIONS, TOP
 

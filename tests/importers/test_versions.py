@@ -5,7 +5,7 @@ import pytest
 from helpers.import_command import importer
 from hpo.cli import main
 from hpo.errors import ConfigError
-from hpo.importers.tables import SYSTEMS, system, version_named, version_told
+from hpo.foreign_names.tables import SYSTEMS, system, version_named, version_told
 
 DECAY = "learning_rate_decay_exponent=1.5, learning_rate_decay_min_fraction=0.05"
 

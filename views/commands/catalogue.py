@@ -14,7 +14,7 @@ from ...environments.hosted import is_hosted
 from ...environments.registry import entry
 from ...environments.table import ENVIRONMENTS, EnvEntry
 from ...errors import ConfigError
-from ...importers.tables import names_of
+from ...foreign_names.tables import names_of
 from ...knobs import KNOBS, Knob, allowed
 from ...store.codec import finite_json
 from ...store.study_folder import StudySummary

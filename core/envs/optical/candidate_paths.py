@@ -96,7 +96,11 @@ class _Finder:
         paths = self._search(source + first, destination + first)
         paths.sort(key=self._tie_break)
         paths.sort(key=self._criterion)  # stable: the line above breaks its ties
-        return tuple(tuple(number - first for number in path) for path in paths)
+
+        def from_zero(path: Path) -> tuple[int, ...]:
+            return tuple(number - first for number in path)
+
+        return tuple(map(from_zero, paths))
 
     def _search(self, source: int, destination: int) -> list[Path]:
         by_km = self.order == "distance"

@@ -183,6 +183,14 @@ def _check_fits(settings: OpticalSettings) -> None:
 
 def _check_together(settings: OpticalSettings, given: Mapping[str, Any]) -> None:
     _check_fits(settings)
+    _check_slots(settings)
+    _check_bitrates(settings, given)
+    _check_episodes(settings)
+    _check_request_list(settings)
+    _check_observation(settings)
+
+
+def _check_slots(settings: OpticalSettings) -> None:
     if settings.aggregate_slots > settings.slots:
         allowed = f"at most slots ({settings.slots}), which makes one block a path"
         _refuse("aggregate_slots", settings.aggregate_slots, allowed)
@@ -193,10 +201,16 @@ def _check_together(settings: OpticalSettings, given: Mapping[str, Any]) -> None
         )
     if settings.id in ("rwa", "rwa_lightpath_reuse") and settings.guardband:
         _refuse("guardband", settings.guardband, f"0 for {settings.id}: a service takes one slot")
+
+
+def _check_bitrates(settings: OpticalSettings, given: Mapping[str, Any]) -> None:
     if settings.id == "rwa" and set(settings.bitrates) != {settings.slot_width}:
         raise ConfigError("rwa serves one slot a request: leave bitrates out, or type id: rsa")
     if settings.bitrates and {"min_bitrate", "max_bitrate", "step_bitrate"} & set(given):
         raise ConfigError("bitrates and min_bitrate, max_bitrate, step_bitrate exclude each other")
+
+
+def _check_episodes(settings: OpticalSettings) -> None:
     if settings.continuous and (settings.requests or settings.incremental):
         what = "a request list" if settings.requests else "incremental loading"
         raise ConfigError(f"{what} comes to an end: type continuous: false, or leave it out")
@@ -205,10 +219,16 @@ def _check_together(settings: OpticalSettings, given: Mapping[str, Any]) -> None
             "shadow needs episodes that end for the policy and its shadow at once; with "
             "end_first_blocking the one that blocks first ends: leave one of the two out"
         )
+
+
+def _check_request_list(settings: OpticalSettings) -> None:
     if settings.requests and settings.warmup_requests:
         _refuse("warmup_requests", settings.warmup_requests, "0 with a request list")
     if settings.requests and settings.traffic_matrix != "uniform":
         raise ConfigError("a request list fixes who talks to whom: leave traffic_matrix out")
+
+
+def _check_observation(settings: OpticalSettings) -> None:
     if settings.observation == "packed" and settings.reuses_lightpaths:
         raise ConfigError(
             "observation packed has one bit a slot, too few for shared lightpaths; type flat"

@@ -124,13 +124,14 @@ def read_traffic_matrix(name: str, topology: Topology) -> np.ndarray | None:
         raise UnknownNameError("traffic_matrix", name, ("uniform", "random", "FILE.csv"))
     with reading(name, "traffic matrix"), open(name, newline="", encoding="utf-8") as file:
         rows = [row for row in csv.reader(file) if row]
-    if len(rows) != size or any(len(row) != size for row in rows):
+    widths = set(map(len, rows))
+    if len(rows) != size or widths != {size}:
         raise ConfigError(
             f"{name}: {topology.name} needs {size} rows of {size} numbers (row: source, column: "
-            f"destination), found {len(rows)} rows of {sorted({len(row) for row in rows})}"
+            f"destination), found {len(rows)} rows of {sorted(widths)}"
         )
     try:
-        matrix = np.array([[float(cell) for cell in row] for row in rows])
+        matrix = np.array([list(map(float, row)) for row in rows])
     except ValueError as error:
         raise ConfigError(f"{name}: every cell must be a number ({error})") from None
     np.fill_diagonal(matrix, 0.0)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..files.plain_data import is_number
 from .name_mapping import NoCounterpart, Settings, rounded
-from .plain_python import Called, Unread
+from .plain_values import Called, Unread
 
 # ---------------------------------------------------------------------------- optimisers
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from ..files.plain_data import is_number
+from .derived import OFF, Derived, whole
 from .name_mapping import (
     ACTIVATIONS,
     COMPUTED,
@@ -17,6 +18,7 @@ from .name_mapping import (
     PPO_ALONE,
     STATISTICS,
     NoCounterpart,
+    PythonCalls,
     Row,
     Settings,
     System,
@@ -79,7 +81,7 @@ def _script(
     folder = project.lower()
     return System(
         name, f"{project}'s {program}.py", (*kept, *left("not used by this script", unread)),
-        (f"{folder}/{program}.py",), name_sets(marks),
+        programs=(f"{folder}/{program}.py",), marks=name_sets(marks),
         source=f"github.com/{account}/{folder}, {folder}/{program}.py",
         always={**PLAIN_PPO, "adam_eps": 1e-5, **always},
         differs=(ENDED.format(project), *differs), **more,
@@ -172,6 +174,24 @@ def _save_freq(value: Any) -> int | Settings:
     return int(value) if value > 0 else Settings()
 
 
+def _env_steps(rollouts: Any, steps: Any, envs: Any) -> Any:
+    """Turn a number of rollouts into env steps; -1 leaves it to the program."""
+    count, length, width = (whole(value) for value in (rollouts, steps, envs))
+    if not count or count < 0:
+        return OFF
+    return None if length is None or width is None else count * length * width
+
+
+def _in_rollouts(name: str, steps: str, envs: str, ours: str) -> Derived:
+    """Return a name that counts rollouts of `steps` env steps in each of `envs`."""
+    because = f"{steps} is searched, so its env steps vary; give {ours}"
+    return Derived(name, (name, steps, envs), _env_steps, searched="leave out", because=because)
+
+
+def _calls_in_env_steps(calls: Any, envs: Any) -> int | None:
+    return calls * int(envs) if isinstance(calls, int) else None
+
+
 _SB3_ENV = "env n_envs seed start_index monitor_dir "
 _SB3_PPO = ("policy env learning_rate n_steps batch_size n_epochs gamma gae_lambda clip_range "
             "clip_range_vf normalize_advantage ent_coef vf_coef max_grad_norm use_sde "
@@ -232,19 +252,29 @@ SB3 = System(
                       "progress_bar progress wandb_group wandb_tags uuid"),
         *left(MACHINE, "device num_threads vec_env vec_env_type n_eval_envs n_jobs"),
     ),
-    ("stable_baselines3", "rl_zoo3", "rl-baselines3-zoo", "sb3", "rl_zoo"),
-    name_sets("n_steps clip_range; n_steps batch_size n_epochs; policy_kwargs; "
+    programs=("stable_baselines3", "rl_zoo3", "rl-baselines3-zoo", "sb3", "rl_zoo"),
+    marks=name_sets("n_steps clip_range; n_steps batch_size n_epochs; policy_kwargs; "
               "n_epochs clip_range; n_steps n_epochs; batch_size clip_range; clip_range_vf; "
               "use_sde; one_minus_gamma"),
-    ("PPO", "RecurrentPPO"),
-    {"PPO": _SB3_PPO, "RecurrentPPO": _SB3_PPO,
-     "learn": "total_timesteps callback log_interval tb_log_name reset_num_timesteps",
-     "make_vec_env": f"{_SB3_ENV} wrapper_class env_kwargs", "make_atari_env": _SB3_ENV,
-     "VecNormalize": "_ training norm_obs norm_reward clip_obs clip_reward",
-     "VecFrameStack": "_ n_stack", "DummyVecEnv": "env_fns", "SubprocVecEnv": "env_fns"},
-    {"VecNormalize": "normalize", "VecFrameStack": "frame_stack=n_stack",
-     "AtariWrapper": "env_wrapper", "make_atari_env": "env_wrapper",
-     "DummyVecEnv": "n_envs=env_fns", "SubprocVecEnv": "n_envs=env_fns"},
+    python=PythonCalls(
+        names=("PPO", "RecurrentPPO"),
+        order={
+            "PPO": _SB3_PPO, "RecurrentPPO": _SB3_PPO,
+            "learn": "total_timesteps callback log_interval tb_log_name reset_num_timesteps",
+            "make_vec_env": f"{_SB3_ENV} wrapper_class env_kwargs", "make_atari_env": _SB3_ENV,
+            "VecNormalize": "_ training norm_obs norm_reward clip_obs clip_reward",
+            "VecFrameStack": "_ n_stack", "DummyVecEnv": "env_fns", "SubprocVecEnv": "env_fns"},
+        around={
+            "VecNormalize": "normalize", "VecFrameStack": "frame_stack=n_stack",
+            "AtariWrapper": "env_wrapper", "make_atari_env": "env_wrapper",
+            "DummyVecEnv": "n_envs=env_fns", "SubprocVecEnv": "n_envs=env_fns"},
+    ),
+    derived=(
+        _in_rollouts("log_interval", "n_steps", "n_envs", "log_every"),
+        Derived("save_freq", ("save_freq", "n_envs"), _calls_in_env_steps, in_python=True,
+                searched="first",
+                note="save_freq: {save_freq} calls of {n_envs} environments there"),
+    ),
     version="2.9 (rl-zoo3 of April 2026)",
     source="github.com/DLR-RM/stable-baselines3, ppo/ppo.py and common/policies.py",
     always={**PLAIN_PPO, "adam_eps": 1e-5, "hidden_sizes": [64, 64], "activation": "tanh"},
@@ -313,11 +343,16 @@ TORCH_PPO = System(
                  "backbone_cls"),
         *refused("its checkpoints cannot be read here", "resume_from"),
     ),
-    (),
-    name_sets("rollout_steps clip_epsilon; clip_epsilon_schedule; entropy_coef_schedule; "
+    marks=name_sets("rollout_steps clip_epsilon; clip_epsilon_schedule; entropy_coef_schedule; "
               "shared_backbone lr_actor; value_clip_epsilon; rollout_steps lr_actor"),
-    ("PPOConfig", "PPOAgent", *_TRAIN),
-    {"PPOAgent": "_ env_factory", **dict.fromkeys(_TRAIN, "env_id total_timesteps")},
+    python=PythonCalls(
+        names=("PPOConfig", "PPOAgent", *_TRAIN),
+        order={"PPOAgent": "_ env_factory", **dict.fromkeys(_TRAIN, "env_id total_timesteps")},
+    ),
+    derived=(
+        _in_rollouts("log_interval", "rollout_steps", "num_envs", "log_every"),
+        _in_rollouts("save_interval", "rollout_steps", "num_envs", "checkpoint.policies_every"),
+    ),
     version="with 46 fields",
     source="PPOConfig of the single-file PyTorch PPO",
     always={**PLAIN_PPO, "network": "mlp", "observation_clip": None},
@@ -371,8 +406,8 @@ _GRU = {"network": "gru", "recurrent_size": 128, "hidden_sizes": [128], "activat
         "shared_encoder": True, "value_clip_eps": "same"}
 
 
-_purejaxrl = partial(_script, "PureJaxRL", "luchris429", _PUREJAXRL, calls=("make_train",),
-                     order={"make_train": "_"},
+_purejaxrl = partial(_script, "PureJaxRL", "luchris429", _PUREJAXRL,
+                     python=PythonCalls(("make_train",), order={"make_train": "_"}),
                      version="of September 2024", exact=True)
 PUREJAXRL = (
     _purejaxrl("purejaxrl_continuous", "ppo_continuous_action", _PUREJAXRL_CONTINUOUS,
@@ -429,7 +464,8 @@ REJAX = System(
         *left("rewards are normalised with the study's gamma", "reward_normalization_discount"),
         *left(OUTPUT, "skip_initial_evaluation eval_callback"),
     ),
-    ("rejax",), name_sets("agent_kwargs num_minibatches"), ("create", "PPO"),
+    programs=("rejax",), marks=name_sets("agent_kwargs num_minibatches"),
+    python=PythonCalls(("create", "PPO")),
     version="of June 2026", source="github.com/keraJLi/rejax, src/rejax/algos/ppo.py",
     always={
         **PLAIN_PPO, "adam_eps": 1e-8, "value_clip_eps": "same", "initialisation": "lecun",
@@ -441,6 +477,22 @@ REJAX = System(
 )
 
 # ------------------------------------------------------------------------------ ARLBench
+
+
+def _every(count: Any, total: Any) -> int | None:
+    """Return the env steps between `count` evaluations of a run."""
+    evaluations = whole(count)
+    return max(1, (whole(total) or 0) // evaluations) if evaluations else None
+
+
+def _evaluated(count: Any, total: Any) -> int | str | None:
+    return "rungs" if whole(count) == 1 else _every(count, total)
+
+
+def _evaluations_said(count: Any, total: Any) -> str:
+    each = f"one every {_every(count, total):,} env steps"
+    return f"n_eval_steps: {whole(count)} evaluations in a run, {each}"
+
 
 ARLBENCH = System(
     "arlbench", "ARLBench",
@@ -470,10 +522,17 @@ ARLBENCH = System(
         *left(OUTPUT, "checkpoint_name checkpoint_dir load_checkpoint hpo_method"),
         *left("the precision is `dtype`", "jax_enable_x64"),
     ),
-    ("arlbench", "run_arlbench.py"), name_sets("vf_clip_eps; minibatch_size n_steps"),
-    ("AutoRLEnv", "PPO"),
-    {"AutoRLEnv": "_", "PPO": "_ env",
-     "train": "* n_total_timesteps n_eval_steps n_eval_episodes"},
+    programs=("arlbench", "run_arlbench.py"),
+    marks=name_sets("vf_clip_eps; minibatch_size n_steps"),
+    python=PythonCalls(
+        names=("AutoRLEnv", "PPO"),
+        order={"AutoRLEnv": "_", "PPO": "_ env",
+               "train": "* n_total_timesteps n_eval_steps n_eval_episodes"},
+    ),
+    derived=(
+        Derived("n_eval_steps", ("n_eval_steps", "n_total_timesteps"), _evaluated,
+                _evaluations_said, drops=("n_eval_steps",), searched="skip"),
+    ),
     version="of February 2025",
     source="github.com/automl/arlbench, arlbench/core/algorithms/ppo",
     always={**PLAIN_PPO, "adam_eps": 1e-5, "num_layers": 2, "observation_clip": None},

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..files.plain_data import is_number
+from .derived import Derived, whole
 from .name_mapping import (
     PLAIN_PPO,
     TORCH_INIT,
     VALUE_CLIP,
     NoCounterpart,
+    PythonCalls,
     Row,
     Settings,
     System,
@@ -25,7 +28,7 @@ from .name_mapping import (
     words,
 )
 from .optax_calls import OPTIMISERS, optimiser_settings
-from .plain_python import TWO_OF_TRAIN
+from .plain_values import TWO_OF_TRAIN
 
 # fmt: off
 _OPTIMISER = parsed(optimiser_settings, f"{', '.join(sorted(OPTIMISERS))} of optax, with their "
@@ -79,21 +82,30 @@ class _Version:
     more: tuple[Row, ...] = ()
     differs: tuple[str, ...] = ()
     together: tuple[str, ...] = ()  # sets of names that only this version has together
+    derived: tuple[Derived, ...] = ()
+
+    def marks_if(self, newest: str, marks: str) -> tuple[frozenset[str], ...]:
+        """Return the sets of names that choose the system, which its newest version has."""
+        return name_sets(marks) if self.name == newest else ()
 
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(name.strip() for name in text.split(",") if name.strip())
 
 
+_LERAX_MARKS = "clip_coefficient; entropy_loss_coefficient; value_loss_coefficient"
+
+
 def _lerax(one: _Version) -> System:
     return System(
-        one.name, "Lerax", (*with_defaults(_LERAX, one.defaults), *one.more), ("lerax",),
-        name_sets("clip_coefficient; entropy_loss_coefficient; value_loss_coefficient")
-        if one.name == "lerax" else (),
-        ("PPO", "MLPActorCriticPolicy"),
-        {"MLPActorCriticPolicy": "env", "learn": "env _ total_timesteps"},
-        {"ScheduledCurriculum": "curriculum", "NCDEActorCriticPolicy": "ncde"},
-        version=one.text, tag=one.tag, only=_names(one.only),
+        one.name, "Lerax", (*with_defaults(_LERAX, one.defaults), *one.more),
+        programs=("lerax",), marks=one.marks_if("lerax", _LERAX_MARKS),
+        python=PythonCalls(
+            names=("PPO", "MLPActorCriticPolicy"),
+            order={"MLPActorCriticPolicy": "env", "learn": "env _ total_timesteps"},
+            around={"ScheduledCurriculum": "curriculum", "NCDEActorCriticPolicy": "ncde"},
+        ),
+        derived=one.derived, version=one.text, tag=one.tag, only=_names(one.only),
         source="github.com/RunnersNum40/lerax, algorithm/ppo.py",
         always={**PLAIN_PPO, "adam_eps": 1e-8, "network": "mlp", "hidden_sizes": [64, 64],
                 **TORCH_INIT},
@@ -101,10 +113,23 @@ def _lerax(one: _Version) -> System:
     )
 
 
+def _minibatches(batches: Any, envs: Any) -> int | None:
+    """Return the minibatches of an epoch whose rows are of one environment each."""
+    parts, width = whole(batches), whole(envs)
+    return None if parts is None or width is None else parts * width
+
+
+_PER_ENVIRONMENT = Derived(
+    "num_batches", ("num_batches", "num_envs"), _minibatches,
+    note="num_batches: {num_batches}, of num_steps alone in 0.0.2, so an epoch has {value} "
+         "minibatches",
+    drops=("num_batches",), searched="skip", always=True,
+)
 _EARLIER_LERAX = {"num_steps": 512, "num_epochs": 16}
 LERAX = (
     _lerax(_Version(
-        "lerax_0_0_2", "0.0.2", "0.0.2, November 2025", "", _EARLIER_LERAX, _NEURAL_ODE)),
+        "lerax_0_0_2", "0.0.2", "0.0.2, November 2025", "", _EARLIER_LERAX, _NEURAL_ODE,
+        derived=(_PER_ENVIRONMENT,))),
     _lerax(_Version(
         "lerax_0_0_5", "0.0.5 0.0.4 0.0.3", "up to 0.0.5, January 2026",
         "NCDEActorCriticPolicy, MLPDQNPolicy, ActorCriticStatefulWrapper, OnPolicyState, "
@@ -186,19 +211,44 @@ _JAXDEM: tuple[Row, ...] = (  # with the defaults of the newest version
 )
 
 
+_JAXDEM_MARKS = "ppo_clip_eps; ppo_value_coeff; num_steps_epoch; ppo_entropy_coeff"
+
+
 def _annealed(**more: Any) -> Row:
     return taken("anneal_learning_rate", "lr_schedule", True, words({
         True: Settings(lr_schedule="cosine", schedule_on_gradient_steps=True, **more),
         False: "constant"}))
 
 
+def _length(updates: Any, envs: Any, steps: Any, *given: Any) -> Mapping[str, int] | None:
+    """Return the env steps of `updates` updates, unless a name gives them itself."""
+    if any(one is not None for one in given):
+        return {}
+    sizes = [whole(one) for one in (updates, envs, steps)]
+    counts = [size for size in sizes if size]
+    return {"env_steps": math.prod(counts)} if len(counts) == len(sizes) else None
+
+
+_JAXDEM_LENGTH = Derived(
+    "env_steps",
+    ("num_epochs", "num_envs", "num_steps_epoch", "total_timesteps", "env_steps"),
+    _length,
+    note="num_epochs: {num_epochs:,} updates of {num_envs} x {num_steps_epoch} env steps are "
+         "{value:,} env steps",
+    drops=("num_epochs",), defaults={"num_epochs": 1000}, searched="first", always=True,
+)
+
+
 def _jaxdem(one: _Version, adam_eps: float) -> System:
     return System(
-        one.name, "JaxDEM", (*with_defaults(_JAXDEM, one.defaults), *one.more), ("jaxdem",),
-        name_sets("ppo_clip_eps; ppo_value_coeff; num_steps_epoch; ppo_entropy_coeff")
-        if one.name == "jaxdem" else (),
-        ("create", "Create"), {"create": "_", "Create": "env model"},
-        made={"Model": "model"}, version=one.text, tag=one.tag, only=_names(one.only),
+        one.name, "JaxDEM", (*with_defaults(_JAXDEM, one.defaults), *one.more),
+        programs=("jaxdem",), marks=one.marks_if("jaxdem", _JAXDEM_MARKS),
+        python=PythonCalls(
+            names=("create", "Create"),
+            order={"create": "_", "Create": "env model"},
+            made={"Model": "model"},
+        ),
+        derived=(_JAXDEM_LENGTH,), version=one.text, tag=one.tag, only=_names(one.only),
         together=tuple(map(_names, one.together)),
         source="github.com/cdelv/JaxDEM, jaxdem/rl/trainers/ppo_trainer.py",
         always={**PLAIN_PPO, "adam_eps": adam_eps, "value_clip_eps": "same", "update_epochs": 1,

@@ -47,6 +47,10 @@ _OTHER_ALGORITHMS = {
     "pqn": "Q-learning", "sac_": "SAC", "td3_": "TD3", "ddpg_": "DDPG",
 }  # fmt: skip
 """First letters of scripts of CleanRL and PureJaxRL -> their algorithm, which a study lacks."""
+FORMATS = ("wandb", "configspace", "optuna", "rlzoo")
+"""Files whose names may be those of any system."""
+KINDS = (*FORMATS, *dict.fromkeys(one.family for one in SYSTEMS.values()))
+"""What `hpo import` reads."""
 
 
 def system(name: str) -> System:
@@ -125,30 +129,49 @@ def recognise(
     of names that only one system has. Names that only one version has choose the version.
     """
     systems = [one for one in SYSTEMS.values() if family in ("", one.family)]
-    given = {part.replace("-", "_") for name in names for part in (name, name.rsplit(".", 1)[-1])}
-    lowered = {name.lower() for name in given}
-    marked = [
-        (one, mark)
-        for one in systems
-        for mark in one.marks
-        if mark <= (given if one.exact else lowered)
-    ]
-    named = [
-        (len(part), part, one)
-        for one in systems
-        for part in one.programs
-        if any(_names(word, part, bool(family)) for word in words)
-    ]
+    given = _spellings(names)
+    marked = _marked(systems, given)
+    named = _named(systems, tuple(words), bool(family))
     if named:
-        length, part, first = max(named, key=lambda found: found[0])
-        same = [one for size, _, one in named if size == length]
-        newest = next((one for one in same if one.name == one.family), first)
-        one = next((one for one, _ in marked if one in same), newest)
+        part = max((part for part, _ in named), key=len)
+        same = [one for other, one in named if len(other) == len(part)]
+        newest = [one for one in same if one.name == one.family]
+        one = next((one for one, _ in marked if one in same), (newest or same)[0])
         return version_told(one, given)[0], f"its command names {part}"
     if marked:
         one, mark = marked[0]
         return version_told(one, given)[0], f"it sets {', '.join(sorted(mark))}"
     return COMMON, ""
+
+
+def _spellings(names: Iterable[str]) -> set[str]:
+    """Return names and their last parts, with underscores."""
+    given = [name.replace("-", "_") for name in names]
+    return {*given, *(name.rsplit(".", 1)[-1] for name in given)}
+
+
+def _marked(systems: Iterable[System], given: set[str]) -> list[tuple[System, frozenset[str]]]:
+    """Return the systems with a set of names that only they have, and the set."""
+    lowered = {name.lower() for name in given}
+    return [
+        (one, mark)
+        for one in systems
+        for mark in one.marks
+        if mark <= (given if one.exact else lowered)
+    ]
+
+
+def _named(
+    systems: Iterable[System], words: tuple[str, ...], bare: bool
+) -> list[tuple[str, System]]:
+    """Return the scripts and packages that a command names, with their systems."""
+    return [
+        (part, one) for one in systems for part in one.programs if _is_named(words, part, bare)
+    ]
+
+
+def _is_named(words: tuple[str, ...], part: str, bare: bool) -> bool:
+    return any(_names(word, part, bare) for word in words)
 
 
 def _names(word: str, part: str, bare: bool) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..errors import ConfigError
 from ..files.plain_data import is_number
+from .derived import Derived, whole
 from .name_mapping import (
     ACTIVATIONS,
     MACHINE,
@@ -13,6 +15,7 @@ from .name_mapping import (
     PLAIN_PPO,
     STATISTICS,
     NoCounterpart,
+    PythonCalls,
     Settings,
     System,
     left,
@@ -76,6 +79,27 @@ def _network(value: Any) -> Settings:
         name, one = next(iter(odd.items()))
         raise NoCounterpart(f"{name}={one!r} has no counterpart")
     return settings
+
+
+_ROLLOUT = ("num_envs", "batch_size", "num_minibatches", "unroll_length")
+
+
+def _rollout(*given: Any) -> dict[str, int]:
+    """Turn unrolls into a rollout: an update has `batch_size` x `num_minibatches` of them."""
+    envs, batch, parts, unroll = (whole(value) or 0 for value in given)
+    if min(envs, batch, parts, unroll) < 1 or batch * parts % envs:
+        text = f"batch_size x num_minibatches is {batch * parts} unrolls; brax needs a multiple of"
+        raise ConfigError(f"{text} num_envs ({envs})", flags={"num_envs": parts})
+    length = unroll * (batch * parts // envs)
+    return {"unroll_length": length, "num_envs": envs, "num_minibatches": parts}
+
+
+def _evaluated(steps: Any, evaluations: Any) -> dict[str, int]:
+    """Return the env steps between evaluations, of which the first is before the run."""
+    total, count = whole(steps), whole(evaluations)
+    if not total or not count or count < 2:
+        return {}
+    return {"num_evals": max(1, total // (count - 1))}
 
 
 BRAX = System(
@@ -147,12 +171,31 @@ BRAX = System(
         ),
         *left(MACHINE, "max_devices_per_host use_pmap_on_reset"),
     ),
-    (),
-    name_sets(
+    marks=name_sets(
         "num_updates_per_batch; unroll_length num_minibatches; unroll_length discounting; "
         "entropy_cost discounting"
     ),
-    ("train",),
+    python=PythonCalls(("train",)),
+    derived=(
+        Derived(
+            "unroll_length",
+            _ROLLOUT,
+            _rollout,
+            note="batch_size: {batch_size} x {num_minibatches} unrolls of {unroll_length} env "
+            "steps make an update, so rollout_length is {value}",
+            drops=("batch_size", "unroll_length"),
+            defaults={"batch_size": 32},
+            because="which decides the length of a rollout with {others}",
+            always=True,
+        ),
+        Derived(
+            "num_evals",
+            ("num_timesteps", "num_evals"),
+            _evaluated,
+            drops=("num_evals",),
+            because="which decides the time between evaluations with {others}",
+        ),
+    ),
     version="of June 2026 (0.14)",
     source="github.com/google/brax, brax/training/agents/ppo/train.py and losses.py, and "
     "github.com/google-deepmind/mujoco_playground, config/",

@@ -10,7 +10,8 @@ from difflib import get_close_matches
 from typing import Any, Literal
 
 from ..files.plain_data import is_number
-from .plain_python import NotPlain, value_of
+from .derived import Derived
+from .plain_values import NotPlain, value_of
 
 
 class NoCounterpart(Exception):
@@ -369,20 +370,36 @@ def name_sets(text: str) -> tuple[frozenset[str], ...]:
 
 
 @dataclass(frozen=True)
+class PythonCalls:
+    """The calls in a Python file that give a system's names their values.
+
+    >>> calls = PythonCalls(
+    ...     names=("PPO",),  # PPO(learning_rate=1e-3)
+    ...     order={"PPO": "policy env"},  # PPO("MlpPolicy", "CartPole-v1")
+    ...     around={"VecNormalize": "normalize", "DummyVecEnv": "n_envs=env_fns"},
+    ...     made={"Model": "model"},  # Model.create("LSTMActorCritic")
+    ... )
+    """
+
+    names: tuple[str, ...] = ()  # functions and classes whose arguments are its names
+    # call -> names of its arguments in order; `_` is an object, `*` also a starred one
+    order: Mapping[str, str] = field(default_factory=dict[str, str])
+    # other calls that affect training -> the name each amounts to: `name`, or `name=keyword`
+    # where the value is that keyword
+    around: Mapping[str, str] = field(default_factory=dict[str, str])
+    # class -> the name that the first argument of its `create` amounts to
+    made: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
 class System:
     name: str  # as `system` takes it; `family_version` for another version or script
     title: str
     rows: tuple[Row, ...]
     programs: tuple[str, ...] = ()  # scripts (`cleanrl/ppo.py`) or packages in its commands
     marks: tuple[frozenset[str], ...] = ()  # sets of names that only it has
-    calls: tuple[str, ...] = ()  # Python functions and classes whose arguments are its names
-    # calls -> names of their arguments in order; `_` is an object, `*` also a starred one
-    order: Mapping[str, str] = field(default_factory=dict)
-    # other calls that affect training -> the name each amounts to: `name`, or `name=keyword`
-    # where it has one value
-    around: Mapping[str, str] = field(default_factory=dict)
-    # class -> the name that the first argument of its `create` amounts to
-    made: Mapping[str, str] = field(default_factory=dict)
+    python: PythonCalls = field(default_factory=lambda: PythonCalls())
+    derived: tuple[Derived, ...] = ()  # names whose value follows from several names
     version: str = ""
     tag: str = ""  # the version as `--version` takes it, where a family has several
     # arguments, functions and classes that, of its family, only this version has

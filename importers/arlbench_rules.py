@@ -1,0 +1,86 @@
+"""ARLBench: its files of Hydra, its AutoRLEnv, and what its checkpoints hold."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from .converted_study import Draft, Source
+
+_PARTS = {"params": "parameters", "opt_state": "optimiser", "loss": "losses",
+          "trajectories": "trajectories"}  # fmt: skip
+"""What ARLBench writes into a checkpoint -> a part of ours."""
+_TRACKED = {
+    "track_metrics": ("losses", "gradients", "advantages"),
+    "track_trajectories": ("trajectories",),
+}
+_AUTORL = {"n_envs": 10, "n_total_timesteps": 100_000}
+"""Defaults of AutoRLEnv that are not those of the training itself."""
+
+
+def drop_hydra_file(draft: Draft, source: Source) -> None:
+    """Drop the file that Hydra reads where the environment's name is given, too."""
+    if "environment.name" in source.constants:
+        source.drop("environment")
+
+
+def steps_of_autorl(draft: Draft, source: Source) -> None:
+    """Drop the steps that an AutoRLEnv may take, which have the name of a rollout's length."""
+    made = "AutoRLEnv" in source.calls
+    of_env = [name for name in ("autorl.n_steps",) if name in source.constants]
+    of_env += [name for name in ("n_steps",) if made and name in source.constants]
+    for name in of_env:
+        steps = source.find(name)
+        del source.constants[name]
+        draft.leave_out(name, f"an AutoRLEnv takes at most {steps} steps there, a training each")
+    if not made:
+        return
+    for name, value in _AUTORL.items():
+        if name not in source.names():
+            source.constants[name] = value
+            draft.defaults.append(f"{name} {value}")
+
+
+def parts_of_checkpoints(draft: Draft, source: Source) -> None:
+    """Put the saved and tracked parts, which are written with each policy."""
+    parts = dict[str, None]()
+    for name in tuple(source.constants):
+        leaf, value = name.rsplit(".", 1)[-1], source.find(name)
+        if leaf == "checkpoint":
+            found = _saved(draft, name, value)
+        elif leaf in _TRACKED:
+            found = list(_TRACKED[leaf]) if value is True else []
+        else:
+            continue
+        source.drop(name)
+        if found:
+            draft.taken[name] = ["checkpoint.parts"]
+        else:
+            draft.idle.append(f"{name} {value}")
+        parts |= dict.fromkeys(filter(None, found))
+    if parts:
+        draft.section("checkpoint")["parts"] = list(parts)
+        draft.note("checkpoint.parts: written with the policies of the best trials")
+
+
+def _saved(draft: Draft, name: str, value: Any) -> list[str]:
+    """Return our parts of a checkpoint; "" is one that is not kept here."""
+    words = value if isinstance(value, list) else re.findall(r"\w+", str(value or ""))
+    odd = [word for word in words if word not in (*_PARTS, "all", "buffer")]
+    if odd:
+        text = f"{name} has {odd[0]!r}; known: {', '.join(_PARTS)}, all"
+        raise draft.fault(text, flags={"without": name})
+    if "all" in words:
+        return list(_PARTS.values())
+    return [_PARTS.get(one, "") for one in words]
+
+
+def ids_of_brax(draft: Draft, source: Source) -> None:
+    """Give environments of brax our ids."""
+    frameworks = [name for name in source.names() if name.endswith("framework")]
+    if "brax" not in map(source.find, frameworks):
+        return
+    for name in {"environment.name", "autorl.env_name", "env_name"} & source.constants.keys():
+        env = str(source.find(name))
+        if ":" not in env:
+            source.constants[name] = f"brax:{env}"

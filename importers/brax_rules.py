@@ -1,0 +1,24 @@
+"""Brax: arguments of its training that are objects, or whose defaults have no counterpart."""
+
+from __future__ import annotations
+
+from ..foreign_names.plain_values import Unread
+from .converted_study import Draft, Source
+
+
+def refuse_default_layers(draft: Draft, source: Source) -> None:
+    if {"network_factory", "hidden_sizes"} & set(source.names()):
+        return
+    raise draft.fault(
+        "its layers are brax's own, 4 of 32 for the policy and 5 of 256 for the value, but "
+        "both have the same here; name them",
+        flags={"hidden_sizes": "[256,256]"},
+    )
+
+
+def leave_out_length(draft: Draft, source: Source) -> None:
+    """Leave out the length of an episode where it is an object that cannot be read."""
+    length = source.constants.get("episode_length")
+    if isinstance(length, Unread):
+        source.drop("episode_length")
+        draft.leave_out("episode_length", f"{length}; the environment's own length is taken")

@@ -1,0 +1,322 @@
+"""What a Python file gives to its names: values, calls, loops; nothing is ever run."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import chain
+from typing import Any
+
+from ..foreign_names.plain_values import (
+    TWO_OF_TRAIN,
+    Called,
+    NotPlain,
+    Unread,
+    last_name,
+    plain_node,
+    shown_node,
+)
+
+SCHEDULES = (
+    "constant_schedule",
+    "linear_schedule",
+    "polynomial_schedule",
+    "cosine_decay_schedule",
+    "warmup_cosine_decay_schedule",
+    "warmup_constant_schedule",
+)
+"""Schedules of optax that have a counterpart."""
+_MOST_STEPS = 4  # from a name to what it stands for
+_RANGES = ("range", "trange")
+_TRAINS = ("learn", "step", "train")
+
+Pair = tuple[str, ast.AST]
+
+
+class Names:
+    """The values of a file's names, wherever the file gives them."""
+
+    def __init__(self, tree: ast.AST) -> None:
+        self.constants = constants_of(tree)
+        self.definitions = _definitions(tree)
+
+    def value(self, node: ast.AST, depth: int = 0) -> Any:
+        """Return a plain value, also the one that the file gives to a name, or `Unread`."""
+        name = reference(node)
+        made = self._definition(node)
+        if name is None:
+            with suppress(NotPlain, RecursionError):
+                return plain_node(node)
+        elif len(self.constants.get(name, [])) == 1 and called_name(made) not in SCHEDULES:
+            return self.constants[name][0]
+        value = Unread(last_name(node) or shown_node(node))
+        value.line = getattr(node, "lineno", 0)
+        if depth < _MOST_STEPS:
+            value.call = self._called(made, depth + 1)
+        return value
+
+    def _definition(self, node: ast.AST) -> ast.AST:
+        """Follow a name to the one call or attribute that the file gives it."""
+        for _ in range(_MOST_STEPS):
+            if not isinstance(node, ast.Name) or len(self.definitions.get(node.id, [])) != 1:
+                return node
+            node = self.definitions[node.id][0]
+        return node
+
+    def _called(self, node: ast.AST, depth: int) -> Called | None:
+        match node:
+            case ast.Name() | ast.Attribute():
+                return Called(last_name(node), None)
+            case ast.Call(func=func, args=args, keywords=words) if all(one.arg for one in words):
+                positions = tuple(self.value(self._filled(one), depth) for one in args)
+                named = {
+                    str(word.arg): self.value(self._filled(word.value), depth) for word in words
+                }
+                return Called(last_name(func), positions, named)
+            case _:
+                return None
+
+    def _filled(self, node: ast.AST) -> ast.AST:
+        """Return an expression with the numbers that the file gives to its names."""
+        if not isinstance(node, ast.BinOp | ast.UnaryOp):
+            return node
+        return _Filling(self.constants).visit(copy.deepcopy(node))
+
+
+class _Filling(ast.NodeTransformer):
+    """Puts a number in the place of each name that a file gives just one."""
+
+    def __init__(self, constants: Mapping[str, list[Any]]) -> None:
+        self.constants = constants
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if not isinstance(node, ast.expr):
+            return self.generic_visit(node)
+        found = self.constants.get(reference(node) or "", [])
+        if len(found) == 1 and isinstance(found[0], int | float):
+            return ast.copy_location(ast.Constant(found[0]), node)
+        return self.generic_visit(node)
+
+
+# ---------------------------------------------------------------------- names and values
+
+
+def pairs_of(node: ast.AST) -> list[Pair]:
+    """Return (name, value) of all names that one node sets.
+
+    A class has its fields, a dictionary its keys that are texts, a call its keywords.
+    `parser.add_argument("--name", default=...)` sets the name of the option.
+    """
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            return [(name, value) for name in map(reference, targets) if name is not None]
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+            return [(name, _field_default(value))]
+        case ast.ClassDef(body=body):
+            return list(chain.from_iterable(map(_field, body)))
+        case ast.Dict(keys=keys, values=values):
+            named = zip(map(_text_of, keys), values, strict=True)
+            return [(name, value) for name, value in named if name is not None]
+        case ast.Call() if is_option(node):
+            return [_option(node)]
+        case ast.Call(keywords=words):
+            return [(word.arg, word.value) for word in words if word.arg]
+    return []
+
+
+def _text_of(key: ast.AST | None) -> str | None:
+    match key:
+        case ast.Constant(value=str(text)):
+            return text
+        case _:
+            return None
+
+
+def is_option(node: ast.AST) -> bool:
+    """Return whether a node is `parser.add_argument("--name", ...)`."""
+    return (
+        isinstance(node, ast.Call)
+        and last_name(node.func) == "add_argument"
+        and any(text.startswith("-") for text in texts_in(node))
+    )
+
+
+def _option(node: ast.Call) -> Pair:
+    """Return the name and the default of `parser.add_argument("--name", ...)`."""
+    keywords = {word.arg: word.value for word in node.keywords}
+    name = max((one.lstrip("-") for one in texts_in(node)), key=len)
+    action = str(getattr(keywords.get("action"), "value", ""))
+    default = {"store_true": False, "store_false": True}.get(action)
+    return name, keywords.get("default", ast.Constant(default, lineno=node.lineno))
+
+
+def _field(statement: ast.AST) -> list[Pair]:
+    """Return the names that a statement in a class's body sets."""
+    return pairs_of(statement) if isinstance(statement, ast.Assign | ast.AnnAssign) else []
+
+
+def _field_default(node: ast.AST) -> ast.AST:
+    """Return the default in `field(default=...)`, `field(default_factory=lambda: ...)`."""
+    if not isinstance(node, ast.Call) or last_name(node.func) != "field":
+        return node
+    for word in node.keywords:
+        match word:
+            case ast.keyword(arg="default", value=value):
+                return value
+            case ast.keyword(arg="default_factory", value=ast.Lambda(body=body)):
+                return body
+            case _:
+                pass
+    return node
+
+
+def constants_of(tree: ast.AST) -> dict[str, list[Any]]:
+    """Return name -> the distinct plain values that a file gives it anywhere."""
+    found: dict[str, list[Any]] = {}
+    for node in ast.walk(tree):
+        for name, value in (*pairs_of(node), *_argument_defaults(node)):
+            known = found.setdefault(name.replace("-", "_"), [])
+            plain = None
+            if reference(value) is None:
+                with suppress(NotPlain, RecursionError):
+                    plain = plain_node(value)
+            if plain is not None and plain not in known:
+                known.append(plain)
+    return found
+
+
+def _argument_defaults(node: ast.AST) -> list[Pair]:
+    if not isinstance(node, ast.FunctionDef) or not node.args.defaults:
+        return []
+    defaults = node.args.defaults
+    named = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+    return list(zip(named[-len(defaults) :], defaults, strict=True))
+
+
+def _definitions(tree: ast.AST) -> dict[str, list[ast.AST]]:
+    """Return name -> the calls and attributes that a file assigns to it, each text once."""
+    found: dict[str, dict[str, ast.AST]] = {}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        for name, value in pairs_of(node):
+            if isinstance(value, ast.Call | ast.Attribute | ast.Name):
+                found.setdefault(name, {}).setdefault(ast.unparse(value), value)
+    return {name: list(values.values()) for name, values in found.items()}
+
+
+def mentioned_in(tree: ast.AST) -> set[str]:
+    """Return the names of a file, wherever they are, and `TWO_OF_TRAIN`."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
+                found.add(name)
+            case ast.keyword(arg=str(name)):
+                found.add(name)
+            case ast.Assign(targets=[ast.Tuple(elts=[_, _])], value=ast.Call(func=func)):
+                found |= {TWO_OF_TRAIN} if last_name(func) == "train" else set()
+            case _:
+                pass
+    return found
+
+
+def reference(node: ast.AST) -> str | None:
+    """Return the name that `name`, `args.name` or `config["name"]` refers to."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return str(node.slice.value)
+    return last_name(node) or None
+
+
+def called_name(node: ast.AST) -> str:
+    """Return `train` of the call `ppo.train(...)`, and of `ppo.train` alone."""
+    return last_name(node.func if isinstance(node, ast.Call) else node)
+
+
+def owner_of(node: ast.Call) -> str:
+    """Return `gym` of the call `gym.make(...)`, "" of `make(...)`."""
+    match node.func:
+        case ast.Attribute(value=value):
+            return last_name(value)
+        case _:
+            return ""
+
+
+def texts_in(node: ast.Call) -> list[str]:
+    """Return the arguments of a call without a name that are texts."""
+    plain = (one.value for one in node.args if isinstance(one, ast.Constant))
+    return [text for text in plain if isinstance(text, str)]
+
+
+# -------------------------------------------------------------------- lengths and loops
+
+
+def length_of(node: ast.AST) -> ast.AST:
+    """Return the length of a list, also of `[one] * 8` and `[... for i in range(8)]`."""
+    match node:
+        case ast.List(elts=items) if not any(isinstance(item, ast.Starred) for item in items):
+            return ast.Constant(len(items), lineno=node.lineno)
+        case ast.BinOp(left=ast.List(elts=[_]), op=ast.Mult(), right=count):
+            return count
+        case ast.ListComp(
+            generators=[
+                ast.comprehension(iter=ast.Call(func=ast.Name(id="range"), args=[count]), ifs=[])
+            ]
+        ):
+            return count
+        case _:
+            return node
+
+
+def loops_in(
+    tree: ast.AST, calls: tuple[str, ...], known: Mapping[str, list[Any]]
+) -> dict[str, int]:
+    """Return how often loops around a training call run that are not around its agent."""
+    trains, makes = dict[str, list[ast.AST]](), set[int]()
+
+    def walk(node: ast.AST, around: list[ast.AST]) -> None:
+        if isinstance(node, ast.Call):
+            called = last_name(node.func)
+            if called in _TRAINS:
+                trains.setdefault(called, around)
+            elif called in calls:
+                makes.update(map(id, around))
+        if isinstance(node, ast.For | ast.While):
+            around = [*around, node]
+        for child in ast.iter_child_nodes(node):
+            walk(child, around)
+
+    walk(tree, [])
+
+    def repeats(around: list[ast.AST]) -> int:
+        return math.prod(_times(loop, known) for loop in around if id(loop) not in makes)
+
+    return {called: repeats(around) for called, around in trains.items()}
+
+
+def _times(loop: ast.AST, known: Mapping[str, list[Any]]) -> int:
+    """Return how often a loop over `range(...)` or a list runs; 0 if that is unknown."""
+    match loop:
+        case ast.For(iter=ast.List(elts=items) | ast.Tuple(elts=items)):
+            return len(items)
+        case ast.For(iter=ast.Call(func=func, args=args)) if last_name(func) in _RANGES:
+            numbers = [_number_in(arg, known) for arg in args]
+            values = [one for one in numbers if one is not None]
+            known_all = len(values) == len(args) and 1 <= len(args) <= 3
+            return len(range(*values)) if known_all and 0 not in values[2:] else 0
+        case _:
+            return 0
+
+
+def _number_in(node: ast.AST, known: Mapping[str, list[Any]]) -> int | None:
+    name = reference(node)
+    values: list[Any] = []
+    if name is not None:
+        values = known.get(name, [])
+    else:
+        with suppress(NotPlain, RecursionError):
+            values = [plain_node(node)]
+    return values[0] if len(values) == 1 and isinstance(values[0], int) else None

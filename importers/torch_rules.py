@@ -1,0 +1,156 @@
+"""Stable-Baselines3 and the single-file PyTorch PPO: settings that depend on each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from ..foreign_names.name_mapping import NoCounterpart, mapping_of
+from ..knobs import KNOBS
+from .converted_study import Draft, Source
+
+# --------------------------------------------------------------------- Stable-Baselines3
+
+
+def policy_first(draft: Draft, source: Source) -> None:
+    """Read the policy before its arguments; a recurrent one has other defaults."""
+    policy = source.constants.pop("policy", None)
+    if policy is None:
+        return
+    source.constants = {"policy": policy, **source.constants}
+    if "Lstm" not in str(policy):
+        return
+    for name in ("n_steps", "batch_size"):
+        if name not in source.names():
+            source.constants[name] = 128
+            draft.note(f"{name}: 128, the default of the recurrent PPO")
+
+
+def refuse_settings_elsewhere(draft: Draft, source: Source) -> None:
+    """Refuse a command of rl-zoo3 whose settings are in its files."""
+    algorithm = source.find("algo")
+    if source.family != "sb3" or algorithm not in ("ppo", "ppo_lstm") or not source.words[1:]:
+        return
+    if not {"n_steps", "learning_rate", "gamma"} & source.constants.keys():
+        text = "its settings are in rl-zoo3's hyperparams/; import as rlzoo"
+        raise draft.fault(f"{text} {algorithm}.yml", env=source.find("env") or "ID")
+
+
+def gamma_of_rewards(draft: Draft, source: Source) -> None:
+    """Say where VecNormalize has another gamma than the study."""
+    normalise = source.find("normalize")
+    if normalise is True:
+        normalise = {}
+    if not isinstance(normalise, dict) or not normalise.get("norm_reward", True):
+        return
+    usual = 0.99 if source.calls else None  # rl-zoo3 gives it the study's own
+    theirs = normalise.get("gamma", usual)
+    if theirs is not None and source.values("gamma", 0.99) != [theirs]:
+        draft.note(
+            f"normalize: its gamma is {theirs}; rewards are normalised with the study's gamma here"
+        )
+
+
+def leave_out_noise(draft: Draft, source: Source) -> None:
+    """Leave out the deviation of gSDE's noise together with gSDE."""
+    if source.find("use_sde") is not True or "use_sde" not in draft.without:
+        return
+    with suppress(NoCounterpart):  # refused where it is taken
+        arguments = mapping_of(source.constants.get("policy_kwargs"))
+        if "log_std_init" in arguments:
+            value = arguments.pop("log_std_init")
+            source.constants["policy_kwargs"] = arguments
+            draft.leave_out(f"log_std_init {value}", "with use_sde it is of a matrix of noise")
+
+
+def recurrent_minibatches(draft: Draft) -> None:
+    """Turn a minibatch's rows into parts of the environments, as recurrent networks need."""
+    if draft.fixed.get("network") not in ("lstm", "gru"):
+        return
+    draft.note(
+        "network: hidden_sizes are before the recurrent layer here, net_arch is after it there"
+    )
+    if {"minibatch_size", "num_envs", "rollout_length"} & set(draft.space):
+        return
+    envs, steps = (
+        int(draft.fixed.get(name, KNOBS[name].default)) for name in ("num_envs", "rollout_length")
+    )
+    rows = int(draft.fixed.pop("minibatch_size", None) or 64)
+    wanted = max(1, math.ceil(envs * steps / rows))
+    parts = max(part for part in range(1, envs + 1) if part <= wanted and envs % part == 0)
+    draft.fixed["num_minibatches"] = parts
+    if parts != wanted:
+        draft.note(
+            f"batch_size: {rows} makes {wanted} minibatches; here {parts}, as recurrent "
+            f"networks learn from whole rollouts of {envs} environments"
+        )
+
+
+def decay_as_torch(draft: Draft) -> None:
+    """Turn adam into adam_l2 where weights decay: torch.optim.Adam adds decay to the gradient."""
+    if not (draft.fixed.get("weight_decay") or "weight_decay" in draft.space):
+        return
+    searched = draft.space.get("optimiser", {}).get("values", ())
+    optimiser = draft.fixed.get("optimiser", "adam")
+    if "sgd" in (optimiser, *searched):
+        draft.note(
+            "weight_decay: PyTorch's SGD adds it before the momentum, which makes it about "
+            "1/(1 - momentum) times as strong as here, where it is decoupled"
+        )
+    if "adam" in searched:
+        values = ["adam_l2" if word == "adam" else word for word in searched]
+        draft.space["optimiser"] = {**draft.space["optimiser"], "values": values}
+    elif optimiser == "adam" and not searched:
+        draft.fixed["optimiser"] = "adam_l2"
+    else:
+        return
+    draft.note("weight_decay: PyTorch's Adam adds it to the gradient, so the optimiser is adam_l2")
+
+
+# ----------------------------------------------------------------- the single-file PPO
+
+_HELPERS: Mapping[str, Mapping[str, Any]] = {
+    "train_discrete": {"env_id": "CartPole-v1", "total_timesteps": 500_000},
+    "train_continuous": {"env_id": "HalfCheetah-v4", "total_timesteps": 1_000_000,
+                         "hidden_sizes": [256, 256], "action_space_type": "continuous"},
+    "train_with_transformer_backbone": {
+        "env_id": "CartPole-v1", "total_timesteps": 500_000,
+        "backbone_cls": "TransformerPolicyBackbone"},
+}  # fmt: skip
+"""Helper of the single-file PPO -> the defaults in which it differs from PPOConfig."""
+_RANGES = {"tanh_gaussian": (-1.0, 1.0), "beta": (0.0, 1.0)}
+"""Distribution -> the range of its actions before they fill the environment's."""
+
+
+def defaults_of_helper(draft: Draft, source: Source) -> None:
+    """Fill in the defaults of the one helper that a file calls."""
+    helpers = list(dict.fromkeys(call for call in source.calls if call in _HELPERS))
+    if not helpers:
+        return
+    if len(helpers) > 1:
+        text = f"it calls {' and '.join(helpers)}, which train with other defaults; keep one"
+        raise draft.fault(text)
+    helper = helpers[0]
+    given = {*source.names(), *filter(None, map(draft.any_target, source.names()))}
+    for name, value in _HELPERS[helper].items():
+        if not {name, draft.any_target(name)} & given:
+            source.constants[name] = value
+            draft.defaults.append(f"{name} {value}")
+    draft.note(f"{helper}: its other settings are taken from PPOConfig")
+
+
+def unscaled_actions(draft: Draft) -> None:
+    """Keep actions in the range that the single-file PPO sends to the environment."""
+    kind = draft.fixed.get("distribution")
+    discrete = draft.entry is not None and draft.entry.actions == "discrete"
+    named = {"action_low", "action_high"} & {*draft.fixed, *draft.space}
+    if kind not in _RANGES or discrete or named:
+        return
+    low, high = _RANGES[kind]
+    draft.fixed |= {"action_low": low, "action_high": high}
+    draft.note(
+        f"action_low, action_high: {low:g} and {high:g}, as the environment gets its "
+        f"{kind} actions unscaled there; off: they fill the environment's own range"
+    )
