@@ -22,7 +22,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -231,6 +231,18 @@ def named(error: BaseException) -> str:
     """
     text = str(error).strip()
     return type(error).__name__ + (f": {text.splitlines()[0]}" if text else "")
+
+
+@contextmanager
+def blamed(id_: str, values: Mapping[str, Any]) -> Generator[None, None, None]:
+    """Turn any error of a constructor into one line about the values that it was given."""
+    try:
+        yield
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        shown = ", ".join(f"{name}={value!r}" for name, value in values.items()) or "its defaults"
+        raise ConfigError(f"{id_} cannot be made with {shown}: {named(error)}") from error
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,76 @@
-"""Environments that the host steps: which ids are, and which library has them."""
+"""Environments that the host steps: which ids are, and the libraries that step many by one call.
+
+In all of them an episode ends as in `gymnasium.Env`: the step that ends it shows its last
+observation, and the first one of the next episode is there before the next action.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from . import via_gymnasium
 from .table import EnvEntry
 
-if TYPE_CHECKING:  # it imports numpy, which studies of compiled environments do without
-    from .vectors import Backend
+if TYPE_CHECKING:  # studies of compiled environments are checked without it
+    import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a step of n rows gave, in the order of the rows that were sent."""
+
+    observation: np.ndarray  # [n, ...] after the step; the last one of an episode that ended
+    reward: np.ndarray  # [n]
+    terminated: np.ndarray  # bool [n], ended by the environment's rules
+    truncated: np.ndarray  # bool [n], cut by a limit
+    # [n, ...] to act on next, where the simulator has begun the next episode by itself
+    following: np.ndarray | None = None
+    # bool [n], episodes that ended while their game goes on, as by the loss of a life
+    goes_on: np.ndarray | None = None
+    info: Mapping[str, np.ndarray] = field(default_factory=dict)  # [n] each
+
+
+class Simulator(Protocol):
+    """Several environments of one kind, called rows."""
+
+    def start(self, seeds: np.ndarray) -> np.ndarray:
+        """Seed all rows and reset them; return first observations [rows, ...]."""
+        ...
+
+    def send(self, rows: np.ndarray, actions: np.ndarray) -> None:
+        """Begin a step of some rows, ascending; the others rest or are forgotten."""
+        ...
+
+    def receive(self) -> Answers:
+        """Wait for the step that was sent."""
+        ...
+
+    def restart(self, rows: np.ndarray) -> np.ndarray:
+        """Begin the next episodes by the running random numbers; return first observations."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    """A library of simulators."""
+
+    # Slots that share a simulator: those opened by one call, those of one lane, or none
+    together: Literal["call", "lane", "slot"]
+    reseeds: bool  # `start` may be called again, at the end of a game
+
+    def entry(self, id_: str) -> EnvEntry: ...
+
+    def spaces(self, id_: str, values: Mapping[str, Any]) -> Any:
+        """Return an object with the `observation_space` and `action_space` of one row."""
+        ...
+
+    def make(self, id_: str, values: Mapping[str, Any], rows: int) -> Simulator: ...
+
 
 ENVPOOL, VECTOR, ALE = "envpool:", "gym-vec:", f"{via_gymnasium.PREFIX}ALE/"
 # How ids begin -> module and class of their backend

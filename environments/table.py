@@ -18,6 +18,17 @@ _NOUNS = {"int": "a whole number", "float": "a number", "bool": "true or false",
 _TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 
 
+def type_of(default: Any, real: bool) -> KeyType:
+    """Return the type of an argument by its default; `real` takes whole numbers as real ones."""
+    if isinstance(default, bool):
+        return "bool"
+    if isinstance(default, float) or (real and isinstance(default, int)):
+        return "float"
+    if isinstance(default, int):
+        return "int"
+    return "str" if isinstance(default, str) else "any"
+
+
 @dataclass(frozen=True)
 class EnvKey(Range):
     """A key of `env:`, fixed for a program: when searched, each value needs a separate one."""

@@ -12,11 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import MissingExtraError, UnknownNameError
-from .hosted import ENVPOOL
-from .table import EnvEntry, EnvKey
-from .values import blamed, type_of
-from .vectors import Answers
+from ..errors import MissingExtraError, UnknownNameError, blamed
+from .hosted import ENVPOOL, Answers
+from .table import EnvEntry, EnvKey, type_of
 
 # Arguments of every pool that are not of the environment
 _OF_POOLS = ("base_path", "batch_size", "env_seed", "gym_reset_return_info", "max_num_players",

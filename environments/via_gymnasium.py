@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import errors
-from ..errors import ConfigError, MissingExtraError, UnknownNameError
+from ..errors import ConfigError, MissingExtraError, UnknownNameError, blamed
 from ..files.working_folder import same_working_folder
-from .table import EnvEntry, EnvKey, KeyType
-from .values import blamed, type_of
+from .table import EnvEntry, EnvKey, KeyType, type_of
 
 PREFIX = "gym:"
 

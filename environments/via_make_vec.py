@@ -17,12 +17,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import ConfigError
+from ..errors import ConfigError, blamed
 from ..files.working_folder import same_working_folder
-from .hosted import ALE, VECTOR
-from .table import EnvEntry, EnvKey
-from .values import blamed, type_of
-from .vectors import Answers
+from .hosted import ALE, VECTOR, Answers
+from .table import EnvEntry, EnvKey, type_of
 from .via_gymnasium import PREFIX, first_sentence, imported, spec_of
 
 # Arguments that are of how a simulator runs, or that the id has fixed

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ..environments.registry import find
+from ..environments.table import EnvEntry
 from .spec import LONGEST, SHORTEST_CUT, EnvSpec, Study
 from .yaml_io import flow
 
+_FRAMES, _SKIP = "max_num_frames_per_episode", "frameskip"
 _LIMITS = ("max_steps_in_episode", "max_episode_steps")
 OF_THE_POLICY = ("aggregate_slots", "disjoint_paths", "fits", "histograms", "k", "no_op",
                  "observation", "path_order", "shadow")  # fmt: skip
@@ -25,7 +28,15 @@ def own_limit(study: Study, env: EnvSpec | None = None) -> int | None:
         if name in entry.keys:
             found = given.get(name, entry.keys[name].default)
             return int(found) if found else None
-    return None
+    return _frames_limit(entry, given)
+
+
+def _frames_limit(entry: EnvEntry, given: Mapping[str, Any]) -> int | None:
+    """Return Atari's limit, which ale-py counts in emulator frames, in env steps."""
+    if _FRAMES not in entry.keys:
+        return None
+    frames, skip = (given.get(name, entry.keys[name].default) for name in (_FRAMES, _SKIP))
+    return -(-int(frames) // int(skip)) if frames else None
 
 
 def cut_after(study: Study) -> int:

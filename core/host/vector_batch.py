@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...environments.hosted import backend_of, is_simulated
-from ...environments.vectors import Answers, Simulator
+from ...environments.hosted import Answers, Simulator, backend_of, is_simulated
 from ...errors import HpoError, format_error, is_interrupt
 from .batch import (
     Batch,
@@ -67,11 +66,11 @@ class VectorBatch:
 
     @property
     def said(self) -> Infos:
-        return {
-            slot: {name: float(row[at]) for name, row in answers.info.items()}
-            for slots, answers in self._answered
-            for at, slot in enumerate(slots.tolist())
-        }
+        said: dict[int, dict[str, float]] = {}
+        for slots, answers in self._answered:
+            for at, slot in enumerate(slots.tolist()):
+                said[slot] = {name: float(row[at]) for name, row in answers.info.items()}
+        return said
 
     def open(self, openings: Sequence[Opening]) -> Outcome:
         failed: dict[int, str] = {}

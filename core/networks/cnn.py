@@ -114,7 +114,7 @@ class CNN(nn.Module):
 def as_image(
     observation: Array, shape: tuple[int, ...], stacked: bool = False
 ) -> Float[Array, "... H W C"]:
-    """Return images, channels last; the first of four axes (of three if `stacked`) is frames."""
+    """Return images, channels last; the first of four axes (of three: `is_stacked`) is frames."""
     lead = observation.shape[: observation.ndim - len(shape)]
     image = unit_bytes(observation)
     if is_stacked(shape, stacked):
@@ -125,7 +125,16 @@ def as_image(
 
 
 def is_stacked(shape: tuple[int, ...], stacked: bool) -> bool:
-    return len(shape) == 4 or (stacked and len(shape) == 3)
+    """Return whether the first axis is frames or channels, as in Atari's [4, 84, 84].
+
+    It is, in images of three axes, if it is smaller than both others.
+
+    >>> is_stacked((4, 84, 84), False), is_stacked((10, 10, 16), False)
+    (True, False)
+    """
+    if len(shape) != 3:
+        return len(shape) == 4
+    return stacked or shape[0] < min(shape[1:])
 
 
 def unit_bytes(observation: Array) -> Float[Array, "..."]:

@@ -31,6 +31,14 @@ def test_a_limit_is_the_file_s_or_the_environment_s():
     assert own_limit(shorter) == 9 and own_limit(study("own")) is None
 
 
+def test_atari_s_limit_is_of_frames_and_said_in_env_steps():
+    pytest.importorskip("ale_py")
+    assert own_limit(study("gym:ALE/Pong-v5")) == 27_000
+    spec = EnvSpec("gym:ALE/Pong-v5", {"frameskip": 3, "max_num_frames_per_episode": 400})
+    found = dataclasses.replace(study(), env=spec)
+    assert own_limit(found) == 134 and endless_note(found) == "" and not may_cut(found)
+
+
 @pytest.mark.parametrize(("steps", "limit"), [("4k", 20_000), ("50k", 50_000), ("1M", 100_000)])
 def test_what_nobody_knows_to_end_is_cut_by_what_training_sees(steps, limit):
     found = study("own", steps)

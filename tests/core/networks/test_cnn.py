@@ -57,6 +57,20 @@ def test_bytes_are_scaled_and_histories_become_channels():
     assert grey.apply(params, jnp.ones((5, 9, 8))).policy.shape == (5, 2)
 
 
+def test_the_first_axis_is_channels_if_it_is_smaller_than_both_others():
+    """As in Atari's stacks [4, 84, 84]."""
+    plan = plan_of(**SIZES)
+    frames = np.random.default_rng(1).integers(0, 256, size=(4, 9, 8), dtype=np.uint8)
+    first = registry.make(plan, 2, jax.ShapeDtypeStruct(frames.shape, np.uint8))
+    params = {"params": slow.drawn(first, jnp.asarray(frames))}
+    made = first.apply(params, jnp.asarray(frames))
+    last = np.moveaxis(frames, 0, -1)
+    same = registry.make(plan, 2, jax.ShapeDtypeStruct(last.shape, np.uint8))
+    expected = same.apply(params, jnp.asarray(last))
+    np.testing.assert_array_equal(made.policy, expected.policy)
+    np.testing.assert_array_equal(made.value, expected.value)
+
+
 def test_a_history_of_grey_images_is_no_image_with_channels():
     plan = plan_of(**SIZES, history=3)
     frames = np.random.default_rng(1).normal(size=(2, 3, 9, 8)).astype(np.float32)
