@@ -47,6 +47,7 @@ def v_trace(
     gamma: Float[Array, "*#batch"],
     gae_lambda: Float[Array, "*#batch"],
     ratio: Float[Array, "T *batch"],
+    *,
     rho_clip: Float[Array, "*#batch"],
     c_clip: Float[Array, "*#batch"],
     unroll: int = 1,
@@ -65,7 +66,7 @@ def v_trace(
     """
     rho, trace = (jnp.minimum(ratio, _per_step(clip, ratio)) for clip in (rho_clip, c_clip))
     deltas = rho * temporal_differences(steps, gamma)
-    return _discount(deltas, steps, gamma, gae_lambda, trace, unroll)
+    return _discount(deltas, steps, gamma, gae_lambda, trace=trace, unroll=unroll)
 
 
 def _per_step(number: Array, like: Float[Array, "T *batch"]) -> Array:
@@ -77,6 +78,7 @@ def _discount(
     steps: Steps,
     gamma: Float[Array, "*#batch"],
     gae_lambda: Float[Array, "*#batch"],
+    *,
     trace: Float[Array, "T *batch"] | None = None,
     unroll: int = 1,
 ) -> Float[Array, "T *batch"]:

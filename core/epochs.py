@@ -7,7 +7,7 @@ target_kl, is masked until the slowest lane of the tile is done.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -56,6 +56,23 @@ class Learning(Pytree):
         return self.taken if self.held is None else self.held.minibatches
 
 
+@pytree
+class _Lane(Pytree):
+    """What a gradient step of one lane depends on, besides its rows."""
+
+    hypers: Hypers
+    values: Scheduled
+    state: LaneState  # at the start of the update
+    learning: Learning
+
+
+class _Minibatch(NamedTuple):
+    rows: Samples
+    live: Bool[Array, ""]  # this epoch is one of the lane's
+    weight: Float[Array, " B"] | None  # 0 for rows that only fill up; None if there are none
+    closes: Bool[Array, ""] | None  # held gradients make a step here; None: each makes one
+
+
 def run_epochs(
     plan: Plan, hypers: Hypers, values: Scheduled, state: LaneState, samples: Samples
 ) -> Learning:
@@ -63,15 +80,21 @@ def run_epochs(
     count, size = minibatch_shape(plan, rows)
     drawn = _epoch_rows(plan, hypers, state, samples, count * size)
     epochs = jnp.where(state.updates >= 0, hypers.update_epochs, 0)
-    step = over_lanes(
-        lambda *lane: _minibatch(plan, count, *lane), in_axes=(0, 0, 0, 0, 0, 0, None, None)
-    )
     closes = _closing_minibatches(plan, count)
+
+    def step(
+        learning: Learning, rows: Samples, live: Array, weight: Array | None, closes: Array | None
+    ) -> Learning:
+        def of_lane(lane: _Lane, rows: Samples, live: Array) -> Learning:
+            part = _Minibatch(rows, live, weight, closes)
+            return _minibatch(plan, count, lane, part)
+
+        return over_lanes(of_lane)(_Lane(hypers, values, state, learning), rows, live)
 
     def epoch(index: Int[Array, ""], learning: Learning) -> Learning:
         live = index < epochs
         if count == 1 and plan.gradient_parts == 1 and drawn is None:
-            return step(hypers, values, state, learning, samples, live, None, closes)
+            return step(learning, samples, live, None, closes)
 
         def shuffle(key: Array, updates: Array) -> Array:
             key = jax.random.fold_in(use_key(key, SHUFFLE, updates), index)
@@ -87,7 +110,7 @@ def run_epochs(
             rows = over_lanes(lambda tree, at: jax.tree.map(lambda x: x[at], tree))(
                 samples, places
             )
-            return step(hypers, values, state, learning, rows, live, weight, closes), None
+            return step(learning, rows, live, weight, closes), None
 
         learning, _ = jax.lax.scan(minibatch, learning, (places, weights, closes))
         return learning
@@ -182,29 +205,22 @@ def _split(
     return places, None if real.all() else weights
 
 
-def _minibatch(
-    plan: Plan,
-    count: int,
-    hypers: Hypers,
-    values: Scheduled,
-    state: LaneState,
-    learning: Learning,
-    rows: Samples,
-    live: Bool[Array, ""],
-    weight: Float[Array, " B"] | None,
-    closes: Bool[Array, ""] | None,
-) -> Learning:
-    """Learn from one minibatch of one lane, unless it is done or target_kl stops it.
+def _minibatch(plan: Plan, count: int, lane: _Lane, part: _Minibatch) -> Learning:
+    """Learn from one of `count` minibatches, unless the lane is done or target_kl stops it.
 
     Without `closes` that is a gradient step. With it gradients are held, and where it is true
     their mean makes a step; a stopped lane drops its held gradients.
     """
+    hypers, values, learning, live = lane.hypers, lane.values, lane.learning, part.live
     if "schedule_on_gradient_steps" in plan.features:
-        now = scheduled_values(hypers, progress_of(plan, hypers, state, count, learning.taken))
+        now = scheduled_values(
+            hypers, progress_of(plan, hypers, lane.state, count, learning.taken)
+        )
         values = values.replace(coefficients=now.coefficients, sizes=now.sizes)
     losses, gradients = loss_and_gradient(
-        learning.params, plan, hypers, values.coefficients, rows, weight
+        learning.params, plan, hypers, values.coefficients, part.rows, weight=part.weight
     )
+    # an update ends before the step at which the KL of the policies exceeds 1.5 target_kl
     stopped = learning.stopped | (live & (losses.approx_kl > _KL_FACTOR * hypers.target_kl))
     takes = live & ~stopped
     first = learning.minibatches + learning.skipped == 0.0
@@ -216,37 +232,38 @@ def _minibatch(
         skipped=learning.skipped + (live & stopped).astype(jnp.float32),
     )
     if learning.held is None:
-        return _step(plan, hypers, values.sizes, learning, gradients, takes)
+        return _step(plan, lane.replace(values=values, learning=learning), gradients, takes)
     held, one = learning.held, takes.astype(jnp.float32)
     total = jax.tree.map(lambda h, g: jnp.where(takes, h + g, h), held.gradient, gradients)
     held = Held(total, held.count + one, held.minibatches + one)
 
     def close() -> Learning:
         mean = jax.tree.map(lambda x: x / jnp.maximum(held.count, 1.0), held.gradient)
-        moved = _step(plan, hypers, values.sizes, learning, mean, takes)
+        moved = _step(plan, lane.replace(values=values, learning=learning), mean, takes)
         gradient, waiting = jax.tree.map(jnp.zeros_like, (held.gradient, held.count))
         return moved.replace(held=held.replace(gradient=gradient, count=waiting))
 
-    if closes is None:
+    if part.closes is None:
         return close()
-    return jax.lax.cond(closes, close, lambda: learning.replace(held=held))
+    return jax.lax.cond(part.closes, close, lambda: learning.replace(held=held))
 
 
-def _step(
-    plan: Plan,
-    hypers: Hypers,
-    sizes: optimisers.StepSizes,
-    learning: Learning,
-    gradients: Any,
-    takes: Bool[Array, ""],
-) -> Learning:
+def _step(plan: Plan, lane: _Lane, gradients: Any, takes: Bool[Array, ""]) -> Learning:
+    """Take one step of the optimiser, where `takes`; else only the counters see it."""
+    learning = lane.learning
     squares = distance = None
     if plan.backend.sums_first:
         sums = optimisers.squares_and_distance(gradients, learning.grad_mean)
         mean, (squares, distance) = jax.lax.optimization_barrier((learning.grad_mean, sums))
         learning = learning.replace(grad_mean=mean)
     params, moments, norm = optimisers.apply_gradients(
-        plan, hypers, sizes, learning.params, learning.moments, gradients, squares
+        plan,
+        lane.hypers,
+        lane.values.sizes,
+        gradients,
+        params=learning.params,
+        moments=learning.moments,
+        squares=squares,
     )
 
     def add(total: Array, part: Array) -> Array:

@@ -104,6 +104,7 @@ def ppo_loss(
     hypers: Hypers,
     coefficients: Coefficients,
     rows: Samples,
+    *,
     weight: Float[Array, " B"] | None,
 ) -> tuple[Float[Array, ""], Losses]:
     """Return the loss and its parts.
@@ -129,7 +130,8 @@ def ppo_loss(
     means = _Purposes(*map(_mean, weights))
     advantage = _normalise(learned.advantage, hypers, weights.policy)
     learned = learned.replace(advantage=advantage)
-    return _loss(plan, hypers, coefficients, flat_rows, terms, learned, means, weights.value)
+    batch = _Batch(flat_rows, terms, learned, weights.value)
+    return _loss(plan, hypers, coefficients, batch, means)
 
 
 def loss_and_gradient(
@@ -138,6 +140,7 @@ def loss_and_gradient(
     hypers: Hypers,
     coefficients: Coefficients,
     rows: Samples,
+    *,
     weight: Float[Array, " B"] | None,
 ) -> tuple[Losses, dict[str, Any]]:
     """Return the losses and the gradient of `ppo_loss`, in `gradient_accumulation` parts.
@@ -148,7 +151,7 @@ def loss_and_gradient(
     count = plan.gradient_parts
     if count == 1:
         (_, losses), gradient = jax.value_and_grad(ppo_loss, has_aux=True)(
-            params, plan, hypers, coefficients, rows, weight
+            params, plan, hypers, coefficients, rows, weight=weight
         )
         return losses, gradient
     rows, fills = jax.tree.map(lambda x: x.reshape((count, -1, *x.shape[1:])), (rows, weight))
@@ -174,9 +177,8 @@ def loss_and_gradient(
         terms = _steps_of(plan, _forward(params, plan, hypers, rows))
         means = _Purposes(*map(_mean, weights, totals))
         rows = _steps_of(plan, rows)
-        return _loss(
-            plan, hypers, coefficients, rows, terms, learned, means, weights.value, in_parts=True
-        )
+        batch = _Batch(rows, terms, learned, weights.value)
+        return _loss(plan, hypers, coefficients, batch, means, in_parts=True)
 
     def add(sums: tuple[Losses, Any], part: tuple[Any, ...]) -> tuple[tuple[Losses, Any], None]:
         (_, losses), gradient = jax.value_and_grad(loss, has_aux=True)(params, part)
@@ -226,9 +228,16 @@ def _learning_targets(
     steps, weight = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), (rows_first, ratio))
 
     def traced(decay: Array) -> Array:
-        clips = (hypers.rho_clip, hypers.c_clip)
-        unroll = plan.backend.advantage_unroll
-        return jnp.moveaxis(v_trace(steps, hypers.gamma, decay, weight, *clips, unroll), 0, 1)
+        found = v_trace(
+            steps,
+            hypers.gamma,
+            decay,
+            weight,
+            rho_clip=hypers.rho_clip,
+            c_clip=hypers.c_clip,
+            unroll=plan.backend.advantage_unroll,
+        )
+        return jnp.moveaxis(found, 0, 1)
 
     advantage = toward = traced(coefficients.gae_lambda)
     if "vf_gae_lambda" in plan.features:
@@ -268,24 +277,34 @@ def _mean(weight: Array | None, total: Array | None = None) -> Mean:
     return lambda x: jnp.sum(x * weight) / whole
 
 
+class _Batch(NamedTuple):
+    """Single steps, and what the loss is computed from."""
+
+    rows: Samples
+    terms: _Terms
+    learned: _Targets
+    counts: Float[Array, " B"] | None  # weights of the value loss, 0 for rows that fill up
+
+
 def _loss(
     plan: Plan,
     hypers: Hypers,
     coefficients: Coefficients,
-    rows: Samples,
-    terms: _Terms,
-    learned: _Targets,
+    batch: _Batch,
     means: _Purposes,
-    counts: Float[Array, " B"] | None,
+    *,
     in_parts: bool = False,
 ) -> tuple[Float[Array, ""], Losses]:
     """Return the loss of single steps; `in_parts`, `ratio_std` is a share of mean (r - 1)^2."""
+    rows, terms, learned, counts = batch
     over_policy, over_value, over_mass = means.policy, means.value, means.mass
+    # r = pi(a|s) / pi_old(a|s), and KL(pi_old, pi) by the estimator k3
     log_ratio = jnp.clip(terms.change, -hypers.logr_clip, hypers.logr_clip)
     ratio = jnp.exp(log_ratio)
     approx_kl = over_value((ratio - 1.0) - log_ratio)
     log_prob = rows.log_prob + terms.change
     if terms.log_mass is not None and "off_policy_masking" in plan.features:
+        # the policy without its mask: its probability is that with it, times the valid mass
         raw = jnp.clip(terms.change + terms.log_mass, -hypers.logr_clip, hypers.logr_clip)
         off_policy = (hypers.off_policy_masking > 0.0) & (hypers.action_masking > 0.0)
         ratio = jnp.where(off_policy, jnp.exp(raw), ratio)
@@ -293,18 +312,20 @@ def _loss(
     advantage = learned.advantage
     if rows.importance is not None:
         advantage = advantage * rows.importance
+    # clipped surrogate: min(r A, clip(r, 1 - eps, 1 + eps) A)
     eps = coefficients.clip_eps
     clipped = jnp.clip(ratio, 1.0 - eps, 1.0 + eps)
     policy_loss = -over_policy(jnp.minimum(ratio * advantage, clipped * advantage))
     value_loss = over_value(_value_errors(terms.value, rows.value, learned.target, hypers, eps))
     entropy = over_policy(terms.entropy)
+    # L = L_pi + vf_coef L_V - ent_coef H
     loss = policy_loss + hypers.vf_coef * value_loss - coefficients.ent_coef * entropy
     mass_loss = zero = jnp.zeros_like(loss)
     if terms.log_mass is not None and "valid_mass_loss" in plan.features:
         mass_loss = -over_mass(terms.log_mass)
         loss = loss + coefficients.valid_mass_coef * mass_loss
     ratio_mean = over_value(ratio)
-    present, spoken = ratio, log_prob
+    present, spoken = ratio, log_prob  # extremes leave out rows that only fill up
     if counts is not None:
         present = jnp.where(counts > 0.0, ratio, 1.0)
         spoken = jnp.where(counts > 0.0, log_prob, jnp.inf)

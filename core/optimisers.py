@@ -151,9 +151,10 @@ def apply_gradients(
     plan: Plan,
     hypers: Hypers,
     sizes: StepSizes,
+    gradients: Params,
+    *,
     params: Params,
     moments: tuple[State, State],
-    gradients: Params,
     squares: tuple[Float[Array, ""], Float[Array, ""]] | None = None,
 ) -> tuple[Params, tuple[State, State], Float[Array, ""]]:
     """Take one step; return new parameters, new moments and the global gradient norm.

@@ -201,6 +201,7 @@ def shadow_advantages(
     hypers: Hypers,
     rewards: Float[Array, "T E"],
     seen: Trajectory,
+    *,
     last: Float[Array, " E"],
     gae_lambda: Float[Array, ""],
 ) -> Float[Array, "T E"]:

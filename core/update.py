@@ -163,7 +163,8 @@ def _shadow_advantages(
         return None
     theirs = _in_units(plan, lane.hypers, state, seen.shadow.reward) - average
     decay = lane.values.coefficients.gae_lambda
-    return shadow_advantages(plan, lane.hypers, theirs, seen, lane.shadow_value, decay)
+    last = lane.shadow_value
+    return shadow_advantages(plan, lane.hypers, theirs, seen, last=last, gae_lambda=decay)
 
 
 def _observations(
@@ -210,8 +211,15 @@ def _advantages(
     if "v_trace" not in plan.features:
         return gae(steps, hypers.gamma, decay, plan.backend.advantage_unroll)
     ratio = jnp.ones_like(steps.reward)
-    clips = (hypers.rho_clip, hypers.c_clip)
-    return v_trace(steps, hypers.gamma, decay, ratio, *clips, plan.backend.advantage_unroll)
+    return v_trace(
+        steps,
+        hypers.gamma,
+        decay,
+        ratio,
+        rho_clip=hypers.rho_clip,
+        c_clip=hypers.c_clip,
+        unroll=plan.backend.advantage_unroll,
+    )
 
 
 def _with_features(
@@ -431,7 +439,7 @@ def inspect_rollout(plan: Plan, hypers: Hypers, played: Rollout) -> dict[str, An
     )
     gradient = jax.grad(ppo_loss, has_aux=True)
     unweighted = rows.replace(importance=None)
-    gradients, losses = gradient(params, plan, alone, coefficients, unweighted, None)
+    gradients, losses = gradient(params, plan, alone, coefficients, unweighted, weight=None)
     return {
         "trajectories": jax.tree.map(lambda x: x[:, 0], trajectory),
         "advantages": {"advantage": by_time(samples.advantage), "target": by_time(samples.target)},

@@ -110,7 +110,7 @@ def test_what_is_learnt_is_that_of_the_whole_minibatch(monkeypatch):
     given = Coefficients(*(jnp.float32(x) for x in (0.2, 0.01, 0.0, 0.95, 0.95)))
     whole = dataclasses.replace(plan, gradient_accumulation=1)
     found = [
-        jax.jit(lambda p, s, plan=plan: loss_and_gradient(p, plan, hypers, given, s, None))(
+        jax.jit(lambda p, s, plan=plan: loss_and_gradient(p, plan, hypers, given, s, weight=None))(
             params, rows
         )
         for plan in (plan, whole)

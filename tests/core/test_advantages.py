@@ -136,8 +136,8 @@ def run_v_trace(rewards, values, next_values, terminated, truncated, gamma, lam,
         jnp.float32(gamma),
         jnp.float32(lam),
         np.asarray(ratio, np.float32),
-        jnp.float32(rho),
-        jnp.float32(c),
+        rho_clip=jnp.float32(rho),
+        c_clip=jnp.float32(c),
     )
     return np.asarray(made)
 

@@ -65,7 +65,7 @@ class Case:
     @property
     def function(self):
         def loss(params, hypers, coefficients, samples, weight):
-            return ppo_loss(params, self.plan, hypers, coefficients, samples, weight)
+            return ppo_loss(params, self.plan, hypers, coefficients, samples, weight=weight)
 
         if not hasattr(self, "_function"):
             self._function = jax.jit(jax.value_and_grad(loss, has_aux=True))
@@ -170,7 +170,7 @@ def test_a_whole_minibatch_is_measured_as_one_however_learning_divides_it(cases)
     divided = dataclasses.replace(case.plan, gradient_accumulation=2)
     rows = Samples(**jax.tree.map(jnp.asarray, case.rows))
     coefficients = Coefficients(*(jnp.float32(x) for x in (0.2, 0.0, 0.0, 0.0, 0.0)))
-    _, seen = ppo_loss(case.params, divided, case.hypers({}), coefficients, rows, None)
+    _, seen = ppo_loss(case.params, divided, case.hypers({}), coefficients, rows, weight=None)
     (_, whole), _ = case.compiled({})
     assert whole.ratio_std > 0.1
     for one, other in zip(jax.tree.leaves(seen), jax.tree.leaves(whole), strict=True):

@@ -140,7 +140,11 @@ class Case:
         }
         logits = slow.outputs(slow.as_float64(self.params), self.rows)[0]
         self.mass = slow.valid_mass(logits, self.slow_mask)
-        self._function = jax.jit(lambda p, h, c, s, w: loss_and_gradient(p, self.plan, h, c, s, w))
+
+        def function(p, h, c, s, w):
+            return loss_and_gradient(p, self.plan, h, c, s, weight=w)
+
+        self._function = jax.jit(function)
 
     def weighed(self, **changes):
         weights = slow.row_weights(self.slow_mask, self.mass, **changes)
@@ -308,8 +312,10 @@ def test_one_part_is_the_plain_loss(whole):
 
     @jax.jit
     def both(params):
-        losses, _ = loss_and_gradient(params, whole.plan, own, coefficients, samples, None)
-        return losses.loss, ppo_loss(params, whole.plan, own, coefficients, samples, None)[0]
+        losses, _ = loss_and_gradient(params, whole.plan, own, coefficients, samples, weight=None)
+        return losses.loss, ppo_loss(params, whole.plan, own, coefficients, samples, weight=None)[
+            0
+        ]
 
     loss, plain = both(whole.params)
     assert float(loss) == float(plain)

@@ -165,3 +165,8 @@ def test_calls_around_the_trainer_are_names_of_the_table():
         "steps": 4,
         "seed": True,
     }
+
+
+def test_defaults_of_arguments_before_a_slash_are_read():
+    text = "def train(lr=0.1, /, steps=3): ...\nPPO(gamma=0.9)\n"
+    assert read_source(text, known, PPO).named == {"gamma": 0.9}
