@@ -162,6 +162,8 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     _option(init, "env", "ENV", "an environment; `hpo envs` lists them", nargs="?")
     _option(init, "--algorithm", "FILE.py:CLASS", "a custom training instead of PPO")
     _option(init, "--command", "LINE", "a training script: python train.py", dest="script")
+    runs = "a Python file that registers ENV and runs now; repeatable"
+    _option(init, "--import", "FILE", runs, dest="imports", action="append", default=[])
     _flag(init, "--plain", "start from the knobs' defaults where there is a tuned configuration")
     _flag(init, "--time", "time the study here and say how long it takes")
     taken = verb("import", "import_export", "convert another system's sweep into a study file")

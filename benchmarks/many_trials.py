@@ -1,11 +1,11 @@
 """What a trial costs in addition to its training, as a study grows: a free training, 64 lanes.
 
 CPU time and memory of processes, which a loaded machine changes little, for studies of random
-search, asha and confirm. With `--before` an earlier commit runs the same studies in turn, and
-the tables of both are compared bit by bit.
+search, asha and confirm. With `--before` an earlier commit runs the studies of up to 5,000 trials
+in turn, and the tables of both are compared bit by bit.
 
     python benchmarks/many_trials.py
-    python benchmarks/many_trials.py --trials 1000 5000 --before 3e44415
+    python benchmarks/many_trials.py --before 78a5e58e
 """
 
 from __future__ import annotations
@@ -62,25 +62,32 @@ budget: {{trials: 100}}
 population: {{lanes: 64}}
 confirm: {{top_k: 3, choose: 3, report: 8}}
 """
+TRIALS = [1_000, 5_000, 20_000, 100_000]
 MORE = 64  # trials that a finished study adds when it is resumed
+MOST_BEFORE = 5_000  # trials of a study that an earlier commit runs, too
+MOST_REPLAYED = 20_000  # trials of a study that is replayed under eight stopping rules
 VIEWS = {
     "top": ("top", "--study", "{study}"),
     "show": ("show", "7", "--study", "{study}"),
     "importance": ("importance", "--study", "{study}"),
     "report": ("report", "--study", "{study}"),
-    "what_if": ("what-if", "--study", "{study}", "--source", "{folder}"),
+    "what_if": ("what-if", "--study", "{study}"),
 }
 HPO = "import sys; from hpo.cli import main; sys.exit(main())"
 
 
-def measure(command: list[str], path: Path | None) -> dict[str, float]:
-    """Run `hpo` with these arguments; return CPU seconds and the most memory."""
+def measure(command: list[str], folder: Path, path: Path | None) -> dict[str, float]:
+    """Run `hpo` with these arguments in a folder; return CPU seconds and the most memory."""
     environment = dict(os.environ)
     if path is not None:
         environment["PYTHONPATH"] = os.pathsep.join([str(path), environment["PYTHONPATH"]])
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            [sys.executable, "-c", HPO, *command], env=environment, stdout=said, stderr=said
+            [sys.executable, "-c", HPO, *command],
+            cwd=folder,  # where earlier versions look for the training
+            env=environment,
+            stdout=said,
+            stderr=said,
         )
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -104,16 +111,17 @@ def one_study(
     (folder / "free.py").write_text(TRAINING)
     file = folder / "free.yaml"
     file.write_text(STUDY.format(method=method))
-    places = {"study": folder / "free", "folder": folder}
+    study = folder / "free"
 
     def run(count: int) -> dict[str, float]:
         budget = f"budget.trials={count}"
-        return measure(["run", str(file), "--out", str(folder), "--set", budget], path)
+        return measure(["run", str(file), "--out", str(folder), "--set", budget], folder, path)
 
     row: dict[str, Any] = {"trials": trials, "run": run(trials)}
-    for name in views:
-        command = [part.format(**places) for part in VIEWS[name]]
-        row[name] = measure(command, path)
+    shown = [name for name in views if name != "what_if" or trials <= MOST_REPLAYED]
+    for name in shown:
+        command = [part.format(study=study) for part in VIEWS[name]]
+        row[name] = measure(command, folder, path)
     return {**row, "resume": run(trials + MORE)}
 
 
@@ -147,11 +155,11 @@ def per_trial(rows: list[dict[str, Any]]) -> list[float]:
 
 def show(side: str, rows: list[dict[str, Any]], views: list[str]) -> None:
     for row, cost in zip(rows[1:], per_trial(rows), strict=True):
-        cells = [row[name]["cpu_seconds"] for name in ("resume", *views)]
+        cells = [row[name]["cpu_seconds"] if name in row else None for name in ("resume", *views)]
         print(
             f"| {side} | {row['trials']:,} | {row['run']['cpu_seconds']:.1f} | {cost:.2f} "
             f"| {row['run']['gigabytes']:.2f} | "
-            + " | ".join(f"{seconds:.1f}" for seconds in cells)
+            + " | ".join("-" if seconds is None else f"{seconds:.1f}" for seconds in cells)
             + " |",
             flush=True,
         )
@@ -159,7 +167,7 @@ def show(side: str, rows: list[dict[str, Any]], views: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, nargs="+", default=[1_000, 5_000, 20_000])
+    parser.add_argument("--trials", type=int, nargs="+", default=TRIALS)
     parser.add_argument("--method", default="random", help="of the search")
     parser.add_argument("--before", help="a commit of this repository to compare with")
     parser.add_argument("--views", nargs="*", choices=[*VIEWS], default=[*VIEWS])
@@ -168,30 +176,42 @@ def main() -> None:
     make_importable()
     os.environ.setdefault("PYTHONPATH", "")
     with tempfile.TemporaryDirectory() as made:
-        place = Path(made)
-        sides: dict[str, Path | None] = {"now": None}
-        if args.before:
-            (place / "before").mkdir()
-            sides["before"] = unpack(args.before, place / "before")
-        rows: dict[str, list[dict[str, Any]]] = {side: [] for side in sides}
-        for trials in (64, *args.trials):
-            for side, path in sides.items():
-                own = place / f"{side}-{trials}"
-                rows[side].append(one_study(own, args.method, trials, args.views, path))
-            if args.before:
-                both = (place / f"{side}-{trials}" / "free" for side in ("now", "before"))
-                for text in differences(*both):
-                    raise SystemExit(f"{trials} trials: {text}")
-    print("CPU seconds of processes; the records of both sides are equal" if args.before else "")
+        rows = both_sides(Path(made), args)
+    told = [text for row in rows["now"] for text in row.get("differences", ())]
+    equal = "; ".join(told) or "the records of both sides are equal"
+    print(f"CPU seconds of processes; {equal}" if args.before else "CPU seconds of processes")
     names = ["side", "trials", "run", "ms per trial", "GB", "resume", *args.views]
     print(f"| {' | '.join(names)} |\n{'|---' * len(names)}|")
     for side, found in rows.items():
         show(side, found, args.views)
+
+
+def both_sides(place: Path, args: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+    """Run the studies of every size, the smallest first; write the rows after each."""
+    sides: dict[str, Path | None] = {"now": None}
+    if args.before:
+        (place / "before").mkdir()
+        sides["before"] = unpack(args.before, place / "before")
+    rows: dict[str, list[dict[str, Any]]] = {side: [] for side in sides}
+    for trials in (64, *args.trials):
+        asked = list(sides) if trials <= MOST_BEFORE else ["now"]
+        folders = [place / f"{side}-{trials}" for side in asked]
+        for side, own in zip(asked, folders, strict=True):
+            rows[side].append(one_study(own, args.method, trials, args.views, sides[side]))
+            print(f"{side}, {trials:,} trials: {rows[side][-1]['run']}", file=sys.stderr)
+        if len(folders) > 1:
+            rows["now"][-1]["differences"] = differences(*(own / "free" for own in folders))
+        write(args, rows)
+    return rows
+
+
+def write(args: argparse.Namespace, rows: dict[str, list[dict[str, Any]]]) -> None:
     about = {
         "machine": platform.machine(),
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],
         "method": args.method,
+        "before": args.before,
         "rows": rows,
     }
     args.out.write_text(json.dumps(about, indent=2) + "\n")

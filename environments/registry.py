@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, HpoError, UnknownNameError
+from .hosted import entry_of, is_hosted
 from .table import ENVIRONMENTS, EnvEntry
-from .via_gymnasium import PREFIX, entry_of, is_gymnasium, refuse_elsewhere, registered
+from .via_gymnasium import PREFIX, is_atari, refuse_elsewhere, registered
 
 # Kind of action space -> values of `distribution` that fit: the default, others, registered
 DISTRIBUTIONS: Mapping[str, list[str]] = {
@@ -33,8 +34,8 @@ def fitting_distributions(kind: str) -> tuple[str, ...]:
 
 def entry(id_: str) -> EnvEntry:
     """Return the entry of an id, or raise `UnknownNameError` with the nearest."""
-    if is_gymnasium(id_):
-        return _gymnasium(id_)
+    if is_hosted(id_):
+        return _of_libraries(id_)
     if id_ in ENVIRONMENTS:
         return ENVIRONMENTS[id_]
     kind, library = "environment", id_.partition(":")[0]
@@ -64,12 +65,13 @@ def gymnax_class(id_: str) -> tuple[str, str] | None:
 def full_id(id_: str) -> str:
     """Return an id as studies write it: with `gym:` if only Gymnasium has it."""
     theirs = f"{PREFIX}{id_}"
-    return theirs if id_ not in ENVIRONMENTS and theirs in registered() else id_
+    is_theirs = is_atari(id_) or theirs in registered()
+    return theirs if id_ not in ENVIRONMENTS and is_theirs else id_
 
 
 def find(id_: str) -> EnvEntry | None:
     """Return the entry of an id, None if it is custom or its library is not installed."""
-    if not is_gymnasium(id_):
+    if not is_hosted(id_):
         return ENVIRONMENTS.get(id_)
     try:
         return entry(id_)
@@ -77,7 +79,13 @@ def find(id_: str) -> EnvEntry | None:
         return None
 
 
-_gymnasium = lru_cache(maxsize=256)(entry_of)
+_of_libraries = lru_cache(maxsize=256)(entry_of)
+
+
+def held_out_keys(id_: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys that evaluations change: the environment's usual ones, then those given."""
+    known = find(id_)
+    return {**({} if known is None else known.eval_keys), **given}
 
 
 def files_of(id_: str, keys: Mapping[str, Any]) -> dict[str, str]:

@@ -60,6 +60,8 @@ class EnvEntry:
 
     # arguments by any name are taken, as by a constructor with `**kwargs`: keys, a program each
     is_open: bool = False
+    # keys that evaluations change unless `eval_env` gives them, as for whole games and real scores
+    eval_keys: Mapping[str, Any] = field(default_factory=dict)
 
     def makes_program(self, key: str) -> bool:
         """Return whether each value of an argument needs a program."""

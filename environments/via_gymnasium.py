@@ -16,6 +16,7 @@ from .. import errors
 from ..errors import ConfigError, MissingExtraError, UnknownNameError
 from ..files.working_folder import same_working_folder
 from .table import EnvEntry, EnvKey, KeyType
+from .values import blamed, type_of
 
 PREFIX = "gym:"
 
@@ -24,7 +25,6 @@ _OF_FULL = ("Box2D", "imageio", "mujoco", "pygame", "swig")
 _LACKING = re.compile(r"No module named '([\w.]+)'|^(\w+) is not installed")
 # (how ids begin, module that registers them when it is imported, its package)
 _ELSEWHERE = (
-    (re.compile(r"ALE/|\w+NoFrameskip-v\d|\w+-ram-v\d"), "ale_py", "ale-py"),
     (re.compile(r"MiniGrid-|BabyAI-"), "minigrid", "minigrid"),
     (re.compile(r"MiniWorld-"), "miniworld", "miniworld"),
     (re.compile(r"dm_control/"), "shimmy", "'shimmy[dm-control]'"),
@@ -34,6 +34,7 @@ _ELSEWHERE = (
         "gymnasium-robotics",
     ),
 )
+_ATARI = re.compile(r"ALE/|\w+NoFrameskip-v\d")  # how ids begin that ale-py registers
 _LONGEST_MEANING = 100
 _SAID: set[str] = set()
 _PICTURES_A_SECOND = 30.0
@@ -42,6 +43,15 @@ _NOT_OURS = ("render_mode", "default_camera_config", "max_episode_steps")
 
 def is_gymnasium(id_: str) -> bool:
     return id_.startswith(PREFIX)
+
+
+def is_atari(id_: str) -> bool:
+    """Return whether an id is of ale-py, with the prefix or without.
+
+    >>> is_atari("gym:ALE/Pong-v5"), is_atari("Pong-misc")
+    (True, False)
+    """
+    return _ATARI.match(id_.removeprefix(PREFIX)) is not None
 
 
 def registered() -> tuple[str, ...]:
@@ -60,7 +70,7 @@ def entry_of(id_: str) -> EnvEntry:
     """
     from inspect import getdoc
 
-    spec = _spec(id_)
+    spec = spec_of(id_)
     creator = _creator(id_, spec)
     limit = EnvKey("int", spec.max_episode_steps, meaning="env steps until truncation", low=1)
     params, keys = {}, {"max_episode_steps": limit}
@@ -69,16 +79,17 @@ def entry_of(id_: str) -> EnvEntry:
             params[name] = float(default)
         else:
             keys[name] = EnvKey(type_, default)
-    meaning = _first_sentence(getdoc(creator) or "")
+    documented = bool(creator.__doc__)  # itself: getdoc takes the base class's otherwise
+    meaning = first_sentence(getdoc(creator) or "") if documented else ""
     is_open = _takes_any(creator)
     return EnvEntry(id_, "gymnasium", "any", params, keys, meaning, is_open=is_open)
 
 
 def module_of(id_: str) -> str:
-    return _creator(id_, _spec(id_)).__module__
+    return _creator(id_, spec_of(id_)).__module__
 
 
-def _first_sentence(text: str) -> str:
+def first_sentence(text: str) -> str:
     from textwrap import shorten
 
     kept = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
@@ -97,10 +108,10 @@ def _arguments(creator: Any, given: Mapping[str, Any]) -> dict[str, tuple[KeyTyp
         default = given.get(name, default)
         if parameter.kind not in kinds and name not in _NOT_OURS and not isinstance(default, dict):
             real = parameter.annotation in (float, "float")
-            found[name] = (_type_of(default, real), default)
+            found[name] = (type_of(default, real), default)
     for name, default in given.items():
         if name not in found and name not in _NOT_OURS and not isinstance(default, dict):
-            found[name] = (_type_of(default, False), default)
+            found[name] = (type_of(default, False), default)
     return found
 
 
@@ -112,31 +123,18 @@ def _takes_any(creator: Any) -> bool:
     return any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
 
 
-def _type_of(default: Any, real: bool) -> KeyType:
-    if isinstance(default, bool):
-        return "bool"
-    if isinstance(default, float) or (real and isinstance(default, int)):
-        return "float"
-    if isinstance(default, int):
-        return "int"
-    return "str" if isinstance(default, str) else "any"
-
-
 def make(id_: str, values: Mapping[str, Any]) -> Any:
     gymnasium = _gymnasium(id_)
-    spec = _spec(id_)
+    spec = spec_of(id_)
     _creator(id_, spec)
     _hear_mujoco()
-    try:
-        with same_working_folder():
+    with blamed(id_, values), same_working_folder():
+        try:
             return gymnasium.make(spec, disable_env_checker=True, **values)
-    except gymnasium.error.DependencyNotInstalled as error:
-        raise _missing(id_, error) from error
-    except BaseException as error:  # any error of a constructor is due to the given values
-        if errors.is_interrupt(error):
-            raise
-        shown = ", ".join(f"{name}={value!r}" for name, value in values.items()) or "its defaults"
-        raise ConfigError(f"{id_} cannot be made with {shown}: {errors.named(error)}") from error
+        except gymnasium.error.DependencyNotInstalled as error:
+            lacking = _missing(id_, error)
+            cause = error
+    raise lacking from cause
 
 
 def render_facts(id_: str, values: Mapping[str, Any]) -> tuple[tuple[str, ...], float]:
@@ -193,7 +191,7 @@ def engine_of(id_: str) -> str:
     'classic_control'
     """
     try:
-        creator = _spec(id_).entry_point
+        creator = spec_of(id_).entry_point
     except errors.HpoError:
         return ""
     module = creator if isinstance(creator, str) else getattr(creator, "__module__", "")
@@ -229,16 +227,30 @@ def _gymnasium(id_: str) -> Any:
         raise MissingExtraError("gymnasium", _EXTRA, f"env {id_}") from error
 
 
-def _spec(id_: str) -> Any:
-    gymnasium = _gymnasium(id_)
+def spec_of(id_: str, said: str = "") -> Any:
+    """Return Gymnasium's specification of an id; errors name the id that was `said`."""
+    said = said or id_
+    gymnasium = _gymnasium(said)
+    if is_atari(id_):
+        _register_atari(said)
     module, _, name = id_.removeprefix(PREFIX).rpartition(":")
     if module and module not in sys.modules:
-        raise errors.UnimportedModuleError(id_, module)
+        raise errors.UnimportedModuleError(said, module)
     if name not in gymnasium.registry:
-        _refuse_elsewhere(id_, name)
-        lead = f"{PREFIX}{module}:" if module else PREFIX
-        raise UnknownNameError("environment", id_, (lead + known for known in gymnasium.registry))
+        _refuse_elsewhere(said, name)
+        lead = said.removesuffix(name)
+        raise UnknownNameError("environment", said, (lead + known for known in gymnasium.registry))
     return gymnasium.registry[name]
+
+
+def _register_atari(id_: str) -> None:
+    """Import ale-py, which registers its games; no other module is imported for an id."""
+    try:
+        importlib.import_module("ale_py")
+    except ModuleNotFoundError as error:
+        if error.name != "ale_py":
+            raise
+        raise MissingExtraError("ale-py", "atari", f"env {id_}") from error
 
 
 def _refuse_elsewhere(id_: str, name: str) -> None:
@@ -258,7 +270,12 @@ def _creator(id_: str, spec: Any) -> Any:
         raise ConfigError(f"{id_} is registered without an entry point, so it cannot be made")
     if callable(spec.entry_point):
         return spec.entry_point
-    module, _, name = spec.entry_point.partition(":")
+    return imported(id_, spec.entry_point)
+
+
+def imported(id_: str, entry_point: str) -> Any:
+    """Return what an entry point such as `package.module:Class` of a registered id names."""
+    module, _, name = entry_point.partition(":")
     gymnasium = _gymnasium(id_)
     try:
         return getattr(importlib.import_module(module), name)

@@ -76,7 +76,7 @@ def _saved(draft: Draft, name: str, value: Any) -> list[str]:
 
 
 def ids_of_brax(draft: Draft, source: Source) -> None:
-    """Give environments of brax our ids."""
+    """Turn names of environments of brax into our ids."""
     frameworks = [name for name in source.names() if name.endswith("framework")]
     if "brax" not in map(source.find, frameworks):
         return

@@ -11,7 +11,7 @@ from .converted_study import Draft, Source
 
 
 def apply_derived(draft: Draft, source: Source) -> None:
-    """Give the derived names of a draft's system their values, in the order of its table."""
+    """Set the derived names of a draft's system, in the order of its table."""
     for one in draft.system.derived:
         if _applies(one, source):
             _derive(draft, source, one)

@@ -39,7 +39,7 @@ def refuse_settings_elsewhere(draft: Draft, source: Source) -> None:
 
 
 def gamma_of_rewards(draft: Draft, source: Source) -> None:
-    """Say where VecNormalize has another gamma than the study."""
+    """Note where VecNormalize has another gamma than the study."""
     normalise = source.find("normalize")
     if normalise is True:
         normalise = {}

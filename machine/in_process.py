@@ -22,13 +22,14 @@ from types import FrameType
 
 from ..core.host.batch import (
     Batch,
-    LocalBatch,
+    Infos,
     Opening,
     Outcome,
     SpaceCode,
     Warn,
     unheard,
 )
+from ..core.host.vector_batch import local_batch
 
 _SIGNAL = signal.SIGURG  # ignored by default, so one that comes late does nothing
 _LOOK_SECONDS = 1.0
@@ -41,21 +42,29 @@ class TookTooLong(BaseException):
     """A call of an environment took too long; environments that catch `Exception` let it pass."""
 
 
-class LimitedBatch(LocalBatch):
+class LimitedBatch:
     """A batch that knows how long its running call may take, and which thread makes it."""
 
     def __init__(self, id_: str, code: SpaceCode, count: int, own: InProcess):
-        super().__init__(id_, code, count)
-        self.id, self._own = id_, own
+        self.id, self._own, self._batch = id_, own, local_batch(id_, code, count)
+        self.arrays, self.may_lose = self._batch.arrays, self._batch.may_lose
+        self.continues = self._batch.continues
         self.limit, self.thread = own.limit, 0
+
+    @property
+    def said(self) -> Infos:
+        return self._batch.said
 
     def open(self, openings: Sequence[Opening]) -> Outcome:
         self.limit, self.thread = self._own.opening_limit, threading.get_ident()
-        return super().open(openings)
+        return self._batch.open(openings)
 
     def step(self, restart: bool) -> Outcome:
         self.limit, self.thread = self._own.limit, threading.get_ident()
-        return super().step(restart)
+        return self._batch.step(restart)
+
+    def close(self) -> None:
+        self._batch.close()
 
     @property
     def call(self) -> int:

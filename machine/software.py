@@ -11,7 +11,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from ..environments.via_gymnasium import engine_of, is_gymnasium
+from ..environments.hosted import is_hosted
+from ..environments.via_gymnasium import engine_of, is_atari
 from ..studies.portfolio import read_portfolio
 from ..studies.search_methods import method_row
 from ..studies.spec import Study
@@ -56,6 +57,7 @@ _PACKAGES = ("hpo-lanes", "jax", "jaxlib", "flax", "optax", "gymnax", "optuna", 
 # prefix of an id -> the packages that step it
 _OF_ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "brax": ("brax", "mujoco", "mujoco-mjx"),
+    "envpool": ("envpool",),
     "jaxmarl": ("jaxmarl",),
     "playground": ("playground", "mujoco", "mujoco-mjx"),
 }
@@ -124,8 +126,9 @@ def _installed(packages: Iterable[str]) -> dict[str, str]:
 def _packages(id_: str) -> Iterator[str]:
     words = id_.split(":")
     yield from _OF_ENVIRONMENTS.get(words[0], ())
-    if is_gymnasium(id_):
+    if is_hosted(id_):
         yield "gymnasium"
+        yield from ("ale-py",) if is_atari(id_) else ()
         yield from _OF_ENGINES.get(engine_of(id_), ())
     if len(words) == 3:  # gymnax:module:Class, gym:module:Id-v0
         named = _distributions().get(words[1].partition(".")[0], [])

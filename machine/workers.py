@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..core.host.batch import FINE, Opening, Outcome, SharedArrays, SpaceCode, Warn, unheard
-from ..environments.via_gymnasium import module_of
+from ..environments.hosted import is_simulated, module_of
 from ..errors import ConfigError
 from ..studies.spec import Study
 from ..studies.user_code import import_user_code
@@ -157,6 +157,7 @@ class WorkerBatch:
     """A batch whose environments are in workers; a new worker's first call reports them lost."""
 
     may_lose = True
+    continues = False
 
     def __init__(
         self,
@@ -335,6 +336,8 @@ def _limits_of(study: Study) -> tuple[float, float]:
 def worker_count(study: Study, cores: int) -> int:
     """Return the number of workers, on which no result depends; a step limit asks for some."""
     asked = study.population.workers
+    if is_simulated(study.env.id):  # which has threads of its own
+        return 0
     if asked is not None:
         return asked
     if study.population.step_timeout:

@@ -24,7 +24,7 @@ from ..store.sinks import Sinks
 from ..store.study_folder import StudyFolder, delete_results
 from ..store.study_store import StudyStore
 from ..store.value_bounds import value_bounds
-from ..store.verdict import Conclusion, conclude
+from ..store.verdict import Conclusion, Evidence, conclude
 from ..studies.overrides import Given, given_in, without_given
 from ..studies.programs import programs_note
 from ..studies.resolved import as_recorded
@@ -73,7 +73,7 @@ class Results:
     hypervolume: float | None = None  # of the front of several objectives, see `volume_of`
     # heuristics, on the seeds of the best trial
     baselines: list[BaselineEntry] = field(default_factory=list)
-    conclusion: Conclusion = field(default_factory=lambda: conclude(None, None))
+    conclusion: Conclusion = field(default_factory=lambda: conclude(Evidence(None)))
     advice: str = ""  # a sentence where compiling took most of the time, or ""
     # seconds since the epoch, of a study that had finished before this call; else None
     finished_at: float | None = None
@@ -285,5 +285,5 @@ def _results(
         usage=usage,
         advice=programs_note(study, programs, len(trials), *times),
         hypervolume=volume_of(entries, Ranking.of(store.meta)),
-        conclusion=conclusion_of(store.journal),
+        conclusion=conclusion_of(store.journal, rows, entries if outcome == "finished" else None),
     )

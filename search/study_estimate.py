@@ -50,7 +50,7 @@ def preview(
     report, note = _examined(study, own_code)
     report = replace(report, warm_start=earlier)
     if note and timing:
-        why = "timing it runs the study's imports, which was not asked for"
+        why = f"{', '.join(study.imports)} was not run; lanes and memory depend on it"
     elif not timing:
         why = "timing was not asked for"
     elif report.mistakes:

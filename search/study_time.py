@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, cast
 
-from ..environments.via_gymnasium import is_gymnasium
+from ..environments.hosted import is_hosted
 from ..errors import ConfigError
 from ..machine.software import versions
 from ..machine.timings import Costs, Timings, key_of
@@ -92,7 +92,7 @@ class Program:
 
     @property
     def is_hosted(self) -> bool:
-        return is_gymnasium(self.factory.study.env.id)
+        return is_hosted(self.factory.study.env.id)
 
     @property
     def weights(self) -> int:
@@ -184,13 +184,14 @@ def study_time(
     if wall is not None and asked.budget.trials is None and asked.budget.env_steps is None:
         phases["search"] += max(0.0, wall - sum(phases.values()))
     at_most, assumes = None, ["an idle machine"]
-    expected = expected_steps(asked, quanta_of(study, study.steps_per_update(study.default())))
+    quanta = quanta_of(study, study.steps_per_update(study.default()))
+    expected = expected_steps(asked, quanta, programs[0].shape.lanes)
     if early is not None and not early.evolves:
         if expected.search and expected.full is not None:
             left = math.inf if expected.budget is None else expected.budget - expected.confirm
             more = max(0.0, min(expected.full, left) / expected.search - 1.0)
             at_most = sum(phases.values()) + more * phases["search"]
-        assumes.append(f"{early.type} stops as many as if trials came in random order")
+        assumes.append(f"{early.type} stops as many trials as in a simulation")
     if any(_longer_episodes(programs[at], costs) > 1.0 for at, costs in timed.items()):
         assumes.append("evaluation episodes as long as the environment allows")
     if asked is not study:

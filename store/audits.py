@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from .libraries import np
 from .rows import DecisionRow, StudyMeta, TrialRow, TrialState
@@ -49,41 +50,79 @@ def audit_of(
     decisions: Sequence[DecisionRow],
     finishing: Collection[str],
 ) -> Audit | None:
-    """Return the audit of a study; None with constraints, or if no audited trial has ended."""
+    """Return the audit of a study; None with constraints, or if no audited trial has ended.
+
+    `finishing`: rules whose stops are not judged, because they end runs that are complete.
+    """
     if meta.objectives or meta.constraints:
         return None
     sign = 1.0 if meta.goal == "maximize" else -1.0
-    trials = {row.trial: row for row in rows}
-    ends = {n: end for n, row in trials.items() if (end := _end(row, sign)) is not None}
-    ending = {row.rule for row in decisions if row.action == "finish"}
-    stops: dict[int, DecisionRow] = {
-        row.trial: row
-        for row in decisions
-        if row.action in ("stop", "audit")
-        and row.rule not in ending
-        and row.rule.split(" ")[0] not in finishing
-    }
-    survivors = [end for n, end in ends.items() if n not in stops and math.isfinite(end)]
-    known = {n for n, row in stops.items() if row.action == "audit" and n in ends}
-    if not known or not survivors:
+    ends = _ends(rows, sign)
+    stops = _Stops(_stops_of(decisions, finishing), ends)
+    survivors = [end for n, end in ends.items() if n not in stops.rows and math.isfinite(end)]
+    if not stops.known or not survivors:
         return None
     bar, best = median(survivors), max(survivors)
     found: list[AuditedRung] = []
-    # How many stopped trials of its rung an audited trial represents.
-    stopped = Counter(row.rung for row in stops.values())
-    audited = Counter(stops[n].rung for n in known)
-    weights = {n: stopped[stops[n].rung] / audited[stops[n].rung] for n in known}
-    for rung in sorted({row.rung for row in stops.values()}):
+    for rung in stops.rungs:
         judged = [row for row in decisions if row.rung == rung]
-        here = [n for n, row in stops.items() if row.rung == rung]
-        rates = _rates([ends[n] for n in here if n in known], bar, best)
-        tau = _correlation(judged, stops, ends, weights, sign)
+        rates = _rates(stops.ends_at(rung), bar, best)
+        tau = _correlation(judged, stops, ends, sign)
         steps = min(row.env_steps for row in judged)
-        found.append(AuditedRung(rung, steps, len(judged), len(here), *rates, tau))
-    rates = _rates([ends[n] for n in known], bar, best)
+        found.append(AuditedRung(rung, steps, len(judged), stops.count_at(rung), *rates, tau))
+    rates = _rates([ends[n] for n in stops.known], bar, best)
     everyone = len({row.trial for row in decisions})
-    whole = AuditedRung(None, None, everyone, len(stops), *rates, None)
+    whole = AuditedRung(None, None, everyone, len(stops.rows), *rates, None)
     return Audit(tuple(found), whole, len(survivors), sign * bar)
+
+
+@dataclass(frozen=True, eq=False)
+class _Stops:
+    """The stops of a study, and which of them were audited to a known end."""
+
+    rows: Mapping[int, DecisionRow]  # by trial
+    ends: Mapping[int, float]
+
+    @cached_property
+    def known(self) -> list[int]:
+        """Audited trials with a known end."""
+        return [n for n, row in self.rows.items() if row.action == "audit" and n in self.ends]
+
+    @property
+    def rungs(self) -> list[int]:
+        return sorted({row.rung for row in self.rows.values()})
+
+    def count_at(self, rung: int) -> int:
+        return sum(row.rung == rung for row in self.rows.values())
+
+    def ends_at(self, rung: int) -> list[float]:
+        """Return the ends of the trials that were audited there."""
+        return [self.ends[n] for n in self.known if self.rows[n].rung == rung]
+
+    @cached_property
+    def weights(self) -> dict[int, float]:
+        """How many stopped trials of its rung an audited trial represents."""
+        stopped = Counter(row.rung for row in self.rows.values())
+        audited = Counter(self.rows[n].rung for n in self.known)
+        return {n: stopped[self.rows[n].rung] / audited[self.rows[n].rung] for n in self.known}
+
+
+def _stops_of(
+    decisions: Sequence[DecisionRow], finishing: Collection[str]
+) -> dict[int, DecisionRow]:
+    """Return the decision that stopped each trial, also where it was audited."""
+    ending = {row.rule for row in decisions if row.action == "finish"}
+    found: dict[int, DecisionRow] = {}
+    for row in decisions:
+        is_judged = row.rule not in ending and row.rule.split(" ")[0] not in finishing
+        if row.action in ("stop", "audit") and is_judged:
+            found[row.trial] = row
+    return found
+
+
+def _ends(rows: Iterable[TrialRow], sign: float) -> dict[int, float]:
+    known = ((row.trial, _end(row, sign)) for row in rows)
+    return {trial: end for trial, end in known if end is not None}
 
 
 def _end(row: TrialRow, sign: float) -> float | None:
@@ -107,19 +146,17 @@ def _rates(
 
 
 def _correlation(
-    judged: Sequence[DecisionRow],
-    stops: Mapping[int, DecisionRow],
-    ends: Mapping[int, float],
-    weights: Mapping[int, float],
-    sign: float,
+    judged: Sequence[DecisionRow], stops: _Stops, ends: Mapping[int, float], sign: float
 ) -> float | None:
-    stopped = {row.trial: stops[row.trial].rung for row in judged if row.trial in stops}
+    weights = stops.weights
+    stopped = {row.trial: stops.rows[row.trial].rung for row in judged if row.trial in stops.rows}
     if set(stopped.values()) - {rung for n, rung in stopped.items() if n in weights}:
         return None  # a rung with stops has no audited trial
+    shown = [row for row in judged if row.trial not in stopped or row.trial in weights]
     rows = [
         (sign * row.value, ends[row.trial], weights.get(row.trial, 1.0))
-        for row in judged
-        if row.trial in ends and (row.trial not in stops or row.trial in weights)
+        for row in shown
+        if row.trial in ends
     ]
     if len(rows) < _FEWEST:
         return None

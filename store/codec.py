@@ -162,9 +162,13 @@ def trial_to_text(row: TrialRow, param_kinds: Mapping[str, str]) -> str:
     return json.dumps(cells)
 
 
+_STATES = {str(state): state for state in TrialState}
+
+
 def trial_from_text(text: str) -> TrialRow:
     values = json.loads(text)
-    values["state"] = TrialState(values["state"])
+    state = values["state"]
+    values["state"] = _STATES.get(state) or TrialState(state)
     return TrialRow(**_with_tuples(values))
 
 
@@ -178,8 +182,9 @@ def decision_from_text(text: str) -> DecisionRow:
 
 
 def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
-    for name in _TUPLES & values.keys():
-        values[name] = tuple(values[name])
+    for name, value in values.items():
+        if name in _TUPLES:
+            values[name] = tuple(value) if value else ()
     return values
 
 

@@ -22,6 +22,7 @@ DEGREE = 2
 _DEGREE_REMOVED = 4
 _FEW_TRIALS = 40
 TINY = 1e-9
+_BLOCK = 64  # permutations at a time
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,51 @@ def removed(columns: Sequence[Column], trials: int) -> np.ndarray:
 
 def explained(form: Shape, values: np.ndarray) -> np.ndarray:
     """Return the share of variance that a shape explains in each row of ranks, [b, n] -> [b]."""
-    own = values[:, form.rows]
-    whole = (own * own).sum(axis=1) - len(form.rows) * own.mean(axis=1) ** 2
+    return _explained(form, values[:, form.rows], _variance(values[:, form.rows]))
+
+
+def explained_when_dealt(
+    forms: Sequence[Shape], ranks: np.ndarray, deals: np.ndarray
+) -> np.ndarray:
+    """Return what `explained` gives for each shape and `ranks[deals]`, [n], [b, n] -> [k, b].
+
+    The ranks of a shape are dealt alone, those of all trials once: they are the largest array.
+    """
+    found = np.zeros((len(forms), len(deals)))
+    whole: tuple[np.ndarray, np.ndarray] | None = None
+    for form, shares in zip(forms, found, strict=True):
+        is_whole = len(form.rows) == deals.shape[1]
+        if is_whole and whole is not None:
+            dealt, variance = whole
+        else:
+            dealt = _dealt(form.rows, ranks, deals)
+            variance = _variance(dealt)
+        if is_whole:
+            whole = dealt, variance
+        shares[:] = _explained(form, dealt, variance)
+    return found
+
+
+def _dealt(rows: np.ndarray, ranks: np.ndarray, deals: np.ndarray) -> np.ndarray:
+    """Return `ranks[deals][:, rows]` in the same layout, which sums depend on, block by block."""
+    dealt = np.empty((len(deals), len(rows)), order="F")
+    for start in range(0, len(deals), _BLOCK):
+        dealt[start : start + _BLOCK] = ranks[deals[start : start + _BLOCK]][:, rows]
+    return dealt
+
+
+def _variance(own: np.ndarray) -> np.ndarray:
+    """Return m times the variance of each row of ranks, [b, m] -> [b]."""
+    squares = np.empty(len(own))
+    for start in range(0, len(own), _BLOCK):
+        some = own[start : start + _BLOCK]
+        squares[start : start + _BLOCK] = (some * some).sum(axis=1)
+    return squares - own.shape[1] * own.mean(axis=1) ** 2
+
+
+def _explained(form: Shape, own: np.ndarray, variance: np.ndarray) -> np.ndarray:
     hit = ((own @ form.basis) ** 2).sum(axis=1)
-    return np.divide(hit, whole, out=np.zeros_like(hit), where=whole > TINY)
+    return np.divide(hit, variance, out=np.zeros_like(hit), where=variance > TINY)
 
 
 def resampled(
@@ -246,8 +288,7 @@ def decide(columns: Sequence[Column], values: Sequence[float]) -> Decided:
 
 def _judge(forms: Sequence[Shape], left: np.ndarray, deals: np.ndarray) -> _Judged:
     """Return shares, and the thresholds that any hyperparameter passes in 4 % of permutations."""
-    values = left[deals]
-    shares = np.stack([explained(form, values) for form in forms])  # [k, 1 + b]
+    shares = explained_when_dealt(forms, left, deals)  # [k, 1 + b]
     dealt = np.sort(shares[:, 1:], axis=1)[:, ::-1]  # largest first
     count = dealt.shape[1]
     # rank of each permuted share among those of the same hyperparameter

@@ -290,9 +290,11 @@ def common_failure(folder: Path) -> str:
     """Return the reason for which all trials of a study failed, "" if they did not."""
     if not Journal.exists(folder):
         return ""
-    with Journal(folder) as journal:
-        rows = journal.trials()
     waits = (TrialState.WAITING, TrialState.RUNNING)
+    with Journal(folder) as journal:
+        if not set(journal.count_by_state()) <= {*waits, TrialState.FAILED}:
+            return ""
+        rows = journal.trials()
     started = [row for row in rows if row.state not in waits or row.env_steps]
     reasons = {re.sub(r"\d+", "", row.error) for row in started}
     if len(reasons) != 1 or any(row.state is not TrialState.FAILED for row in started):

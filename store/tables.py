@@ -63,7 +63,9 @@ class Publisher:
         self.directory, self.seconds = Path(directory), 0.0
         self._journal, self._every, self._clock = journal, every_seconds, clock
         self._published: int | None = None
-        self._at = -float("inf")
+        known = all((self.directory / f"{name}.parquet").is_file() for name in TABLES)
+        # tables of a resumed study are those of its last commit, or nearly
+        self._at = clock() if known else -float("inf")
 
     def publish(self, *, force: bool = False) -> bool:
         """Write all tables if there are commits and it is time (or forced); return whether."""

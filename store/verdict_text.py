@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
 from ..errors import counted
+from .against import Against, Verdict
 from .comparison import WORDS
 from .constraint_tests import ConstraintTest, Limit
-from .interim_analyses import Look, begins_interim, winners_looks
-from .leaderboard import Entry, default_of
-from .rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
-from .value_bounds import value_bounds
-from .verdict import (
-    Against,
-    ChosenTrial,
-    Conclusion,
-    ConstraintSamples,
-    FrontConclusion,
-    Sample,
-    WithoutCopying,
-    chance_of_best,
-    conclude,
-    front_sentences,
-)
+from .front_text import front_sentences
+from .verdict import Conclusion
 
 _COLUMNS = 79
 THE_DEFAULT = "the default"
@@ -185,48 +172,93 @@ def _allowed(limit: Limit) -> str:
 
 
 def _by_value(conclusion: Conclusion, against: Against) -> list[str]:
+    """Return the sentences about one opponent as if there were no constraints."""
     winner, rival = conclusion.winner or "", against.rival
-    seeds = counted(against.seeds, "seed" if conclusion.lone else "test seed")
-    numbers = _numbers(against)
-    match against.verdict:
-        case "default":
-            where = "in the search" if conclusion.of_search else "on new seeds"
-            others = f"none of {conclusion.beaten} others was better"
-            others = others if conclusion.beaten > 1 else "the other trial was not better"
-            said = [f"Keep {rival}: {others} {where}."]
-            return [*said, *_own_diverged(winner, against)]
-        case "nothing" | "feasible" | "infeasible":  # the latter two are no verdict by value
-            said = [f"There is nothing to compare {winner} with."]
-            return [*said, *([against.why] if against.why else [])]
-        case "diverged":
-            said = [f"{_upper(winner)} diverged on {against.own_diverged} of {seeds}."]
-            said.append(f"{_upper(rival)} diverged on {against.diverged or 'none'} of them.")
-            said += _of_values("Where both have a value", numbers)
-            return said
-        case "ceiling":
-            said = f"{_upper(winner)} and {rival} both reach the ceiling"
-            said = _fitted(said, f": {_number(conclusion.ceiling)} on {seeds}", seeds)
-            return [*said, *_shared(conclusion)]
-        case "better" if against.difference is None:
-            return _fitted(
-                f"{_upper(winner)} is better than {rival}, which diverged", f" on {seeds}", seeds
-            )
-        case "better":
-            said = _fitted(f"{_upper(winner)} is better than {rival}", f": by {numbers}", seeds)
-        case "worse":
-            said = _fitted(f"{_upper(rival)} is better than {winner}", f": by {numbers}", seeds)
-        case "no_difference":
-            said = _no_difference(conclusion, against, seeds)
-        case "undecided":
-            said = _unless(winner, against, seeds) or _undecided(conclusion, against, seeds)
-            if against.more_seeds:
-                more = counted(against.more_seeds, "more test seed")
-                few = against.interval.low is None
-                said.append(f"{more} would {'allow a verdict' if few else 'decide'}.")
+    said = _WORDS_BY_VALUE[against.verdict](conclusion, against)
+    if against.verdict in _COMPLETE or against.is_lost:
+        return said
     said += _own_diverged(winner, against)
     if against.diverged:
         said.append(f"{_upper(rival)} diverged on {against.diverged} of them, which are left out.")
     return said
+
+
+def _seeds(conclusion: Conclusion, against: Against) -> str:
+    return counted(against.seeds, "seed" if conclusion.lone else "test seed")
+
+
+def _default_won(conclusion: Conclusion, against: Against) -> list[str]:
+    where = "in the search" if conclusion.of_search else "on new seeds"
+    others = "the other trial was not better"
+    if conclusion.beaten > 1:
+        others = f"none of {conclusion.beaten} others was better"
+    said = f"Keep {against.rival}: {others} {where}."
+    return [said, *_own_diverged(conclusion.winner or "", against)]
+
+
+def _nothing(conclusion: Conclusion, against: Against) -> list[str]:
+    said = f"There is nothing to compare {conclusion.winner or ''} with."
+    return [said, against.why] if against.why else [said]
+
+
+def _diverged(conclusion: Conclusion, against: Against) -> list[str]:
+    seeds, winner = _seeds(conclusion, against), conclusion.winner or ""
+    return [
+        f"{_upper(winner)} diverged on {against.own_diverged} of {seeds}.",
+        f"{_upper(against.rival)} diverged on {against.diverged or 'none'} of them.",
+        *_of_values("Where both have a value", _numbers(against)),
+    ]
+
+
+def _ceiling(conclusion: Conclusion, against: Against) -> list[str]:
+    seeds = _seeds(conclusion, against)
+    said = f"{_upper(conclusion.winner or '')} and {against.rival} both reach the ceiling"
+    numbers = f": {_number(conclusion.ceiling)} on {seeds}"
+    return [*_fitted(said, numbers, seeds), *_shared(conclusion)]
+
+
+def _better(conclusion: Conclusion, against: Against) -> list[str]:
+    seeds = _seeds(conclusion, against)
+    first = f"{_upper(conclusion.winner or '')} is better than {against.rival}"
+    if against.is_lost:
+        return _fitted(f"{first}, which diverged", f" on {seeds}", seeds)
+    return _fitted(first, f": by {_numbers(against)}", seeds)
+
+
+def _worse(conclusion: Conclusion, against: Against) -> list[str]:
+    first = f"{_upper(against.rival)} is better than {conclusion.winner or ''}"
+    return _fitted(first, f": by {_numbers(against)}", _seeds(conclusion, against))
+
+
+def _not_significant(conclusion: Conclusion, against: Against) -> list[str]:
+    return _no_difference(conclusion, against, _seeds(conclusion, against))
+
+
+def _open_question(conclusion: Conclusion, against: Against) -> list[str]:
+    seeds = _seeds(conclusion, against)
+    said = _unless(conclusion.winner or "", against, seeds)
+    said = said or _undecided(conclusion, against, seeds)
+    if against.more_seeds:
+        more = counted(against.more_seeds, "more test seed")
+        then = "allow a verdict" if against.interval.low is None else "decide"
+        said.append(f"{more} would {then}.")
+    return said
+
+
+_WORDS_BY_VALUE: dict[Verdict, Callable[[Conclusion, Against], list[str]]] = {
+    "better": _better,
+    "worse": _worse,
+    "no_difference": _not_significant,
+    "undecided": _open_question,
+    "ceiling": _ceiling,
+    "default": _default_won,
+    "diverged": _diverged,
+    "nothing": _nothing,
+    "feasible": _nothing,  # these two are no verdict by value
+    "infeasible": _nothing,
+}
+_COMPLETE = ("default", "nothing", "feasible", "infeasible", "diverged", "ceiling")
+"""Verdicts whose words count the seeds that diverged, or that have none."""
 
 
 def _ahead(winner: str, against: Against, seeds: str) -> list[str]:
@@ -367,174 +399,3 @@ def _number(value: float | None, sign: str = "") -> str:
 def _upper(text: str) -> str:
     """Start a sentence; a name such as `ksp_ff` stays."""
     return text if "_" in text.split(" ", 1)[0] else text[:1].upper() + text[1:]
-
-
-def concluded(
-    meta: StudyMeta,
-    rows: Sequence[TrialRow],
-    entries: Sequence[Entry],
-    baselines: Sequence[BaselineRow] = (),
-    *,
-    ceiling: float | None = None,
-    why: Sequence[str] = (),
-    why_alone: str = "",
-    apart: str = "",
-    front: FrontConclusion | None = None,
-    alone: WithoutCopying | None = None,
-    tells: str = "",
-    lone: bool = False,
-    looks: Sequence[Look] = (),
-    constraints: ConstraintSamples | None = None,
-) -> Conclusion:
-    """Return the verdict of a study on test seeds; with several objectives about the front.
-
-    Sentences: `why` for no verdict, `why_alone` for a default without test seeds, `apart` if the
-    winner's values cannot be compared, `tells` for how to get `alone`. `lone`: there is only one
-    trial, so its search seeds selected nothing. `constraints`: what test seeds show of them.
-    """
-    if constraints is None and meta.constraints:
-        constraints = ConstraintSamples(tuple(map(Limit.of, meta.constraints)), None, None)
-    by_number = {row.trial: row for row in rows}
-    first = entries[0] if entries else None
-    winner = by_number[first.trial] if first is not None else None
-    copied = _copied(rows, first)
-    alone_here = lone and not copied and not meta.objectives
-    if alone_here and first is not None and winner is not None:
-        return _with_sentences(_lone_trial_verdict(meta, winner, first, baselines))
-    # The winner ran on test seeds, even if it diverged on all of them.
-    tested = (
-        first is not None
-        and winner is not None
-        and (first.value_from == Stream.REPORT or (first.confirmed and winner.report_diverged))
-    )
-    if first is None or winner is None or meta.objectives or copied or not tested:
-        none = conclude(None, None, goal=meta.goal)
-        shown = None if copied else front
-        return _with_sentences(replace(none, why=tuple(copied or why), front=shown))
-    default = default_of(rows)
-    rival = None if default is None or apart else default.by_report_seed
-    named = {} if apart else _by_baseline(baselines, Stream.REPORT)
-    own = (winner.trial, None if default is None else default.trial)
-    earlier: tuple[int, ...] = ()
-    if default is not None:
-        both = winner.by_report_seed.keys() & default.by_report_seed.keys()
-        earlier = winners_looks(looks, winner.trial, default.trial, len(both))
-    of_search = not winner.choose_values
-    found = conclude(
-        winner.by_report_seed,
-        rival,
-        goal=meta.goal,
-        name=f"trial {first.trial}",
-        is_default=default is not None and default.trial == first.trial,
-        beaten=sum(
-            (entry.confirmed or (of_search and entry.state is TrialState.FINISHED))
-            and entry.trial not in own
-            for entry in entries
-        ),
-        of_search=of_search,
-        baselines=named,
-        ceiling=ceiling,
-        bounds=value_bounds(meta),
-        sharing=sum(
-            {*entry.values} == {*winner.report_values}
-            for entry in entries
-            if entry.value is not None
-            and entry.values
-            and entry.trial not in own
-            and entry.state is not TrialState.REFERENCE
-        ),
-        shown=_all_values(rows, entries),
-        feasible=first.feasible,
-        constraints=constraints,
-        why=apart or why_alone,
-        alone=alone,
-        earlier=earlier,
-        interim=begins_interim(looks),
-    )
-    tells = "" if found.copying is not None else tells
-    return _with_sentences(replace(found, tells=tells, chosen=_among_chosen(meta, rows, winner)))
-
-
-def _copied(rows: Sequence[TrialRow], first: Entry | None) -> list[str]:
-    """Return sentences if two seeds of the winner or the default trained alike."""
-    by_number, default = {row.trial: row for row in rows}, default_of(rows)
-    if first is None or first.value is None:
-        return []
-    sides = [by_number[first.trial]]
-    if default is not None and default.trial != first.trial:
-        sides.append(default)
-    stream = first.value_from
-    alike = [row for row in sides if stream in row.copies]
-    if not alike:
-        return []
-    names = " and ".join(
-        "the default" if row is default else f"trial {row.trial}" for row in alike
-    )
-    return [copies_sentence(names, stream), COPIES_REMEDY]
-
-
-def copies_sentence(names: str, stream: str) -> str:
-    kind = {"report": "test seeds", "choose": "selection seeds"}.get(stream, "search seeds")
-    return f"No verdict: {kind} of {names} trained alike, bit for bit."
-
-
-COPIES_REMEDY = (
-    "They are one run, not several: the training or its environment makes nothing of its key, "
-    "such as a fixed key in `init`."
-)
-
-
-def _among_chosen(
-    meta: StudyMeta, rows: Sequence[TrialRow], winner: TrialRow
-) -> ChosenTrial | None:
-    if meta.constraints or meta.aggregate != "mean":
-        return None
-    of = "choose_values" if winner.choose_values else "seed_values"
-    seeds = len(getattr(winner, of))
-    sign = 1.0 if meta.goal == "maximize" else -1.0
-    those = [
-        row for row in rows if row.state is TrialState.FINISHED and len(getattr(row, of)) == seeds
-    ]
-    stream = "choose" if winner.choose_values else "search"
-    if winner not in those or any(stream in row.copies for row in those):
-        return None
-    values = [[sign * value for value in getattr(row, of)] for row in those]
-    return chance_of_best(values, those.index(winner))
-
-
-def _lone_trial_verdict(
-    meta: StudyMeta, trial: TrialRow, entry: Entry, baselines: Sequence[BaselineRow]
-) -> Conclusion:
-    own = dict(enumerate(trial.seed_values))
-    named = _by_baseline(baselines, Stream.SEARCH)
-    found = conclude(
-        own,
-        None,
-        goal=meta.goal,
-        name=f"trial {trial.trial}",
-        # A seed that diverged has no value, and its number is unknown here.
-        baselines={name: one for name, one in named.items() if one.keys() == own.keys()},
-        bounds=value_bounds(meta),
-        feasible=entry.feasible,
-    )
-    return replace(found, lone=True)
-
-
-def _with_sentences(conclusion: Conclusion) -> Conclusion:
-    return replace(conclusion, said=tuple(sentences(conclusion)))
-
-
-def _by_baseline(rows: Sequence[BaselineRow], stream: Stream) -> dict[str, Sample]:
-    return {
-        row.baseline: dict(enumerate(values)) for row in rows if (values := row.values.get(stream))
-    }
-
-
-def _all_values(rows: Sequence[TrialRow], entries: Sequence[Entry]) -> list[float]:
-    seeds = [value for row in rows for value in (*row.seed_values, *row.report_values)]
-    means = [
-        value
-        for entry in entries
-        for value in (entry.search_value, entry.choose_value, entry.rung_value)
-    ]
-    return seeds + [value for value in means if value is not None]

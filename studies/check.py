@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..environments.hosted import is_hosted
 from ..environments.registry import find
-from ..environments.via_gymnasium import is_gymnasium
 from ..errors import ConfigError, counted
 from ..files.plain_data import as_lists
 from ..spaces.make import WHOLE_KINDS
@@ -20,6 +20,7 @@ from .portfolio import placement_words
 from .programs import Bucket, Buckets, buckets_of
 from .search_methods import METHODS, method_row
 from .spec import (
+    Confirm,
     EarlyTerminate,
     SearchSpec,
     Study,
@@ -32,6 +33,7 @@ from .unused_knobs import idle_knobs
 
 _DRAWS = 2000
 _LISTED = 12
+_MANY = 12
 Config = Mapping[str, Any]
 
 
@@ -121,7 +123,7 @@ def check(
         costs,
         len(buckets.found),
         not (buckets.more or _unknown(study)),
-        expected_steps(study, buckets.found[0].quanta),
+        expected_steps(study, buckets.found[0].quanta, costs[0][1].lanes),
         (_DRAWS - len(allowed)) / _DRAWS,
         tuple(_warnings(study, draws, buckets, costs[0][1].lanes, not not_run)),
         tuple(dict.fromkeys([*buckets.refused, *_refused(study, allowed)])),
@@ -135,7 +137,7 @@ def _unknown(study: Study) -> list[str]:
     Each of their values may need a program.
     """
     is_known = all(find(one.id) is not None for one in environments_of(study))
-    if is_known or not is_gymnasium(study.env.id):
+    if is_known or not is_hosted(study.env.id):
         return []
     return [name for name in study.space.names if name.startswith("env.")]
 
@@ -249,6 +251,20 @@ def _of_seeds(study: Study) -> Iterator[str]:
     if 0 < confirm.report < FEWEST_SEEDS:
         text = f"confirm.report is {confirm.report}: a verdict about the winner needs at least "
         yield f"{text}{FEWEST_SEEDS} test seeds"
+    if _picks_by_luck(study, confirm):
+        text = f"{study.budget.trials} trials on one seed each and no selection: luck picks the "
+        yield f"{text}winner; set confirm.top_k and confirm.choose to 3"
+
+
+def _picks_by_luck(study: Study, confirm: Confirm) -> bool:
+    """Return whether the best of many trials is chosen by one seed.
+
+    In replays of recorded tables 12 to 48 trials then choose worse than 4, and with a selection
+    better (decision 81).
+    """
+    if study.seeds.per_config > 1 or confirm.choose:
+        return False
+    return study.budget.trials is None or study.budget.trials >= _MANY
 
 
 def _blind_warning(study: Study, lanes: int) -> Iterator[str]:

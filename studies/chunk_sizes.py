@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 
 from .spec import Study
 from .stopping_rules import RULES
@@ -76,20 +77,23 @@ class Quanta:
         return tuple(chunks * self.steps_per_chunk for chunks in self.rung_chunks)
 
 
-def rung_steps(study: Study) -> tuple[int, ...]:
-    """Return the env steps of the rungs below the length of a run, before rounding."""
-    early = study.early_terminate
+def rung_steps(study: Study, end: int | None = None) -> tuple[int, ...]:
+    """Return the env steps of the rungs below the length of a run, before rounding.
+
+    `end` is another length than the study's.
+    """
+    early, end = study.early_terminate, study.env_steps if end is None else end
     if study.search.driver == "ray_tune":
-        return tuple(_points(study))
+        return tuple(_points(study, end))
     if early is None:
         return ()
     if early.evolves:
-        return tuple(range(early.every, study.env_steps, early.every))
+        return tuple(range(early.every, end, early.every))
     rule = RULES.get(early.type)
     if rule is not None and rule.even:
-        return tuple(range(early.min, study.env_steps, early.min))
+        return tuple(range(early.min, end, early.min))
     steps: list[int] = []
-    while (rung := round(early.min * early.eta ** len(steps))) < study.env_steps:
+    while (rung := round(early.min * early.eta ** len(steps))) < end:
         steps.append(rung)
     return tuple(steps)
 
@@ -103,12 +107,17 @@ def rungs(study: Study, steps_per_chunk: int) -> tuple[int, ...]:
 
 def updates_per_chunk(study: Study, steps_per_update: int) -> int:
     """Return K for a bucket, by the rule of this module."""
-    study = replace(study, env_steps=study.horizon)
-    length = _ceil(study.env_steps, steps_per_update)
-    asked = sorted({*rung_steps(study), *_points(study)})
-    first = _ceil(asked[0] if asked else study.env_steps / _FEWEST_CHUNKS, steps_per_update)
+    end = study.horizon
+    asked = sorted({*rung_steps(study, end), *_points(study, end)})
+    return _updates_per_chunk(end, tuple(asked), steps_per_update)
+
+
+@lru_cache(maxsize=1024)  # a study asks for each of its trials
+def _updates_per_chunk(end: int, asked: tuple[int, ...], steps_per_update: int) -> int:
+    length = _ceil(end, steps_per_update)
+    first = _ceil(asked[0] if asked else end / _FEWEST_CHUNKS, steps_per_update)
     # The first marks and the last: the relative error of the others is smaller.
-    marks = [_ceil(mark, steps_per_update) for mark in (*asked[:20], study.env_steps)]
+    marks = [_ceil(mark, steps_per_update) for mark in (*asked[:20], end)]
     longest = max(1, min((length - 1) // (_FEWEST_CHUNKS - 1), first, _MOST_CANDIDATES))
     near = [
         k
@@ -127,9 +136,9 @@ def quanta_of(study: Study, steps_per_update: int) -> Quanta:
     return Quanta(steps_per_update, k, end, rung_chunks, _ceil(study.horizon, quantum))
 
 
-def _points(study: Study) -> Sequence[int]:
+def _points(study: Study, end: int) -> Sequence[int]:
     every = study.evaluation.every
-    return range(every, study.env_steps, every) if isinstance(every, int) else ()
+    return range(every, end, every) if isinstance(every, int) else ()
 
 
 def _chunks(steps: Iterable[int], quantum: int, end: int) -> tuple[int, ...]:

@@ -8,21 +8,24 @@ the search raises the messages. A path is `section.key`; after `|` follow places
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ..environments.hosted import is_hosted, is_simulated
+from ..environments.registry import held_out_keys
 from ..environments.table import ENVIRONMENTS
-from ..environments.via_gymnasium import is_gymnasium
 from ..errors import ConfigError, MissingExtraError, counted, suggestion
 from ..store.statistics import IQM_MIN_SEEDS
 from .env_section import optical_faults
 from .programs import env_kinds, is_static
 from .search_methods import METHODS, method_row
 from .spec import (
+    Confirm,
     EarlyTerminate,
     Evaluation,
     PopulationSpec,
+    Racing,
     Study,
     each_alone,
     environments_of,
@@ -94,7 +97,17 @@ def unused_keys(root: Node, study: Study) -> Problems:
 
 def _seeds(study: Study) -> Problems:
     """Enough seeds for the aggregate and for racing."""
-    seeds, early = study.seeds, study.early_terminate
+    seeds = study.seeds
+    yield from _seeds_of_aggregates(study)
+    if seeds.tolerate >= seeds.per_config:
+        text = f"is {seeds.tolerate}; allowed: below per_config ({seeds.per_config})"
+        yield "seeds.tolerate", text
+    if seeds.racing is not None:
+        yield from _racing(study, seeds.racing)
+
+
+def _seeds_of_aggregates(study: Study) -> Problems:
+    seeds = study.seeds
     measured = {
         "metric": () if study.objectives else (study.metric,),
         "objectives": study.objectives,
@@ -107,13 +120,13 @@ def _seeds(study: Study) -> Problems:
             lost = f" and {seeds.tolerate} of them may diverge" if seeds.tolerate else ""
             text = f"iqm needs {IQM_MIN_SEEDS} values of every trial, but {least} is {seeds.first}"
             yield f"{section}.aggregate", f"{text}{lost}; take mean or median"
-    below = f"allowed: below per_config ({seeds.per_config})"
-    if seeds.tolerate >= seeds.per_config:
-        yield "seeds.tolerate", f"is {seeds.tolerate}; {below}"
-    if seeds.racing is None:
-        return
+
+
+def _racing(study: Study, racing: Racing) -> Problems:
+    seeds, early = study.seeds, study.early_terminate
     if seeds.first >= seeds.per_config:
-        yield "seeds.racing", f"starts with {seeds.racing.start} seeds; {below}"
+        text = f"starts with {racing.start} seeds; allowed: below per_config ({seeds.per_config})"
+        yield "seeds.racing", text
     elif seeds.tolerate >= seeds.first:
         yield "seeds.tolerate", f"is {seeds.tolerate}; allowed: below racing.start ({seeds.first})"
     if len(study.objectives) > 1:
@@ -213,7 +226,7 @@ def _copies(study: Study, rule: str, moves: bool) -> Problems:
 
 
 def _hosted(study: Study) -> list[str]:
-    return [one.id for one in environments_of(study) if is_gymnasium(one.id)]
+    return [one.id for one in environments_of(study) if is_hosted(one.id)]
 
 
 def _pause(study: Study, early: EarlyTerminate) -> Problems:
@@ -235,33 +248,49 @@ def _pause(study: Study, early: EarlyTerminate) -> Problems:
 
 def _budget(study: Study) -> Problems:
     """Something ends the study, and confirm leaves room for a search."""
-    budget, confirm, trials = study.budget, study.confirm, study.budget.trials
-    endless = trials is None and budget.env_steps is None and budget.wall_seconds is None
+    budget = study.budget
+    endless = budget.trials is None and budget.env_steps is None and budget.wall_seconds is None
     if endless and not method_row(study.search.method).ends:
         text = "has no bound, so nothing ends the study; give budget.trials, env_steps or wall"
         yield "budget", text
-    reserved, run = 0, study.env_steps * study.spread
-    if confirm is not None:
-        reserved = study.confirming * run
-        if trials is not None and confirm.choose and confirm.top_k > trials:
-            most = counted(trials, "trial")
-            yield "confirm.top_k", f"is {confirm.top_k}, but the budget is {most}"
-        if not confirm.choose and (len(study.objectives) > 1 or study.constraints):
-            text = "is 0, but several objectives and constraints need selection seeds; allowed: "
-            yield "confirm.choose", f"{text}at least 1"
-        if confirm.interim is not None and not (confirm.default and confirm.report):
-            text = "compares with the default on test seeds, which do not run; leave it out"
-            yield "confirm.interim", text
-        elif confirm.interim is not None and confirm.interim >= confirm.report:
-            text = f"is {confirm.interim}; allowed: below confirm.report ({confirm.report})"
-            yield "confirm.interim", text
-        last = max((trial for trial, _ in confirm.also), default=-1)
-        if trials is not None and last >= trials:
-            yield "confirm.also", f"has trial {last}, but there are {trials} trials"
+    if study.confirm is not None:
+        yield from _confirm(study, study.confirm)
+    yield from _budget_of_steps(study)
+
+
+def _confirm(study: Study, confirm: Confirm) -> Problems:
+    trials = study.budget.trials
+    if trials is not None and confirm.choose and confirm.top_k > trials:
+        most = counted(trials, "trial")
+        yield "confirm.top_k", f"is {confirm.top_k}, but the budget is {most}"
+    if not confirm.choose and (len(study.objectives) > 1 or study.constraints):
+        text = "is 0, but several objectives and constraints need selection seeds; allowed: "
+        yield "confirm.choose", f"{text}at least 1"
+    yield from _interim(confirm)
+    last = max((trial for trial, _ in confirm.also), default=-1)
+    if trials is not None and last >= trials:
+        yield "confirm.also", f"has trial {last}, but there are {trials} trials"
+
+
+def _interim(confirm: Confirm) -> Problems:
+    if confirm.interim is None:
+        return
+    if not (confirm.default and confirm.report):
+        text = "compares with the default on test seeds, which do not run; leave it out"
+        yield "confirm.interim", text
+    elif confirm.interim >= confirm.report:
+        text = f"is {confirm.interim}; allowed: below confirm.report ({confirm.report})"
+        yield "confirm.interim", text
+
+
+def _budget_of_steps(study: Study) -> Problems:
+    """The env steps pay for confirm and one trial."""
+    given, run = study.budget.env_steps, study.env_steps * study.spread
+    reserved = 0 if study.confirm is None else study.confirming * run
     one = study.seeds.per_config * run
-    if budget.env_steps is not None and budget.env_steps < reserved + one:
+    if given is not None and given < reserved + one:
         words = f" after the {reserved} that confirm needs" if reserved else ""
-        text = f"is {budget.env_steps}, not enough for one trial of {one} env steps{words}; "
+        text = f"is {given}, not enough for one trial of {one} env steps{words}; "
         yield "budget.env_steps", f"{text}allowed: at least {reserved + one}"
 
 
@@ -278,22 +307,10 @@ def _default(study: Study) -> Problems:
 def _ray_tune(study: Study) -> Problems:
     if study.search.driver == "lanes":
         return
-    search, every, length = study.search, study.evaluation.every, study.env_steps
+    search, every = study.search, study.evaluation.every
+    yield from _ray_class(study, "scheduler", search.scheduler, SCHEDULERS)
+    yield from _ray_class(study, "searcher", search.searcher, SEARCHERS)
     scheduler, without = search.scheduler.rpartition(".")[2], "leave it out, or search.driver"
-    # A study file alone must not run just any code: classes are Ray Tune's or of `imports`.
-    stems = [path.rpartition("/")[2].removesuffix(".py") for path in study.imports]
-    for key, given, known in (
-        ("scheduler", search.scheduler, SCHEDULERS),
-        ("searcher", search.searcher, SEARCHERS),
-    ):
-        module = given.rpartition(".")[0]
-        if given not in known and not module:
-            text = f"{given!r} is unknown;{suggestion(given, known)} Known: {', '.join(known)}"
-            yield f"search.{key}", f"{text}, or a class of Ray Tune by its dotted name"
-        elif module and not f"{module}.".startswith("ray.tune.") and module not in stems:
-            text = f"{given!r} is neither a class of ray.tune nor of a file that `imports` names; "
-            text += "for a custom class type imports: [my_file.py] and my_file.MyClass"
-            yield f"search.{key}", text
     if "." in search.scheduler and scheduler in _UNFIT:
         yield "search.scheduler", f"{scheduler} {_UNFIT[scheduler]}"
     if study.early_terminate is not None:
@@ -301,7 +318,7 @@ def _ray_tune(study: Study) -> Problems:
         yield "early_terminate", text
     if not isinstance(every, int):
         text = "must be a number of env steps, after which the scheduler of driver ray_tune "
-        text += f"decides; type evaluation: {{every: {max(1, length // 16)}}}"
+        text += f"decides; type evaluation: {{every: {max(1, study.env_steps // 16)}}}"
         yield "evaluation.every|evaluation|search", text
     if study.budget.trials is None:
         yield "budget.trials|budget", "is needed by driver ray_tune; type budget: {trials: 64}"
@@ -311,10 +328,28 @@ def _ray_tune(study: Study) -> Problems:
     if study.seeds.racing is not None:
         yield "seeds.racing|seeds", f"does not work with driver ray_tune; {without}"
     if scheduler in ("pbt", "PopulationBasedTraining"):
-        if search.searcher != "random":
-            text = f"is {search.searcher!r}, but pbt starts with random trials and changes them "
-            yield "search.searcher", f"{text}itself; leave it out"
-        yield from _copies(study, "pbt", True)
+        yield from _ray_pbt(study)
+
+
+def _ray_class(study: Study, key: str, given: str, known: Collection[str]) -> Problems:
+    """A study file alone must not run just any code: classes are Ray Tune's or of `imports`."""
+    stems = [path.rpartition("/")[2].removesuffix(".py") for path in study.imports]
+    module = given.rpartition(".")[0]
+    if given not in known and not module:
+        text = f"{given!r} is unknown;{suggestion(given, known)} Known: {', '.join(known)}"
+        yield f"search.{key}", f"{text}, or a class of Ray Tune by its dotted name"
+    elif module and not f"{module}.".startswith("ray.tune.") and module not in stems:
+        text = f"{given!r} is neither a class of ray.tune nor of a file that `imports` names; "
+        text += "for a custom class type imports: [my_file.py] and my_file.MyClass"
+        yield f"search.{key}", text
+
+
+def _ray_pbt(study: Study) -> Problems:
+    searcher = study.search.searcher
+    if searcher != "random":
+        text = f"is {searcher!r}, but pbt starts with random trials and changes them "
+        yield "search.searcher", f"{text}itself; leave it out"
+    yield from _copies(study, "pbt", True)
 
 
 def _several(study: Study) -> Problems:
@@ -368,6 +403,10 @@ def _workers(study: Study) -> Problems:
         if getattr(population, key) is not None:
             text = f"is for gym: environments, but {compiled[0]} is compiled; leave it out"
             yield f"population.{key}", text
+    threaded = [one for one in hosted if is_simulated(one)]
+    if threaded and population.workers:
+        text = f"is for environments in Python, but {threaded[0]} has threads; leave it out"
+        yield "population.workers", text
 
 
 def _custom_training(study: Study) -> Problems:
@@ -434,23 +473,20 @@ def environment_faults(study: Study) -> Problems:
     for one in each_alone(study):
         if one.env.id in ENVIRONMENTS and ENVIRONMENTS[one.env.id].source == "optical":
             yield from optical_faults(one)
-        elif is_gymnasium(one.env.id) and not one.imports:  # which may register it
+        elif is_hosted(one.env.id) and not one.imports:  # which may register it
             for kind in env_kinds(one)[:_MOST_KINDS]:
                 yield from _gymnasium_faults(one, kind)
 
 
 def _gymnasium_faults(study: Study, values: Mapping[str, Any]) -> Problems:
     from ..core.host.batch import code_of  # numpy
-    from ..environments.via_gymnasium import make
+    from ..environments.hosted import probe
 
     found: list[Any] = []
-    for path, given in (("env", values), ("eval_env|env", {**values, **study.evaluation.env})):
+    judged = {**values, **held_out_keys(study.env.id, study.evaluation.env)}
+    for path, given in (("env", values), ("eval_env|env", judged)):
         try:
-            env = make(study.env.id, given)
-            try:
-                found.append(code_of(study.env.id, env))
-            finally:
-                env.close()
+            found.append(code_of(study.env.id, probe(study.env.id, given)))
         except (ConfigError, MissingExtraError) as error:
             yield path, str(error)
             return

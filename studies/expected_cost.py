@@ -10,11 +10,14 @@ from typing import Any
 
 from .chunk_sizes import Quanta
 from .portfolio import places_of
+from .rung_forecast import Race, trials_past
+from .search_methods import method_row
 from .spec import Study
 from .stopping_rules import RULES
 
-_MEDIAN_FROM = 5
 _MOST_TRIALS = 1_000_000
+_USUAL_LANES = 16  # where they are not known
+_STARTUP = 10  # random trials before a method has a model, if it does not say
 FACTOR = 1.5  # between what a study takes and what is expected: seen in ten shipped studies
 
 
@@ -25,10 +28,16 @@ class Expected:
     trials: int | None  # None if only steps or time end the study
     full: int | None  # search, without early stopping
     search: int | None  # search, with early stopping
-    passing: tuple[int, ...]  # expected trials past each rung
+    passing: tuple[float, ...]  # expected trials past each rung
     confirm: int  # at most: fewer if the default wins
     budget: int | None
     asked: int = 0  # `confirm.also`, at most; outside the budget
+
+    @property
+    def is_rough(self) -> bool:
+        """Whether the search depends on the values of its trials."""
+        stops = self.trials is not None and any(past < self.trials for past in self.passing)
+        return stops and (self.budget is None or self.total != self.budget + self.asked)
 
     @property
     def total(self) -> int | None:
@@ -39,8 +48,8 @@ class Expected:
         return (total if self.budget is None else min(total, self.budget)) + self.asked
 
 
-def expected_steps(study: Study, quanta: Quanta) -> Expected:
-    """Estimate a study from the quanta of its default configuration's bucket."""
+def expected_steps(study: Study, quanta: Quanta, lanes: int | None = None) -> Expected:
+    """Estimate a study from the quanta and the lanes of its default configuration's bucket."""
     run = quanta.env_steps * study.spread
     confirm = study.confirm
     runs = study.confirming
@@ -48,13 +57,13 @@ def expected_steps(study: Study, quanta: Quanta) -> Expected:
     trials = _trials(study)
     if trials is None:
         return Expected(None, None, None, (), runs * run, study.budget.env_steps, asked)
-    counts = [trials, *_passing_rungs(study, trials, len(quanta.rungs))]
+    counts = [float(trials), *_passing_rungs(study, trials, quanta, lanes)]
     marks = [0, *quanta.rungs, quanta.env_steps]
     steps = study.spread * sum(
         count * (high - low)
         for count, (low, high) in zip(counts, itertools.pairwise(marks), strict=True)
     )
-    full, search = trials * run * study.seeds.per_config, steps * study.seeds.first
+    full, search = trials * run * study.seeds.per_config, round(steps * study.seeds.first)
     bound = study.budget.env_steps
     return Expected(trials, full, search, tuple(counts[1:]), runs * run, bound, asked)
 
@@ -69,38 +78,28 @@ def confirm_words(study: Study, expected: Expected) -> str:
     return f"{expected.confirm:,} ({own:,} less if the default wins){also}"
 
 
-def passing(kind: str, eta: float, judged: int) -> int:
-    """Return how many of `judged` trials pass a rung, if they arrive singly in a random order.
-
-    The n-th passes halving if it is among the best ceil(n / eta) of n, which has probability
-    ceil(n / eta) / n (1 while n < eta); it passes the median rule with probability 1/2, after five
-    trials.
-
-    >>> passing("halving", 4, 64), passing("half", 4, 64)
-    (19, 34)
-    """
-    if kind == "all":
-        return judged  # depends on the curves, or is not known
-    if kind == "half":
-        return min(judged, round(_MEDIAN_FROM + 0.5 * max(0, judged - _MEDIAN_FROM)))
-    exact = min(judged, 10_000)
-    count = sum(1.0 if n < eta else math.ceil(n / eta) / n for n in range(1, exact + 1))
-    return min(judged, round(count + (judged - exact) / eta))
-
-
-def _passing_rungs(study: Study, trials: int, rungs: int) -> list[int]:
-    early = study.early_terminate
+def _passing_rungs(study: Study, trials: int, quanta: Quanta, lanes: int | None) -> list[float]:
+    early, search = study.early_terminate, study.search
     rule = None if early is None else RULES.get(early.type)
-    if early is None or rule is None:  # nothing stops trials, or rules that are not known here
-        return [trials] * rungs
-    kind, left, counts = rule.passing, [trials], list[int]()
-    if kind == "brackets":  # each is halved by itself; bracket b has no decision before rung b
-        weights = [early.eta**s / (s + 1) for s in range(rungs, -1, -1)]
-        kind, left = "halving", [round(trials * weight / sum(weights)) for weight in weights]
-    for rung in range(rungs):
-        left = [passing(kind, early.eta, n) if b <= rung else n for b, n in enumerate(left)]
-        counts.append(min(trials, sum(left)))
-    return counts
+    rungs = len(quanta.rung_chunks)
+    if early is None or rule is None or rule.passing == "all" or not rungs:
+        return [float(trials)] * rungs  # nothing stops trials, or it is not known how many
+    lanes = lanes or study.population.lanes or _USUAL_LANES
+    learns = search.driver == "lanes" and method_row(search.method).learns
+    race = Race(
+        trials,
+        max(1, lanes // study.seeds.first),
+        (*quanta.rung_chunks, quanta.chunks),
+        rule.passing,
+        early.eta,
+        pause=early.pause,
+        audit=early.audit,
+        guesses=1 + len(study.enqueue) + len(places_of(study).used),
+        learns_from=search.options.get("n_startup_trials", _STARTUP) if learns else None,
+        random_share=search.random_share,
+        keeps_first=search.portfolio > 0,
+    )
+    return [*trials_past(race)]
 
 
 def _trials(study: Study) -> int | None:

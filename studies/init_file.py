@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ..environments.gym_wrappers import Observation, observation_of
 from ..environments.registry import entry, full_id
 from ..environments.table import EnvEntry
-from ..errors import ConfigError
+from ..environments.via_gymnasium import is_gymnasium
+from ..errors import ConfigError, HpoError
 from ..knobs import KNOBS, Knob
 from ..spaces.make import make_distribution
 from .algorithm import Algorithm
@@ -37,22 +41,30 @@ _SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
 """Parameters of an environment that do nothing unless one of its keys is on."""
 
 
-def init_text(env_id: str) -> str:
-    """Return the text of a study; `LunarLander-v3` is `gym:LunarLander-v3`."""
+def init_text(env_id: str, imports: Sequence[str] = ()) -> str:
+    """Return the text of a study; `LunarLander-v3` is `gym:LunarLander-v3`.
+
+    `imports` are the files of the study's folder that register the environment. They have run.
+    """
     env = entry(full_id(env_id))
-    name = env.id.lower().replace(":", "-").replace("/", "-")
-    flat = env.source != "optical"  # those show bits, graphs or tokens
+    seen = _observation(env)
+    used = env.id if seen is None or seen.is_image else seen.wrapped_id or env.id
+    name = used.lower().replace(":", "-").replace("/", "-")
+    is_image = seen is not None and seen.is_image
+    flat = env.source != "optical" and not is_image  # those show bits, graphs, tokens or pixels
     searched = (*SEARCHED, _NORMALISED) if flat else SEARCHED
     offered = _OFFERED if flat else (*_OFFERED, _NORMALISED)
     lines = [
         f"# {env.id}: {env.meaning}." if env.meaning else f"# {env.id}",
         "# Next: check this file, then run it. Omitted keys have defaults.",
+        *_observation_lines(seen, imports),
         f"name: {name}",
-        f"env: {env.id}",
-        *_env_lines(env),
+        *([f"imports: [{', '.join(imports)}]"] if imports else []),
+        f"env: {used}",
+        *_env_lines(env, used),
         "env_steps: 500k                  # of one full run",
         "# fixed: the same in every trial; space: searched, the defaults are trial 0",
-        "fixed: {num_envs: 8, rollout_length: 128, num_minibatches: 4, hidden_sizes: [64, 64]}",
+        f"fixed: {{num_envs: 8, rollout_length: 128, num_minibatches: 4, {_network(is_image)}}}",
         "space:",
         *(_knob_line(name) for name in searched),
         *(f"  # {_knob_line(name).strip()}" for name in offered),
@@ -115,11 +127,40 @@ def _line_of(knob: Knob) -> str:
     return f"{line.ljust(_COLUMN)} # {knob.meaning}" if len(line) < _COLUMN else line
 
 
-def _env_lines(env: EnvEntry) -> list[str]:
+def _network(is_image: bool) -> str:
+    return "network: cnn, shared_encoder: true" if is_image else "hidden_sizes: [64, 64]"
+
+
+def _observation(env: EnvEntry) -> Observation | None:
+    if not is_gymnasium(env.id):
+        return None
+    try:
+        return observation_of(env.id)
+    except HpoError:  # a package is missing here: the study's check says so
+        return None
+
+
+def _observation_lines(seen: Observation | None, imports: Sequence[str]) -> list[str]:
+    """Return the comment about an observation that needs a wrapper."""
+    if seen is None or (seen.is_image and not seen.line):
+        return []
+    if not seen.line:
+        return [f"# Its observation is a {seen.space}, which no wrapper of Gymnasium flattens."]
+    file = imports[0] if imports else "my_envs.py next to this file, under `import gymnasium`"
+    if seen.is_image:
+        aim = f"To train on smaller images, set env to {seen.wrapped_id} and add this line"
+        lead = f"Its observation is an {seen.space}. {aim}"
+    else:
+        lead = f"Its observation is a {seen.space}. Before the first run add this line"
+    more = [] if imports else ["# and name the file here: imports: [my_envs.py]"]
+    return [f"# {lead} to {file}:", f"#   {seen.line}", *more]
+
+
+def _env_lines(env: EnvEntry, used: str) -> list[str]:
     if not env.keys:
         return []
     keys = ", ".join(f"{key}: {flow(spec.default)}" for key, spec in list(env.keys.items())[:4])
-    return [f"# env: {{id: {env.id}, {keys}}}"]
+    return [f"# env: {{id: {used}, {keys}}}"]
 
 
 def _metric_lines(env: EnvEntry) -> list[str]:

@@ -158,7 +158,8 @@ class _Reader:
         if not self.checked:
             run_imports_for_names(notes, root, imports, self.source, self._ask_before_code)
         self.is_process = algorithm.is_process
-        listed, known = read_env(notes, root, bool(imports) or self.is_process, self.checked)
+        own = bool(self._items("imports")) or self.is_process  # also if a file is missing
+        listed, known = read_env(notes, root, own, self.checked)
         values: dict[str, Any] = {}
         for one in reversed(listed.specs):
             values |= one.values

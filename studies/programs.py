@@ -35,11 +35,7 @@ def _minibatch_notes(
     study: Study, points: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]
 ) -> list[str]:
     """Return notes about minibatches of (parameters, configuration) that differ from the asked."""
-    known = [find(one.id) for one in environments_of(study)]
-    agents = any(entry and any(key in entry.keys for key in _AGENTS) for entry in known)
-    traced = any(value is not None for value in possible_values(study, "rho_clip"))
-    drawn = any(possible_values(study, "priority_alpha"))
-    normalises = any(possible_values(study, "normalise_advantages")) and not agents
+    cutting = _Cutting.of(study)
     fewer: dict[str, dict[str, None]] = {}  # beginning of a note -> counts
     single: dict[str, None] = {}
     for params, config in points:
@@ -47,31 +43,70 @@ def _minibatch_notes(
         both = "num_minibatches" in given and given.get("minibatch_size") is not None
         if config["network"] not in KNOBS["network"].choices or both:
             continue  # registered networks may need segments; rows that are drawn are cut as asked
-        over = drawn and config["priority_over"] == "segments"
-        # as `Plan.by_segments` of the core
-        segments = config["network"] in RECURRENT_NETWORKS or traced or over
-        rows = config["num_envs"] * (1 if segments else config["rollout_length"])
-        alone, asked = not segments and normalises, config["num_minibatches"]
+        asked = config["num_minibatches"]
         if given.get("minibatch_size") is None:
             asked = given.get("num_minibatches", KNOBS["num_minibatches"].default)
+        rows, alone = cutting.rows(config), cutting.is_normalised_alone(config)
         if asked > rows:
             continue  # refused elsewhere
         made, is_single = _cut(rows, asked, alone)
-        near = [
-            next((n for n in counts if _cut(rows, n, alone) == (n, False)), None)
-            for counts in (range(asked, 0, -1), range(asked, rows + 1))
-        ]
-        better = f"type {' or '.join(str(n) for n in dict.fromkeys(near) if n is not None)}"
+        better = _better_counts(rows, asked, alone)
         if made != asked:
-            kind = "samples (num_envs x rollout_length)"
-            kind = "whole segments, one of each environment," if segments else kind
-            head = f"{rows:,} {kind} make fewer minibatches than num_minibatches: "
-            fewer.setdefault(head, {})[f"{asked} (makes {made}; {better})"] = None
+            head = f"{rows:,} {cutting.words(config)} make fewer minibatches than "
+            counts = fewer.setdefault(f"{head}num_minibatches: ", {})
+            counts[f"{asked} (makes {made}; {better})"] = None
         if is_single:
             single[f"{asked} ({better})"] = None
-    head = "a minibatch is one sample, whose advantage is not normalised, with num_minibatches "
-    notes = {**fewer, **({head: single} if single else {})}
-    return [f"{head}{_listed(counts)}" for head, counts in notes.items()]
+    if single:
+        head = "a minibatch is one sample, whose advantage is not normalised, with "
+        fewer[f"{head}num_minibatches "] = single
+    return [f"{head}{_listed(counts)}" for head, counts in fewer.items()]
+
+
+def _better_counts(rows: int, asked: int, alone: bool) -> str:
+    """Return the nearest counts below and above that are made as asked, as words to type."""
+    near = dict[int, None]()
+    for counts in (range(asked, 0, -1), range(asked, rows + 1)):
+        exact = next((n for n in counts if _cut(rows, n, alone) == (n, False)), None)
+        if exact is not None:
+            near[exact] = None
+    return f"type {' or '.join(map(str, near))}"
+
+
+@dataclass(frozen=True)
+class _Cutting:
+    """How a study's rollouts are cut into minibatches, as `Plan.by_segments` of the core."""
+
+    traced: bool  # V-trace needs whole segments
+    drawn: bool  # by priority
+    normalises: bool  # advantages, of a single agent
+
+    @classmethod
+    def of(cls, study: Study) -> _Cutting:
+        known = [find(one.id) for one in environments_of(study)]
+        agents = any(entry and any(key in entry.keys for key in _AGENTS) for entry in known)
+        return cls(
+            traced=any(value is not None for value in possible_values(study, "rho_clip")),
+            drawn=any(possible_values(study, "priority_alpha")),
+            normalises=any(possible_values(study, "normalise_advantages")) and not agents,
+        )
+
+    def by_segments(self, config: Mapping[str, Any]) -> bool:
+        over = self.drawn and config["priority_over"] == "segments"
+        return config["network"] in RECURRENT_NETWORKS or self.traced or over
+
+    def rows(self, config: Mapping[str, Any]) -> int:
+        steps = 1 if self.by_segments(config) else config["rollout_length"]
+        return config["num_envs"] * steps
+
+    def words(self, config: Mapping[str, Any]) -> str:
+        if self.by_segments(config):
+            return "whole segments, one of each environment,"
+        return "samples (num_envs x rollout_length)"
+
+    def is_normalised_alone(self, config: Mapping[str, Any]) -> bool:
+        """Return whether a minibatch of one sample would lose its advantage."""
+        return self.normalises and not self.by_segments(config)
 
 
 def _listed(items: Iterable[Any]) -> str:

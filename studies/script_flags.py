@@ -85,18 +85,29 @@ def flags_of_script(text: str) -> list[Flag]:
 
 
 def _flags(node: ast.AST) -> Iterator[Flag]:
+    """Yield the flags that one node declares, as argparse, click or tyro do."""
     if isinstance(node, ast.Call):
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
-        words = [text for text in texts if isinstance(text, str) and text.startswith("--")]
-        if called in ("add_argument", "option") and words:
-            defaults = [word.value for word in node.keywords if word.arg == "default"]
-            yield Flag(words[0].partition("/")[0], _plain(defaults[0]) if defaults else None)
+        yield from _flag_of_call(node)
     if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(d) for d in _marks(node)):
-        for line in node.body:
-            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-                flag = f"--{line.target.id.replace('_', '-')}"
-                yield Flag(flag, None if line.value is None else _plain(line.value))
+        yield from _flags_of_fields(node)
+
+
+def _flag_of_call(node: ast.Call) -> Iterator[Flag]:
+    called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    if called not in ("add_argument", "option"):
+        return
+    texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+    words = [text for text in texts if isinstance(text, str) and text.startswith("--")]
+    defaults = [word.value for word in node.keywords if word.arg == "default"]
+    if words:
+        yield Flag(words[0].partition("/")[0], _plain(defaults[0]) if defaults else None)
+
+
+def _flags_of_fields(node: ast.ClassDef) -> Iterator[Flag]:
+    for line in node.body:
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+            flag = f"--{line.target.id.replace('_', '-')}"
+            yield Flag(flag, None if line.value is None else _plain(line.value))
 
 
 def _marks(node: ast.ClassDef) -> list[ast.expr]:
@@ -124,14 +135,15 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
     if not tuned:
         shown = ", ".join(flag.flag for flag in flags[:20]) or "none"
         raise ConfigError(f"{path.name} has no flag with a number to search; its flags: {shown}")
-    length = next((flag for name in _LENGTHS for flag in flags if flag.name == name), None)
+    by_name = {flag.name: flag for flag in reversed(flags)}
+    length = next((by_name[name] for name in _LENGTHS if name in by_name), None)
     line = _filled_in(command, tuned, flags, length)
     rest = [flag for flag in flags if flag not in tuned and f"{flag.flag} " not in line]
-    others = ", ".join(f"{flag.flag} {flag.default}" for flag in rest[:12])
+    others = ", ".join(f"{flag.flag} {flag.default}" for flag in rest[:12]) or "none"
     amount, unit = _length_of(length)
     default = {flag.name: flag.default for flag in tuned}
     lines = [
-        f"# flags of {path.name}; not searched: {others or 'none'}",
+        f"# flags of {path.name}; not searched: {others}",
         to_yaml({"name": path.stem, "command": line}).rstrip(),
         f"length: {amount} {unit}",
         to_yaml({"space": {flag.name: flag.distribution() for flag in tuned}}).rstrip(),

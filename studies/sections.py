@@ -92,26 +92,37 @@ def read_section(
         example = _example(fields, node)
         notes.add(f"{where} is {node.shown()}; allowed: a mapping such as {example}", node)
         return values
-    known = {field.key: field for field in fields}
-    for key, child in node.value.items():
-        if key not in known:
-            hint = "" if where else _knob_place(node, key)
-            hint = hint or belongs(where, key, child) or hint_of(key)
-            hint = hint or f"{suggestion(key, known)} Known: {', '.join(known) or 'none'}"
-            notes.add(f"unknown key {key!r}{where and f' in {where}'};{hint}", node, key)
+    _note_unknown(notes, where, node, fields)
     for field in fields:
         if field.key in node.value:
-            value = _read_value(notes, where, node, field)
-            if where and field.section is not None and isinstance(value, Node):
-                keys = keys_of(field.section)
-                inner = read_section(notes, f"{where}.{field.key}", value, keys)
-                whole = all(one.target in inner for one in keys)
-                value = field.section(**inner) if whole else None
+            value = _nested(notes, where, field, _read_value(notes, where, node, field))
             if value is not BAD:
                 values[field.target] = value
         elif not field.has_default:
             notes.add(f"{where or 'the study'} needs `{field.key}`: {field.meaning}", node)
     return values
+
+
+def _note_unknown(notes: Notes, where: str, node: Node, fields: Sequence[Field]) -> None:
+    known = {field.key: field for field in fields}
+    for key, child in node.value.items():
+        if key in known:
+            continue
+        hint = "" if where else _knob_place(node, key)
+        hint = hint or belongs(where, key, child) or hint_of(key)
+        hint = hint or f"{suggestion(key, known)} Known: {', '.join(known) or 'none'}"
+        place = f" in {where}" if where else ""
+        notes.add(f"unknown key {key!r}{place};{hint}", node, key)
+
+
+def _nested(notes: Notes, where: str, field: Field, value: Any) -> Any:
+    """Return a value, read as a section if the field is one inside another section."""
+    if not where or field.section is None or not isinstance(value, Node):
+        return value
+    keys = keys_of(field.section)
+    inner = read_section(notes, f"{where}.{field.key}", value, keys)
+    is_whole = all(one.target in inner for one in keys)
+    return field.section(**inner) if is_whole else None
 
 
 def _knob_place(root: Node, key: str) -> str:
@@ -144,16 +155,8 @@ def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
     if value is not BAD:
         return value
     if field.type == "word" and isinstance(given, str):
-        meant, later = given, ""
-        if field.key == "method":
-            meant = SEARCH_METHODS.get(given.lower(), given)
-            later = " (not available in this version)" if given == "bohb" else ""
-        hint = suggestion(meant, field.words)
-        if field.key == "method" and given == "portfolio":
-            hint = " type `search: {method: random, portfolio: 5}`;"
-        if field.key == "method" and given in RULES:
-            hint = f" type `early_terminate: {{type: {given}}}`;"
-        text = f"unknown {field.key} {given!r}{later};{hint} Known: {', '.join(field.words)}"
+        text = f"unknown {field.key} {given!r}{_hint_of_word(field, given)}"
+        text = f"{text} Known: {', '.join(field.words)}"
         notes.add(f"{where}: {text}" if where else text, node, field.key)
         return BAD
     allowed = field.allowed()
@@ -165,6 +168,18 @@ def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
     name = f"{where}.{field.key}" if where else field.key
     notes.add(f"{name} is {child.shown()};{hint} allowed: {allowed}", node, field.key)
     return BAD
+
+
+def _hint_of_word(field: Field, given: str) -> str:
+    """Return what to type in place of an unknown word, after a semicolon."""
+    if field.key != "method":
+        return f";{suggestion(given, field.words)}"
+    later = " (not available in this version)" if given == "bohb" else ""
+    if given in RULES:
+        return f"{later}; type `early_terminate: {{type: {given}}}`;"
+    if given == "portfolio":
+        return "; type `search: {method: random, portfolio: 5}`;"
+    return f"{later};{suggestion(SEARCH_METHODS.get(given.lower(), given), field.words)}"
 
 
 def _example(fields: Sequence[Field], given: Node) -> str:

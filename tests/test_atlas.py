@@ -458,7 +458,7 @@ def test_the_tables_hold_what_the_study_showed(load, made):
 
 
 def test_the_query_of_the_page_works(made, capsys):
-    text = (made / "atlas.md").read_text()
+    text = (made / "reference" / "atlas.md").read_text()
     asked = text.partition('results/atlas/Acrobot-v1 "')[2].partition('"')[0]
     columns, rows = query(made / "Acrobot-v1", asked)
     assert columns == ["trial", "learning_rate", "mean", "std"] and len(rows) == 5
@@ -467,7 +467,7 @@ def test_the_query_of_the_page_works(made, capsys):
 
 
 def test_a_page_of_less_than_the_whole_concludes_nothing(load, made):
-    text = (made / "atlas.md").read_text()
+    text = (made / "reference" / "atlas.md").read_text()
     assert "**Not the whole atlas:** `Acrobot-v1` has fewer" in text
     numbers = json.loads((made / "figures" / "atlas.json").read_text())["Acrobot-v1"]
     assert numbers["sentences"] == [] and len(numbers["knobs"]) == 2
@@ -537,7 +537,7 @@ def test_nothing_has_no_sign(load):
     signed = re.compile(r"(?<![\d.])-0(\.0+)?(?![\d.])")
     table = [
         line
-        for line in (ROOT / "docs" / "atlas.md").read_text().splitlines()
+        for line in (ROOT / "docs" / "reference" / "atlas.md").read_text().splitlines()
         if line.startswith("| ")
     ]
     assert len(table) > 100 and not any(signed.search(line) for line in table)
@@ -546,7 +546,7 @@ def test_nothing_has_no_sign(load):
 def test_the_page_joins_the_navigation_once(load):
     text = (ROOT / "mkdocs.yml").read_text()
     added = load("main").in_navigation(text)
-    assert added.count("atlas.md") == 1 and load("main").in_navigation(added) == added
+    assert added.count("reference/atlas.md") == 1 and load("main").in_navigation(added) == added
     assert len(added.splitlines()) - len(text.splitlines()) in (0, 1)
 
 
@@ -581,7 +581,7 @@ def test_mistakes_are_a_line(load, tmp_path, capsys):
 
 def test_the_page_was_made_from_the_tables_and_the_text_that_are_there(load):
     folders = {path.parent for path in (ROOT / "results" / "atlas").glob("*/trials.parquet")}
-    page = ROOT / "docs" / "atlas.md"
+    page = ROOT / "docs" / "reference" / "atlas.md"
     made = load("page").digests(page.read_text()) if page.is_file() else {}
     now = {folder.name: load("data").digest_of(folder) for folder in folders}
     if now:

@@ -20,7 +20,7 @@ def kept():
 
 
 def test_the_page_shows_the_kept_scores(kept):
-    page = (ROOT / "docs" / "defaults.md").read_text()
+    page = (ROOT / "docs" / "reference" / "defaults.md").read_text()
     fresh = together.that_chose_nothing(kept)
     for text in (together.table(kept), together.table(fresh), together.each(kept)):
         for line in text.splitlines():
@@ -102,8 +102,9 @@ def test_the_interval_over_environments_covers(draw, count):
 
 def test_the_page_says_that_environments_are_held_fixed(kept):
     """Its first interval is over seeds, and a second one is over environments."""
-    page = (ROOT / "docs" / "defaults.md").read_text()
+    page = (ROOT / "docs" / "reference" / "defaults.md").read_text()
     assert "over seeds of these environments" in page and "less ours, over environments" in page
+    guide = " ".join((ROOT / "docs" / "defaults.md").read_text().split())
     fresh = together.that_chose_nothing(kept)
     ours = fresh["this project"]
     unclear = 0
@@ -112,4 +113,8 @@ def test_the_page_says_that_environments_are_held_fixed(kept):
             apart = [np.mean(each[name]) - np.mean(ours[name]) for name in ours]
             around = together.over_environments(apart)[1]
             unclear += around.low < 0 < around.high
-    assert unclear == 3 and "all three intervals over environments include 0" in page
+    assert unclear == 3 and "all three intervals over environments include 0" in guide
+    rows = {line.split("|")[1].strip(): line for line in together.table(fresh).splitlines()[2:]}
+    for whose, line in rows.items():
+        score = line.split("|")[2].strip().strip("*")
+        assert f"| {whose} | {score} |" in guide

@@ -91,6 +91,14 @@ def test_a_stale_page_is_found(scripts, tmp_path):
     assert generated.stale(tmp_path) == [] and "`gama`" not in page.read_text()
 
 
+def test_values_without_effect_are_printed_once_and_never_blank(scripts):
+    from hpo.foreign_names.name_mapping import Row
+
+    row = Row("wrapper", "refused", because="no counterpart", harmless=([], "", 0, 0.0))
+    (line,) = scripts("foreign_names")._by_reason([row])
+    assert line == "- `wrapper`: no counterpart (unless empty or 0)"
+
+
 # ---------------------------------------------------------------------- commands
 
 
@@ -227,7 +235,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
 def tuned_rows():
     """Yield (environment, who, cells) of each row of the table of tuned configurations."""
     name = ""
-    _, _, rest = (DOCS / "tuned.md").read_text().partition("<!-- generated -->")
+    _, _, rest = (DOCS / "reference" / "tuned.md").read_text().partition("<!-- generated -->")
     for line in rest.partition("<!-- end -->")[0].splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("|") and "---" not in line and cells[1] != "who":

@@ -84,7 +84,7 @@ NOT_RUN = {
     r"hpo init --command|hpo (check|run) script.yaml": (
         "need a script: tests/studies/test_script_flags.py, tests/search/lanes/test_processes.py"
     ),
-    r"scripts/(check|docs|house)$": "tests/test_docs.py and tests/test_house.py run their parts",
+    r"scripts/(check|docs|house|wheel)$": "test_docs.py, test_house.py, test_packaging.py: parts",
     r"eval \"\$\(hpo completion": "changes the shell: tests/test_completion.py asks as one does",
     r"hpo what-if": "reads chunks of real training: tests/search/what_if gives it formulas'",
     r"source$": "changes the shell, as above",
@@ -115,6 +115,13 @@ class _Returns(AnalyticPopulation):
         return replace(shown(result), rows=tuple(map(shown, result.rows)))
 
 
+REJAX = """\
+import jax
+from rejax import PPO
+
+algo = PPO.create(env="CartPole-v1", num_envs=64, num_steps=100, total_timesteps=131072)
+algo.train(jax.random.PRNGKey(0))
+"""
 PLAYGROUND = """\
 def brax_ppo_config(env_name):
     return config_dict.create(
@@ -166,12 +173,15 @@ def reader(finished, tmp_path, monkeypatch):
         Path("hyperparams").mkdir()
         for path in ("ppo.yml", "hyperparams/ppo.yml"):
             Path(path).write_text(ZOO)
-        if page == "docs/migrating.md":
+        if page == "docs/from-optuna.md":
             of_optuna("trials.db")
+        if page == "docs/from-rejax.md":
+            Path("train.py").write_text(REJAX)
+        if page == "docs/migrating.md":
             Path("dm_control_suite_params.py").write_text(PLAYGROUND)
         if page == "docs/outputs.md":
             Path("my.yaml").write_text(STUDY)
-        if page == "docs/atlas.md":
+        if page in ("docs/atlas.md", "docs/reference/atlas.md"):
             Path("results").symlink_to(ROOT / "results")
 
     return sit

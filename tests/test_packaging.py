@@ -3,6 +3,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,32 @@ def test_the_citation_names_this_version():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert (cited["version"], cited["license"]) == (project["version"], project["license"])
+
+
+@pytest.fixture(scope="module")
+def wheel_parts():
+    """Modules of scripts/wheel_parts, by name."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    yield lambda name: import_module(f"wheel_parts.{name}")
+    sys.path.remove(str(ROOT / "scripts"))
+
+
+def test_release_notes_are_the_section_of_a_version(wheel_parts):
+    notes = wheel_parts("release_notes").release_notes
+    changelog = "# Changelog\n\n## [Unreleased]\n\n- new\n\n## [0.2.0] - 2026-12-01\n\n"
+    changelog += "- [PPO](docs/ppo.md)\n"
+    assert notes(changelog, "0.2.0") == "# hpo 0.2.0\n\n- PPO\n"
+    assert notes(changelog, "0.3.0") == "# hpo 0.3.0\n\n- new\n"
+    with pytest.raises(ValueError, match="no section"):
+        notes("# Changelog\n\n## [0.1.0]\n", "0.1.0")
+    assert "### Added" in notes((ROOT / "CHANGELOG.md").read_text(), "0.1.0")
+
+
+def test_every_command_of_the_readme_is_run_from_the_wheel(wheel_parts):
+    """Each that would train for minutes or go on for ever has a shorter form, which is used."""
+    module = wheel_parts("readme_commands")
+    readme = (ROOT / "README.md").read_text()
+    lines = module.commands(readme)
+    assert len(lines) >= 15 and all(line.startswith("hpo ") for line in lines)
+    assert {short for _, short in module.CHANGES} <= set(lines)
+    assert not [line for line in lines if line.startswith("hpo run") and "--set" not in line]

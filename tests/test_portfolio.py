@@ -221,10 +221,30 @@ def mean_score(file, plan):
 
 def test_pages_give_the_scores_of_twelve_runs():
     readme = " ".join((ROOT / "README.md").read_text().split())
-    page = (ROOT / "docs" / "search.md").read_text()
+    page = (ROOT / "docs" / "reference" / "search-methods.md").read_text()
     short, random = "short study of 12", "random 6, protected"
     old = [mean_score("portfolio.json", plan) for plan in (short, random)]
     new = [mean_score("portfolio_new.json", plan) for plan in (short, random)]
     assert f"score {old[0]:.2f} [" in readme and f"as many {old[1]:.2f} (" in readme
     assert f"recorded later: {new[0]:.2f} and {new[1]:.2f}" in readme
     assert f"| the study that `hpo init` writes | 12 | {new[0]:.2f} |" in page
+
+
+def test_a_selection_pays_for_more_trials_and_the_page_says_so():
+    page = (ROOT / "docs" / "reference" / "search-methods.md").read_text()
+    alone, selected = ("48 trials, one seed", "48 trials, selection")
+    scores = [mean_score("portfolio.json", plan) for plan in (alone, selected)]
+    assert scores[0] < scores[1]
+    for plan, score in zip((alone, selected), scores, strict=True):
+        assert f"{score:.2f} [" in page, plan
+
+
+def test_verdicts_on_permuted_tables_are_wrong_as_rarely_as_the_page_says():
+    found = json.loads((ROOT / "benchmarks" / "bench" / "permuted.json").read_text())
+    page = " ".join((ROOT / "docs" / "reference" / "search-methods.md").read_text().split())
+    worst = max(rates["both looks"] for rates in found["tables"].values())
+    said = f"in {found['means']['both looks']:.1%} of replays over {len(found['tables'])} tables"
+    assert (
+        said.replace("%", " %") in page and f"(worst table {worst:.1%})".replace("%", " %") in page
+    )
+    assert worst <= 0.05

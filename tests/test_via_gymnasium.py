@@ -2,12 +2,15 @@ import subprocess
 import sys
 from functools import partial
 
+import gymnasium
 import pytest
 
+from hpo.cli import main
+from hpo.core.host.batch import code_of
 from hpo.environments import registry, via_gymnasium
 from hpo.errors import ConfigError, MissingExtraError, UnimportedModuleError, UnknownNameError
 from hpo.studies.check import check
-from hpo.studies.load import loads, recorded
+from hpo.studies.load import load, loads, recorded
 from hpo.studies.programs import programs_note, static_searched
 from hpo.studies.resolved import resolved_yaml
 from hpo.studies.spec import has_key
@@ -51,9 +54,6 @@ def test_an_id_that_the_registry_lacks_is_refused_with_what_it_has():
 @pytest.mark.parametrize(
     ("id_", "package"),
     [
-        ("gym:ALE/Pong-v5", "ale-py"),
-        ("ALE/Pong-v5", "ale-py"),
-        ("gym:PongNoFrameskip-v4", "ale-py"),
         ("gym:MiniGrid-Empty-5x5-v0", "minigrid"),
         ("gym:FetchReach-v4", "gymnasium-robotics"),
         ("gym:dm_control/cartpole-swingup-v0", "shimmy"),
@@ -191,3 +191,84 @@ def test_arguments_that_a_constructor_does_not_name_are_keys_with_a_program_each
 def test_a_constructor_that_names_its_arguments_is_not_open():
     assert not registry.entry("gym:CartPole-v1").is_open
     assert not registry.entry("gym:CartPole-v1").makes_program("inflow")
+
+
+OWN = """\
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Seen(gymnasium.Env):
+    observation_space = SPACE
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        self.at += 1
+        return self.observation_space.sample(), float(action), self.at > 5, False, {}
+
+
+gymnasium.register("NAME", f"{__name__}:Seen", max_episode_steps=9)
+"""
+DICT = "spaces.Dict(a=spaces.Box(-1, 1, (2,), np.float32), b=spaces.Discrete(3))"
+
+
+def _initialised(tmp_path, capsys, name, space):
+    """Write an environment, start a study of it, and return the study's text."""
+    file = tmp_path / f"{name.partition('-')[0].lower()}_env.py"
+    file.write_text(OWN.replace("SPACE", space).replace("NAME", name))
+    assert main(["init", f"gym:{name}", "--import", str(file)]) == 0, capsys.readouterr().err
+    return file, capsys.readouterr().out
+
+
+def test_init_writes_the_wrapper_line_of_a_dict_observation(tmp_path, capsys):
+    file, text = _initialised(tmp_path, capsys, "SeenDict-v0", DICT)
+    (line,) = (line for line in text.splitlines() if "FlattenObservation" in line)
+    assert f"add this line to {file.name}:" in text
+    study = tmp_path / "study.yaml"
+    study.write_text(text)
+    file.write_text(file.read_text() + line.removeprefix("#   ") + "\n")
+    loaded = load(study)
+    gymnasium.registry.pop("SeenDict-v0")  # registered twice is a warning
+    import_user_code([file.name], tmp_path)  # changed, so that it runs again
+    assert loaded.env.id == "gym:Flat/SeenDict-v0" and check(loaded).mistakes == ()
+    flat = gymnasium.make("Flat/SeenDict-v0")
+    assert code_of("Flat/SeenDict-v0", flat).observation_shape == (5,)
+    assert flat.spec.max_episode_steps == 9
+
+
+@pytest.mark.parametrize("side, wrapped", [(16, False), (96, True)])
+def test_init_gives_an_image_a_convolutional_network(tmp_path, capsys, side, wrapped):
+    space = f"spaces.Box(0, 255, ({side}, {side}, 3), np.uint8)"
+    _, text = _initialised(tmp_path, capsys, f"SeenImage{side}-v0", space)
+    assert (
+        "network: cnn, shared_encoder: true" in text and "\n  normalise_observations" not in text
+    )
+    assert ("ResizeObservation" in text) is wrapped
+    assert f"env: gym:SeenImage{side}-v0\n" in text
+
+
+def test_init_says_that_no_wrapper_flattens_a_sequence(tmp_path, capsys):
+    space = "spaces.Sequence(spaces.Discrete(3))"
+    _, text = _initialised(tmp_path, capsys, "SeenSequence-v0", space)
+    assert "# Its observation is a Sequence, which no wrapper of Gymnasium flattens." in text
+
+
+def test_init_leaves_a_vector_alone_and_names_a_missing_file(tmp_path, capsys):
+    assert main(["init", "gym:CartPole-v1"]) == 0
+    assert "observation is" not in capsys.readouterr().out
+    assert main(["init", "gym:CartPole-v1", "--import", "none.py"]) == 2
+    assert "--import none.py: no such file" in capsys.readouterr().err
+
+
+def test_a_missing_import_is_the_only_mistake_of_its_environment(tmp_path, capsys):
+    study = tmp_path / "s.yaml"
+    study.write_text("env: corridor\nimports: [corridor.py]\nenv_steps: 10k\n")
+    assert main(["check", str(study), "--no-time"]) == 2
+    said = capsys.readouterr().err
+    assert "corridor.py': no such file" in said and "unknown environment" not in said

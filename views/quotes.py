@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import counted
+from ..store.against import Against
+from ..store.chance_of_best import ChosenTrial
+from ..store.front_verdict import FrontConclusion
 from ..store.interim_analyses import is_few
-from ..store.verdict import Against, ChosenTrial, Conclusion, FrontConclusion
+from ..store.verdict import Conclusion
 from ..studies.spec import Study
 from .formatting import between, number, seeds_text
 

@@ -130,8 +130,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         found = journal.evaluations(number_)
         evaluations = [one for row in found for one in _summaries(row, names)]
         decisions = [asdict(decision) for decision in journal.decisions(number_)]
-        stopped = any(decision["action"] in ("stop", "audit") for decision in decisions)
-        audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if stopped else None
+        audit = _audit_of(journal, rows, decisions)
         spent = usage_at(journal.head()).seconds_by_part
         conclusion = conclusion_of(journal, rows, entries)
         alone = counts_evaluations_alone(journal.attributes())
@@ -164,6 +163,16 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         "curve": _curve(folder, number_, bool(names)),
         "conclusion": as_json(conclusion) if _is_of(conclusion, row, rows) else None,
     }
+
+
+def _audit_of(
+    journal: Journal, rows: Sequence[TrialRow], decisions: Sequence[Mapping[str, Any]]
+) -> Audit | None:
+    """Return the audit of a study, for a trial with these decisions that a rule would stop."""
+    stopped = any(decision["action"] in ("stop", "audit") for decision in decisions)
+    if not stopped or not any(row.audited for row in rows):
+        return None
+    return audit_of(journal.meta, rows, journal.decisions(), finishing_rules())
 
 
 def _is_of(conclusion: Conclusion, row: TrialRow, rows: Sequence[TrialRow]) -> bool:

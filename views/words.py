@@ -18,7 +18,7 @@ REMEDIES = {
     "evaluate": ("hpo eval", "hpo.load_policy(...)"),
     "export": ("hpo export {} STUDY --to STORAGE", ""),
     "flags": ("-- {}", ""),
-    "imports": ("of hpo eval: --import {}", ""),
+    "imports": ("hpo init and hpo eval: --import {}", ""),
     "init": ("hpo init {}", ""),
     "knobs": ("all: hpo knobs", ""),
     "name": ("--set name={}", ""),

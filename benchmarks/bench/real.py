@@ -133,7 +133,7 @@ def untabled(rows: list[dict[str, Any]], name: str, plan: str) -> dict[str, Any]
 
 
 def table_row(plan: str, gains: dict[str, Any]) -> str:
-    """Return a plan's row of the table in docs/search.md: gains over the first, where it ran."""
+    """Return a plan's row in docs/reference/search-methods.md: gains over the first version."""
     digits = [("all", 1), ("held_out", 1), ("double-pendulum", 0), ("lunarlander", 0)]
     form = "{0:.{3}f} [{1:.{3}f}, {2:.{3}f}]"
     cells = [

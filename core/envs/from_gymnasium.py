@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from ...environments.hosted import probe
 from ...environments.registry import entry
-from ...environments.via_gymnasium import make
 from ...errors import ConfigError
 from ..host.batch import SpaceCode, code_of
 from .contract import ActionSpace, Box, Discrete, MultiDiscrete, Step
@@ -25,9 +25,8 @@ class GymnasiumEnvironment(EpisodicEnvironment):
     def __init__(self, id_: str, keys: Mapping[str, Any], history: int = 1):
         # `core.host` stacks `history` observations as `StackedEnvironment` does.
         self.id, self.keys = id_, dict(keys)
-        probe = make(id_, self.keys)
-        self.code: SpaceCode = dataclasses.replace(code_of(id_, probe), history=history)
-        probe.close()
+        code = code_of(id_, probe(id_, self.keys))
+        self.code: SpaceCode = dataclasses.replace(code, history=history)
         self.action_space = _action_space(self.code)
         dtype = np.dtype(self.code.observation_dtype)
         self.observation_struct = jax.ShapeDtypeStruct(self.code.seen_shape, dtype)

@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ...environments.hosted import is_hosted
 from ...environments.registry import entry, files_of, find, gymnax_class, rooted
 from ...environments.table import ENVIRONMENTS
-from ...environments.via_gymnasium import is_gymnasium
 from ...errors import ConfigError, UnknownNameError
 from ...files.plain_data import freeze
 from ..plan import EnvPlan
@@ -86,7 +86,7 @@ def _make(plan: EnvPlan) -> Environment:
         _check_keys(plan.id, factory, keys)
         with calling(f"environment {plan.id}"):
             return factory(**keys)
-    if is_gymnasium(plan.id):
+    if is_hosted(plan.id):
         from .from_gymnasium import GymnasiumEnvironment
 
         return GymnasiumEnvironment(plan.id, keys, plan.history)

@@ -49,6 +49,17 @@ class SpaceCode:
             )
         return seen
 
+    def observed_rows(self, raw: np.ndarray) -> np.ndarray:
+        """Return observations [N, ...] as stored; ValueError if they are not of their space."""
+        if self.one_hot:
+            return np.stack([self._vector(one) for one in raw.reshape(-1)])
+        if raw.shape[1:] != self.observation_shape:
+            raise ValueError(
+                f"its observations have shape {raw.shape[1:]}, but its observation_space has "
+                f"shape {self.observation_shape}"
+            )
+        return raw.astype(self.observation_dtype)
+
     def _vector(self, raw: Any) -> np.ndarray:
         place = int(raw) - self.observation_start
         if not 0 <= place < self.one_hot:
@@ -90,7 +101,8 @@ def _observation(id_: str, space: Any) -> dict[str, Any]:
         return {"observation_shape": tuple(map(int, space.shape)), "observation_dtype": dtype}
     raise ConfigError(
         f"{id_} gives observations of the kind {type(space).__name__}; allowed: Box, Discrete, "
-        "MultiBinary. Register it within gymnasium.wrappers.FlattenObservation, by `imports`"
+        "MultiBinary. Register it within gymnasium.wrappers.FlattenObservation",
+        init=id_,
     )
 
 
@@ -139,6 +151,8 @@ class SharedArrays:
     # int32 [N], number of the running call of the slot's environment, else 0: shows where a
     # process ended or hangs
     inside: np.ndarray
+    # bool [N], the new episode goes on with the random numbers of the last, without a new seed
+    continued: np.ndarray
 
     @classmethod
     def over(cls, code: SpaceCode, count: int, block: bytearray | memoryview) -> SharedArrays:
@@ -168,6 +182,7 @@ def _layout(code: SpaceCode, count: int) -> dict[str, tuple[tuple[int, ...], str
         "terminated": ((count,), "bool"),
         "truncated": ((count,), "bool"),
         "inside": ((count,), "int32"),
+        "continued": ((count,), "bool"),
     }
 
 
@@ -372,6 +387,9 @@ class Slots:
 class Batch(Protocol):
     arrays: SharedArrays
     may_lose: bool  # environments are in other processes, which may end; `Steady` restores them
+    # episodes may go on with random numbers of those before (`SharedArrays.continued`), so that
+    # whatever followed a seed repeats as a whole
+    continues: bool
 
     @property
     def said(self) -> Infos:
@@ -398,6 +416,7 @@ class BatchMaker(Protocol):
 
 class LocalBatch:
     may_lose = False
+    continues = False
 
     def __init__(
         self, id_: str, code: SpaceCode, count: int, more: Mapping[str, Any] | None = None
@@ -417,11 +436,3 @@ class LocalBatch:
 
     def close(self) -> None:
         self.slots.close()
-
-
-def make_batch(
-    id_: str, code: SpaceCode, count: int, workers: BatchMaker | None, tells: bool = False
-) -> Batch:
-    if workers is None:
-        return LocalBatch(id_, code, count)
-    return workers.batch(id_, code, count, tells)

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ...environments.hosted import is_simulated
 from ...environments.via_gymnasium import draw_unheard, render_facts
 from ...errors import ConfigError
 from .. import evaluation as compiled
@@ -26,6 +27,7 @@ from . import batch as batches
 from .batch import Batch, EnvironmentsFailed, Infos, LocalBatch, Opening, Warn, unheard
 from .restartable_batch import Steady
 from .stage import stream_words
+from .vector_batch import local_batch, make_batch
 
 # `act(policies [W], step, observation [W, episodes], memory, ended) -> (action, memory)`
 ActFunction = Callable[[Policies, Any, Any, Any, Any], Any]
@@ -118,7 +120,7 @@ def evaluate_here(
 ) -> Episodes:
     env, count = hosted(plan.eval_env), len(policies.key)
     act = jax.jit(act_function(plan, greedy))
-    with closing(batches.make_batch(env.id, env.code, count * episodes, None)) as batch:
+    with closing(make_batch(env.id, env.code, count * episodes, None)) as batch:
         return evaluate_on_host(plan, act, policies, batch, count, episodes, steps)
 
 
@@ -150,7 +152,7 @@ def trace_here(
     code = env.code
     steps_seen: list[Seen] = []
     infos: list[Infos] = []
-    with closing(LocalBatch(env.id, code, episodes)) as batch:
+    with closing(local_batch(env.id, code, episodes)) as batch:
         arrays, act = batch.arrays, jax.jit(act_function(plan, greedy))
         steady, running = Steady(batch, episodes, keeps=False), np.ones(episodes, bool)
         begin(plan, policies, steady, running)
@@ -175,6 +177,8 @@ def film_here(
     plan: Plan, policies: Policies, episodes: int, greedy: bool
 ) -> tuple[float, Iterator[np.ndarray]]:
     env = hosted(plan.eval_env)
+    if is_simulated(env.id):
+        raise ConfigError(f"{env.id} cannot draw itself as pictures (rgb_array)")
     modes, rate = render_facts(env.id, env.keys)
     if "rgb_array" not in modes:
         able = f"; it can: {', '.join(modes)}" if modes else ""

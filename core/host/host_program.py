@@ -27,10 +27,11 @@ from ..plan import Plan
 from ..population import EVERYWHERE, LANES, Changes, Lanes, Refills, over_devices
 from ..program import Program, compiler_options
 from ..rollout import forget
-from .batch import Batch, BatchMaker, EnvironmentsFailed, Infos, Warn, columns, make_batch, unheard
+from .batch import Batch, BatchMaker, EnvironmentsFailed, Infos, Warn, columns, unheard
 from .compiled import Functions, HostSteps, look_function
 from .host_evaluation import act_function, evaluate_on_host, hosted
 from .stage import Stage
+from .vector_batch import make_batch
 
 _ENVIRONMENTS = "environments.npz"
 

@@ -22,27 +22,37 @@ LONGEST = 20_000  # steps kept; a longer episode restarts when a study is resume
 @dataclass(eq=False)
 class ActionLog:
     actions: list[np.ndarray]  # [steps, N, ...] the last steps of all slots
-    begun: np.ndarray  # int64 [N], how many belong to the running episode; -1: more than are kept
-    episodes: np.ndarray  # int64 [N], number of the running episode
+    begun: np.ndarray  # int64 [N], how many were taken since the last seed; -1: more than are kept
+    episodes: np.ndarray  # int64 [N], number of the episode that the last seed began
+    later: np.ndarray  # int64 [N], how many episodes followed it without a seed
 
     @classmethod
     def empty(cls, count: int) -> ActionLog:
-        return cls([], np.zeros(count, np.int64), np.zeros(count, np.int64))
+        return cls([], *(np.zeros(count, np.int64) for _ in range(3)))
+
+    @property
+    def running(self) -> np.ndarray:
+        """The numbers of the running episodes, int64 [N]."""
+        return self.episodes + self.later
 
     def of(self, slots: np.ndarray) -> ActionLog:
-        found = ActionLog(list(self.actions), np.zeros_like(self.begun), self.episodes.copy())
+        copies = (np.zeros_like(self.begun), self.episodes.copy(), self.later.copy())
+        found = ActionLog(list(self.actions), *copies)
         found.begun[slots] = self.begun[slots]
         return found
 
     def opened(self, slots: np.ndarray, episodes: np.ndarray | int = 0) -> None:
-        self.begun[slots], self.episodes[slots] = 0, episodes
+        self.begun[slots], self.episodes[slots], self.later[slots] = 0, episodes, 0
 
     def stepped(self, arrays: SharedArrays) -> None:
         ended = arrays.active & (arrays.terminated | arrays.truncated)
-        self.episodes[ended] += 1
+        seeded = ended & ~arrays.continued
+        self.later[ended] += 1
+        self.episodes[seeded] = self.running[seeded]
+        self.later[seeded] = 0
         going = arrays.active & (self.begun >= 0)
         self.begun[going] += 1
-        self.begun[ended] = 0
+        self.begun[seeded] = 0
         self.actions.append(arrays.action.copy())
         self.begun[self.begun > LONGEST] = -1
         kept = int(self.begun.max(initial=0))
@@ -59,12 +69,13 @@ class ActionLog:
         return np.stack(self.actions[-steps:])
 
     def take_over(self, slots: np.ndarray, sources: np.ndarray) -> None:
-        self.begun[slots], self.episodes[slots] = self.begun[sources], self.episodes[sources]
+        for rows in (self.begun, self.episodes, self.later):
+            rows[slots] = rows[sources]
         for actions in self.actions:
             actions[slots] = actions[sources]
 
-    def replay(self, arrays: SharedArrays, slots: np.ndarray, step: Callable[[], bool]) -> bool:
-        steps = len(self.actions)
+    def replay(self, batch: Batch, slots: np.ndarray, step: Callable[[], bool]) -> bool:
+        arrays, steps = batch.arrays, len(self.actions)
         first = np.full(len(self.begun), steps)
         first[slots] -= np.maximum(self.begun[slots], 0)
         going = np.ones(len(first), bool)
@@ -73,7 +84,8 @@ class ActionLog:
             arrays.active[:] = going & (number >= first)
             if not step():
                 return False
-            going &= ~(arrays.active & (arrays.terminated | arrays.truncated))
+            if not batch.continues:
+                going &= ~(arrays.active & (arrays.terminated | arrays.truncated))
         return True
 
 
@@ -119,7 +131,7 @@ class Steady:
                 gone[left[~restored]] = True
             left = slots[self._lost[slots] & ~self.out[slots]]
         restarted = np.flatnonzero(gone & ~self.out)
-        self.log.opened(restarted, self.log.episodes[restarted] + 1)
+        self.log.opened(restarted, self.log.running[restarted] + 1)
         self._start(restarted, call)
         return restarted
 
@@ -141,7 +153,7 @@ class Steady:
             self.log.stepped(arrays)
         if gone.any() and not restart:
             slots = np.flatnonzero(gone)
-            self.log.opened(slots, self.log.episodes[slots])
+            self.log.opened(slots, self.log.running[slots])
         return gone
 
     def _retry_step(
@@ -198,12 +210,12 @@ class Steady:
             return None
 
         def again() -> bool:
-            outcome = self.batch.step(restart=False)
+            outcome = self.batch.step(restart=self.batch.continues)
             self._handle(outcome, call)
             self._lost[slots] |= bool(outcome)  # they are in the middle of the replay
             return not outcome
 
-        if not self.log.replay(self.batch.arrays, slots, again):
+        if not self.log.replay(self.batch, slots, again):
             return None
         shown, now = was[slots], self.batch.arrays.observation[slots]
         same = (now == shown) | ((now != now) & (shown != shown))

@@ -104,6 +104,7 @@ class Stage:
             actions=log.kept(self.batch.arrays),
             begun=log.begun,
             episodes=log.episodes,
+            later=log.later,
             open=self._open,
             refused=self.refused,
         )
@@ -192,7 +193,10 @@ class Stage:
             whole = io.BytesIO(path.read_bytes())
             with np.load(whole, allow_pickle=False) as found:
                 actions = list(found["actions"])
-                self._steady.log = ActionLog(actions, found["begun"], found["episodes"])
+                begun, episodes = found["begun"], found["episodes"]
+                # checkpoints of before have no `later`: each episode had a seed
+                later = found["later"] if "later" in found else np.zeros_like(begun)
+                self._steady.log = ActionLog(actions, begun, episodes, later)
                 self._open, self.refused = found["open"], found["refused"]
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise StoreError(f"the environments of {path} cannot be read: {error}") from error

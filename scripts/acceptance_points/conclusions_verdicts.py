@@ -98,7 +98,7 @@ class Simulated:
 
 def simulated(kind: str, seeds: int, matters: bool, rng: np.random.Generator) -> Simulated:
     """Run one study."""
-    from hpo.store.verdict import conclude
+    from hpo.store.verdict import Evidence, conclude
 
     returns = KINDS[kind]
     qualities = rng.normal(0.0, 1.0, _TRIALS) if matters else np.zeros(_TRIALS)
@@ -114,7 +114,9 @@ def simulated(kind: str, seeds: int, matters: bool, rng: np.random.Generator) ->
     truth = float(returns(winner, _EVEN).mean() - returns(0.0, _EVEN).mean())
     ours, theirs = measure([winner, 0.0], seeds)
     best = 500.0 if kind == "ceiling" else None
-    found = conclude(dict(enumerate(ours)), dict(enumerate(theirs)), ceiling=best).against
+    found = conclude(
+        Evidence(dict(enumerate(ours)), dict(enumerate(theirs)), ceiling=best)
+    ).against
     low, high, more = found.interval.low, found.interval.high, found.more_seeds
     held = None if low is None or high is None else bool(low <= truth <= high)
     condition = found.unless is not None and found.unless.interval.low > 0.0
@@ -123,7 +125,7 @@ def simulated(kind: str, seeds: int, matters: bool, rng: np.random.Generator) ->
         further = measure([winner, 0.0], more)
         ours, theirs = np.hstack([np.stack([ours, theirs]), further])
         sides = dict(enumerate(ours)), dict(enumerate(theirs))
-        again = conclude(*sides, ceiling=best, earlier=[seeds]).against.verdict
+        again = conclude(Evidence(*sides, ceiling=best, earlier=[seeds])).against.verdict
         told = again in ("better", "worse")
     return Simulated(kind, seeds, matters, found.verdict, truth, held, condition, told)
 

@@ -123,7 +123,7 @@ def one_environment(
 ) -> dict[str, tuple[float, int]]:
     """Return error rates of one environment: at one look, two and four; of unlike seeds."""
     from hpo.store.comparison import compare
-    from hpo.store.verdict import conclude
+    from hpo.store.verdict import Evidence, conclude
 
     draw, best = KINDS[kind], _BEST.get(kind)
     names = ("one look", "two looks", "four looks", "unpaired", "P", "P unpaired")
@@ -134,16 +134,18 @@ def one_environment(
         a, b = draw(rng, seeds), draw(rng, seeds)
         near = whole.mean() + _NOISE * whole.std() * np.random.default_rng(1).normal(size=seeds)
         sides = [dict(enumerate(side.tolist())) for side in (near, b)]
-        wrong[NEARLY] += conclude(*sides).against.verdict in SAID
+        wrong[NEARLY] += conclude(Evidence(*sides)).against.verdict in SAID
         apart = compare(a.tolist(), b.tolist())
         wrong["unpaired"] += apart.verdict in SAID
         wrong["P unpaired"] += _misses(apart.probability_interval, 0.5)
-        wrong[ONE_SIDE] += conclude(always, dict(enumerate(b.tolist()))).against.verdict in SAID
+        wrong[ONE_SIDE] += (
+            conclude(Evidence(always, dict(enumerate(b.tolist())))).against.verdict in SAID
+        )
         wrong[APART] += compare([*always.values()], b.tolist()).verdict in SAID
         earlier: list[int] = []
         for look in range(1, 5):
             sides = [dict(enumerate(side.tolist())) for side in (a, b)]
-            found = conclude(*sides, ceiling=best, earlier=earlier).against
+            found = conclude(Evidence(*sides, ceiling=best, earlier=earlier)).against
             wrong["P"] += look == 1 and _misses(found.probability_interval, 0.5)
             if found.verdict in SAID:
                 wrong["one look"] += look == 1
@@ -194,7 +196,7 @@ def power(
     from scipy.stats import ttest_rel
 
     from hpo.store.comparison import Bounds
-    from hpo.store.verdict import conclude
+    from hpo.store.verdict import Evidence, conclude
 
     draw, told, on_condition, in_range, students = KINDS[kind], 0, 0, 0, 0
     known = Bounds(*_RANGES[kind]) if kind in _RANGES else None
@@ -202,13 +204,13 @@ def power(
     for _ in range(draws):
         a, b = draw(rng, seeds), draw(rng, seeds) - 0.8 * spread
         sides = [dict(enumerate(side.tolist())) for side in (a, b)]
-        found = conclude(*sides).against
+        found = conclude(Evidence(*sides)).against
         told += found.verdict == "better"
         on_condition += found.unless is not None and found.unless.interval.low > 0.0
         if known is not None:
             within = np.maximum(b, known.low)
             sides = [dict(enumerate(side.tolist())) for side in (a, within)]
-            in_range += conclude(*sides, bounds=known).against.verdict == "better"
+            in_range += conclude(Evidence(*sides, bounds=known)).against.verdict == "better"
         students += np.ptp(a - b) > 0 and ttest_rel(a, b).pvalue < 0.05 and a.mean() > b.mean()
     either = told + on_condition
     counts = dict(zip(_POWERS, (told, either, in_range, students), strict=True))

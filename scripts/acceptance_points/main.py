@@ -122,6 +122,9 @@ POINTS: dict[str, dict[int, Point]] = {
         5: Point("the live page: in a browser, its cost, 5,000 trials", "live_page", "live_page"),
         6: Point("4M rows stream; the page of 5,000 trials", "answers", "streaming"),
     },
+    "packaging": {
+        1: Point("wheel and sdist install and run; extras resolve", "packaging", "wheel"),
+    },
     "import": {
         1: Point("scripts as their makers wrote them; wrong values 0", "imports", "scripts"),
     },

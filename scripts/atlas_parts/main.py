@@ -28,9 +28,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 STUDIES, HELD_OUT = ROOT / "studies" / "atlas", ROOT / "studies" / "held_out"
 TABLES = ROOT / "results" / "atlas"
-PAGE = ROOT / "docs" / "atlas.md"
+PAGE = ROOT / "docs" / "reference" / "atlas.md"
 SMALL = {"configs": 16, "seeds": 3, "env_steps": 20_480}
-NEIGHBOUR = "      - What the defaults are worth: defaults.md\n"
+NEIGHBOUR = "      - Search methods: reference/search-methods.md\n"
 MOST_BYTES = 25 * 2**20
 """Of all tables together."""
 
@@ -93,7 +93,9 @@ def _main(args: argparse.Namespace) -> int:
             )
             if code:
                 return code
-    text = write_page(tables, args.out / "atlas-small" / "atlas.md" if parts else PAGE)
+    text = write_page(
+        tables, args.out / "atlas-small" / "reference" / "atlas.md" if parts else PAGE
+    )
     print(text)
     return 0
 
@@ -195,11 +197,12 @@ def write_page(tables: Path, path: Path) -> str:
     else:  # minutes each
         with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as processes:
             found = list(processes.map(analyse, read))
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(TEMPLATE.read_text(encoding="utf-8"), found), encoding="utf-8")
     if path == PAGE:
         site = ROOT / "mkdocs.yml"
         site.write_text(in_navigation(site.read_text(encoding="utf-8")), encoding="utf-8")
-    drawn = draw(found, path.parent / "figures")
+    drawn = draw(found, path.parents[1] / "figures")
     numbers: dict[str, Any] = {one.atlas.name: one.as_json() for one in found}
     names = ", ".join(numbers)
     numbers["rules over environments"] = [one.as_json() for one in searched_overall(found)]
@@ -212,14 +215,14 @@ def in_navigation(text: str) -> str:
     """Return the text of mkdocs.yml with the page in it.
 
     Raises:
-        ValueError: the page that it stands behind is not there.
+        ValueError: the entry before it is missing.
     """
-    if "atlas.md" in text:
+    if "reference/atlas.md" in text:
         return text
     before, found, after = text.partition(NEIGHBOUR)
     if not found:
-        raise ValueError(f"mkdocs.yml has no line {NEIGHBOUR.strip()!r} to put the atlas behind")
-    return f"{before}{found}      - The atlas: atlas.md\n{after}"
+        raise ValueError(f"mkdocs.yml has no line {NEIGHBOUR.strip()!r} to add the atlas after")
+    return f"{before}{found}      - The atlas: reference/atlas.md\n{after}"
 
 
 def _make_importable() -> None:

@@ -1,4 +1,4 @@
-"""docs/atlas.md: prose that people wrote, and between marks what the tables say."""
+"""docs/reference/atlas.md: prose that people wrote, and between marks what the tables say."""
 
 from __future__ import annotations
 

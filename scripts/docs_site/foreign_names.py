@@ -1,4 +1,4 @@
-"""The tables of other systems' names as Markdown, for docs/migrating.md."""
+"""The tables of other systems' names as Markdown, for docs/reference/foreign-names.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def names_elsewhere() -> str:
 def _versions() -> str:
     """Return the versions that can be chosen, with the names that choose them."""
     lines = [
-        "### Versions",
+        "## Versions",
         "",
         "| system | `-- --version` | read for | chosen by |",
         "|---|---|---|---|",
@@ -39,7 +39,7 @@ def _section(one: System) -> str:
     rows = [row for row in one.rows if row not in known]
     older = f" {one.tag.partition(' ')[0]}" if known and one.title == like.title else ""
     parts = [
-        f"### {one.title[0].upper()}{one.title[1:]}{older}",
+        f"## {one.title[0].upper()}{one.title[1:]}{older}",
         f"Source: {one.source}{', ' + one.version if one.version else ''}.",
     ]
     parts += [f"As {like.title}, but (`--system {one.name}`):"] if known else []
@@ -75,7 +75,8 @@ def _by_reason(rows: Iterable[Row]) -> list[str]:
     found: dict[str, list[str]] = {}
     for row in rows:
         plain = [value for value in row.harmless if value is not None and value is not False]
-        unless = f" (unless {' or '.join(map(_word, plain))})" if plain else ""
+        words = list(dict.fromkeys(map(_word, plain)))
+        unless = f" (unless {' or '.join(words)})" if words else ""
         found.setdefault(row.because + unless, []).append(f"`{row.name}`")
     return [f"- {', '.join(names)}: {_cell(reason)}" for reason, names in found.items()]
 
@@ -87,6 +88,8 @@ def _default(row: Row) -> str:
 def _word(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return str(value).lower()
+    if value in ("", [], {}):
+        return "empty"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -41,6 +41,10 @@ PLANS = {
     "short study of 12": "the default and 3, the best one against the default on 4 seeds: "
     "`hpo init`",
     "short study of 14": "the default and 5, likewise",
+    "24 trials, one seed": "the default and 3, then random ones up to 24 trials, likewise",
+    "48 trials, one seed": "the same up to 48 trials",
+    "24 trials, selection": "up to 24 trials, the best 3 on 3 selection seeds with the default",
+    "48 trials, selection": "the same up to 48 trials",
 }
 """Plans of `scripts/portfolio judge` on the page, in words."""
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -54,12 +58,12 @@ def generated() -> dict[tuple[str, str], str]:
         ("reference/knobs.md", "generated"): knobs(),
         ("reference/environments.md", "generated"): environments(),
         ("reference/commands.md", "generated"): commands(),
-        ("migrating.md", "generated"): names_elsewhere(),
-        ("tuned.md", "generated"): tuned(),
+        ("reference/foreign-names.md", "generated"): names_elsewhere(),
+        ("reference/tuned.md", "generated"): tuned(),
         ("optical.md", "topologies"): topologies(),
         ("search.md", "methods"): methods(),
         ("search.md", "rules"): rules(),
-        ("search.md", "portfolio"): portfolio(),
+        ("reference/search-methods.md", "portfolio"): portfolio(),
     }
     return pages
 

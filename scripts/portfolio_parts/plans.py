@@ -97,6 +97,33 @@ def short_study(places: int, seeds: int) -> Plan:
     return plan
 
 
+def grown_study(trials: int, seeds: int) -> Plan:
+    """The short study with more trials: the default, three learnt ones, then random ones."""
+
+    def plan(replay: Replay) -> tuple[int, int]:
+        row = replay.best_of(grown_rows(replay, trials))
+        return replay.tested(row, seeds), trials + 2 * seeds
+
+    return plan
+
+
+def grown_and_selected(trials: int, most: int = 3) -> Plan:
+    """The same with a selection; the selected one must lead the default on its seeds."""
+
+    def plan(replay: Replay) -> tuple[int, int]:
+        row = replay.selected_of(grown_rows(replay, trials), most)
+        return replay.protected(row), trials + (most + 1) * SELECTION
+
+    return plan
+
+
+def grown_rows(replay: Replay, trials: int) -> np.ndarray:
+    """Return the default, three learnt configurations, and random ones up to `trials`."""
+    begun = list(replay.learnt[:4])
+    later = [int(row) for row in replay.random if row not in begun]
+    return np.array([*begun, *later[: trials - len(begun)]])
+
+
 def random_and_selected(count: int, most: int = 3) -> Plan:
     """Random search without early stopping, the best 3 on 3 selection seeds each."""
 
@@ -132,6 +159,12 @@ PLANS: dict[str, Plan] = {
     "portfolio 8, protected": learnt_and_protected(8),
     "short study of 12": short_study(3, 4),
     "short study of 14": short_study(5, 4),
+    "12 trials, one seed": grown_study(12, 4),
+    "24 trials, one seed": grown_study(24, 4),
+    "48 trials, one seed": grown_study(48, 4),
+    "12 trials, selection": grown_and_selected(12),
+    "24 trials, selection": grown_and_selected(24),
+    "48 trials, selection": grown_and_selected(48),
 }
 
 

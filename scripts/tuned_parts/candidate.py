@@ -52,8 +52,8 @@ from .record_file import SEEDS, published
 _MADE = (
     "results/tuned",
     "results/atlas",
-    "docs/tuned.md",
-    "docs/atlas.md",
+    "docs/reference/tuned.md",
+    "docs/reference/atlas.md",
     "docs/figures",
     "mkdocs.yml",
 )

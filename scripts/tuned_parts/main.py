@@ -5,7 +5,7 @@
     scripts/tuned check [--write]                what CI asks; --write: the tables again
 
 What was interrupted resumes. Run it from a clean checkout on a quiet machine, then commit
-results/tuned and docs/tuned.md.
+results/tuned and docs/reference/tuned.md.
 """
 
 from __future__ import annotations

@@ -98,11 +98,7 @@ def points_of(journal: Journal, decisions: Sequence[DecisionRow] | None = None) 
             changes[decision.trial].append((decision.env_steps, decision.old_params))
     seeds: dict[tuple[str, int, int], list[float]] = defaultdict(list)
     objective = ranking_objective(journal)
-    lacking = {
-        (found.stream, found.env_steps)
-        for found in journal.evaluations(without=Stream.REPORT)
-        if objective.lacks_training(found)
-    }  # there the values of all trials are of evaluations alone
+    lacking = _without_training(journal, objective)
     for found in journal.evaluations():
         tested = found.stream is Stream.REPORT
         alone = tested or (found.stream, found.env_steps) in lacking
@@ -114,6 +110,17 @@ def points_of(journal: Journal, decisions: Sequence[DecisionRow] | None = None) 
         if stream == Stream.SEARCH and not too_few:  # of a trial that runs, some are still to come
             values[at][trial] = objective.aggregate(replicates)
     return Points(study, rows, dict(sorted(values.items())), blind, dict(changes), dict(seeds))
+
+
+def _without_training(journal: Journal, objective: Objective) -> set[tuple[Stream, int]]:
+    """Return (stream, env steps) at which the values of all trials are of evaluations alone."""
+    if not objective.metric.training_weight:
+        return set()
+    return {
+        (found.stream, found.env_steps)
+        for found in journal.evaluations(without=Stream.REPORT)
+        if objective.lacks_training(found)
+    }
 
 
 def ranking_objective(journal: Journal) -> Objective:

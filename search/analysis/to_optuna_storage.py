@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 import optuna
 from optuna.study import StudyDirection
@@ -87,39 +88,55 @@ def _describe(theirs: optuna.Study, meta: StudyMeta, points: Points) -> None:
 
 def _trial(row: TrialRow, points: Points, number: int) -> FrozenTrial:
     params, spread = written_params(points.study.space, row.params)
-    several = len(points.study.objectives) > 1
-    evaluated = {} if several else points.values
-    reports = {
-        at: found[number]
-        for at, found in evaluated.items()
-        if number in found and math.isfinite(found[number])
-    }
-    values = [] if row.value is None else [row.value]
-    if several:
-        values = list(row.objectives)
-    state = _STATES[row.state]
-    if state is Theirs.COMPLETE and (not values or any(map(math.isnan, values))):
-        state = Theirs.FAIL
-    if state is Theirs.PRUNED and not several:
-        values = [row.rung_value] if row.rung_value is not None else []
-        state = state if reports else Theirs.FAIL
-    constraints = {}
-    if row.constraints:
-        violations = Objectives.of(points.study).violations(row.constraints)
-        constraints = {"constraints": [v if math.isfinite(v) else math.inf for v in violations]}
+    reports = _reports(points, number)
+    state, values = _state_and_values(row, reports, len(points.study.objectives) > 1)
     about = {name: getattr(row, name) for name in _ATTRIBUTES}
     about = {name: value for name, value in about.items() if value not in ("", (), None, False)}
     trial = create_trial(
         state=state,
-        values=(values if state in (Theirs.COMPLETE, Theirs.PRUNED) else []) or None,
+        values=values or None,
         params=params,
         distributions=spread,
         intermediate_values=reports,
         user_attrs=finite_json({"state": str(row.state), "params": dict(row.params), **about}),
-        system_attrs=constraints,
+        system_attrs=_violations(row, points),
     )
     if row.started_at is not None and state is not Theirs.WAITING:
         trial.datetime_start = datetime.fromtimestamp(row.started_at)
     if row.ended_at is not None and state.is_finished():
         trial.datetime_complete = datetime.fromtimestamp(row.ended_at)
     return trial
+
+
+def _reports(points: Points, number: int) -> dict[int, float]:
+    """Return the finite values at evaluations by env steps; Optuna has none of several values."""
+    if len(points.study.objectives) > 1:
+        return {}
+    reported = {at: found.get(number, math.nan) for at, found in points.values.items()}
+    return {at: value for at, value in reported.items() if math.isfinite(value)}
+
+
+def _state_and_values(
+    row: TrialRow, reports: Mapping[int, float], several: bool
+) -> tuple[Theirs, list[float]]:
+    """Return a state that Optuna accepts with these values."""
+    state = _STATES[row.state]
+    if state is Theirs.PRUNED and not several:
+        rung = [] if row.rung_value is None else [row.rung_value]
+        return (state, rung) if reports else (Theirs.FAIL, [])
+    values = [] if row.value is None else [row.value]
+    if several:
+        values = list(row.objectives)
+    if state is Theirs.PRUNED:
+        return state, values
+    if state is not Theirs.COMPLETE:
+        return state, []
+    is_whole = bool(values) and not any(map(math.isnan, values))
+    return (state, values) if is_whole else (Theirs.FAIL, [])
+
+
+def _violations(row: TrialRow, points: Points) -> dict[str, Any]:
+    if not row.constraints:
+        return {}
+    found = Objectives.of(points.study).violations(row.constraints)
+    return {"constraints": [one if math.isfinite(one) else math.inf for one in found]}

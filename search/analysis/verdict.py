@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ...environments.registry import find
 from ...errors import StoreError
 from ...files.plain_data import freeze
+from ...store.against import ConstraintSamples
 from ...store.baselines import baselines_of
 from ...store.constraint_tests import Limit, Values
+from ...store.front_verdict import FrontConclusion, Objective, conclude_front
 from ...store.interim_analyses import Look, looks_of
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, default_of, leaderboard_of, seeds_that_choose
@@ -25,16 +27,9 @@ from ...store.rows import (
     TrialRow,
     TrialState,
 )
+from ...store.study_verdict import Circumstances, concluded
 from ...store.value_bounds import metric_bounds
-from ...store.verdict import (
-    Conclusion,
-    ConstraintSamples,
-    FrontConclusion,
-    Objective,
-    WithoutCopying,
-    conclude_front,
-)
-from ...store.verdict_text import concluded
+from ...store.verdict import Conclusion, WithoutCopying
 from ...studies.evaluation import OF_THE_POLICY, SHORTEST_CUT, cut_words
 from ...studies.load import recorded
 from ...studies.spec import Constraint, has_key
@@ -204,8 +199,10 @@ def conclusion_of(
         constraints = constraint_samples(journal, rows, entries[0].trial, number)
     if constraints is not None and alone is not None:
         constraints = replace(constraints, alone=_alone_samples(journal.path.parent, alone))
+    study = StudyRows(meta, rows, entries, rules, ended)
     return conclusion_from(
-        meta, rows, entries, rules, ended, fresh, alone, cut, looks, constraints
+        study,
+        Measured(fresh=fresh, alone=alone, cut=cut, looks=looks, constraints=constraints),
     )
 
 
@@ -308,40 +305,51 @@ def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
     return cut_words(recorded(journal.meta.study_text), lengths)
 
 
-def conclusion_from(
-    meta: StudyMeta,
-    rows: Sequence[TrialRow],
-    entries: Sequence[Entry],
-    baselines: Sequence[BaselineRow],
-    ended: bool,
-    fresh: FrontValues,
-    alone: WithoutCopying | None = None,
-    cut: str = "",
-    looks: Sequence[Look] = (),
-    constraints: ConstraintSamples | None = None,
-) -> Conclusion:
-    study, front = _data(meta.study_text), None
+@dataclass(frozen=True, eq=False)
+class StudyRows:
+    """A study as of one commit."""
+
+    meta: StudyMeta
+    rows: Sequence[TrialRow]
+    entries: Sequence[Entry]  # the leaderboard
+    baselines: Sequence[BaselineRow] = ()
+    ended: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What only the journal has of the trials that are compared."""
+
+    fresh: FrontValues = field(default_factory=dict)  # of a front, on selection seeds
+    alone: WithoutCopying | None = None
+    cut: str = ""  # the winner's episodes were cut, as a sentence
+    looks: Sequence[Look] = ()
+    constraints: ConstraintSamples | None = None  # on test seeds
+
+
+def conclusion_from(study: StudyRows, measured: Measured) -> Conclusion:
+    """Return the conclusion of a study."""
+    meta, rows, entries = study.meta, study.rows, study.entries
+    given, front = _data(meta.study_text), None
     params = {row.trial: row.params for row in rows}
-    worlds = [evaluated_in(study, params[e.trial]) for e in entries if e.confirmed]
-    if fresh and not any(apart(worlds[0], world) for world in worlds[1:]):
-        front = _default_and_front(meta, rows, entries, fresh)
-    found = concluded(
-        meta,
-        rows,
-        entries,
-        baselines,
-        ceiling=ceiling_of(study, meta),
-        why=_why_nothing(study, meta, rows, entries, ended, front),
-        why_alone=_why_alone(study, rows, ended),
-        apart=_apart(study, rows, entries),
+    worlds = [evaluated_in(given, params[one.trial]) for one in entries if one.confirmed]
+    if measured.fresh and not any(apart(worlds[0], world) for world in worlds[1:]):
+        front = _default_and_front(meta, rows, entries, measured.fresh)
+    is_lone = len(entries) == 1 and entries[0].value_from == Stream.SEARCH
+    circumstances = Circumstances(
+        ceiling=ceiling_of(given, meta),
+        why=_why_nothing(given, study, front),
+        why_alone=_why_alone(given, rows, study.ended),
+        apart=_apart(given, rows, entries),
         front=front,
-        alone=alone,
-        looks=looks,
-        constraints=constraints,
-        tells=how_to_know(meta.name) if ended and copies(study) else "",
-        lone=ended and len(entries) == 1 and entries[0].value_from == Stream.SEARCH,
+        alone=measured.alone,
+        looks=measured.looks,
+        constraints=measured.constraints,
+        tells=how_to_know(meta.name) if study.ended and copies(given) else "",
+        lone=study.ended and is_lone,
     )
-    return replace(found, said=(*found.said, cut)) if cut else found
+    found = concluded(meta, rows, entries, study.baselines, circumstances)
+    return replace(found, said=(*found.said, measured.cut)) if measured.cut else found
 
 
 def _default_and_front(
@@ -383,20 +391,17 @@ def ceiling_of(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
 
 
 def _why_nothing(
-    study: Mapping[str, Any],
-    meta: StudyMeta,
-    rows: Sequence[TrialRow],
-    entries: Sequence[Entry],
-    ended: bool,
-    front: FrontConclusion | None,
+    given: Mapping[str, Any], study: StudyRows, front: FrontConclusion | None
 ) -> list[str]:
+    """Return why there is no verdict, and what would allow one, as sentences."""
+    meta, entries = study.meta, study.entries
     first = entries[0] if entries else None
     if first is None or first.value is None:
-        return _why_unfinished(meta, entries, ended)
+        return _why_unfinished(meta, entries, study.ended)
     if meta.objectives:
         stands = _front(entries) if front is None else []
         return ["Several objectives have a front, not a winner.", *stands]
-    confirm = study.get("confirm")
+    confirm = given.get("confirm")
     if confirm is None:
         return [
             "Undecided: all values are from seeds that also selected the trials.",
@@ -404,8 +409,13 @@ def _why_nothing(
         ]
     if first.value_from == Stream.CHOOSE and not confirm["report"]:
         return ["Undecided: the study has no test seeds; `confirm: {report: 16}` adds them."]
-    if not ended:
+    if not study.ended:
         return ["No verdict yet: the study has not finished."]
+    return _why_untested(confirm, study.rows, first)
+
+
+def _why_untested(confirm: Mapping[str, Any], rows: Sequence[TrialRow], first: Entry) -> list[str]:
+    """Return that the winner has no value on test seeds, with its error."""
     error = next((row.error for row in rows if row.trial == first.trial), "")
     more = [f"Trial {first.trial}: {error}."] if error else []
     if first.value_from == Stream.CHOOSE or not confirm["top_k"]:  # `hpo confirm` of others
@@ -426,23 +436,31 @@ def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> l
 
 
 def _front(entries: Sequence[Entry]) -> list[str]:
+    """Return where the default is, as a sentence, or nothing if that is unknown."""
     default = next((entry for entry in entries if entry.trial == 0), None)
-    if default is not None and default.feasible is False:
-        return ["The default violates the constraints, so that it is on no front."]
-    if default is None or default.front is None:
+    if default is None:
         return []
-    group = [e for e in entries if e.front is not None and e.confirmed == default.confirmed]
+    if default.feasible is False:
+        return ["The default violates the constraints, so that it is on no front."]
+    if default.front is None:
+        return []
     if not default.confirmed and any(entry.confirmed for entry in entries):
         return []
     seeds = f"on {default.seeds} selection seeds" if default.confirmed else "in the search"
-    if default.front == 1:
-        others = sum(entry.front == 1 for entry in group) - 1
-        alike = [e for e in entries if e.confirmed == default.confirmed and e.feasible is False]
-        if alike and len(group) == 1:
-            return [f"No other trial keeps the constraints {seeds}: the default is on the front."]
-        more = f", with {others} more" if others else " alone"
-        return [f"The default is on the front{more} ({seeds})."]
-    return [f"The default is not on the front ({seeds})."]
+    if default.front > 1:
+        return [f"The default is not on the front ({seeds})."]
+    return [_on_the_front(entries, default, seeds)]
+
+
+def _on_the_front(entries: Sequence[Entry], default: Entry, seeds: str) -> str:
+    """Return that the default is on the front, and with how many others."""
+    beside = [entry for entry in entries if entry.confirmed == default.confirmed]
+    ranked = [entry for entry in beside if entry.front is not None]
+    if len(ranked) == 1 and any(entry.feasible is False for entry in beside):
+        return f"No other trial keeps the constraints {seeds}: the default is on the front."
+    others = sum(entry.front == 1 for entry in ranked) - 1
+    more = f", with {others} more" if others else " alone"
+    return f"The default is on the front{more} ({seeds})."
 
 
 def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 
-from ...environments.via_gymnasium import is_gymnasium
+from ...environments.hosted import is_hosted
 from ...errors import ConfigError, StoreError, listed, suggestion
 from ...files import atomic_files
 from ...knobs import KNOBS
@@ -330,7 +330,7 @@ class AutoRLEnv:
         if not asked:
             raise ConfigError(f"no part was named; known: {', '.join(PARTS)}")
         id_ = self._study.env.id
-        if "environment" in asked and is_gymnasium(id_):
+        if "environment" in asked and is_hosted(id_):
             others = ", ".join(repr(name) for name in PARTS if name != "environment")
             raise ConfigError(
                 f"{id_} runs outside the program and cannot be restored within an episode; name "

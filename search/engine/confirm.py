@@ -25,7 +25,7 @@ from ...store.leaderboard import default_of, seeds_that_choose
 from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
 from ...store.statistics import mean
 from ...store.study_store import StudyStore
-from ...store.verdict import conclude
+from ...store.verdict import Evidence, conclude
 from ...studies.study_keys import COSTS
 from ..lanes.contract import Resolved
 from ..state.buckets import Bucket
@@ -50,7 +50,7 @@ class Fresh:
     # finished: metric, extras, scores per environment
     ended: Mapping[Replicate, tuple[float, list[float], list[float]]] = field(default_factory=dict)
     reached: Mapping[Replicate, int] = field(default_factory=dict)  # env steps with a curve
-    diverged: Collection[Replicate] = ()  # on test seeds
+    diverged: Collection[Replicate] = ()
 
     def runs(self, trial: int, stream: Stream, seeds: int) -> list[Run]:
         """Return the replicates of a trial on fresh seeds; those with known results are over."""
@@ -103,6 +103,8 @@ def read_fresh(ledger: Ledger, store: StudyStore) -> Fresh:
         for number, trial in ledger.trials.items()
         for replicate in trial.report_diverged
     }
+    diverged |= {one.key for one in ledger.state.lost}
+    diverged -= {one.key for one in ledger.state.lost if one.failed}
     return Fresh(ended, reached, diverged)
 
 
@@ -292,12 +294,14 @@ class ConfirmStage:
         ours, theirs = (trial.by_report_seed for trial in both)
         shared = len(ours.keys() & theirs.keys())
         found = conclude(
-            ours,
-            theirs,
-            goal=ledger.study.metric.goal,
-            bounds=bounds_of(ledger.study),
-            earlier=winners_looks(ledger.looks, state.winner, state.default, shared),
-            interim=begins_interim(ledger.looks),
+            Evidence(
+                ours,
+                theirs,
+                goal=ledger.study.metric.goal,
+                bounds=bounds_of(ledger.study),
+                earlier=winners_looks(ledger.looks, state.winner, state.default, shared),
+                interim=begins_interim(ledger.looks),
+            )
         ).against
         if found.difference is None or found.pairs < found.seeds:
             return False

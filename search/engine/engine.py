@@ -316,6 +316,8 @@ class Engine:
             with telling(Path("the files of lanes")):
                 raise error
         self.ledger.state.usage.count_failure()
+        for run in runs:
+            self.ledger.state.lose(run, failed=True)
         cut(runs)
         for number in dict.fromkeys(run.trial for run in runs):
             self.ledger.fail(number, format_error_if_own(error)[:LONGEST])

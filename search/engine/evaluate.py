@@ -30,6 +30,7 @@ def fail_replicates(ledger: Ledger, failed: Iterable[tuple[Run, str]]) -> None:
     for run, why in failed:
         ledger.state.usage.count_failure()
         run.diverge()  # not cut: those beside it are still compared
+        ledger.state.lose(run, failed=True)
         ledger.fail(run.trial, why[:LONGEST])
 
 
@@ -179,6 +180,7 @@ def take_evaluations(
             ledger.alone.see(row, alone)
         if trained == bucket.schedule.length:
             run.end()
+            ledger.state.find(run)
             if ledger.trials[run.trial].note_copies(run.stream):
                 ledger.touch(ledger.trials[run.trial])
         if run.stream is Stream.SEARCH:
@@ -203,6 +205,7 @@ def _with_training(ledger: Ledger, run: Run, result: EvaluationResult) -> Evalua
 
 def _diverge(ledger: Ledger, bucket: Bucket, run: Run, why: str) -> None:
     run.diverge()
+    ledger.state.lose(run, failed=False)
     trial = ledger.trials[run.trial]
     if run.stream is Stream.SEARCH and (trial.is_live or trial.is_paused):
         at = f"seed {run.replicate} at {bucket.env_steps_of(run):,} env steps"

@@ -1,4 +1,4 @@
-"""The run loop: the steps between two chunks, in order (docs/search.md).
+"""The run loop: the steps between two chunks, in order (docs/architecture.md).
 
 The device waits only for these steps; proposals are drawn while it runs.
 """

@@ -40,8 +40,7 @@ def to_retry(ledger: Ledger) -> list[int]:
 
 def lacks_test_seeds(ledger: Ledger) -> bool:
     """Return whether a confirmed trial failed on fresh seeds, which run again with the rest."""
-    confirmed = (TrialState.FINISHED, TrialState.REFERENCE)
-    return any(trial.error and trial.state in confirmed for trial in ledger.trials.values())
+    return any(seed.failed and not seed.retried for seed in ledger.state.lost)
 
 
 def retry(engine: Engine, store: StudyStore, numbers: Sequence[int]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from ...core.envs import registry as environments
 from ...core.hypers import Hypers, hypers_of
 from ...core.plan import FEATURES, EnvPlan, Plan, features_of, plan_hash, plan_of
-from ...environments.registry import find
+from ...environments.registry import find, held_out_keys
 from ...errors import UnknownNameError, suggestion
 from ...knobs import KNOBS
 from ...spaces.space import Condition
@@ -69,7 +69,9 @@ class Split:
         given = {name[4:]: value for name, value in config.items() if name.startswith("env.")}
         train = {**self.study.env.values, **given}
         env, params = self._env_plan(train)
-        eval_env, eval_params = self._env_plan({**train, **self.study.evaluation.env})
+        eval_env, eval_params = self._env_plan(
+            {**train, **held_out_keys(self.study.env.id, self.study.evaluation.env)}
+        )
         plan = plan_of(config, env, eval_env, self._features(config))
         return Parts(config, plan, params, eval_params, self.study.env)
 

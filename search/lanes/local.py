@@ -23,8 +23,8 @@ from ...core.memory import estimate_memory, for_platform, gpu_tile, parameter_co
 from ...core.plan import EnvPlan, Plan
 from ...core.population import Device, Initial, kept, lane_shapes
 from ...core.saved_policy import load_policy
+from ...environments.hosted import is_hosted
 from ...environments.registry import find
-from ...environments.via_gymnasium import is_gymnasium
 from ...errors import ConfigError, counted
 from ...machine.devices import prepare_devices
 from ...machine.in_process import InProcess
@@ -283,7 +283,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         If the host steps environments, only chunks of one update are compiled.
         """
         whole = self.program_of(resolved, lanes)
-        hosted = is_gymnasium(whole.plan.env.id)
+        hosted = is_hosted(whole.plan.env.id)
         compiled = dataclasses.replace(whole, updates=1) if hosted else whole
         return self._population(compiled, resolved)
 
@@ -337,7 +337,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
             "example": example,
             "initial": self.saved_start.of(plan, example),
         }
-        if not is_gymnasium(plan.env.id):
+        if not is_hosted(plan.env.id):
             return program.Program(**parts)
         from ...core.host.host_program import HostProgram
 

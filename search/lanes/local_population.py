@@ -24,7 +24,7 @@ from ...core.lane_state import LaneState, RewardState
 from ...core.metrics import split_rows
 from ...core.program import Program
 from ...core.saved_policy import SavedPolicy, load_policy, save_policy
-from ...environments.via_gymnasium import is_gymnasium
+from ...environments.hosted import is_hosted
 from ...errors import ConfigError, StoreError
 from ...files.atomic_files import new_folder
 from ...files.plain_data import freeze
@@ -160,7 +160,7 @@ class LocalPopulation(ProgramLanes):
         self._total_updates = split.quanta(plan).schedule_chunks * compiled.updates
 
     def compile_ahead(self) -> Callable[[], None] | None:
-        return None if is_gymnasium(self._program.plan.env.id) else super().compile_ahead()
+        return None if is_hosted(self._program.plan.env.id) else super().compile_ahead()
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         self.compile()
@@ -214,7 +214,7 @@ class LocalPopulation(ProgramLanes):
 
     def _check_movable(self) -> None:
         id_ = self._program.plan.env.id
-        if is_gymnasium(id_):
+        if is_hosted(id_):
             raise ConfigError(
                 f"the host steps {id_}, whose environments cannot be moved from one place to "
                 "another; take a compiled environment"

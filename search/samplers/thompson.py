@@ -80,15 +80,7 @@ def results_of(history: Sequence[Past]) -> dict[int, Result]:
     """Return (trial -> result); empty while too few have one."""
     finished = [past for past in history if past.losses and all(map(math.isfinite, past.losses))]
     found = {p.trial: Result(_by_seed(p, p.losses or ()), np.zeros(1)) for p in finished}
-    cut = (TrialState.STOPPED, TrialState.UNFINISHED)
-    stopped = [past for past in history if past.state in cut and past.reports]
-    lines = {rung: _regression(finished, rung) for rung in {len(p.reports) - 1 for p in stopped}}
-    for past in stopped:
-        rung = len(past.reports) - 1
-        here, line = _by_seed(past, past.losses_at(rung)), lines[rung]
-        if line is not None and np.isfinite(here).all():
-            middle, end, slope, extra = line
-            found[past.trial] = Result(end + slope * (here - middle), extra)
+    found |= _expected_ends(history, finished)
     if len(finished) < _LEAST_FINISHED or len(found) < _LEAST_KNOWN:
         return {}
     worst = Result(np.max([one.losses.mean(0) for one in found.values()], 0)[None], np.zeros(1))
@@ -100,6 +92,21 @@ def results_of(history: Sequence[Past]) -> dict[int, Result]:
         trial: Result(one.losses + np.subtract(shown[trial], means[trial]), one.extra)
         for trial, one in found.items()
     }
+
+
+def _expected_ends(history: Sequence[Past], finished: Sequence[Past]) -> dict[int, Result]:
+    """Return results of stopped trials, by a regression of final losses on those at the rung."""
+    cut = (TrialState.STOPPED, TrialState.UNFINISHED)
+    stopped = [past for past in history if past.state in cut and past.reports]
+    lines = {rung: _regression(finished, rung) for rung in {len(p.reports) - 1 for p in stopped}}
+    found = dict[int, Result]()
+    for past in stopped:
+        rung = len(past.reports) - 1
+        here, line = _by_seed(past, past.losses_at(rung)), lines[rung]
+        if line is not None and np.isfinite(here).all():
+            middle, end, slope, extra = line
+            found[past.trial] = Result(end + slope * (here - middle), extra)
+    return found
 
 
 def _by_seed(past: Past, losses: Losses) -> np.ndarray:

@@ -15,8 +15,9 @@ from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ...errors import StoreError
+from ...store.rows import Stream
 from ..rules.pbt_perturb import Gain
-from .trials import Trial
+from .trials import Run, Trial
 from .usage import Usage
 
 T = TypeVar("T")
@@ -104,6 +105,21 @@ class EndedTrial:
 
 
 @dataclass
+class LostSeed:
+    """A replicate on fresh seeds without a value. If it diverged, that is its result."""
+
+    trial: int
+    stream: Stream
+    replicate: int
+    failed: bool  # by an error: it runs again if the study does
+    retried: bool = False  # since it failed, the study was asked to run failed seeds again
+
+    @property
+    def key(self) -> tuple[int, Stream, int]:
+        return self.trial, self.stream, self.replicate
+
+
+@dataclass
 class Outlook:
     """The expected rest of a running study."""
 
@@ -155,6 +171,7 @@ class LoopState:
     outlook: Outlook | None = None  # None before the first chunk and at the end
     default: int | None = None  # the trial on test seeds as the default
     asked: list[int] = field(default_factory=list)  # the trials of `confirm.also`
+    lost: list[LostSeed] = field(default_factory=list)  # also of trials that are not live
 
     def admit(self, trial: Trial) -> None:
         self.live.setdefault(trial.number, trial)
@@ -166,6 +183,17 @@ class LoopState:
     def tell(self, trial: Trial) -> None:
         """Let the next batch see a paused trial: it counts as stopped."""
         self.told.append(trial.number)
+
+    def lose(self, run: Run, failed: bool) -> None:
+        """Remember a replicate on fresh seeds that has no value; search seeds are ignored."""
+        self.find(run)
+        if run.stream is not Stream.SEARCH:
+            self.lost.append(LostSeed(run.trial, run.stream, run.replicate, failed))
+
+    def find(self, run: Run) -> None:
+        """Forget that a replicate was lost."""
+        key = (run.trial, run.stream, run.replicate)
+        self.lost = [one for one in self.lost if one.key != key]
 
     def begin_batch(self, count: int) -> PendingAsk:
         trials = list(range(self.proposed, self.proposed + count))
@@ -234,6 +262,8 @@ class LoopState:
         begins = self.reopens(bounds, again)
         if begins is Phase.SEARCH:
             self.candidates, self.winner, self.default = [], None, None
+        if again:
+            self.lost = [replace(one, retried=one.failed) for one in self.lost]
         if begins is not None:
             self.phase, self.asked, self.ended, self.outlook = begins, [], None, None
             for trial in self.live.values():

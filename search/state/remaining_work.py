@@ -65,13 +65,23 @@ class WorkAhead:
 
     def __init__(self, study: Study):
         self._study = study
-        quanta = quanta_of(study, study.steps_per_update(study.default()))
-        expected = expected_steps(study, quanta)
-        self._trials, self._block = expected.trials, 1
-        counts = (1, *(1 for _ in quanta.rungs))
+        self._quanta = quanta_of(study, study.steps_per_update(study.default()))
+        self._trials, self._block = expected_steps(study, self._quanta).trials, 1
+        self._shares = dict[int, tuple[float, ...]]()  # by lanes
+
+    def _passing(self, buckets: Sequence[Bucket]) -> tuple[float, ...]:
+        """Return the share of trials that the rule is expected to let pass each rung."""
+        lanes = max((bucket.lanes for bucket in buckets), default=0)
+        if lanes not in self._shares:
+            self._shares[lanes] = self._shares_past(lanes)
+        return self._shares[lanes]
+
+    def _shares_past(self, lanes: int) -> tuple[float, ...]:
+        expected = expected_steps(self._study, self._quanta, lanes or None)
+        counts = (1.0, *(1.0 for _ in self._quanta.rungs))
         if expected.trials is not None:
-            counts = (expected.trials, *expected.passing)
-        self._passing = tuple(  # the share that the rule is expected to let pass
+            counts = (float(expected.trials), *expected.passing)
+        return tuple(
             after / before if before else 1.0 for before, after in itertools.pairwise(counts)
         )
 
@@ -105,7 +115,7 @@ class WorkAhead:
         endless = self._trials is None and not state.exhausted
         if state.phase is not Phase.SEARCH or (endless and left == math.inf):
             return [Work() for _ in buckets], True
-        chances = chances_to_pass(ledger.trials.values(), self._passing)
+        chances = chances_to_pass(ledger.trials.values(), self._passing(buckets))
         to_come = 0 if state.exhausted else max(0, (self._trials or 0) - state.proposed)
         if left < math.inf:  # at most as many as use up the rest
             each = min(expected_chunks(b.schedule, chances) * b.schedule.quantum for b in buckets)

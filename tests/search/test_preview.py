@@ -92,9 +92,10 @@ def test_a_check_says_what_it_has_not_looked_at(tmp_path, capsys, monkeypatch):
         assert main(["check", "s.yaml", *more]) == 0
         said = " ".join(capsys.readouterr().out.split())
         assert said.startswith(
-            "The study file is OK; what pair.py brings is not checked, as only hpo check --time "
-            "s.yaml runs it. Runs 20 trials of gym:hpo-test/Pair-v0."
+            "The study file is OK. Not checked: pair.py, which only hpo check --time s.yaml runs. "
+            "Runs 20 trials of gym:hpo-test/Pair-v0."
         )
+        assert said.count("pair.py") == 1 and "note:" not in said
         assert "no limit of" not in said
     assert main(["check", "s.yaml", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["imports_not_run"] == ["pair.py"]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hpo.store.verdict import chance_of_best
+from hpo.store.chance_of_best import chance_of_best
 
 
 def test_it_is_that_of_the_model_drawn_many_times():

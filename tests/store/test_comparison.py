@@ -8,7 +8,7 @@ from scipy import stats
 from hpo.errors import ConfigError
 from hpo.store.comparison import chance_of_better, compare
 from hpo.store.statistics import deal_p
-from hpo.store.verdict import conclude
+from hpo.store.verdict import Evidence, conclude
 
 
 def test_the_probability_is_that_of_all_pairs():
@@ -92,7 +92,10 @@ def test_seeds_that_both_ran_on_have_the_numbers_of_a_conclusion():
     rng = np.random.default_rng(4)
     base = rng.normal(0, 10, 16)
     a, b = (base + rng.normal(1, 0.5, 16)).tolist(), base.tolist()
-    ours, theirs = compare(a, b, paired=True), conclude(dict(enumerate(a)), dict(enumerate(b)))
+    ours, theirs = (
+        compare(a, b, paired=True),
+        conclude(Evidence(dict(enumerate(a)), dict(enumerate(b)))),
+    )
     against = theirs.against
     assert ours.probability == against.probability == 15 / 16
     assert ours.probability_interval == against.probability_interval

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from hpo.errors import ConfigError
+from hpo.store.against import ConstraintSamples
+from hpo.store.chance_of_best import ChosenTrial
 from hpo.store.comparison import Bounds, deviation, paired_interval, seeds_to_tell
 from hpo.store.constraint_tests import Limit
 from hpo.store.interim_analyses import next_level
-from hpo.store.verdict import ChosenTrial, Conclusion, ConstraintSamples, conclude
+from hpo.store.verdict import Conclusion, Evidence, conclude
 from hpo.store.verdict_text import as_json, details, sentences
 
 
@@ -35,7 +37,7 @@ def first(conclusion: Conclusion) -> str:
 
 
 def test_the_better_winner_is_called_so_with_the_paired_interval() -> None:
-    found = conclude(HIGH, LOW, name="trial 17")
+    found = conclude(Evidence(HIGH, LOW, name="trial 17"))
     plain = paired_interval(list(HIGH.values()), list(LOW.values()))
     assert found.verdict == "better" and found.against.interval == plain
     assert found.against.difference == pytest.approx(
@@ -47,29 +49,29 @@ def test_the_better_winner_is_called_so_with_the_paired_interval() -> None:
 
 def test_nothing_is_expected_to_be_better_than_the_best_possible_value() -> None:
     chosen = ChosenTrial(12, 0.31)
-    told = details(replace(conclude(HIGH, LOW), chosen=chosen))
+    told = details(replace(conclude(Evidence(HIGH, LOW)), chosen=chosen))
     assert told[-1] == (
         "Of the 12 trials that its seeds chose from, the winner may be the best, or another one."
     )
-    at_top = replace(conclude(TOP, LOW, ceiling=500.0), chosen=chosen)
+    at_top = replace(conclude(Evidence(TOP, LOW, ceiling=500.0)), chosen=chosen)
     assert at_top.ceiling == 500.0
     assert not [one for one in details(at_top) if "that its seeds" in one]
 
 
 def test_the_default_may_have_won() -> None:
-    found = conclude(LOW, HIGH, name="trial 17")
+    found = conclude(Evidence(LOW, HIGH, name="trial 17"))
     assert found.verdict == "worse" and found.against.difference < 0
     assert first(found).startswith("The default is better than trial 17: by ")
     assert "by -" not in first(found)
-    itself = conclude(HIGH, HIGH, name="trial 0", is_default=True, beaten=3)
+    itself = conclude(Evidence(HIGH, HIGH, name="trial 0", is_default=True, beaten=3))
     assert itself.verdict == "default"
     assert first(itself) == "Keep the default: none of 3 others was better on new seeds."
-    one = conclude(HIGH, HIGH, name="trial 0", is_default=True, beaten=1)
+    one = conclude(Evidence(HIGH, HIGH, name="trial 0", is_default=True, beaten=1))
     assert first(one) == "Keep the default: the other trial was not better on new seeds."
 
 
 def test_a_default_that_ran_alone_on_fresh_seeds_won_nothing() -> None:
-    itself = conclude(HIGH, HIGH, name="trial 0", is_default=True)
+    itself = conclude(Evidence(HIGH, HIGH, name="trial 0", is_default=True))
     assert itself.verdict == "nothing"
     assert sentences(itself) == [
         "There is nothing to compare trial 0 with.",
@@ -78,29 +80,31 @@ def test_a_default_that_ran_alone_on_fresh_seeds_won_nothing() -> None:
 
 
 def test_smaller_is_better_when_the_goal_is_to_minimise() -> None:
-    found = conclude(LOW, HIGH, goal="minimize")
+    found = conclude(Evidence(LOW, HIGH, goal="minimize"))
     assert found.verdict == "better" and found.against.difference > 0
     assert found.against.means == pytest.approx(
         (np.mean(list(LOW.values())), np.mean(list(HIGH.values())))
     )
     with pytest.raises(ConfigError, match="unknown goal"):
-        conclude(LOW, HIGH, goal="max")
+        conclude(Evidence(LOW, HIGH, goal="max"))
 
 
 def test_seeds_are_paired_by_their_number() -> None:
     around_zero = {seed + 8: value - 450.0 for seed, value in HIGH.items()}
     moved = {seed: value - 1.0 - seed % 2 for seed, value in around_zero.items()}
     here = around_zero
-    found = conclude({**here, 99: 0.0}, moved)
+    found = conclude(Evidence({**here, 99: 0.0}, moved))
     assert (found.verdict, found.against.seeds) == ("better", 16)
     assert found.against.difference == pytest.approx(1.5)
 
 
 def test_too_few_seeds_ask_for_more() -> None:
-    three = conclude(drawn(430, 3), drawn(400, 3, seed=1))
+    three = conclude(Evidence(drawn(430, 3), drawn(400, 3, seed=1)))
     assert (three.verdict, three.against.more_seeds) == ("undecided", 3)
     assert sentences(three)[1] == "3 more test seeds would allow a verdict."
-    close = conclude(sample(3, -1, 4, 2, 1, 3, 0, 2), sample(*[0] * 4, 1, 0, 1, 0), name="trial 3")
+    close = conclude(
+        Evidence(sample(3, -1, 4, 2, 1, 3, 0, 2), sample(*[0] * 4, 1, 0, 1, 0), name="trial 3")
+    )
     differences = [3, -1, 4, 2, 0, 3, -1, 2]
     assert close.verdict == "undecided"
     needed = seeds_to_tell(np.mean(differences), deviation(differences), next_level([8]))
@@ -112,38 +116,38 @@ def test_too_few_seeds_ask_for_more() -> None:
 
 def test_what_many_more_seeds_would_not_tell_is_no_significant_difference() -> None:
     a, b = drawn(450, seed=3), drawn(450, seed=8)
-    found = conclude(a, b, name="trial 17")
+    found = conclude(Evidence(a, b, name="trial 17"))
     assert found.verdict == "no_difference" and found.against.more_seeds is None
     assert first(found) == "Keep the default: no significant difference from trial 17."
     assert " leads " in sentences(found)[1] and len(sentences(found)) == 2
     assert "probability" not in " ".join([*sentences(found), *details(found)])
-    ahead = details(conclude(HIGH, LOW, name="trial 17"))
+    ahead = details(conclude(Evidence(HIGH, LOW, name="trial 17")))
     assert ahead[0].startswith("Means: trial 17 ")
     assert ahead[1].startswith("On a new seed trial 17 is better with probability ")
-    behind = details(conclude(LOW, HIGH, name="trial 17"))
+    behind = details(conclude(Evidence(LOW, HIGH, name="trial 17")))
     assert behind[1].startswith("On a new seed the default is better with probability ")
-    same = conclude(sample(1, 2, 3, 1, 2, 4), sample(1, 2, 3, 1, 2, 4))
+    same = conclude(Evidence(sample(1, 2, 3, 1, 2, 4), sample(1, 2, 3, 1, 2, 4)))
     assert same.verdict == "no_difference" and same.against.interval.kind == "none"
 
 
 def test_a_ceiling_is_seen_or_known() -> None:
-    seen = conclude(TOP, TOP, name="trial 17", sharing=9, shown=[500.0, 499.0])
+    seen = conclude(Evidence(TOP, TOP, name="trial 17", sharing=9, shown=[500.0, 499.0]))
     assert (seen.verdict, seen.ceiling) == ("ceiling", 500.0)
     assert first(seen) == (
         "Trial 17 and the default both reach the ceiling: 500 on 16 test seeds."
     )
     assert "9 other trials end at 500 too" in sentences(seen)[1]
-    assert conclude(TOP, None, ceiling=500.0).ceiling == 500.0
-    assert conclude(TOP, TOP, ceiling=600.0).verdict == "no_difference"
-    assert conclude(HIGH, TOP, ceiling=500.0).ceiling is None
-    below = conclude(TOP, LOW, sharing=9)
+    assert conclude(Evidence(TOP, None, ceiling=500.0)).ceiling == 500.0
+    assert conclude(Evidence(TOP, TOP, ceiling=600.0)).verdict == "no_difference"
+    assert conclude(Evidence(HIGH, TOP, ceiling=500.0)).ceiling is None
+    below = conclude(Evidence(TOP, LOW, sharing=9))
     assert (below.verdict, below.ceiling, below.against.interval.kind) == (
         "better",
         500.0,
         "unseen",
     )
     assert "9 other trials" in " ".join(sentences(below))
-    alone = conclude(TOP, LOW)
+    alone = conclude(Evidence(TOP, LOW))
     assert alone.ceiling is None and "other trial" not in " ".join(sentences(alone))
 
 
@@ -161,45 +165,49 @@ def test_a_ceiling_is_seen_or_known() -> None:
 )
 def test_a_floor_that_nobody_left_is_no_ceiling(shown, goal, ceiling) -> None:
     floor = sample(*[-200.0] * 16)
-    found = conclude(floor, floor, name="trial 7", sharing=4, shown=shown, goal=goal)
+    found = conclude(Evidence(floor, floor, name="trial 7", sharing=4, shown=shown, goal=goal))
     assert found.ceiling == ceiling and found.alike == (None if ceiling else -200.0)
     assert found.verdict == ("ceiling" if ceiling else "no_difference")
     said = " ".join(sentences(found))
     assert "4 other trials end at -200 too" in said and ("fewer" in said) == bool(ceiling)
-    own = conclude(floor, floor, is_default=True, beaten=4, sharing=4, shown=shown, goal=goal)
+    own = conclude(
+        Evidence(floor, floor, is_default=True, beaten=4, sharing=4, shown=shown, goal=goal)
+    )
     assert own.verdict == "default" and ("fewer" in " ".join(sentences(own))) == bool(ceiling)
 
 
 def test_the_same_difference_on_every_seed_decides_where_it_is_large() -> None:
-    found = conclude(sample(*[21.0] * 6), sample(*[-21.0] * 6))
+    found = conclude(Evidence(sample(*[21.0] * 6), sample(*[-21.0] * 6)))
     assert found.verdict == "better" and 0.0 < found.against.interval.low < 42.0
     assert first(found).endswith("better than the default: by 42 [24.56, 42] on 6 test seeds.")
 
 
 def test_seeds_on_which_the_rival_diverged_are_told() -> None:
     some = {**LOW, 3: math.nan, 4: math.inf}
-    found = conclude(HIGH, some)
+    found = conclude(Evidence(HIGH, some))
     assert (found.against.seeds, found.against.diverged) == (16, 2)
     assert "The default diverged on 2 of them, which are left out." in sentences(found)
-    every = conclude(HIGH, dict.fromkeys(HIGH, math.nan), name="trial 3")
+    every = conclude(Evidence(HIGH, dict.fromkeys(HIGH, math.nan), name="trial 3"))
     assert every.verdict == "better" and every.against.probability == 1.0
     assert "which diverged" in first(every)
 
 
 def test_pairs_are_those_of_two_values() -> None:
-    both = conclude({**HIGH, 3: math.nan}, {**LOW, 3: math.nan}, name="trial 3")
+    both = conclude(Evidence({**HIGH, 3: math.nan}, {**LOW, 3: math.nan}, name="trial 3"))
     assert (both.against.seeds, both.against.pairs) == (16, 15)
     six = conclude(
-        sample(math.nan, 1, 2, 3, 4, 5), sample(1, math.nan, 1, 2, 2, 3), name="trial 3"
+        Evidence(sample(math.nan, 1, 2, 3, 4, 5), sample(1, math.nan, 1, 2, 2, 3), name="trial 3")
     )
     assert (six.against.pairs, six.against.verdict) == (4, "undecided")
-    three = conclude(sample(math.nan, 1, 2, 3), sample(math.nan, 0, 1, 2), name="trial 3")
+    three = conclude(
+        Evidence(sample(math.nan, 1, 2, 3), sample(math.nan, 0, 1, 2), name="trial 3")
+    )
     assert (three.against.pairs, three.against.more_seeds) == (3, 3)
     assert sentences(three)[1] == "3 more test seeds would allow a verdict."
 
 
 def test_a_winner_that_diverges_more_often_is_not_called_better() -> None:
-    found = conclude({**HIGH, 2: math.nan}, LOW, name="trial 3")
+    found = conclude(Evidence({**HIGH, 2: math.nan}, LOW, name="trial 3"))
     assert (found.verdict, found.against.own_diverged, found.against.diverged) == (
         "diverged",
         1,
@@ -211,12 +219,12 @@ def test_a_winner_that_diverges_more_often_is_not_called_better() -> None:
         "The default diverged on none of them.",
     ]
     assert said[2].startswith("Where both have a value the difference is +")
-    as_often = conclude({**HIGH, 2: math.nan}, {**LOW, 3: math.nan})
+    as_often = conclude(Evidence({**HIGH, 2: math.nan}, {**LOW, 3: math.nan}))
     assert as_often.verdict == "better" and as_often.against.own_diverged == 1
     assert any("The winner diverged on 1 of them" in text for text in sentences(as_often))
-    never = conclude(dict.fromkeys(HIGH, math.nan), LOW)
+    never = conclude(Evidence(dict.fromkeys(HIGH, math.nan), LOW))
     assert never.verdict == "diverged" and never.against.difference is None
-    own = conclude({**HIGH, 2: math.nan}, None, is_default=True, beaten=2)
+    own = conclude(Evidence({**HIGH, 2: math.nan}, None, is_default=True, beaten=2))
     assert own.verdict == "default" and len(sentences(own)) == 2
 
 
@@ -227,7 +235,7 @@ UNSURE = [drawn(1.0, seed=4, spread=0.3)]
 
 def constrained(winner, default, values=(HIGH, LOW), **more):
     samples = ConstraintSamples(COST, winner, default)
-    return conclude(*values, name="trial 3", constraints=samples, **more)
+    return conclude(Evidence(*values, name="trial 3", constraints=samples, **more))
 
 
 def test_constraints_come_before_values_and_hide_no_better_default() -> None:
@@ -314,7 +322,9 @@ def of_rules(draws, rules: int, gap: float = 0.0) -> list[str]:
     ours = draws.normal(size=16)
     named = {f"rule {at}": sample(*draws.normal(size=16)) for at in range(rules)}
     named["rule 0"] = {seed: value - gap for seed, value in named["rule 0"].items()}
-    return [one.verdict for one in conclude(sample(*ours), None, baselines=named).baselines]
+    return [
+        one.verdict for one in conclude(Evidence(sample(*ours), None, baselines=named)).baselines
+    ]
 
 
 def test_several_heuristics_share_one_error_rate() -> None:
@@ -331,24 +341,26 @@ def test_a_clear_verdict_about_a_heuristic_helps_the_others() -> None:
     own = sample(*draws.normal(0.0, 1.0, 12))
     near = {seed: value - (1.0 if seed < 10 else -1.0) for seed, value in own.items()}
     noisy = {seed: value - (4.0 if seed == 5 else 0.05) for seed, value in own.items()}
-    alone = conclude(own, None, baselines={"near": near}).baselines[0]
-    both = conclude(own, None, baselines={"near": near, "noisy": noisy}).baselines
+    alone = conclude(Evidence(own, None, baselines={"near": near})).baselines[0]
+    both = conclude(Evidence(own, None, baselines={"near": near, "noisy": noisy})).baselines
     assert alone.verdict == "better" and alone.interval.low > 0.0
     assert not {one.verdict for one in both} & {"better", "worse"}  # of a half
     clear = {
         f"clear {at}": {seed: value - 9.0 - 0.1 * (seed % 2) for seed, value in own.items()}
         for at in range(9)
     }
-    found = conclude(own, None, baselines={**clear, "near": near}).baselines
+    found = conclude(Evidence(own, None, baselines={**clear, "near": near})).baselines
     assert [one.verdict for one in found] == ["better"] * 10
     assert found[-1].interval == alone.interval  # the last one has the whole error rate
 
 
 def test_a_heuristic_without_common_seeds_takes_no_share_of_the_error_rate() -> None:
     rules = {"ff": LOW, "gone": {99: 1.0}}
-    ff, gone = conclude(HIGH, None, baselines=rules).baselines
+    ff, gone = conclude(Evidence(HIGH, None, baselines=rules)).baselines
     assert gone.verdict == "nothing"
-    assert ff.interval == conclude(HIGH, None, baselines={"ff": LOW}).baselines[0].interval
+    assert (
+        ff.interval == conclude(Evidence(HIGH, None, baselines={"ff": LOW})).baselines[0].interval
+    )
 
 
 def test_selection_seeds_say_nothing_about_constraints_on_new_seeds() -> None:
@@ -365,7 +377,7 @@ def test_selection_seeds_say_nothing_about_constraints_on_new_seeds() -> None:
 
 
 def test_why_there_is_nothing_to_compare_is_said() -> None:
-    found = conclude(HIGH, None, name="trial 3", why="The default was left out.")
+    found = conclude(Evidence(HIGH, None, name="trial 3", why="The default was left out."))
     assert sentences(found) == [
         "There is nothing to compare trial 3 with.",
         "The default was left out.",
@@ -373,32 +385,36 @@ def test_why_there_is_nothing_to_compare_is_said() -> None:
 
 
 def test_nothing_to_compare_is_an_answer() -> None:
-    assert conclude(None, LOW).verdict == "nothing"
-    assert first(conclude({}, LOW)).startswith("No trial has a value")
-    assert conclude(HIGH, None).verdict == "nothing"
-    assert conclude(HIGH, {99: 1.0}).verdict == "nothing"
+    assert conclude(Evidence(None, LOW)).verdict == "nothing"
+    assert first(conclude(Evidence({}, LOW))).startswith("No trial has a value")
+    assert conclude(Evidence(HIGH, None)).verdict == "nothing"
+    assert conclude(Evidence(HIGH, {99: 1.0})).verdict == "nothing"
 
 
 def test_baselines_have_their_own_verdicts() -> None:
-    found = conclude(HIGH, LOW, baselines={"ksp_ff": drawn(900, seed=2), "ff_ksp": LOW})
+    found = conclude(Evidence(HIGH, LOW, baselines={"ksp_ff": drawn(900, seed=2), "ff_ksp": LOW}))
     assert [item.verdict for item in found.baselines] == ["worse", "better"]
     assert [item.rival for item in found.baselines] == ["ksp_ff", "ff_ksp"]
     assert first(found).startswith("ksp_ff is better than the winner: by ")
     assert sentences(found)[1].startswith("The winner is better than the default")
     assert sum("ksp_ff" in said for said in sentences(found)) == 1
     both = {"ksp_ff": drawn(900, seed=2), "ksp_bf": drawn(920, seed=2)}
-    open_one = conclude(HIGH, HIGH, baselines=both)
+    open_one = conclude(Evidence(HIGH, HIGH, baselines=both))
     assert first(open_one).startswith("ksp_bf is better than the winner")
     assert any(said.startswith("ksp_ff is better") for said in sentences(open_one)[1:])
-    assert first(conclude(HIGH, LOW, baselines={"ff_ksp": LOW})).startswith("The winner is better")
+    assert first(conclude(Evidence(HIGH, LOW, baselines={"ff_ksp": LOW}))).startswith(
+        "The winner is better"
+    )
     near = {seed: value + (3.0 if seed % 2 else -2.9) for seed, value in HIGH.items()}
-    found = conclude(HIGH, LOW, baselines={"ksp_ff": near})
+    found = conclude(Evidence(HIGH, LOW, baselines={"ksp_ff": near}))
     assert found.baselines[0].verdict in ("undecided", "no_difference")
     assert any("ksp_ff leads the winner by" in said for said in sentences(found))
 
 
 def test_a_population_without_copying_stands_for_the_default() -> None:
-    found = conclude(HIGH, LOW, name="trial 4021", rival="the same population without copying")
+    found = conclude(
+        Evidence(HIGH, LOW, name="trial 4021", rival="the same population without copying")
+    )
     assert first(found) == "Trial 4021 is better than the same population without copying."
     assert "default" not in " ".join(sentences(found))
 
@@ -410,7 +426,7 @@ def test_the_first_sentence_fits_a_terminal(scale: float, seed: int) -> None:
     for shift in (-3.0, -0.5, 0.0, 0.5, 3.0):
         a, b = (sample(*(scale * rng.normal(k, 1, 32))) for k in (shift, 0.0))
         for rival in ("the default", "the same population without copying"):
-            found = conclude(a, b, name="trial 12345", rival=rival)
+            found = conclude(Evidence(a, b, name="trial 12345", rival=rival))
             assert len(first(found)) < 80
             assert json.loads(json.dumps(as_json(found)))["sentences"] == sentences(found)
 
@@ -419,7 +435,7 @@ def test_better_is_seldom_said_where_nothing_differs() -> None:
     """400 studies of 8 skewed seeds: 5 % and two standard errors are 29 of them."""
     rng = np.random.default_rng(11)
     a, b = (-np.exp(rng.normal(0, 0.7, (400, 8))) for _ in range(2))
-    said = [conclude(sample(*x), sample(*y)).verdict for x, y in zip(a, b, strict=True)]
+    said = [conclude(Evidence(sample(*x), sample(*y))).verdict for x, y in zip(a, b, strict=True)]
     assert said.count("better") <= 29 and said.count("worse") <= 29
 
 
@@ -432,22 +448,24 @@ def failing(seeds: int, fail: int) -> dict[int, float]:
 def test_a_ceiling_is_left_by_chance_unless_six_seeds_leave_it(seeds: int, fail: int) -> None:
     """Ties say nothing: of fail differences of one sign chance makes 2 in 2^fail."""
     top, other = failing(seeds, 0), failing(seeds, fail)
-    found = conclude(top, other, ceiling=500.0).against
+    found = conclude(Evidence(top, other, ceiling=500.0)).against
     assert found.verdict == "undecided" and 2 * 0.5**fail > 0.05
     if found.interval.low is not None:
         assert found.interval.low == 0.0 < found.interval.high < 400.0
-    assert conclude(top, failing(seeds, 6), ceiling=500.0).verdict == "better" or seeds < 6
-    assert conclude(other, top, ceiling=500.0).verdict == "undecided"
+    assert (
+        conclude(Evidence(top, failing(seeds, 6), ceiling=500.0)).verdict == "better" or seeds < 6
+    )
+    assert conclude(Evidence(other, top, ceiling=500.0)).verdict == "undecided"
 
 
 def test_a_winner_at_the_ceiling_may_fail_on_other_seeds() -> None:
     top = sample(*[500.0] * 8)
     other = sample(500, 500, 500, 500, 480, 470, 450, 490)
-    found = conclude(top, other, ceiling=500.0).against
+    found = conclude(Evidence(top, other, ceiling=500.0)).against
     assert (found.verdict, found.more_seeds) == ("no_difference", None)  # 4 of 8 seeds differ
     assert found.interval.low == 0.0 and found.interval.high > found.difference
     more = sample(500, 500, 480, 470, 450, 490, 460, 475)  # and 6, which the exact test decides
-    found = conclude(top, more, ceiling=500.0).against
+    found = conclude(Evidence(top, more, ceiling=500.0)).against
     assert (found.verdict, found.interval.low) == ("undecided", 0.0)
     assert found.unless.interval.low > 0.0 and found.unless.one_in > 8
 
@@ -462,7 +480,7 @@ def test_following_the_advice_keeps_the_error() -> None:
         a, b = rng.normal(size=(2, 8))
         earlier: list[int] = []
         for _ in range(4):
-            found = conclude(sample(*a), sample(*b), earlier=earlier).against
+            found = conclude(Evidence(sample(*a), sample(*b), earlier=earlier)).against
             if found.verdict != "undecided":
                 break
             earlier.append(len(a))
@@ -475,27 +493,27 @@ def test_following_the_advice_keeps_the_error() -> None:
 def test_a_second_look_must_be_surer_and_takes_nothing_back() -> None:
     rng = np.random.default_rng(7)
     a, b = rng.normal(0.9, 1, 16), rng.normal(0, 1, 16)
-    once = conclude(sample(*a), sample(*b)).against
-    again = conclude(sample(*a), sample(*b), earlier=[8]).against
-    other = conclude(sample(*a), sample(*b), earlier=[0]).against
+    once = conclude(Evidence(sample(*a), sample(*b))).against
+    again = conclude(Evidence(sample(*a), sample(*b), earlier=[8])).against
+    other = conclude(Evidence(sample(*a), sample(*b), earlier=[0])).against
     assert once.verdict == "better"
     assert other.interval.low < once.interval.low
     ends = paired_interval(a.tolist(), b.tolist(), level=0.008)
     assert other.interval == ends and again.interval.high <= ends.high
     sure = b + np.array([1.0 + 0.01 * k for k in range(8)] + [9.0, -9.0] * 4)
-    assert conclude(sample(*sure[:8]), sample(*b[:8])).verdict == "better"
-    assert conclude(sample(*sure), sample(*b)).verdict != "better"
-    assert conclude(sample(*sure), sample(*b), earlier=[8]).verdict == "better"
+    assert conclude(Evidence(sample(*sure[:8]), sample(*b[:8]))).verdict == "better"
+    assert conclude(Evidence(sample(*sure), sample(*b))).verdict != "better"
+    assert conclude(Evidence(sample(*sure), sample(*b), earlier=[8])).verdict == "better"
 
 
 def test_large_numbers_are_whole_and_no_end_is_minus_0() -> None:
     """As `views.formatting.number` writes them in the leaderboard."""
     large = conclude(
-        sample(*[12_345.6 + n for n in range(8)]), sample(*[100.0] * 8), name="trial 1"
+        Evidence(sample(*[12_345.6 + n for n in range(8)]), sample(*[100.0] * 8), name="trial 1")
     )
     assert "12249 [" in " ".join(sentences(large)) and "e+0" not in " ".join(details(large))
     behind, bounds = sample(465.1, 272.4, 470.1, 234.2, 259.4, 495.6), Bounds(0.0, 500.0)
-    found = conclude(behind, sample(*[500.0] * 6), name="trial 1", bounds=bounds)
+    found = conclude(Evidence(behind, sample(*[500.0] * 6), name="trial 1", bounds=bounds))
     assert first(found).startswith("Keep the default: it leads trial 1 by 133.9 [-3.436, ")
 
 
@@ -503,13 +521,32 @@ def test_a_heuristic_that_is_better_on_a_condition_comes_first() -> None:
     """Blocking rates of few seeds: the sentence has a condition, and still comes first."""
     ours, rule = sample(*[0.02] * 8), sample(*[0.012] * 8)
     found = conclude(
-        ours,
-        sample(*[0.025] * 8),
-        goal="minimize",
-        name="trial 3",
-        baselines={"ksp_ff": rule},
-        bounds=Bounds(low=0.0),
+        Evidence(
+            ours,
+            sample(*[0.025] * 8),
+            goal="minimize",
+            name="trial 3",
+            baselines={"ksp_ff": rule},
+            bounds=Bounds(low=0.0),
+        )
     )
     assert found.baselines[0].verdict == "undecided" and found.baselines[0].unless is not None
     assert found.better_rule is found.baselines[0]
     assert first(found).startswith("ksp_ff is better than trial 3 unless 1 in ")
+
+
+def test_both_diverged_on_every_seed_is_counted_for_both() -> None:
+    """The default's seeds were counted as wins, and it was said to have diverged on none."""
+    lost = sample(*[math.nan] * 8)
+    both = conclude(Evidence(lost, lost, name="trial 3")).against
+    assert (both.verdict, both.wins, both.diverged, both.own_diverged) == ("diverged", 0, 8, 8)
+    said = sentences(conclude(Evidence(lost, lost, name="trial 3")))
+    assert said[:2] == [
+        "Trial 3 diverged on 8 of 8 test seeds.",
+        "The default diverged on 8 of them.",
+    ]
+    alone = conclude(Evidence(HIGH, sample(*[math.nan] * len(HIGH)), name="trial 3"))
+    assert (alone.against.wins, alone.against.diverged) == (0, len(HIGH))
+    assert sentences(alone) == [
+        f"Trial 3 is better than the default, which diverged on {len(HIGH)} test seeds."
+    ]

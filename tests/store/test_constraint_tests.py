@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from hpo.store.against import ConstraintSamples
 from hpo.store.constraint_tests import Limit, feasibility
 from hpo.store.leaderboard import leaderboard_of
 from hpo.store.rows import StudyMeta, TrialRow, TrialState
-from hpo.store.verdict import ConstraintSamples
-from hpo.store.verdict_text import concluded
+from hpo.store.study_verdict import Circumstances, concluded
 
 META = StudyMeta(
     "x",
@@ -87,9 +87,8 @@ def test_a_study_of_equal_configurations_seldom_has_a_feasible_winner(cost, test
     rng, wrong, studies = np.random.default_rng(1), 0, 150
     for _ in range(studies):
         rows, samples = study_of_equals(rng, cost, 3)
-        found = concluded(
-            META, rows, leaderboard_of(META, rows), constraints=samples if tested else None
-        )
+        given = Circumstances(constraints=samples if tested else None)
+        found = concluded(META, rows, leaderboard_of(META, rows), given=given)
         wrong += found.verdict == "feasible"
     assert wrong <= stats.binom.ppf(0.999, studies, 0.05)
 

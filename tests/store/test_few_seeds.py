@@ -10,7 +10,7 @@ from scipy import stats
 
 from hpo.store.comparison import compare, decided_pairs, split_p
 from hpo.store.unobserved import Bounds
-from hpo.store.verdict import Conclusion, conclude
+from hpo.store.verdict import Conclusion, Evidence, conclude
 from hpo.store.verdict_text import as_json, sentences
 
 STUDIES = 500
@@ -122,7 +122,7 @@ def studied(lead: float, spread: float, seeds: int = 4) -> Conclusion:
     differences = lead + shape * spread / error
     theirs = {seed: 100.0 * seed for seed in range(seeds)}
     ours = {seed: theirs[seed] + float(one) for seed, one in enumerate(differences)}
-    return conclude(ours, theirs, name="trial 3")
+    return conclude(Evidence(ours, theirs, name="trial 3"))
 
 
 def test_a_winner_without_a_clear_lead_does_not_replace_the_default() -> None:
@@ -145,12 +145,12 @@ def test_equal_trials_replace_the_default_in_at_most_a_fifth_of_studies() -> Non
     taken = 0
     for _ in range(STUDIES):
         ours, theirs = (dict(enumerate(rng.normal(size=4).tolist())) for _ in range(2))
-        taken += conclude(ours, theirs).against.advice == "take"
+        taken += conclude(Evidence(ours, theirs)).against.advice == "take"
     assert 60 <= taken <= 118  # 16 to 20 %, and two standard errors
 
 
 def test_a_search_that_its_default_won_says_so() -> None:
     values = {seed: 1.0 * seed for seed in range(4)}
-    found = conclude(values, None, is_default=True, beaten=3, of_search=True)
+    found = conclude(Evidence(values, None, is_default=True, beaten=3, of_search=True))
     assert sentences(found)[0] == "Keep the default: none of 3 others was better in the search."
     assert found.against.advice == "keep"

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from hpo.store.comparison import Bounds, decided_pairs, paired_interval
-from hpo.store.verdict import Objective, conclude_front, front_sentences
+from hpo.store.front_text import front_sentences
+from hpo.store.front_verdict import Objective, conclude_front
 
 UP = ("maximize", "maximize")
 NAMES = ("a", "b")

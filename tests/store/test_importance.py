@@ -13,6 +13,7 @@ from hpo.store.importance import (
     Column,
     decide,
     explained,
+    explained_when_dealt,
     midranks,
     removed,
     resampled,
@@ -45,6 +46,16 @@ def test_a_real_knob_explains_by_a_parabola() -> None:
     assert found == pytest.approx([expected])
     again, left = resampled(column, np.zeros((30, 0)), ranks, np.ones((1, 30)))
     assert (again[0], left[0]) == pytest.approx((expected, 1.0))
+
+
+def test_dealt_ranks_explain_the_same_bits_block_by_block() -> None:
+    rng = np.random.default_rng(5)
+    some = Column("u", [v if v > 0.3 else None for v in rng.random(300)])
+    forms = [shape(one, np.zeros((300, 0))) for one in (*reals(rng, 300, 2), some)]
+    ranks = midranks(rng.normal(size=300))
+    deals = np.stack([rng.permutation(300) for _ in range(150)])  # more than two blocks
+    whole = np.stack([explained(form, ranks[deals]) for form in forms])
+    assert np.array_equal(explained_when_dealt(forms, ranks, deals), whole)
 
 
 def test_a_choice_explains_by_a_mean_each() -> None:

@@ -11,7 +11,7 @@ from scipy import stats
 
 from hpo.store.comparison import Bounds, compare, decided_pairs, paired_interval
 from hpo.store.unobserved import bounded_interval, hidden, lowest_mean, unpaired_ends
-from hpo.store.verdict import conclude
+from hpo.store.verdict import Evidence, conclude
 
 SAID = ("better", "worse")
 EVALUATIONS = Path(__file__).parents[2] / "results" / "tuned" / "evaluations.parquet"
@@ -231,7 +231,7 @@ def test_the_interval_of_a_difference_ends_where_the_values_end() -> None:
         lower = compare(*losses, "minimize", paired, bounds=Bounds(-1.0, 0.0))
         assert lower.difference_interval == found
     sides = (dict(enumerate(ours)), dict(enumerate(theirs)))
-    assert conclude(*sides, bounds=Bounds(0.0, 1.0)).against.interval.high == 1.0
+    assert conclude(Evidence(*sides, bounds=Bounds(0.0, 1.0))).against.interval.high == 1.0
 
 
 RECORDED = [

@@ -12,7 +12,7 @@ from rich.console import Console
 from helpers import view_samples as samples
 from hpo.cli import main
 from hpo.store.journal import Journal
-from hpo.store.verdict import conclude
+from hpo.store.verdict import Evidence, conclude
 from hpo.store.verdict_text import sentences
 from hpo.studies.spec import Confirm, EarlyTerminate
 from hpo.views.commands import train
@@ -59,7 +59,7 @@ def test_every_next_command_works_as_it_is_printed(results, capsys):
 
 
 def test_where_the_default_is_better_it_is_what_is_to_be_kept(results):
-    worse = conclude({0: 1.0}, dict(enumerate([2.0, 3.0])))
+    worse = conclude(Evidence({0: 1.0}, dict(enumerate([2.0, 3.0]))))
     worse = dataclasses.replace(worse, against=dataclasses.replace(worse.against, verdict="worse"))
     commands = dict(next_commands(results.folder, results.leaderboard, worse))
     train = next(command for command in commands if "--export" in command)
@@ -70,7 +70,7 @@ def test_where_the_default_is_better_it_is_what_is_to_be_kept(results):
 
 def test_where_a_heuristic_is_better_it_comes_first_and_is_what_to_run(results):
     policy, rule = ({seed: at + 0.1 * seed for seed in range(8)} for at in (1.0, 5.0))
-    found = conclude(policy, policy, name="trial 3", baselines={"ksp_ff": rule})
+    found = conclude(Evidence(policy, policy, name="trial 3", baselines={"ksp_ff": rule}))
     found = dataclasses.replace(found, said=tuple(sentences(found)))
     assert found.said[0].startswith("ksp_ff is better than trial 3: by ")
     commands = next_commands(results.folder, results.leaderboard, found)

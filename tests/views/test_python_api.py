@@ -25,7 +25,7 @@ from hpo.search.lanes import local
 from hpo.store import query
 from hpo.store.leaderboard import leaderboard_of
 from hpo.store.rows import BaselineRow, StudyMeta, TrialRow, TrialState
-from hpo.store.verdict_text import concluded
+from hpo.store.study_verdict import concluded
 from hpo.studies.load import load, read_study
 from hpo.studies.spec import Metric
 from hpo.views.python import calls

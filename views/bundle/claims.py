@@ -6,6 +6,7 @@ claim rests on the seeds of some trials. To verify a bundle, all claims are made
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,6 +21,7 @@ from ...search.analysis.checkpoint_values import ranking_objective
 from ...search.analysis.verdict import ceiling_of, conclusion_of, constraint_samples
 from ...search.lanes.contract import EvaluationResult
 from ...search.state.objective import TRAINING_RETURN, Objective
+from ...store.against import Against, ConstraintSamples
 from ...store.codec import finite_json
 from ...store.interim_analyses import Look, begins_interim, looks_of, winners_looks
 from ...store.journal import JOURNAL_NAME, Journal
@@ -30,7 +32,7 @@ from ...store.statistics import aggregate
 from ...store.tables import episode_columns
 from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
-from ...store.verdict import Against, Conclusion, ConstraintSamples, conclude
+from ...store.verdict import Conclusion, Evidence, conclude
 from ...store.verdict_text import as_json
 from ...studies.load import recorded
 from ...studies.spec import WITH_TRAINING, Study, env_words
@@ -219,22 +221,40 @@ def values_apart(folder: Path) -> Iterator[str]:
                 seed = f"test seed {row.replicate} of trial {row.trial} has {value:g}"
                 yield f"{JOURNAL_NAME}: {seed}, which its environment cannot give"
     for row in rows:
-        if row.state is TrialState.FINISHED:
-            shown = {
-                value for own in seen.get((row.trial, "search"), {}).values() for value in own
-            }
-            missing = [one for one in row.seed_values if not _among(one, shown)]
-            mean = aggregate(row.seed_values, meta.aggregate) if row.seed_values else None
-            if missing or (mean is not None and not _equal(row.value, mean)):
-                yield _apart_words(row, "search")
+        if row.state is TrialState.FINISHED and _is_search_apart(row, meta, seen):
+            yield _apart_words(row, "search")
         tested = [value for value in row.by_report_seed.values() if not math.isnan(value)]
-        for stream, values in (("choose", row.choose_values), ("report", tested)):
+        for stream, values, lost in (
+            ("choose", row.choose_values, ()),
+            ("report", tested, row.report_diverged),
+        ):
             own = seen.get((row.trial, stream), {})
-            ends = [own[seed][-1] for seed in sorted(own)]
-            lost = set(row.report_diverged) if stream == "report" else set[int]()
-            known = [seed for seed in range(len(values) + len(lost)) if seed not in lost]
-            if values and (sorted(own)[: len(known)] != known or not _all_equal(values, ends)):
+            if values and _are_ends_apart(values, lost, own):
                 yield _apart_words(row, stream)
+
+
+def _is_search_apart(
+    row: TrialRow, meta: StudyMeta, seen: Mapping[tuple[int, str], Mapping[int, list[float]]]
+) -> bool:
+    """Return whether a finished trial has values that no evaluation of the search has."""
+    of_seeds = seen.get((row.trial, "search"), {}).values()
+    shown = set(itertools.chain.from_iterable(of_seeds))
+    if not row.seed_values:
+        return False
+    if any(not _among(one, shown) for one in row.seed_values):
+        return True
+    return not _equal(row.value, aggregate(row.seed_values, meta.aggregate))
+
+
+def _are_ends_apart(
+    values: Sequence[float], lost: Collection[int], own: Mapping[int, Sequence[float]]
+) -> bool:
+    """Return whether values of fresh seeds differ from the last evaluations of these seeds."""
+    seeds = sorted(own)
+    known = [seed for seed in range(len(values) + len(lost)) if seed not in lost]
+    if seeds[: len(known)] != known:
+        return True
+    return not _all_equal(values, [own[seed][-1] for seed in seeds])
 
 
 def _apart_words(row: TrialRow, stream: str) -> str:
@@ -288,14 +308,16 @@ class _Tables:
             return None
         study = plain(read_text(self.meta.study_text, "study.resolved.yaml"))
         found = conclude(
-            a,
-            b,
-            goal=self.meta.goal,
-            bounds=value_bounds(self.meta),
-            ceiling=ceiling_of(study, self.meta),
-            constraints=limited,
-            earlier=winners_looks(looks, row.trial, default.trial, len(both)),
-            interim=begins_interim(looks),
+            Evidence(
+                a,
+                b,
+                goal=self.meta.goal,
+                bounds=value_bounds(self.meta),
+                ceiling=ceiling_of(study, self.meta),
+                constraints=limited,
+                earlier=winners_looks(looks, row.trial, default.trial, len(both)),
+                interim=begins_interim(looks),
+            )
         )
         sql = f"SELECT replicate, a.seen AS ours, b.seen AS theirs FROM ({ours}) a JOIN "
         return f"{sql}({theirs}) b USING (replicate) ORDER BY replicate", found.against

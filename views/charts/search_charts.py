@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
 from typing import Any
 
 from ...errors import counted
@@ -14,7 +14,7 @@ from ...store.comparison import Bounds
 from ...store.environment_columns import ENVIRONMENT, environment_names
 from ...store.leaderboard import Entry
 from ...store.query import has_column, query
-from ...store.rows import DecisionRow, Stream, TrialState
+from ...store.rows import DecisionRow, Stream, TrialRow, TrialState
 from ...store.statistics import mean
 from ...store.unobserved import bounded_interval
 from ...store.value_bounds import return_bounds, value_bounds
@@ -204,47 +204,78 @@ def _evaluated(snapshot: Snapshot, wanted: Mapping[int, Sequence[str]]) -> dict[
 def _panel(
     snapshot: Snapshot, leaders: Sequence[Entry], others: Sequence[int], measured: _Measured
 ) -> XY | None:
-    found, label = measured.found, measured.label
-    marks: list[Line | Band | Dot] = []
-    keys: list[Key] = []
-    for trial in reversed(others):
-        points = [(at, mean(values)) for at, values in _evenly(found.get(trial, {}), _POINTS // 2)]
-        if points:
-            tip = f"trial {trial}: {number(points[-1][1])} at {steps(points[-1][0])}"
-            marks.append(_mark(points, "faint", trial, tip))
-    behind = len(marks)
-    if behind:
-        keys.append(Key(f"{counted(behind, 'other trial')}, search seeds", "faint", "line"))
-    labels: list[Label] = []
-    for entry in reversed(leaders):  # the winner on top
-        points = _evenly(found.get(entry.trial, {}), _POINTS)
-        if not points:
-            continue
-        style = _WINNER if entry is leaders[0] else _DEFAULT
-        seeds = max(len(values) for _, values in points)
-        if seeds > 1:
-            marks.append(Band(tuple((at, *_ends(v, measured.bounds)) for at, v in points), style))
-        middle = tuple((at, mean(values)) for at, values in points)
-        tip = f"trial {entry.trial}: {number(middle[-1][1])} at {steps(points[-1][0])}"
-        marks.append(_mark(middle, style, entry.trial, f"{tip}, {counted(seeds, 'seed')}"))
-        streams = measured.streams.get(entry.trial, ())
-        keys.insert(0, Key(_named_curve(snapshot, entry, streams, seeds), style, "line"))
-        labels.insert(0, Label(middle[-1][1], _short_name(snapshot, entry), style))
+    grey = _grey_lines(others, measured)
+    drawn = [_leader(snapshot, leaders, entry, measured) for entry in leaders]
+    shown = [one for one in drawn if one is not None]
+    bands_and_lines = [one.marks for one in reversed(shown)]  # the winner on top
+    own = [*chain.from_iterable(bands_and_lines)]
+    marks: list[Line | Band | Dot] = [*grey, *own]
     if not marks:
         return None
     x = steps_scale(max(x for mark in marks for x, _ in _corners(mark)))
     lines: list[Line] = []
-    if label == snapshot.metric:
+    line_keys: list[Key] = []
+    if measured.label == snapshot.metric:
         lines, line_keys = baseline_lines(snapshot, Stream.SEARCH, x)
-        keys += line_keys
-    kept = [y for mark in (*marks[behind:], *lines) for _, y in _corners(mark)]
+    kept = [y for mark in (*own, *lines) for _, y in _corners(mark)]
     every = [y for mark in marks for _, y in _corners(mark)]
-    y = leaders_scale(every, label, snapshot.sign, kept) if kept else value_scale(every, label)
-    grey = ((value for _, value in _corners(mark)) for mark in marks[:behind])
-    outside = sum(not all(map(y.holds, values)) for values in grey)
-    keys += [Key(f"leaves the scale ({outside})", "faint", "out")] if outside else []
-    placed = (*lines, *marks)
-    return XY(measured.title, x, y, placed, tuple(keys), wide=True, labels=tuple(labels))
+    y = value_scale(every, measured.label)
+    if kept:
+        y = leaders_scale(every, measured.label, snapshot.sign, kept)
+    keys = [one.key for one in shown]
+    if grey:
+        keys.append(Key(f"{counted(len(grey), 'other trial')}, search seeds", "faint", "line"))
+    keys += line_keys
+    if outside := sum(not _is_inside(mark, y) for mark in grey):
+        keys.append(Key(f"leaves the scale ({outside})", "faint", "out"))
+    labels = tuple(one.label for one in shown)
+    return XY(measured.title, x, y, (*lines, *marks), tuple(keys), wide=True, labels=labels)
+
+
+def _grey_lines(others: Sequence[int], measured: _Measured) -> list[Line | Dot]:
+    lines: list[Line | Dot] = []
+    for trial in reversed(others):
+        found = _evenly(measured.found.get(trial, {}), _POINTS // 2)
+        points = [(at, mean(values)) for at, values in found]
+        if points:
+            tip = f"trial {trial}: {number(points[-1][1])} at {steps(points[-1][0])}"
+            lines.append(_mark(points, "faint", trial, tip))
+    return lines
+
+
+@dataclass(frozen=True)
+class _Leader:
+    """The curve of the winner or of the default, with its key and its label."""
+
+    marks: list[Line | Band | Dot]
+    key: Key
+    label: Label
+
+
+def _leader(
+    snapshot: Snapshot, leaders: Sequence[Entry], entry: Entry, measured: _Measured
+) -> _Leader | None:
+    points = _evenly(measured.found.get(entry.trial, {}), _POINTS)
+    if not points:
+        return None
+    style = _WINNER if entry is leaders[0] else _DEFAULT
+    seeds = max(len(values) for _, values in points)
+    marks: list[Line | Band | Dot] = []
+    if seeds > 1:
+        marks.append(Band(tuple((at, *_ends(v, measured.bounds)) for at, v in points), style))
+    middle = tuple((at, mean(values)) for at, values in points)
+    tip = f"trial {entry.trial}: {number(middle[-1][1])} at {steps(points[-1][0])}"
+    marks.append(_mark(middle, style, entry.trial, f"{tip}, {counted(seeds, 'seed')}"))
+    streams = measured.streams.get(entry.trial, ())
+    return _Leader(
+        marks,
+        Key(_named_curve(snapshot, entry, streams, seeds), style, "line"),
+        Label(middle[-1][1], _short_name(snapshot, entry), style),
+    )
+
+
+def _is_inside(mark: Line | Dot, y: Scale) -> bool:
+    return all(y.holds(value) for _, value in _corners(mark))
 
 
 def _short_name(snapshot: Snapshot, entry: Entry) -> str:
@@ -290,42 +321,67 @@ def history(snapshot: Snapshot) -> Picture:
     stopped = _finite({row.trial: row.rung_value for row in rows if row.trial not in ended})
     if not ended and not stopped:
         return Picture("history", "History", "No trial has a value yet.")
-    first = snapshot.winner
-    known = [row.value for row in rows if row.trial in (0, first.trial if first else 0)]
+    lost = [row.trial for row in rows if row.state in _LOST]
     lines, lines_keys = baseline_lines(snapshot, Stream.SEARCH, snapshot.numbers_scale())
-    kept = [*filter(finite, known), *(line.points[0][1] for line in lines)]
     every = [*ended.values(), *stopped.values()]
+    kept = [*_kept_in_sight(snapshot, rows), *(line.points[0][1] for line in lines)]
     y = leaders_scale(every, snapshot.metric, snapshot.sign, kept)
     x = snapshot.numbers_scale()
-    marks: list[Line | Dot] = [*lines]
-    keys: list[Key] = []
-    lost = [row.trial for row in rows if row.state in _LOST]
-    for trial, value in stopped.items():
-        if trial not in lost:
-            tip = f"trial {trial}: {number(value)} at rung {snapshot.rows[trial].rung}, "
-            marks.append(_dot(y, trial, value, "muted", tip + snapshot.state(trial)))
+    best = _best_so_far(snapshot, x)
+    winner = _winner_ring(snapshot)
+    cut = {trial: value for trial, value in stopped.items() if trial not in lost}
+    marks: list[Line | Dot] = [
+        *lines,
+        *(_cut_dot(snapshot, y, trial, value) for trial, value in cut.items()),
+        *best,
+        *(_dot(y, n, value, "c0", f"trial {n}: {number(value)}") for n, value in ended.items()),
+        *(_lost_cross(snapshot, y, trial) for trial in lost),
+        *winner,
+    ]
+    outside = sum(not y.holds(value) for value in every)
+    named = (
+        (best, (Key("finished", "c0"), Key("best so far", "c1", "line"))),
+        (winner, (Key(snapshot.winner_word, "c1", "ring"),)),
+        (cut, (Key("not finished: value at its last rung", "muted"),)),
+        (outside, (Key(f"outside the scale ({outside})", "muted", "out"),)),
+        (lost, (Key("diverged or failed", "bad", "cross"),)),
+    )
+    keys = [key for shown, own in named if shown for key in own]
+    caption = f"Every trial in order{snapshot.kept_words(_MOST_ROWS)}, by its value in the search."
+    all_keys = (*keys, *lines_keys)
+    panel = XY("Values in the search", x, y, tuple(marks), all_keys, wide=True)
+    return Picture("history", "History", caption, (panel,))
+
+
+def _kept_in_sight(snapshot: Snapshot, rows: Sequence[TrialRow]) -> list[float]:
+    """Return the values of the default and of the winner, which the scale must hold."""
+    first = snapshot.winner
+    leaders = (0, first.trial if first else 0)
+    values = [row.value for row in rows if row.trial in leaders]
+    return [value for value in values if value is not None and finite(value)]
+
+
+def _cut_dot(snapshot: Snapshot, y: Scale, trial: int, value: float) -> Dot:
+    at = f"trial {trial}: {number(value)} at rung {snapshot.rows[trial].rung}"
+    return _dot(y, trial, value, "muted", f"{at}, {snapshot.state(trial)}")
+
+
+def _best_so_far(snapshot: Snapshot, x: Scale) -> list[Line]:
     in_order = [(trial, row.value) for trial, row in sorted(snapshot.rows.items())]
     best = improvements(snapshot.sign, in_order)
-    if best:
-        marks.append(Line((*best, (x.high, best[-1][1])), "c1", step=True))
-        keys += [Key("finished", "c0"), Key("best so far", "c1", "line")]
-    for trial, value in ended.items():
-        marks.append(_dot(y, trial, value, "c0", f"trial {trial}: {number(value)}"))
-    for trial in lost:
-        tip = f"trial {trial}: {snapshot.rows[trial].state}"
-        marks.append(Dot(trial, y.low, "bad", trial, tip, "cross"))
-    if first is not None and first.search_value is not None and finite(first.search_value):
-        marks.append(Dot(first.trial, first.search_value, "c1", shape="ring"))
-        keys.append(Key(snapshot.winner_word, "c1", "ring"))
-    if any(trial not in lost for trial in stopped):
-        keys.append(Key("not finished: value at its last rung", "muted"))
-    outside = sum(not y.holds(value) for value in every)
-    keys += [Key(f"outside the scale ({outside})", "muted", "out")] if outside else []
-    keys += [Key("diverged or failed", "bad", "cross")] if lost else []
-    keys += lines_keys
-    caption = f"Every trial in order{snapshot.kept_words(_MOST_ROWS)}, by its value in the search."
-    panel = XY("Values in the search", x, y, tuple(marks), tuple(keys), wide=True)
-    return Picture("history", "History", caption, (panel,))
+    return [Line((*best, (x.high, best[-1][1])), "c1", step=True)] if best else []
+
+
+def _lost_cross(snapshot: Snapshot, y: Scale, trial: int) -> Dot:
+    tip = f"trial {trial}: {snapshot.rows[trial].state}"
+    return Dot(trial, y.low, "bad", trial, tip, "cross")
+
+
+def _winner_ring(snapshot: Snapshot) -> list[Dot]:
+    first = snapshot.winner
+    if first is None or first.search_value is None or not finite(first.search_value):
+        return []
+    return [Dot(first.trial, first.search_value, "c1", shape="ring")]
 
 
 def _finite(values: Mapping[int, float | None]) -> dict[int, float]:

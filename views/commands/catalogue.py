@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ...environments.hosted import is_hosted
 from ...environments.registry import entry
 from ...environments.table import ENVIRONMENTS, EnvEntry
-from ...environments.via_gymnasium import is_gymnasium
 from ...errors import ConfigError
 from ...foreign_names.tables import names_of
 from ...knobs import KNOBS, Knob, allowed
@@ -144,7 +144,7 @@ def do_knobs(args: Namespace) -> int:
 
 def do_envs(args: Namespace) -> int:
     texts = {id_: f"{id_} {env.source} {env.meaning}" for id_, env in ENVIRONMENTS.items()}
-    if args.word is not None and is_gymnasium(args.word):
+    if args.word is not None and is_hosted(args.word):
         found = [entry(args.word)]
     else:
         known = _with("environment", texts, args.word, "hpo envs; Gymnasium's are gym:<id>")

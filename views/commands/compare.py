@@ -45,9 +45,9 @@ from ...store.leaderboard import Entry, leaderboard_of
 from ...store.rows import Stream, StudyMeta, TrialRow
 from ...store.statistics import NO_INTERVAL
 from ...store.study_folder import StudyFolder, find_study, trials_seen
+from ...store.study_verdict import COPIES_REMEDY, copies_sentence
 from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
-from ...store.verdict_text import COPIES_REMEDY, copies_sentence
 from ...studies.load import recorded
 from ...studies.yaml_io import plain, read_text
 from ..environment_text import AGGREGATES_NOTE, beside_lines
@@ -294,42 +294,58 @@ def number_in(word: str) -> int | None:
 
 def _compared_values(a: _Side, b: _Side) -> _Chosen:
     if a.study != b.study:
-        ours, theirs = a.values[Stream.REPORT], b.values[Stream.REPORT]
-        shared = [seed for seed in ours if seed in theirs]
-        fewest = min(FEWEST_PAIRS, max(len(ours), len(theirs), 1))
-        if a.seed != b.seed or len(shared) < fewest:
-            return _unpaired_values(a, b)
-        values = [[side[seed] for seed in shared] for side in (ours, theirs)]
-        return _Chosen(values, True, (Stream.REPORT, Stream.REPORT))
+        return _of_two_studies(a, b)
     for stream in (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH):
-        ours, theirs = a.values.get(stream), b.values.get(stream)
-        if not ours or not theirs:
-            continue
-        shared = [seed for seed in ours if seed in theirs]
-        partial = a.partial | b.partial
-        if stream in partial and len(shared) < FEWEST_PAIRS:
-            others = [s for s in Stream if s is not stream and s not in partial]
-            if any(a.values.get(s) and b.values.get(s) for s in others):
-                continue  # both have values on another stream, all of whose runs ended
-        paired = ours.keys() == theirs.keys() or len(shared) >= FEWEST_PAIRS
-        values = [
-            [side[seed] for seed in shared] if paired else list(side.values())
-            for side in (ours, theirs)
-        ]
-        earlier, interim = _looks_at(a, b, [seed for _, seed in shared])
-        tested = paired and stream is Stream.REPORT
-        return _Chosen(
-            values,
-            paired,
-            (stream, stream),
-            ranked=stream is not Stream.REPORT,
-            at=a.at,
-            earlier=earlier if tested else (),
-            interim=interim,
-        )
+        both = a.values.get(stream) and b.values.get(stream)
+        if both and not _is_better_elsewhere(a, b, stream):
+            return _on_stream(a, b, stream)
     counts = f"{a.name} has {_seed_counts(a)}, {b.name} {_seed_counts(b)}"
     told = f"{a.name} and {b.name} have no seeds in common: {counts}"
     raise StoreError(f"{told}; to train both on test seeds: hpo confirm {a.trial} {b.trial}")
+
+
+def _of_two_studies(a: _Side, b: _Side) -> _Chosen:
+    """Compare on test seeds alone; paired where the studies have the same seed."""
+    ours, theirs = a.values[Stream.REPORT], b.values[Stream.REPORT]
+    shared = [seed for seed in ours if seed in theirs]
+    fewest = min(FEWEST_PAIRS, max(len(ours), len(theirs), 1))
+    if a.seed != b.seed or len(shared) < fewest:
+        return _unpaired_values(a, b)
+    values = [_of_seeds(side, shared) for side in (ours, theirs)]
+    return _Chosen(values, True, (Stream.REPORT, Stream.REPORT))
+
+
+def _is_better_elsewhere(a: _Side, b: _Side, stream: Stream) -> bool:
+    """Return whether few pairs of a stream that still runs can give way to another stream."""
+    partial, ours, theirs = a.partial | b.partial, a.values[stream], b.values[stream]
+    if stream not in partial or len([seed for seed in ours if seed in theirs]) >= FEWEST_PAIRS:
+        return False
+    others = [other for other in Stream if other is not stream and other not in partial]
+    return any(a.values.get(other) and b.values.get(other) for other in others)
+
+
+def _on_stream(a: _Side, b: _Side, stream: Stream) -> _Chosen:
+    ours, theirs = a.values[stream], b.values[stream]
+    shared = [seed for seed in ours if seed in theirs]
+    paired = ours.keys() == theirs.keys() or len(shared) >= FEWEST_PAIRS
+    values = [list(side.values()) for side in (ours, theirs)]
+    if paired:
+        values = [_of_seeds(side, shared) for side in (ours, theirs)]
+    earlier, interim = _looks_at(a, b, [seed for _, seed in shared])
+    is_test = stream is Stream.REPORT
+    return _Chosen(
+        values,
+        paired,
+        (stream, stream),
+        ranked=not is_test,
+        at=a.at,
+        earlier=earlier if paired and is_test else (),
+        interim=interim,
+    )
+
+
+def _of_seeds(side: _Seeds, seeds: Sequence[tuple[str, int]]) -> list[float]:
+    return [side[seed] for seed in seeds]
 
 
 def _looks_at(a: _Side, b: _Side, seeds: Sequence[int]) -> tuple[tuple[int, ...], bool]:

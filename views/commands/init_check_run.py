@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from ...studies.script_flags import command_init_text
 from ...studies.spec import Study, env_words
 from ...studies.tuned.record import known_record
 from ...studies.tuned.study_text import around_text
+from ...studies.user_code import import_user_code
 from ..formatting import in_unit, steps
 from ..output import echo, note, print_json
 from ..terminal.console import fitted, in_columns, plain_warnings
@@ -40,12 +41,26 @@ def do_init(args: Namespace) -> int:
     elif args.env is None:
         raise ConfigError("hpo init needs an environment, such as hpo init CartPole-v1")
     else:
-        record = None if args.plain else known_record(args.env)
-        text = init_text(args.env) if record is None else around_text(record)
+        names = _imported(args.imports)
+        record = None if args.plain or names else known_record(args.env)
+        text = init_text(args.env, names) if record is None else around_text(record)
     write_study(text, args.to)
     if args.time:
         note(fitted(_timed_words(loads(text)), sys.stderr))
     return 0
+
+
+def _imported(paths: Sequence[str]) -> list[str]:
+    """Run files that register an environment; return their names, as a study lists them."""
+    if paths:
+        from ...core.device_request import ask_for_devices
+
+        ask_for_devices()  # an array that a module makes when it is imported starts jax
+    for path in map(Path, paths):
+        if not path.is_file():
+            raise ConfigError(f"--import {path}: no such file")
+        import_user_code([path.name], path.parent)
+    return [Path(path).name for path in paths]
 
 
 def _timed_words(study: Study) -> str:
@@ -80,11 +95,11 @@ def do_check(args: Namespace) -> int:
     with plain_warnings():
         skip = " (skip it with --no-time)"
         report, why = preview(study, timing, bool(args.time), lambda text: note(text + skip))
-    if args.time is None and why and study.imports:
-        report = replace(report, time_note=f"{report.time_note} (--time)")
     if args.json:
         print_json({**report.as_data(), "note": why})
     else:
+        if report.not_run:  # the first line says it; with -v the time's
+            why, report = "", replace(report, time_note=f"{report.time_note} (--time)")
         text = report.text() + (f"\nnote       {why}" if why else "")
         text = text if args.verbose else brief(report, why, args.file)
         lines = in_unit(text, study.algorithm.unit).split("\n")
@@ -100,61 +115,101 @@ def _after_portfolio(study: Study, method: str) -> str:
 
 
 def brief(report: CheckReport, note: str, file: str) -> str:
-    study, expected = report.study, report.expected
+    """Return what a study will do and cost, in at most fifteen lines."""
+    lines = [
+        _answer(report, file),
+        "",
+        f"  search    {_search_words(report.study)}",
+        f"  stopping  {_stopping(report)}",
+        f"  confirm   {_confirm_words(report.study)}",
+        f"  training  {_training_words(report)}",
+        *_further(report),
+    ]
+    for kind, texts in (("mistake", report.mistakes), ("warning", report.warnings)):
+        lines += ["", *(f"{kind}: {text}" for text in texts)] if texts else []
+    lines += ["", f"note: {note}"] if note else []
+    if not report.mistakes:
+        quoted = shlex.quote(file)
+        lines += ["", f"Next: hpo run {quoted}", f"Details: hpo check -v {quoted}"]
+    return "\n".join(lines)
+
+
+def _search_words(study: Study) -> str:
     names = [*study.space.names[:_NAMED]]
     if more := len(study.space.names) - len(names):
         names.append(f"{more} more")
-    first, most, several = study.seeds.first, study.seeds.per_config, len(study.objectives)
-    seeds = f"{first} to " * (first < most) + counted(most, "seed")
-    tune = study.search.driver == "ray_tune"
-    method = f"Ray Tune ({study.search.searcher})" if tune else study.search.method
+    method = study.search.method
+    if study.search.driver == "ray_tune":
+        method = f"Ray Tune ({study.search.searcher})"
     if study.search.portfolio:
         method = _after_portfolio(study, method)
-    searched = f" over {', '.join(names)}" if names else ""
-    confirm, confirmed = study.confirm, "none: nothing is measured on new seeds"
-    if confirm is not None and confirm.runs(several):
-        default, tested = " and default" * confirm.default, confirm.reports(several)
-        interim = f"{confirm.interim} to " if confirm.interim is not None else ""
-        last = f"winner{default} on {interim}"
-        if confirm.choose:
-            best = f"best {confirm.top_k}{default if several else ''}"
-            confirmed = f"{best} on {counted(confirm.choose, 'new seed')}"
-            confirmed += f"; then {last}{confirm.report} more" if tested else ""
-        else:
-            confirmed = f"{last}{counted(confirm.report, 'new seed')}"
-    lines = [_answer(report, file), "", f"  search    {method}{searched}; {seeds} per trial"]
-    lines += [f"  stopping  {_stopping(report)}", f"  confirm   {confirmed}"]
-    unit, fresh = study.algorithm.unit, expected.confirm + expected.asked
+    over = f" over {', '.join(names)}" if names else ""
+    first, most = study.seeds.first, study.seeds.per_config
+    seeds = counted(most, "seed")
+    if first < most:
+        seeds = f"{first} to {seeds}"
+    return f"{method}{over}; {seeds} per trial"
+
+
+def _confirm_words(study: Study) -> str:
+    confirm, several = study.confirm, len(study.objectives)
+    if confirm is None or not confirm.runs(several):
+        return "none: nothing is measured on new seeds"
+    default = " and default" if confirm.default else ""
+    interim = "" if confirm.interim is None else f"{confirm.interim} to "
+    last = f"winner{default} on {interim}"
+    if not confirm.choose:
+        return f"{last}{counted(confirm.report, 'new seed')}"
+    best = f"best {confirm.top_k}{default if several else ''}"
+    selection = f"{best} on {counted(confirm.choose, 'new seed')}"
+    if not confirm.reports(several):
+        return selection
+    return f"{selection}; then {last}{confirm.report} more"
+
+
+def _training_words(report: CheckReport) -> str:
+    study = report.study
+    lanes = [cost.lanes for _, cost in report.buckets if cost.lanes is not None]
+    costs = _steps_words(report)
+    if study.algorithm.is_process:
+        costs += [f"{max(lanes)} at once"] if lanes else []
+        return ", ".join(costs)
+    costs += [counted(max(lanes), "lane")] if lanes else []
+    least = "" if report.bucket_count_exact else "at least "
+    costs.append(f"{least}{counted(report.bucket_count * study.spread, 'compile')}")
+    return ", ".join(costs)
+
+
+def _steps_words(report: CheckReport) -> list[str]:
+    """Return the env steps in all, by stage; nothing where they are unknown."""
+    expected = report.expected
+    fresh = expected.confirm + expected.asked
     parts = [f"confirm {steps(fresh)}"] if fresh else []
     if expected.total is not None and expected.search is not None:
         parts.insert(0, f"search {steps(expected.total - fresh)}")
-    total = "" if expected.total is None else f"{steps(expected.total)} {unit} "
-    costs = [f"{total}({', '.join(parts)})"] if parts else []
-    lanes = [cost.lanes for _, cost in report.buckets if cost.lanes is not None]
-    if study.algorithm.is_process:
-        costs += [f"{max(lanes)} at once"] if lanes else []
-    else:
-        costs += [counted(max(lanes), "lane")] if lanes else []
-        least = "" if report.bucket_count_exact else "at least "
-        costs.append(f"{least}{counted(report.bucket_count * study.spread, 'compile')}")
-    lines.append(f"  training  {', '.join(costs)}")
-    if (forecast := forecast_of(study)) is not None:
-        lines.append(f"  forecast  {forecast.words}")
-    if report.time is not None and (share := report.time.share("evaluation")) > _NOTED:
-        lines.append(f"  evaluation takes {share:.0%} of the time, beyond these env steps")
+    if not parts:
+        return []
+    total = ""
+    if expected.total is not None:
+        about = "about " if expected.is_rough else ""
+        total = f"{about}{steps(expected.total)} {report.study.algorithm.unit} "
+    return [f"{total}({', '.join(parts)})"]
+
+
+def _further(report: CheckReport) -> Iterator[str]:
+    """Yield lines that only some studies have."""
+    forecast = forecast_of(report.study)
+    if forecast is not None:
+        yield f"  forecast  {forecast.words}"
+    share = 0.0 if report.time is None else report.time.share("evaluation")
+    if share > _NOTED:
+        yield f"  evaluation takes {share:.0%} of the time, beyond these env steps"
     if report.seen:
-        lines.append(f"  process   {report.seen}")
+        yield f"  process   {report.seen}"
     if report.warm_start:
-        lines.append(f"  start     {report.warm_start}")
+        yield f"  start     {report.warm_start}"
     if report.rejected_share > 0.0:
-        lines.append(f"  forbid    refuses {report.rejected_share:.0%} of random draws")
-    for kind, texts in (("mistake", report.mistakes), ("warning", report.warnings)):
-        lines += ["", *(f"{kind}: {text}" for text in texts)] if texts else []
-    quoted = shlex.quote(file)
-    lines += ["", f"note: {note}"] if note else []
-    if not report.mistakes:
-        lines += ["", f"Next: hpo run {quoted}", f"Details: hpo check -v {quoted}"]
-    return "\n".join(lines)
+        yield f"  forbid    refuses {report.rejected_share:.0%} of random draws"
 
 
 def _answer(report: CheckReport, file: str) -> str:
@@ -164,7 +219,7 @@ def _answer(report: CheckReport, file: str) -> str:
     what = f"{counted(trials, 'trial')} of {env}" if trials is not None else env
     if report.not_run:
         files, way = ", ".join(report.not_run), f"hpo check --time {shlex.quote(file)}"
-        told = f"The study file is OK; what {files} brings is not checked, as only {way} runs it"
+        told = f"The study file is OK. Not checked: {files}, which only {way} runs"
         return f"{told}. Runs {what}."
     if report.time is None:
         why = f"; time not known: {report.time_note}" if report.time_note else ""

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...store.against import Against
 from ...store.environment_columns import environment_names
 from ...store.leaderboard import Entry
 from ...store.rows import StudyMeta
 from ...store.statistics import mean
 from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
-from ...store.verdict import Against
 from ...studies.spec import env_words
 from ..charts.snapshot import Snapshot
 from ..formatting import SEED_KINDS, between, number, param, with_interval

@@ -12,7 +12,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from hpo.core.host.batch import Opening, code_of, episode_seed, make_batch
+from hpo.core.host.batch import Opening, code_of, episode_seed
+from hpo.core.host.vector_batch import make_batch
 from hpo.environments.via_gymnasium import make
 from hpo.errors import ConfigError
 from hpo.machine.workers import Workers
@@ -298,7 +299,7 @@ def test_workers_leave_signals_to_their_parent_from_their_first_moment():
 
 PARENT = """\
 import sys, time
-from hpo.core.host.batch import make_batch
+from hpo.core.host.vector_batch import make_batch
 from hpo.core.host.batch import Opening
 from hpo.core.host.batch import code_of
 from hpo.machine.workers import Workers

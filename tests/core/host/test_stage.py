@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from hpo.core.host import restartable_batch
-from hpo.core.host.batch import code_of, make_batch
+from hpo.core.host.batch import code_of
 from hpo.core.host.stage import Stage
+from hpo.core.host.vector_batch import make_batch
 from hpo.environments.via_gymnasium import make
 from hpo.errors import StoreError
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpo.core.host.batch import Opening, code_of, make_batch
+from hpo.core.host.batch import Opening, code_of
 from hpo.core.host.restartable_batch import Steady
+from hpo.core.host.vector_batch import make_batch
 from hpo.environments.via_gymnasium import make
 from hpo.errors import Leave, SearchError
 from hpo.machine.workers import Workers

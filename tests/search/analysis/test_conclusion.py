@@ -13,7 +13,13 @@ from helpers.analytic_lanes import AnalyticPopulation
 from helpers.episodes import episodes_in
 from helpers.view_samples import ReturningFactory
 from hpo.cli import main
-from hpo.search.analysis.verdict import conclusion_from, conclusion_of, front_values
+from hpo.search.analysis.verdict import (
+    Measured,
+    StudyRows,
+    conclusion_from,
+    conclusion_of,
+    front_values,
+)
 from hpo.search.engine.commits import Committer
 from hpo.search.engine.engine import Engine
 from hpo.search.run import run
@@ -27,7 +33,7 @@ from hpo.store.journal import Journal
 from hpo.store.leaderboard import leaderboard_of
 from hpo.store.rows import BaselineRow, Stream
 from hpo.store.study_folder import StudyFolder
-from hpo.store.verdict import conclude
+from hpo.store.verdict import Evidence, conclude
 from hpo.studies.spec import Budget, Constraint, EarlyTerminate, EnvSpec, Metric, Racing, Seeds
 from hpo.views.leaderboard_text import front_line
 from hpo.views.report.report import write_report
@@ -148,7 +154,9 @@ def test_one_trial_alone_stands_beside_baselines_on_its_own_seeds(tmp_path, seed
         meta, rows = journal.meta, journal.trials()
     entries, values = leaderboard_of(meta, rows), rows[0].seed_values
     rule = tuple(value - (15 + seed) for seed, value in enumerate(values))[:seeds]
-    found = conclusion_from(meta, rows, entries, [BaselineRow("rule", {"search": rule})], True, {})
+    found = conclusion_from(
+        StudyRows(meta, rows, entries, [BaselineRow("rule", {"search": rule})]), Measured()
+    )
     if seeds < 6:
         assert found.said[0] == "There is nothing to compare trial 0 with."
         return
@@ -159,7 +167,7 @@ def test_one_trial_alone_stands_beside_baselines_on_its_own_seeds(tmp_path, seed
     assert found.said[0].startswith("Trial 0 is better than rule: by 17.5 [")
     assert found.said[0].endswith("on 6 seeds.")
     assert found.said[-1] == "One trial ran, so its seeds selected nothing."
-    still = conclusion_from(meta, rows, entries, [], False, {})
+    still = conclusion_from(StudyRows(meta, rows, entries, ended=False), Measured())
     assert still.said[0].startswith("Undecided")
 
 
@@ -172,7 +180,7 @@ def test_one_trial_alone_knows_the_range_of_its_values(tmp_path):
     values = rows[0].seed_values
     rule = tuple(value / 3 for value in values)
     rules = [BaselineRow("rule", {"search": rule})]
-    found = conclusion_from(meta, rows, leaderboard_of(meta, rows), rules, True, {})
+    found = conclusion_from(StudyRows(meta, rows, leaderboard_of(meta, rows), rules), Measured())
     [against] = found.baselines
     around = paired_interval(values, rule, bounds=Bounds(0.0, 500.0))
     assert against.verdict == "undecided" and against.interval == around
@@ -254,7 +262,7 @@ def test_who_violates_constraints_puts_nobody_behind_the_front(tmp_path, capsys)
             dataclasses.replace(e, feasible=False, front=None) if e.trial in violating else e
             for e in entries
         ]
-        return conclusion_from(meta, rows, changed, [], True, fresh)
+        return conclusion_from(StudyRows(meta, rows, changed), Measured(fresh=fresh))
 
     ahead = [entry.trial for entry in entries if entry.trial in fresh and entry.trial != 0]
     first, *others = ahead
@@ -635,7 +643,7 @@ def test_a_study_that_grows_is_looked_at_again(tmp_path):
         rows = {row.trial: row.by_report_seed for row in journal.trials()}
     assert looks[2:] == (Look(0, 12), Look(winner, 12, True))
     assert winners_looks(looks, winner, 0, 12) == earlier_looks(looks, winner, 0, 12) == (7,)
-    expected = conclude(rows[winner], rows[0], earlier=(7,)).against
+    expected = conclude(Evidence(rows[winner], rows[0], earlier=(7,))).against
     found = conclusion_of(Journal(tmp_path)).against
     assert (found.verdict, found.interval) == (expected.verdict, expected.interval)
 

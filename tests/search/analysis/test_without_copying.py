@@ -13,12 +13,13 @@ from helpers import search_samples as samples
 from hpo.cli import main
 from hpo.search.analysis.verdict import conclusion_of, how_to_know, without_copying
 from hpo.search.run import run
+from hpo.store.against import ConstraintSamples
 from hpo.store.comparison import chance_of_better, paired_interval
 from hpo.store.constraint_tests import Limit
 from hpo.store.journal import Journal
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
-from hpo.store.verdict import ConstraintSamples, WithoutCopying, conclude
+from hpo.store.verdict import Evidence, WithoutCopying, conclude
 from hpo.studies.resolved import resolved_yaml
 from hpo.studies.spec import (
     Budget,
@@ -180,12 +181,14 @@ def test_constraints_come_before_values():
     little, much = ([{seed: at + 0.1 * seed for seed in range(6)}] for at in (0.0, 5.0))
     most = (Limit("eval/cost", high=2.0),)
     told = ConstraintSamples(most, little, little, alone=much)
-    found = conclude(winner, winner, constraints=told, alone=better)
+    found = conclude(Evidence(winner, winner, constraints=told, alone=better))
     assert found.copying.verdict == found.verdict == "feasible"
     assert found.alone == "trial 3 of alone"
-    plain = conclude(winner, winner, alone=better)
+    plain = conclude(Evidence(winner, winner, alone=better))
     assert plain.copying.verdict == plain.verdict == "worse"
     told = ConstraintSamples(most, much, little, alone=little)
-    assert conclude(winner, winner, constraints=told, alone=better).verdict == "infeasible"
+    assert (
+        conclude(Evidence(winner, winner, constraints=told, alone=better)).verdict == "infeasible"
+    )
     elsewhere = WithoutCopying("alone", 3, {seed + 10: 1.0 for seed in range(6)})
-    assert conclude(winner, winner, alone=elsewhere).copying is None
+    assert conclude(Evidence(winner, winner, alone=elsewhere)).copying is None

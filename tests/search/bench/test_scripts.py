@@ -169,8 +169,11 @@ def test_the_best_recorded_configuration_is_picked_by_the_seeds_that_do_not_judg
 def test_pages_give_the_recorded_ratio_of_plans_that_other_tables_chose():
     ratio = json.loads((equal.FOLDER / "rungs.json").read_text())["left_out"]["ratio"]
     withdrawn = "{} of the env steps [{}, {}]".format(*ratio)
-    readme, page = ((real.ROOT / name).read_text() for name in ("README.md", "docs/search.md"))
-    assert withdrawn not in " ".join(readme.split())  # docs/search.md says why
+    readme, page = (
+        (real.ROOT / name).read_text()
+        for name in ("README.md", "docs/reference/search-methods.md")
+    )
+    assert withdrawn not in " ".join(readme.split())  # the page says why
     assert "chosen on the other eight, it takes {} [{}, {}]".format(*ratio) in " ".join(
         page.split()
     )
@@ -198,13 +201,13 @@ def test_the_page_gives_the_shares_that_recorded_searches_beat(name, method, wor
     found = equal.Searches(equal.FOLDER / f"{name}.parquet")
     budget = equal.BUDGET if method == equal.OLD else found.budgets[0]
     shares = [100 * found.of(method, budget, "beats").mean(), *found.recorded().mean(axis=0)]
-    page = " ".join((real.ROOT / "docs/search.md").read_text().split())
+    page = " ".join((real.ROOT / "docs/reference/search-methods.md").read_text().split())
     assert words.format(*(f"{share:.0f}" for share in shares)) in page
 
 
 def test_the_page_has_the_table_of_real_studies():
     plans = json.loads((real.ROOT / "benchmarks/bench/real.json").read_text())["plans"]
-    page = (real.ROOT / "docs/search.md").read_text()
+    page = (real.ROOT / "docs/reference/search-methods.md").read_text()
     assert plans.keys() == real.PLANS.keys()
     for plan in real.PLANS.keys() - {real.BASE}:
         assert real.table_row(plan, plans[plan]) in page

@@ -414,7 +414,8 @@ def test_what_is_written_of_a_proof_can_be_verified_from_the_file(tmp_path, proo
 
 def test_what_records_and_the_atlas_write_changes_no_checkout(tmp_path, monkeypatch):
     """Else a record made behind `scripts/atlas` would come from no clean checkout."""
-    files = ("mkdocs.yml", "docs/tuned.md", "results/tuned/a.yaml", "results/atlas/a", "core/a.py")
+    files = ("mkdocs.yml", "docs/reference/tuned.md", "results/tuned/a.yaml", "results/atlas/a",
+             "core/a.py")  # fmt: skip
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("before\n")

@@ -1,0 +1,79 @@
+"""Wrapper lines for Gymnasium observations that a network cannot read as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from . import via_gymnasium
+
+_LARGE = 84
+"""Pixels along a side from which a smaller image is worth a wrapper; Atari's usual size."""
+_FLATTEN = "gymnasium.wrappers.FlattenObservation.wrapper_spec()"
+_SMALLER = (
+    "gymnasium.wrappers.GrayscaleObservation.wrapper_spec(keep_dim=True)",
+    f"gymnasium.wrappers.ResizeObservation.wrapper_spec(shape=({_LARGE}, {_LARGE}))",
+)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The observation of an environment, and the Python line that makes it readable."""
+
+    space: str  # `Dict`, or `image of 96x96x3`
+    is_image: bool = False
+    wrapped_id: str = ""  # as a study writes it; empty: nothing needs a wrapper
+    line: str = ""  # registers `wrapped_id`
+
+
+def observation_of(id_: str) -> Observation | None:
+    """Make a `gym:` environment and describe an observation that needs a wrapper or a `cnn`.
+
+    Returns:
+        None for a vector or a number, which any network reads.
+
+    Raises:
+        HpoError: the environment cannot be made here.
+    """
+    env = via_gymnasium.make(id_, {})
+    space, spec = env.observation_space, env.spec
+    env.close()
+    spaces = via_gymnasium.space_kinds(id_)
+    if isinstance(space, spaces.Box):
+        return _image(space.shape, spec) if str(space.dtype) == "uint8" else None
+    if isinstance(space, spaces.Discrete | spaces.MultiBinary):
+        return None
+    kind = type(space).__name__
+    if not space.is_np_flattenable:
+        return Observation(kind)
+    new = f"Flat/{_bare(spec)}"
+    return Observation(kind, False, f"{via_gymnasium.PREFIX}{new}", _line(new, spec, (_FLATTEN,)))
+
+
+def _image(shape: tuple[int, ...], spec: Any) -> Observation | None:
+    if len(shape) not in (2, 3):
+        return None
+    words = f"image of {'x'.join(map(str, shape))}"
+    if min(shape[:2]) <= _LARGE or len(shape) == 2:
+        return Observation(words, True)
+    new = f"Small/{_bare(spec)}"
+    return Observation(words, True, f"{via_gymnasium.PREFIX}{new}", _line(new, spec, _SMALLER))
+
+
+def _bare(spec: Any) -> str:
+    """Return an id without its namespace."""
+    return str(spec.id).rpartition("/")[2]
+
+
+def _line(new: str, spec: Any, wrappers: tuple[str, ...]) -> str:
+    """Return the call that registers an environment within wrappers."""
+    made = spec.entry_point
+    if not isinstance(made, str):
+        made = f"{made.__module__}:{made.__qualname__}"
+    given = [repr(new), repr(made)]
+    if spec.max_episode_steps is not None:
+        given.append(f"max_episode_steps={spec.max_episode_steps}")
+    if spec.kwargs:
+        given.append(f"kwargs={spec.kwargs!r}")
+    given.append(f"additional_wrappers=({', '.join(wrappers)},)")
+    return f"gymnasium.register({', '.join(given)})".replace("'", '"')

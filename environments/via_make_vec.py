@@ -1,0 +1,253 @@
+"""Gymnasium's vector entry points (`gymnasium.make_vec`): of ids `gym-vec:...`, and Atari's.
+
+How a simulator resets rows whose episodes ended is its `autoreset_mode`:
+
+- SAME_STEP has reset them when the step returns; their last observations are in `final_obs`.
+- DISABLED leaves that to `reset` with a `reset_mask`.
+- NEXT_STEP would reset them in place of their next step, whose action is lost and whose reward is
+  0. They are reset before by a `reset_mask`, as in DISABLED, so that no such step is learned from.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..files.working_folder import same_working_folder
+from .hosted import ALE, VECTOR
+from .table import EnvEntry, EnvKey
+from .values import blamed, type_of
+from .vectors import Answers
+from .via_gymnasium import PREFIX, first_sentence, imported, spec_of
+
+# Arguments that are of how a simulator runs, or that the id has fixed
+_OF_VECTORS = ("autoreset_mode", "batch_size", "game", "num_envs", "num_threads", "render_mode",
+               "self", "thread_affinity_offset")  # fmt: skip
+_LIVES, _CLIPS = "episodic_life", "reward_clipping"
+_LIFE_ENDS = "life_loss_info"
+_ATARI_MEANINGS = {
+    "continuous": "actions are a joystick's radius, angle and button",
+    "episodic_life": "a lost life ends the episode in training, while the game goes on",
+    "frameskip": "emulator frames that an action is repeated for",
+    "full_action_space": "all 18 actions, also those without effect in this game",
+    "grayscale": "shades of gray instead of colours",
+    "img_height": "pixels",
+    "img_width": "pixels",
+    "max_num_frames_per_episode": "emulator frames until truncation",
+    "maxpool": "a pixel is the maximum of the last two frames",
+    "noop_max": "most actions without effect at the start of a game",
+    "repeat_action_probability": "chance per frame that the last action is repeated (sticky)",
+    "reward_clipping": "rewards are -1, 0 or 1 in training",
+    "stack_num": "images that an observation has",
+    "use_fire_reset": "press fire at the start of a game that waits for it",
+}
+_FROM_0_TO_1 = ("continuous_action_threshold", "repeat_action_probability")
+_AT_LEAST_0 = ("noop_max",)
+
+
+@dataclass(frozen=True)
+class VectorEntryBackend:
+    together: Literal["call", "lane", "slot"] = "lane"  # which shares one random number generator
+    reseeds: bool = False
+
+    def entry(self, id_: str) -> EnvEntry:
+        """Return the entry of an id; all arguments of the vector constructor are keys."""
+        spec, creator = _creator(id_)
+        keys: dict[str, EnvKey] = {}
+        given = dict(spec.kwargs)
+        if spec.max_episode_steps is not None:
+            given["max_episode_steps"] = spec.max_episode_steps
+        for name, parameter in inspect.signature(creator).parameters.items():
+            named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+            if named and name not in _OF_VECTORS:
+                default = given.get(name, parameter.default)
+                keys[name] = _key(name, None if default is parameter.empty else default)
+        meaning = first_sentence(inspect.getdoc(creator) or "")
+        judged = {name: False for name in (_LIVES, _CLIPS) if name in keys}
+        return EnvEntry(id_, "gymnasium", "any", keys=keys, meaning=meaning, eval_keys=judged)
+
+    def spaces(self, id_: str, values: Mapping[str, Any]) -> Any:
+        """Return the spaces of one row.
+
+        Raises:
+            ConfigError: the simulator cannot reset some rows before the step that follows.
+        """
+        env = _make_vec(id_, values, 2)
+        try:
+            if not _resets_rows(env):
+                raise ConfigError(
+                    f"the vector environment of {id_} resets rows in place of their next step and "
+                    f"takes no reset_mask, so it cannot be learned from; take {_plain(id_)}"
+                )
+            return _Spaces(env.single_observation_space, env.single_action_space)
+        finally:
+            env.close()
+
+    def make(self, id_: str, values: Mapping[str, Any], rows: int) -> VectorEntrySimulator:
+        return VectorEntrySimulator(_make_vec(id_, values, rows))
+
+
+@dataclass(frozen=True)
+class AtariBackend(VectorEntryBackend):
+    """ALE's own vector environment, one game each: a pool would step games that have ended."""
+
+    together: Literal["call", "lane", "slot"] = "slot"
+    reseeds: bool = True
+
+    def entry(self, id_: str) -> EnvEntry:
+        found = super().entry(id_)
+        keys = {name: key for name, key in found.keys.items() if name != _LIFE_ENDS}
+        return replace(found, keys=keys, meaning=f"the Atari game {id_.removeprefix(ALE)}")
+
+    def spaces(self, id_: str, values: Mapping[str, Any]) -> Any:
+        env = _make_game(id_, values)
+        env.close()
+        return _Spaces(env.single_observation_space, env.single_action_space)
+
+    def make(self, id_: str, values: Mapping[str, Any], rows: int) -> AtariSimulator:
+        return AtariSimulator(_make_game(id_, values))
+
+
+@dataclass(frozen=True)
+class _Spaces:
+    observation_space: Any
+    action_space: Any
+
+
+class VectorEntrySimulator:
+    def __init__(self, env: Any):
+        self._env, self._count = env, int(env.num_envs)
+        self._mode = _mode_of(env)
+        self._dtype = env.single_action_space.dtype
+        self._ended = np.zeros(self._count, bool)  # and were not reset since
+        self._rows = np.arange(self._count)
+        self._stepped: Any = None
+
+    def start(self, seeds: np.ndarray) -> np.ndarray:
+        observation, _ = self._env.reset(seed=int(seeds[0]))  # of all rows together
+        self._ended[:] = False
+        return np.array(observation)
+
+    def send(self, rows: np.ndarray, actions: np.ndarray) -> None:
+        whole = np.repeat(actions[:1], self._count, axis=0).astype(self._dtype)
+        whole[rows] = actions
+        forgotten = self._ended.copy()
+        forgotten[rows] = False
+        if self._mode == "Disabled" and forgotten.any():  # else it refuses to step
+            self.restart(np.flatnonzero(forgotten))
+        self._rows = rows
+        if hasattr(self._env, "send"):
+            self._env.send(whole)
+        else:
+            self._stepped = self._env.step(whole)
+
+    def receive(self) -> Answers:
+        stepped = self._env.recv() if self._stepped is None else self._stepped
+        self._stepped, rows = None, self._rows
+        observation, reward, terminated, truncated, info = stepped
+        ended = terminated | truncated
+        self._ended = ended & (self._mode != "SameStep")
+        seen, following = np.array(observation[rows]), None
+        if self._mode == "SameStep":
+            following = seen.copy()
+            for place in np.flatnonzero(ended[rows]).tolist():
+                seen[place] = info["final_obs"][rows[place]]
+        said = {
+            name: values[rows]
+            for name, values in info.items()
+            if isinstance(values, np.ndarray) and values.shape == (self._count,)
+        }
+        return Answers(
+            seen,
+            np.array(reward[rows]),
+            np.asarray(terminated[rows], bool),
+            np.asarray(truncated[rows], bool),
+            following,
+            info=said,
+        )
+
+    def restart(self, rows: np.ndarray) -> np.ndarray:
+        mask = np.zeros(self._count, bool)
+        mask[rows] = True
+        options = None if mask.all() else {"reset_mask": mask}
+        observation, _ = self._env.reset(options=options)
+        self._ended[rows] = False
+        return np.array(observation[rows])
+
+    def close(self) -> None:
+        self._env.close()
+
+
+class AtariSimulator(VectorEntrySimulator):
+    """One game. Where a lost life ends the episode, its game goes on (Baselines' EpisodicLife)."""
+
+    def receive(self) -> Answers:
+        answers = super().receive()
+        goes_on = answers.terminated & (answers.info["lives"] > 0)
+        self._last, self._goes_on = answers.observation, bool(goes_on[0])
+        return replace(answers, goes_on=goes_on)
+
+    def restart(self, rows: np.ndarray) -> np.ndarray:
+        return self._last.copy() if self._goes_on else super().restart(rows)
+
+
+def _plain(id_: str) -> str:
+    return f"{PREFIX}{id_.removeprefix(VECTOR).removeprefix(PREFIX)}"
+
+
+def _mode_of(env: Any) -> str:
+    mode = env.metadata.get("autoreset_mode")
+    return getattr(mode, "value", "NextStep" if mode is None else str(mode))
+
+
+def _resets_rows(env: Any) -> bool:
+    """Return whether rows can be reset before the next step, by trying it with two rows."""
+    if _mode_of(env) == "SameStep":
+        return True
+    env.reset(seed=0)
+    observation, *_ = env.step(np.stack([env.single_action_space.sample()] * 2))
+    before = np.array(observation[1])
+    try:
+        after, _ = env.reset(options={"reset_mask": np.array([True, False])})
+    except Exception:  # whatever an environment says of an option that it does not know
+        return False
+    return np.array_equal(before, after[1])
+
+
+def _key(name: str, default: Any) -> EnvKey:
+    type_, meaning = type_of(default, False), _ATARI_MEANINGS.get(name, "")
+    if name in _FROM_0_TO_1:
+        return EnvKey("float", default, meaning=meaning, low=0.0, high=1.0)
+    if type_ != "int":
+        return EnvKey(type_, default, meaning=meaning)
+    return EnvKey("int", default, meaning=meaning, low=0 if name in _AT_LEAST_0 else 1)
+
+
+def _creator(id_: str) -> tuple[Any, Any]:
+    spec = spec_of(_plain(id_), id_)
+    if spec.vector_entry_point is None:
+        raise ConfigError(
+            f"{id_}: Gymnasium knows no vector entry point of {spec.id}; take {_plain(id_)}"
+        )
+    if callable(spec.vector_entry_point):
+        return spec, spec.vector_entry_point
+    return spec, imported(id_, spec.vector_entry_point)
+
+
+def _make_vec(id_: str, values: Mapping[str, Any], rows: int) -> Any:
+    import gymnasium
+
+    spec, _ = _creator(id_)
+    with blamed(id_, values), same_working_folder():
+        return gymnasium.make_vec(spec, rows, vectorization_mode="vector_entry_point", **values)
+
+
+def _make_game(id_: str, values: Mapping[str, Any]) -> Any:
+    # ale-py's `episodic_life` starts a new game after a lost life, its `life_loss_info` does not
+    given = {_LIFE_ENDS if name == _LIVES else name: value for name, value in values.items()}
+    return _make_vec(id_, {"num_threads": 1, **given}, 1)

@@ -1,0 +1,39 @@
+"""The commands of README.md, shortened so that each runs in seconds in a folder with my.yaml."""
+
+from __future__ import annotations
+
+import re
+
+SHORT = (
+    " --set env_steps=16k --set budget.trials=6 --set early_terminate=null --set seed=1"
+    " --set 'confirm={top_k: 2, choose: 3, report: 6}'"
+)
+CHANGES = (
+    ("hpo run studies/first.yaml", f"hpo run my.yaml{SHORT} --name again"),
+    ("hpo run my.yaml", f"hpo run my.yaml{SHORT}"),
+    ("hpo check my.yaml", "hpo check my.yaml --no-time"),
+    ("hpo init CartPole-v1 > my.yaml", "hpo init CartPole-v1 --plain > my.yaml"),
+    ("hpo show 17", "hpo show 1"),
+    ("hpo compare 3 17", "hpo compare 0 1"),
+    ("hpo confirm 3 17", "hpo confirm 0 1 --seeds 6"),
+    ("hpo train tuned:CartPole-v1", "hpo train tuned:CartPole-v1 --set env_steps=4k"),
+    ("hpo bundle", "hpo bundle -o bundle.zip && hpo verify bundle.zip"),
+    ("hpo paper", "hpo paper --to paper --no-figures"),
+    ("hpo serve", "hpo serve --help"),
+    ("hpo eval policy/", "hpo eval policy/ --episodes 2"),
+)
+"""README's command, and the form that runs: shorter, with trials that exist, ending by itself."""
+
+
+def commands(readme: str) -> list[str]:
+    """Return README's commands in their order, each once, as they are run here."""
+    block = re.findall(r"hpo run studies/\S+", readme)[:1]
+    table: list[str] = [
+        code
+        for line in readme.splitlines()
+        if line.startswith("| ")
+        for code in re.findall(r"`(hpo [^`]+)`", line)
+    ]
+    known: dict[str, str] = dict(CHANGES)
+    found = dict.fromkeys(table + block)  # the study of the block last: its folder makes two
+    return [known.get(command) or command for command in found]

@@ -1,0 +1,251 @@
+"""A winner compared with one opponent: by value, and by constraints.
+
+Values are from test seeds, the same for both sides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from .comparison import (
+    UNBOUNDED,
+    Bounds,
+    Unless,
+    chance_of_better,
+    decided_pairs,
+    deviation,
+)
+from .constraint_tests import Feasibility, Limit, Range, Values, feasibility
+from .interim_analyses import fewest_pairs, next_level
+from .statistics import NO_INTERVAL, Interval, mean
+
+Verdict = Literal[
+    "better",
+    "worse",
+    "no_difference",
+    "undecided",
+    "ceiling",
+    "default",
+    "diverged",
+    "feasible",
+    "infeasible",
+    "nothing",
+]
+Advice = Literal["take", "keep", ""]
+"""Take the winner or keep its opponent."""
+Sample = Mapping[int, float]  # replicate -> value; NaN if it diverged
+
+
+@dataclass(frozen=True)
+class Against:
+    """A winner compared with one opponent, paired on the seeds that both ran on."""
+
+    rival: str  # as in a sentence: `the default`, `ksp_ff`
+    verdict: Verdict  # about the winner
+    seeds: int = 0
+    pairs: int = 0  # seeds on which both have a finite value
+    wins: int = 0  # of them, the winner is better
+    ties: int = 0
+    diverged: int = 0  # seeds on which the opponent has none
+    means: tuple[float, float] | None = None  # of the winner and the opponent, over pairs
+    difference: float | None = None  # positive if the winner is better
+    standard_error: float | None = None  # of the difference, from pairs; None for one pair
+    interval: Interval = NO_INTERVAL  # 95 % over all looks together
+    probability: float | None = None  # that the winner is better on a new seed, a tie half
+    probability_interval: Interval = NO_INTERVAL
+    more_seeds: int | None = None  # that would decide, if it is undecided
+    unless: Unless | None = None  # only outcomes that no seed has shown stand against a verdict
+    own_diverged: int = 0  # seeds on which the winner has no finite value
+    why: str = ""  # there is nothing to compare, as a sentence
+    by_value: Verdict | None = None  # of the metric alone, if constraints rule
+    limits: LimitsOfBoth | None = None  # with constraints
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is better only because its opponent diverged on every common seed."""
+        return self.verdict == "better" and self.difference is None
+
+    @property
+    def is_behind_unless(self) -> bool:
+        """Whether the opponent is better, on the condition that `unless` names."""
+        return self.unless is not None and (self.difference or 0.0) < 0.0
+
+    @property
+    def advice(self) -> Advice:
+        """Return which of the two to use, "" if test seeds do not say.
+
+        Where the test does not decide, the winner must lead by more than one standard error of the
+        paired differences. Of two equal ones it does in 16 to 20 % of studies, which does no harm.
+        """
+        if self.verdict in ("better", "feasible"):
+            return "take"
+        if self.verdict in ("worse", "default", "ceiling", "diverged", "infeasible"):
+            return "keep"
+        if self.verdict == "nothing" or self.difference is None:
+            return ""
+        if self.unless is not None:
+            return "take" if self.difference > 0.0 else "keep"
+        if self.standard_error is None:
+            return "keep"
+        return "take" if self.difference > self.standard_error else "keep"
+
+
+@dataclass(frozen=True)
+class LimitsOfBoth:
+    """Whether a winner and its opponent keep the constraints, on test seeds."""
+
+    winner: Feasibility
+    rival: Feasibility
+
+
+@dataclass(frozen=True)
+class ConstraintSamples:
+    """What test seeds show of the constraints.
+
+    `seen`: for each constraint the range of its values on all new seeds of the compared trials.
+    """
+
+    limits: tuple[Limit, ...]
+    winner: Values | None
+    default: Values | None
+    seen: tuple[Range, ...] = ()
+    alone: Values | None = None  # of the best trial without copying
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a winner is compared with any opponent."""
+
+    sign: float = 1.0  # 1 where greater is better, else -1
+    top: float | None = None  # the ceiling, if all seeds of the winner are at it
+    bounds: Bounds = UNBOUNDED  # of values times the sign
+    earlier: Sequence[int] = ()  # pairs at each earlier look
+    interim: bool = False  # the first of these came before the planned end
+
+    @property
+    def level(self) -> float:
+        return next_level(self.earlier, self.interim)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Values of a winner and an opponent on their common seeds; greater is better."""
+
+    seeds: Sequence[int]  # in their order
+    ours: Sequence[float]  # may be infinite or NaN
+    theirs: Sequence[float]
+
+    @cached_property
+    def finite(self) -> list[tuple[float, float]]:
+        pairs = zip(self.ours, self.theirs, strict=True)
+        return [pair for pair in pairs if all(map(math.isfinite, pair))]
+
+    @property
+    def finite_seeds(self) -> list[int]:
+        triples = zip(self.seeds, self.ours, self.theirs, strict=True)
+        return [seed for seed, *pair in triples if all(map(math.isfinite, pair))]
+
+    @property
+    def own_lost(self) -> int:
+        return sum(not math.isfinite(value) for value in self.ours)
+
+    @property
+    def lost(self) -> int:
+        return sum(not math.isfinite(value) for value in self.theirs)
+
+    @property
+    def standard_error(self) -> float | None:
+        """Of the mean difference; None for a single pair."""
+        if len(self.finite) < 2:
+            return None
+        spread = deviation([own - other for own, other in self.finite])
+        return spread / math.sqrt(len(self.finite))
+
+
+def compare_samples(
+    winner: Sample, other: Sample, rival: str, terms: Terms, among: int = 1
+) -> Against:
+    """Pair two samples and decide; `among`: the comparisons that share the error rate."""
+    both = sorted(winner.keys() & other.keys())
+    if not both:
+        return Against(rival, "nothing")
+    ours, theirs = (_signed(side, both, terms.sign) for side in (winner, other))
+    pairs = _Pairs(both, ours, theirs)
+    chance, chance_interval = chance_of_better(ours, theirs)
+    found = (
+        _by_value(pairs, rival, terms, among)
+        if pairs.finite
+        else _lost(pairs, rival, terms, among)
+    )
+    return replace(
+        found,
+        seeds=len(both),
+        diverged=pairs.lost,
+        own_diverged=pairs.own_lost,
+        probability=chance,
+        probability_interval=chance_interval,
+    )
+
+
+def _signed(side: Sample, seeds: Sequence[int], sign: float) -> list[float]:
+    return [sign * side[seed] for seed in seeds]
+
+
+def _lost(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
+    """Decide where on no seed both sides have a finite value."""
+    enough = len(pairs.seeds) >= fewest_pairs(terms.level / among)
+    if pairs.own_lost:
+        return Against(rival, "diverged")
+    return Against(rival, "better" if enough else "nothing")
+
+
+def _by_value(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
+    ours, theirs = zip(*pairs.finite, strict=True)
+    before = [sum(seed < size for seed in pairs.finite_seeds) for size in terms.earlier]
+    found = decided_pairs(ours, theirs, before, terms.bounds, terms.interim, among=among)
+    decided = Against(
+        rival=rival,
+        verdict=found.verdict,
+        pairs=len(pairs.finite),
+        wins=sum(1 for own, other in pairs.finite if own > other),
+        ties=sum(1 for own, other in pairs.finite if own == other),
+        means=(terms.sign * mean(ours), terms.sign * mean(theirs)),
+        difference=mean(ours) - mean(theirs),
+        standard_error=pairs.standard_error,
+        interval=found.interval,
+        more_seeds=found.more_seeds,
+        unless=found.unless,
+    )
+    if terms.top is not None and not pairs.lost and set(theirs) == {terms.sign * terms.top}:
+        return replace(decided, verdict="ceiling", more_seeds=None, unless=None)
+    if pairs.own_lost > pairs.lost:  # fewer values are biased upwards
+        return replace(decided, verdict="diverged", more_seeds=None, unless=None)
+    if found.verdict != "undecided":
+        return replace(decided, unless=None)
+    return decided
+
+
+def with_constraints(
+    against: Against, samples: ConstraintSamples, rival: Values | None, level: float
+) -> Against:
+    """Return a comparison with the verdict that constraints allow; `by_value` has the other."""
+    both = LimitsOfBoth(
+        winner=feasibility(samples.limits, samples.winner, level, samples.seen),
+        rival=feasibility(samples.limits, rival, level, samples.seen),
+    )
+    found = replace(against, by_value=against.verdict, limits=both)
+    if against.verdict == "diverged":
+        return found
+    if both.winner.state == "violated":
+        return replace(found, verdict="infeasible")
+    if both.rival.state != "violated":
+        return found
+    if both.winner.state == "kept":
+        return replace(found, verdict="feasible")
+    if against.verdict == "worse":  # a better value does not make up for a violation
+        return replace(found, verdict="undecided", more_seeds=None)
+    return found

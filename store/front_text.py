@@ -1,0 +1,69 @@
+"""The sentences about a front and the default."""
+
+from __future__ import annotations
+
+import math
+
+from ..errors import counted
+from .front_verdict import Apart, FrontConclusion
+
+
+def front_sentences(found: FrontConclusion) -> list[str]:
+    """Return the verdict, then a sentence per objective, then what it rests on."""
+    first, why = _answer(found)
+    said = [f"{first}: {why}."] if why else [f"{first}."]
+    if found.unless is not None:
+        condition = f"unless 1 in {found.unless} seeds differs from these"
+        said = [f"{first} {condition}.", f"{why[:1].upper()}{why[1:]}."]
+    return [*said, *map(_sentence, found.objectives), _basis(found)]
+
+
+def _answer(found: FrontConclusion) -> tuple[str, str]:
+    """Return the verdict and its reason, without full stops; no reason: ""."""
+    seeds = counted(found.seeds, "new seed")
+    match found.of_seen or found.verdict:
+        case "behind":
+            reason = f"trial {found.trial} is better in every objective"
+            return "The front dominates the default", reason
+        case "on_front":
+            return "The default is on the front", "every other trial is worse in some objective"
+        case "open":
+            text = "No significant difference between the default and the front"
+            return f"{text} on {seeds}", ""
+        case "undecided":
+            return f"Undecided: {seeds} are too few to compare the default with the front", ""
+
+
+def _basis(found: FrontConclusion) -> str:
+    if found.verdict == "undecided":
+        return f"confirm: {{choose: {found.fewest}}} would allow an answer."
+    seeds, count = counted(found.seeds, "new seed"), counted(found.compared, "trial")
+    return f"Of {seeds}, paired, with {count}; answers are wrong in at most 5 % of studies."
+
+
+def _sentence(apart: Apart) -> str:
+    if not math.isfinite(apart.difference):
+        return f"In {apart.objective} a seed has no finite value."
+    own, theirs = map(_short, apart.means)
+    around, by = _interval(apart), _short(apart.difference)
+    if apart.difference > 0:
+        values = f"trial {apart.trial} has {own} and the default {theirs}"
+        return f"In {apart.objective} {values}, better by {by}{around}."
+    values = f"trial {apart.trial} has {own}, the default {theirs}"
+    said = f"In {apart.objective} no trial is ahead: {values}"
+    return f"{said}, a difference of {by}{around}." if around else f"{said}."
+
+
+def _interval(apart: Apart) -> str:
+    if apart.low is None or apart.high is None or apart.low == apart.high:
+        return ""
+    return f" [{_short(apart.low)}, {_short(apart.high)}]"
+
+
+def _short(value: float) -> str:
+    """Format four digits; from 10,000 on whole, such as env steps.
+
+    >>> _short(0.123456), _short(40960.0), _short(12345.6)
+    ('0.1235', '40,960', '12,346')
+    """
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:z.4g}"

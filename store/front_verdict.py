@@ -1,0 +1,146 @@
+"""Whether the front of several objectives dominates the default; `front_text.py` has the words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from .comparison import UNBOUNDED, Bounds, Unless, paired_interval, paired_unless
+from .interim_analyses import fewest_pairs
+from .statistics import mean
+
+FrontVerdict = Literal["behind", "on_front", "open", "undecided"]
+Vectors = Mapping[int, Sequence[float]]  # replicate -> a value per objective
+_ERROR = 0.05
+
+
+@dataclass(frozen=True)
+class Objective:
+    """An objective of a study, as verdicts need it."""
+
+    name: str
+    goal: str = "maximize"
+    bounds: Bounds = UNBOUNDED  # of its values
+    is_cost: bool = False  # exact: no seed has a different value
+
+
+@dataclass(frozen=True)
+class Apart:
+    objective: str
+    trial: int
+    means: tuple[float, float]  # of the trial and of the default
+    difference: float  # positive if the trial is better
+    low: float | None  # its interval; None below 6 seeds
+    high: float | None
+    unless: Unless | None = None  # only outcomes that no seed has shown stand against a side
+
+    @property
+    def better_unless(self) -> int | None:
+        """The trial is better unless 1 in so many seeds differs; 0: in any case; None: neither."""
+        return self._ahead_unless(1.0)
+
+    @property
+    def worse_unless(self) -> int | None:
+        return self._ahead_unless(-1.0)
+
+    def _ahead_unless(self, sign: float) -> int | None:
+        if self.low is None or self.high is None:
+            return None
+        if min(sign * self.low, sign * self.high) > 0.0:
+            return 0
+        if self.unless is None or sign * self.difference <= 0.0:
+            return None
+        return self.unless.one_in
+
+
+@dataclass(frozen=True)
+class FrontConclusion:
+    verdict: FrontVerdict
+    trial: int | None  # better in every objective, perhaps on the condition
+    seeds: int  # on which all ran
+    compared: int  # trials
+    objectives: tuple[Apart, ...]  # of that trial, else of the trial that leads in each
+    fewest: int = 0  # seeds that any verdict needs
+    unless: int | None = None  # of an open one: a verdict unless 1 in so many seeds differs
+    of_seen: FrontVerdict | None = None  # that verdict
+
+
+def conclude_front(
+    default: Vectors,
+    trials: Mapping[int, Vectors],
+    objectives: Sequence[Objective],
+) -> FrontConclusion | None:
+    """Decide whether the front dominates the default; None without common seeds."""
+    seeds = sorted(set(default).intersection(*trials.values()))
+    if not seeds or not trials:
+        return None
+    level = _ERROR / max(len(trials), len(objectives))
+    against = [_column(default, seeds, place) for place in range(len(objectives))]
+    table = dict[int, list[Apart]]()
+    for number, values in trials.items():
+        own = [_column(values, seeds, place) for place in range(len(objectives))]
+        each = zip(objectives, own, against, strict=True)
+        table[number] = [_apart(number, *one, level) for one in each]
+    verdict, trial, unless = _front_verdict(table)
+    fewest = fewest_pairs(level)
+    if len(seeds) < fewest:
+        verdict, trial, unless = "undecided", None, 0
+    shown = _leaders(table) if trial is None else table[trial]
+    found = FrontConclusion(verdict, trial, len(seeds), len(table), tuple(shown), fewest)
+    return replace(found, verdict="open", unless=unless, of_seen=verdict) if unless else found
+
+
+def _column(values: Vectors, seeds: Sequence[int], place: int) -> list[float]:
+    """Return the values of one objective, in the order of the seeds."""
+    return [values[seed][place] for seed in seeds]
+
+
+def _front_verdict(
+    table: Mapping[int, Sequence[Apart]],
+) -> tuple[FrontVerdict, int | None, int]:
+    """Return the verdict, the trial that dominates and N: unless 1 in N seeds differs (0: none).
+
+    A verdict without a condition comes first, then that of the weaker condition.
+    """
+    ahead, behind = dict[int, int](), list[int | None]()
+    for number, row in table.items():
+        each = [one.better_unless for one in row]
+        known = [one_in for one_in in each if one_in is not None]
+        if len(known) == len(each):
+            ahead[number] = max(known)  # all objectives have to hold
+        losses = [one.worse_unless for one in row]
+        behind.append(min((one_in for one_in in losses if one_in is not None), default=None))
+    best = min(ahead, key=lambda number: ahead[number], default=None)
+    all_behind = [one_in for one_in in behind if one_in is not None]
+    if best is not None:
+        return "behind", best, ahead[best]
+    if len(all_behind) == len(table):
+        return "on_front", None, max(all_behind)
+    return "open", None, 0
+
+
+def _leaders(table: Mapping[int, Sequence[Apart]]) -> list[Apart]:
+    """Return the trial that leads in each objective."""
+    columns = zip(*table.values(), strict=True)
+    return [
+        max(column, key=lambda a: a.difference if math.isfinite(a.difference) else -math.inf)
+        for column in columns
+    ]
+
+
+def _apart(
+    trial: int, objective: Objective, ours: list[float], theirs: list[float], level: float
+) -> Apart:
+    sign = 1.0 if objective.goal == "maximize" else -1.0
+    ours, theirs = [sign * x for x in ours], [sign * x for x in theirs]
+    difference, means = mean(ours) - mean(theirs), (sign * mean(ours), sign * mean(theirs))
+    bounds = objective.bounds.signed(sign)
+    found = paired_interval(ours, theirs, level=level, bounds=bounds)
+    unless = paired_unless(ours, theirs, level=level, bounds=bounds)
+    low, high = found.low, found.high
+    exact = objective.is_cost or found.low is None  # or the same difference on every seed
+    if exact and len(ours) >= fewest_pairs(level) and math.isfinite(difference):
+        low, high, unless = difference, difference, None
+    return Apart(objective.name, trial, means, difference, low, high, unless)

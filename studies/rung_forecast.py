@@ -1,0 +1,217 @@
+"""How many trials pass each rung of a study, before it runs: simulated with ranks alone.
+
+The values of trials are not known, but rules compare them by rank only. So trials with random
+losses are run through the rungs as the search would: so many at once, judged together if they
+arrive together. Methods that learn propose better trials later on, which pass more often.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import math
+import random
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from statistics import fmean
+
+_MOST_TRIALS = 2_000  # simulated; more trials pass in the same shares
+_MOST_REPEATS, _TRIALS_IN_ALL = 24, 2_000
+_MEDIAN_FROM = 5
+# Losses are uniform in [0, 1) for a random draw, and to this power for a better guess. Fitted to
+# 216 searches on a formula and 11 on CartPole: expected over spent is 1.04 and 0.96 on average.
+_LEARNT, _GUESSED = 2.0, 2.0
+
+Order = tuple[float, int]
+"""The loss and the number of a trial, as rules compare them."""
+
+
+@dataclass(frozen=True)
+class Race:
+    """What the forecast of a study depends on."""
+
+    trials: int
+    at_once: int  # trials in lanes
+    marks: tuple[int, ...]  # chunks to each rung, and to the end
+    kind: str  # "halving", "brackets" or "half", see `Rule.passing`
+    eta: float
+    pause: int = 0  # trials kept paused, 0: none
+    audit: float = 0.0  # share of stopped trials that run on
+    guesses: int = 1  # first trials that are no random draws: the default, and enqueued ones
+    learns_from: int | None = None  # results after which proposals are learnt, None: never
+    random_share: float = 0.0  # of the proposals after that
+    keeps_first: bool = False  # no rule stops trial 0
+
+    @property
+    def rungs(self) -> int:
+        return len(self.marks) - 1
+
+
+@lru_cache(maxsize=256)
+def trials_past(race: Race) -> tuple[float, ...]:
+    """Return the expected trials that train beyond each rung.
+
+    >>> [round(past) for past in trials_past(Race(64, 64, (2, 8, 16), "halving", 4.0))]
+    [16, 4]
+    """
+    if race.trials > _MOST_TRIALS:
+        share = race.trials / _MOST_TRIALS
+        return tuple(share * past for past in trials_past(_cut(race)))
+    repeats = max(1, min(_MOST_REPEATS, _TRIALS_IN_ALL // max(1, race.trials)))
+    found = [_Simulation(race, random.Random(seed)).run() for seed in range(repeats)]
+    return tuple(fmean(column) for column in zip(*found, strict=True))
+
+
+def _cut(race: Race) -> Race:
+    at_once = max(1, race.at_once * _MOST_TRIALS // race.trials)
+    return replace(race, trials=_MOST_TRIALS, at_once=at_once)
+
+
+@dataclass
+class _Rung:
+    """The trials judged at a rung, in each bracket: the best first."""
+
+    eta: float
+    orders: dict[int, list[Order]] = field(default_factory=dict[int, list[Order]])
+    paused: list[Order] = field(default_factory=list[Order])  # the best first
+
+    def add(self, one: Order, bracket: int) -> None:
+        bisect.insort(self.orders.setdefault(bracket, []), one)
+
+    def last(self, bracket: int, kind: str, pauses: bool) -> Order | None:
+        """Return the worst trial that passes; None if all do."""
+        order = self.orders[bracket]
+        if kind == "half":
+            return order[(len(order) - 1) // 2] if len(order) >= _MEDIAN_FROM else None
+        if pauses:
+            count = math.floor(len(order) / self.eta)
+            return order[count - 1] if count else (-math.inf, -1)
+        return order[math.ceil(len(order) / self.eta) - 1] if len(order) >= self.eta else None
+
+    def share(self, one: Order) -> float:
+        """Return the share of the rung's trials that are better."""
+        order = self.orders[0]
+        return bisect.bisect_left(order, one) / len(order)
+
+
+class _Simulation:
+    def __init__(self, race: Race, rng: random.Random):
+        self._race, self._rng = race, rng
+        self._rungs = [_Rung(race.eta) for _ in range(race.rungs)]
+        self._losses: list[float] = []
+        self._brackets: list[int] = []
+        self._past = [0] * race.rungs
+        self._ahead: deque[tuple[int, int]] = deque()  # trials, and the next mark of each
+        self._running: list[tuple[int, int, int]] = []  # chunk at which it arrives, trial, mark
+        self._now = self._results = 0
+        self._finished = False
+
+    def run(self) -> Sequence[int]:
+        while self._fill() or self._resume_best():
+            self._now = self._running[0][0] if self._running else self._now
+            arrived = list[tuple[int, int]]()
+            while self._running and self._running[0][0] == self._now:
+                _, trial, mark = heapq.heappop(self._running)
+                arrived.append((mark, trial))
+            self._finished |= any(mark == self._race.rungs for mark, _ in arrived)
+            for rung in sorted({mark for mark, _ in arrived if mark < self._race.rungs}):
+                self._judge(rung, sorted(trial for mark, trial in arrived if mark == rung))
+            self._let_go()
+        return self._past
+
+    def _fill(self) -> bool:
+        """Put trials into free lanes; return whether any lane is busy."""
+        while len(self._running) < self._race.at_once:
+            if self._ahead:
+                trial, mark = self._ahead.popleft()
+            elif len(self._losses) < self._race.trials:
+                trial, mark = self._propose(), 0
+            else:
+                break
+            self._start(trial, mark)
+        return bool(self._running)
+
+    def _start(self, trial: int, mark: int) -> None:
+        marks = self._race.marks
+        done = marks[mark - 1] if mark else 0
+        heapq.heappush(self._running, (self._now + marks[mark] - done, trial, mark))
+
+    def _propose(self) -> int:
+        race, trial = self._race, len(self._losses)
+        power = 1.0
+        if trial < race.guesses:
+            power = _GUESSED
+        elif race.learns_from is not None and self._results >= race.learns_from:
+            power = 1.0 if self._rng.random() < race.random_share else _LEARNT
+        self._losses.append(self._rng.random() ** power)
+        self._brackets.append(self._bracket())
+        return trial
+
+    def _bracket(self) -> int:
+        race = self._race
+        if race.kind != "brackets":
+            return 0
+        weights = [race.eta**s / (s + 1) for s in range(race.rungs, -1, -1)]
+        return self._rng.choices(range(race.rungs + 1), weights)[0]
+
+    def _judge(self, rung: int, trials: Sequence[int]) -> None:
+        here, race = self._rungs[rung], self._race
+        for trial in trials:
+            here.add((self._losses[trial], trial), self._brackets[trial])
+        self._results += len(trials) if rung == 0 else 0
+        for trial in trials:
+            if self._passes(trial, rung):
+                self._go_on(trial, rung, soon=True)
+            elif race.pause:
+                bisect.insort(here.paused, (self._losses[trial], trial))
+            elif race.audit and self._rng.random() < race.audit:
+                self._audit(trial, rung)
+        if race.pause:
+            last = here.last(0, race.kind, pauses=True)
+            while here.paused and last is not None and here.paused[0] <= last:
+                self._go_on(here.paused.pop(0)[1], rung)
+
+    def _passes(self, trial: int, rung: int) -> bool:
+        race, bracket = self._race, self._brackets[trial]
+        if bracket > rung or (trial == 0 and race.keeps_first):
+            return True
+        last = self._rungs[rung].last(bracket, race.kind, pauses=race.pause > 0)
+        return last is None or (self._losses[trial], trial) <= last
+
+    def _go_on(self, trial: int, rung: int, soon: bool = False) -> None:
+        """Let a trial train beyond a rung: at once in its lane, or when a lane is free."""
+        self._past[rung] += 1
+        if soon:
+            self._start(trial, rung + 1)
+        else:
+            self._ahead.append((trial, rung + 1))
+
+    def _audit(self, trial: int, rung: int) -> None:
+        marks = self._race.marks
+        for later in range(rung, self._race.rungs):
+            self._past[later] += 1
+        arrives = self._now + marks[-1] - marks[rung]
+        heapq.heappush(self._running, (arrives, trial, self._race.rungs))
+
+    def _let_go(self) -> None:
+        """Stop paused trials beyond the limit, those far from the cut-off first."""
+        surplus = sum(len(rung.paused) for rung in self._rungs) - self._race.pause
+        for _ in range(surplus):
+            worst = [
+                (rung.share(rung.paused[-1]), -at)
+                for at, rung in enumerate(self._rungs)
+                if rung.paused
+            ]
+            _, at = max(worst)
+            self._rungs[-at].paused.pop()
+
+    def _resume_best(self) -> bool:
+        """Resume the best paused trial if none has finished and nothing else can run."""
+        waiting = [at for at, rung in enumerate(self._rungs) if rung.paused]
+        if self._finished or not waiting:
+            return False
+        _, trial = self._rungs[waiting[-1]].paused.pop(0)
+        self._go_on(trial, waiting[-1])
+        return self._fill()
