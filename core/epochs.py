@@ -58,7 +58,7 @@ class Learning(Pytree):
 
 @pytree
 class _Lane(Pytree):
-    """What a gradient step of one lane depends on, besides its rows."""
+    """What a gradient step of one lane depends on; its rows are separate."""
 
     hypers: Hypers
     values: Scheduled

@@ -87,7 +87,7 @@ def _data_file(path: Path, one: System, found: Source, given: Mapping[str, Any])
 
 
 def _sets_something(one: System, found: Source) -> bool:
-    """Return whether a source has a name of the system, besides those of its environment."""
+    """Return whether a source has a name of the system that is not the environment."""
     rows = (find(name, one) for name in found.names())
     return any(row is not None and row.target != "env" and row.fate != "left out" for row in rows)
 

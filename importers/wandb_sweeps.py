@@ -221,7 +221,7 @@ def _leave_out_keys(draft: Draft, sweep: Mapping[str, Any]) -> None:
 
 
 def _log_where_there(draft: Draft, sweep: Mapping[str, Any]) -> None:
-    """Give the project of a sweep to the logger, where the program logs at all."""
+    """Pass the project of a sweep to the logger, where the program logs at all."""
     for key in (key for key in _LOGGED if key in sweep):
         if draft.loggers.get("wandb", {}).get("on"):
             draft.loggers["wandb"].setdefault(key, str(sweep[key]))

@@ -439,7 +439,7 @@ def _schedules(draft: Draft, source: Source) -> None:
 
 
 def _schedule_of_critic(draft: Draft, source: Source, kinds: set[Any], rates: list[float]) -> None:
-    """Set what the critic has by itself there, and takes over from the policy here."""
+    """Set what the critic has there, and takes over from the policy here."""
     if "VF_SCHEDULE_MULTIPLIER" not in source.names():
         draft.fixed["vf_schedule_multiplier"] = 1.0
     fraction = source.values("VF_LR_END_FRACTION", None)

@@ -92,7 +92,7 @@ def test_a_stale_page_is_found(scripts, tmp_path):
 
 
 def test_values_without_effect_are_printed_once_and_never_blank(scripts):
-    from hpo.importers.name_mapping import Row
+    from hpo.foreign_names.name_mapping import Row
 
     row = Row("wrapper", "refused", because="no counterpart", harmless=([], "", 0, 0.0))
     (line,) = scripts("foreign_names")._by_reason([row])
