@@ -76,11 +76,7 @@ def _saved(draft: Draft, name: str, value: Any) -> list[str]:
 
 
 def ids_of_brax(draft: Draft, source: Source) -> None:
-<<<<<<< HEAD
-    """Write environments of brax by our ids."""
-=======
     """Turn names of environments of brax into our ids."""
->>>>>>> h/house
     frameworks = [name for name in source.names() if name.endswith("framework")]
     if "brax" not in map(source.find, frameworks):
         return

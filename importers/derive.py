@@ -11,11 +11,7 @@ from .converted_study import Draft, Source
 
 
 def apply_derived(draft: Draft, source: Source) -> None:
-<<<<<<< HEAD
-    """Fill in the derived names of a draft's system, in the order of its table."""
-=======
     """Set the derived names of a draft's system, in the order of its table."""
->>>>>>> h/house
     for one in draft.system.derived:
         if _applies(one, source):
             _derive(draft, source, one)
