@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import via_gymnasium
+from .hosted import is_simulated, probe
 
 _LARGE = 84
 """Pixels along a side from which a smaller image is worth a wrapper; Atari's usual size."""
@@ -27,7 +28,9 @@ class Observation:
 
 
 def observation_of(id_: str) -> Observation | None:
-    """Make a `gym:` environment and describe an observation that needs a wrapper or a `cnn`.
+    """Make a hosted environment and describe an observation that needs a wrapper or a `cnn`.
+
+    Those of a library that steps many by one call take no wrapper; their keys have its settings.
 
     Returns:
         None for a vector or a number, which any network reads.
@@ -35,6 +38,10 @@ def observation_of(id_: str) -> Observation | None:
     Raises:
         HpoError: the environment cannot be made here.
     """
+    if is_simulated(id_):
+        seen = probe(id_, {}).observation_space
+        is_image = str(seen.dtype) == "uint8" and len(seen.shape) in (2, 3)
+        return Observation(_image_words(seen.shape), True) if is_image else None
     env = via_gymnasium.make(id_, {})
     space, spec = env.observation_space, env.spec
     env.close()
@@ -53,11 +60,15 @@ def observation_of(id_: str) -> Observation | None:
 def _image(shape: tuple[int, ...], spec: Any) -> Observation | None:
     if len(shape) not in (2, 3):
         return None
-    words = f"image of {'x'.join(map(str, shape))}"
+    words = _image_words(shape)
     if min(shape[:2]) <= _LARGE or len(shape) == 2:
         return Observation(words, True)
     new = f"Small/{_bare(spec)}"
     return Observation(words, True, f"{via_gymnasium.PREFIX}{new}", _line(new, spec, _SMALLER))
+
+
+def _image_words(shape: tuple[int, ...]) -> str:
+    return f"image of {'x'.join(map(str, shape))}"
 
 
 def _bare(spec: Any) -> str:

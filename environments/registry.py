@@ -64,6 +64,8 @@ def gymnax_class(id_: str) -> tuple[str, str] | None:
 
 def full_id(id_: str) -> str:
     """Return an id as studies write it: with `gym:` if only Gymnasium has it."""
+    if is_hosted(id_):
+        return id_
     theirs = f"{PREFIX}{id_}"
     is_theirs = is_atari(id_) or theirs in registered()
     return theirs if id_ not in ENVIRONMENTS and is_theirs else id_

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..environments.gym_wrappers import Observation, observation_of
+from ..environments.hosted import is_hosted
 from ..environments.registry import entry, full_id
 from ..environments.table import EnvEntry
-from ..environments.via_gymnasium import is_gymnasium
 from ..errors import ConfigError, HpoError
 from ..knobs import KNOBS, Knob
 from ..spaces.make import make_distribution
@@ -132,7 +132,7 @@ def _network(is_image: bool) -> str:
 
 
 def _observation(env: EnvEntry) -> Observation | None:
-    if not is_gymnasium(env.id):
+    if not is_hosted(env.id):
         return None
     try:
         return observation_of(env.id)
