@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 SHORT = (
-    " --set env_steps=16k --set budget.trials=6 --set early_terminate=null --set seed=1"
+    " --set env_steps=16k --set budget.trials=12 --set early_terminate=null --set seed=1"
     " --set 'confirm={top_k: 2, choose: 3, report: 6}'"
 )
 CHANGES = (
