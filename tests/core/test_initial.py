@@ -132,7 +132,7 @@ def test_normalisation_must_agree(tiny, lanes, shapes):
 
 
 def test_parts_that_are_not_there_or_damaged_are_said(shapes, tmp_path):
-    with pytest.raises(StoreError, match=r"holds no optimiser: write checkpoint"):
+    with pytest.raises(StoreError, match=r"has no optimiser; train it with checkpoint"):
         read_part(tmp_path, "optimiser", shapes.moments)
     write_parts(tmp_path, {"optimiser": {"other": np.zeros(3)}})
     with pytest.raises(ConfigError, match="to a different network or optimiser"):

@@ -320,7 +320,7 @@ def test_check_times_once_and_remembers(own_caches, capsys, monkeypatch):
     out, err = said(["check", "-v", str(own_caches)], capsys)
     told = " ".join(out.split())
     assert "time       about " in out and "timed now; " in told
-    assert "asha stops as many as" in told
+    assert "asha stops as many trials as" in told
     assert "the run uses the compiled program (skip it with --no-time)" in err
 
     def compiled(*args):

@@ -163,8 +163,12 @@ def test_the_number_of_paths_changes_no_parameter_s_shape():
         ({}, {"history": 2}, "use `observation: paths` without `history`"),
         ({}, {"shared_encoder": True}, "remove shared_encoder"),
         ({}, {"hidden_sizes": ()}, "needs a hidden layer"),
-        ({}, {"path_mlp_begins": "slot", "normalise_observations": True}, "as they are"),
-        ({}, {"path_mlp_begins": "slot", "dtype": "bfloat16"}, "as they are"),
+        (
+            {},
+            {"path_mlp_begins": "slot", "normalise_observations": True},
+            "needs unscaled start slots",
+        ),
+        ({}, {"path_mlp_begins": "slot", "dtype": "bfloat16"}, "needs unscaled start slots"),
     ],
 )
 def test_what_it_cannot_read_is_refused(keys, knobs, words):

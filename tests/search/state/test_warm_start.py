@@ -155,7 +155,7 @@ def test_a_knob_that_was_searched_and_is_fixed_now_must_agree(earlier):
     assert len(found.history) == 1  # the default configuration has the gamma that is fixed here
     assert "59 with a different gamma" in found.words
     asked = dataclasses.replace(asked, fixed={"gamma": 0.5})
-    with pytest.raises(ConfigError, match=r"no trial of .* 60 with another gamma"):
+    with pytest.raises(ConfigError, match=r"no trial of .* 60 with a different gamma"):
         warm_start(asked)
 
 
