@@ -135,7 +135,7 @@ def test_what_a_confirm_stage_added_changes_nothing(tmp_path):
     for place in (table, tmp_path / "s"):
         found = warm_start(study(place))
         assert {past.state for past in found.history} == {TrialState.FINISHED}
-        assert found.words == f"8 of 8 trials of {place} inform the search"
+        assert found.words == f"8 of 8 trials from {place} inform the search"
 
 
 def test_trials_outside_of_this_space_are_left_out_and_counted(earlier):
