@@ -245,7 +245,8 @@ def spec_of(id_: str, said: str = "") -> Any:
 def _register_atari(id_: str) -> None:
     """Import ale-py, which registers its games; no other module is imported for an id."""
     try:
-        importlib.import_module("ale_py")
+        ale = importlib.import_module("ale_py")
+        ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)  # else it prints a banner
     except ModuleNotFoundError as error:
         if error.name != "ale_py":
             raise

@@ -70,10 +70,7 @@ _ATARI = {"env_id": "BreakoutNoFrameskip-v4", "total_timesteps": 10_000_000, "nu
 _ENVPOOL = {**_ATARI, "env_id": "Breakout-v5"}
 _TOWERS = {"network": "mlp", "hidden_sizes": [64, 64], "activation": "tanh"}
 _IMAGES = {"network": "cnn", "shared_encoder": True, "activation": "relu", "history": 4}
-_WRAPPED = (
-    "Atari wrappers (no-ops, frame skip, lost lives, signs of rewards) are not "
-    "applied"
-)
+WRAPPED = "Atari wrappers (no-ops, frame skip, lost lives, signs of rewards) are not applied"
 
 
 def _script(
@@ -105,11 +102,11 @@ CLEANRL = (
                 "once per rollout; the source has them per environment and updates them after "
                 "every env step"
             )),
-    _cleanrl("cleanrl_atari", "ppo_atari", _ATARI, _IMAGES, _WRAPPED),
-    _cleanrl("cleanrl_envpool", "ppo_atari_envpool", _ENVPOOL, _IMAGES, _WRAPPED),
-    _cleanrl("cleanrl_envpool_xla", "ppo_atari_envpool_xla_jax", _ENVPOOL, _IMAGES, _WRAPPED,
+    _cleanrl("cleanrl_atari", "ppo_atari", _ATARI, _IMAGES, WRAPPED),
+    _cleanrl("cleanrl_envpool", "ppo_atari_envpool", _ENVPOOL, _IMAGES, WRAPPED),
+    _cleanrl("cleanrl_envpool_xla", "ppo_atari_envpool_xla_jax", _ENVPOOL, _IMAGES, WRAPPED,
             unread="clip_vloss target_kl"),
-    _cleanrl("cleanrl_envpool_scan", "ppo_atari_envpool_xla_jax_scan", _ENVPOOL, _IMAGES, _WRAPPED,
+    _cleanrl("cleanrl_envpool_scan", "ppo_atari_envpool_xla_jax_scan", _ENVPOOL, _IMAGES, WRAPPED,
             unread="clip_vloss target_kl"),
 )
 """The scripts whose training has a counterpart."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from . import arlbench_rules, brax_rules, jaxdem_rules, torch_rules, xlron_rules
+from . import arlbench_rules, atari_rules, brax_rules, jaxdem_rules, torch_rules, xlron_rules
 from .converted_study import Draft, Source
 from .derive import apply_derived
 
@@ -24,6 +24,7 @@ class Rules:
 
 
 _RULES: Mapping[str, Rules] = {
+    "cleanrl": Rules(after=(atari_rules.preprocessing,)),
     "xlron": Rules((xlron_rules.before,), (xlron_rules.after,)),
     "sb3": Rules(
         (
