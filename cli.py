@@ -177,7 +177,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     for parser in (init, taken):
         _option(parser, "--to", "FILE", "write to FILE instead of stdout")
     check = verb("check", "init_check_run", "show what a study will do, its cost and its mistakes")
-    timed = "time what was not timed here; runs `imports` (default: only without `imports`)"
+    timed = "time the study's programs; runs `imports` (default: only without `imports`)"
     _flag(check, "--time", timed, default=None)
     _add_verbose(check, "also programs, chunks, memory, and what the time goes into")
     _flag(check, "--no-time", "compile and time nothing", dest="time", action="store_false")
@@ -194,7 +194,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         _flag(parser, "--new", "start another study, NAME-2")
         _add_running(parser)
         _add_verbose(parser, "also baselines, speed, where the time went, and a query")
-    _flag(run, "--retry-failed", "run failed trials again, once their cause is gone")
+    _flag(run, "--retry-failed", "run failed trials again, after fixing the cause")
     _add_export(train, "copy")
 
 
@@ -264,7 +264,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _add_out(paper)
     _add_json(paper)
     stop = verb("stop", "read_study", "stop a running study; hpo run resumes it")
-    _flag(stop, "--no-wait", "return at once, not when it has ended")
+    _flag(stop, "--no-wait", "return at once, without waiting for its end")
     watch = verb("watch", "watch_serve", "show the progress of a running study")
     about_one = (top, show, query, best, replay, export, ranked, compared, confirmed, judged,
                  report, stop, plot)  # fmt: skip
@@ -300,7 +300,7 @@ def _add_bundles(verb: Callable[..., Any]) -> None:
     _flag(verify, "--play", "evaluate its policy again, on the recorded episodes and on new ones")
     episodes = "--play: evaluate N new episodes (default: 100)"
     _option(verify, "--episodes", "N", episodes, type=types.positive, default=100)
-    _flag(verify, "--retrain", "train the seeds that its claims rest on again")
+    _flag(verify, "--retrain", "train the seeds of its claims again")
     some = "--retrain: N seeds of each trial, drawn at random (default: all)"
     _option(verify, "--seeds", "N", some, type=types.positive)
     _flag(verify, "--allow-code", "--play, --retrain: run the code that it brings, unasked")
@@ -311,11 +311,15 @@ def _add_bundles(verb: Callable[..., Any]) -> None:
 def _add_serve(verb: Callable[..., Any]) -> None:
     serve = verb("serve", "watch_serve", "show all studies on a live page in a browser")
     _option(serve, "out", "DIR", _RESULTS, nargs="?", default="results")
-    host = "the address (default: 127.0.0.1, for this machine only); others demand the token "
-    host += "that is part of the URL printed"
+    host = "the address (default: 127.0.0.1, for this machine only); others require the token "
+    host += "in the printed URL"
     _option(serve, "--host", "HOST", host, default="127.0.0.1")
     _option(serve, "--port", "N", "0: any (default: 8765, or the next free)", type=types.port)
-    _flag(serve, "--token", "demand a token on 127.0.0.1 too: against other users of the machine")
+    _flag(
+        serve,
+        "--token",
+        "require a token on 127.0.0.1, too: it keeps out other users of the machine",
+    )
     _add_json(serve)
 
 
@@ -343,12 +347,12 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _option(evaluate, "--seed", "N", "the random seed (default: 0)", type=types.seed, default=0)
     for name, text in (
         ("--episodes", "evaluate N episodes (default: 100; 1 with --video)"),
-        ("--seeds", "serve N streams of requests (default: 10)"),
-        ("--steps", "serve N requests per stream after the warm-up (default: 20000)"),
+        ("--seeds", "evaluate on N streams of requests (default: 10)"),
+        ("--steps", "evaluate N requests per stream after the warm-up (default: 20000)"),
     ):
         _option(evaluate, name, "N", text, type=types.positive)
     _option(evaluate, "--loads", "LOADS", "loads in Erlang, such as 100:300:10 or 100,150")
-    found = "find the load at which SHARE of requests is blocked; compare rules in it"
+    found = "find the load at which SHARE of requests is blocked; compare rules by it"
     _option(evaluate, "--find-load", "SHARE", found, type=float)
     _option(evaluate, "--plot", "FILE", "draw blocking over load as PNG")
     _option(evaluate, "--trace", "FILE", "write every env step (request) as CSV")
@@ -358,13 +362,21 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _option(evaluate, "--import", "FILE", imported, dest="imports", action="append", default=[])
     knobs = verb("knobs", "catalogue", "list the hyperparameters that can be tuned")
     envs = verb("envs", "catalogue", "list the environments")
-    _option(knobs, "word", "WORD", "a name, here or elsewhere; or a word in meanings", nargs="?")
+    _option(
+        knobs,
+        "word",
+        "WORD",
+        "a name (also one of another system), or a word of the meaning",
+        nargs="?",
+    )
     _flag(knobs, "--all", "all of them (default: the 20 usual ones)")
-    _option(envs, "word", "WORD", "an id for all about it, or a word in ids, meanings", nargs="?")
+    _option(
+        envs, "word", "WORD", "an id for its details, or a word in ids and meanings", nargs="?"
+    )
     for parser in (evaluate, knobs, envs):
         _add_json(parser)
     bench = verb("bench", "bench", "compare search methods over tables of recorded runs")
-    _option(bench, "file", "FILE", "methods, each as in a study, and what to compare them on")
+    _option(bench, "file", "FILE", "a file of methods, each as in a study, and their tables")
     _add_set(bench, "override a key of FILE, such as bench.searches=5; repeatable")
     _option(bench, "--jobs", "N", "run N processes (default: 1)", type=types.positive, default=1)
     _option(bench, "--to", "FILE.json", "write the table, and every search into FILE.parquet")

@@ -81,7 +81,7 @@ def restore_tree(directory: Path, like: Any) -> Any:
         raise StoreError(f"the checkpoint {directory} cannot be read: {words:.250}") from error
     # Orbax gives arrays of the shapes on disk, whatever was asked for.
     if [x.shape for x in jax.tree.leaves(found)] != [x.shape for x in jax.tree.leaves(target)]:
-        raise StoreError(f"the checkpoint {directory} holds arrays of other shapes")
+        raise StoreError(f"the arrays in the checkpoint {directory} have different shapes")
     return found
 
 
@@ -128,7 +128,7 @@ def restore_lane(directory: Path, like: Any) -> Any:
     leaves, structure = jax.tree.flatten(like)
     leaves = [np.asarray(leaf) for leaf in leaves]
     if len(content) != sum(leaf.nbytes for leaf in leaves):
-        raise StoreError(f"the kept lane {path} is of another program")
+        raise StoreError(f"the kept lane {path} belongs to a different program")
     ends = np.cumsum([leaf.nbytes for leaf in leaves]).tolist()
     return structure.unflatten(
         np.frombuffer(content[end - leaf.nbytes : end], leaf.dtype).reshape(leaf.shape)
@@ -156,8 +156,7 @@ def read_part(directory: Path, part: str, like: Any) -> Any:
     path = part_path(directory, part)
     if not path.is_file():
         raise StoreError(
-            f"{directory} holds no {part}: write checkpoint: {{parts: [{part}]}} in the study "
-            "that makes it"
+            f"{directory} has no {part}; train it with checkpoint: {{parts: [{part}]}}"
         )
     atomic_files.check_readable(path)
     try:
@@ -172,8 +171,8 @@ def read_part(directory: Path, part: str, like: Any) -> Any:
     ]
     if differing:
         raise ConfigError(
-            f"{path} is of another network or optimiser: {differing[0]} "
-            f"and {len(differing) - 1} more differ"
+            f"{path} belongs to a different network or optimiser: {differing[0]} and "
+            f"{len(differing) - 1} more differ"
         )
     leaves = [found[name] for name in named]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)

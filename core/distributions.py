@@ -504,9 +504,7 @@ def register(name: str, family: Family) -> None:
         ConfigError: the name is taken, or the family has an unknown kind of actions.
     """
     if name in known_choices("distribution"):
-        raise ConfigError(
-            f"a distribution {name!r} exists already; register it under another name"
-        )
+        raise ConfigError(f"distribution {name!r} is already registered; choose a different name")
     kinds = ("discrete", "multi_discrete", "continuous")
     if family.actions not in kinds:
         raise ConfigError(

@@ -290,8 +290,8 @@ def film(make: Making, policies: Any, episodes: int) -> tuple[float, Iterator[np
     env = contract.unwrapped(make(policies).env)
     if not isinstance(env, DrawingEnvironment):
         raise ConfigError(
-            f"{env.id} cannot draw itself; environments of Gymnasium (gym:...) can, those of "
-            "gymnax, and any environment with a method `pictures`"
+            f"{env.id} cannot be drawn; environments of Gymnasium (gym:...) and gymnax "
+            "can, and any environment with a method `pictures`"
         )
     return env.pictures_a_second, _pictures(make, policies, episodes, env)
 

@@ -35,7 +35,7 @@ def register(name: str, factor: Factor) -> None:
         ConfigError: the name is taken.
     """
     if name in KINDS:
-        raise ConfigError(f"a schedule {name!r} exists already; register it under another name")
+        raise ConfigError(f"schedule {name!r} is already registered; choose a different name")
     KINDS[name] = len(KINDS)
     _OWN.append(factor)
     for knob in SCHEDULE_KNOBS:

@@ -151,7 +151,7 @@ def reward_notes(plan: Plan, rewards: RewardState | None, same_units: bool = Tru
     words = " and ".join(f"{_USES[name]} ({name})" for name in lacks)
     why = "it was trained without them"
     if not same_units:
-        why = "raw_reward_deviation is or may be another"
+        why = "raw_reward_deviation differs or may differ"
     if rewards is None:
-        why = "an earlier version wrote it; train it once more to have them"
-    return [f"init: the saved policy holds no {words}, which start fresh here: {why}"]
+        why = "it was written by an earlier version; train it again to include them"
+    return [f"init: the saved policy has no {words}, so they start fresh: {why}"]

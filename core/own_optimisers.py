@@ -51,7 +51,7 @@ def register(name: str, factory: OptimiserFactory) -> None:
         ConfigError: the name is taken.
     """
     if name in known_choices("optimiser"):
-        raise ConfigError(f"an optimiser {name!r} exists already; register it under another name")
+        raise ConfigError(f"optimiser {name!r} is already registered; choose a different name")
     _OWN[name] = factory
     allow_choice("optimiser", name)
 

@@ -265,16 +265,16 @@ def _check_minibatches(plan: Plan) -> None:
     if plan.has_free_minibatches and "priority" not in plan.features:
         raise ConfigError(
             f"num_minibatches is {plan.num_minibatches} and minibatch_size "
-            f"{plan.minibatch_size}, which together need rows that are drawn: set or search "
-            "priority_alpha above 0, or leave one of them out"
+            f"{plan.minibatch_size}, which together need prioritised rows: set or search "
+            "priority_alpha above 0, or remove one of them"
         )
     if not plan.by_segments:
         return
     if plan.priority_over == "steps" and "priority" in plan.features:
         reason = "V-trace" if "v_trace" in plan.features else plan.network
         raise ConfigError(
-            f"priority_over is 'steps', but {reason} learns from whole segments; take 'segments' "
-            "or leave it out"
+            f"priority_over is 'steps', but {reason} learns from whole segments; use "
+            "'segments' or remove it"
         )
     if plan.has_free_minibatches:
         return

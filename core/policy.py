@@ -46,8 +46,8 @@ def distribution_kind(plan: Plan, env: Environment) -> str:
         return fitting[0]
     if plan.distribution not in fitting:
         raise ConfigError(
-            f"distribution is {plan.distribution!r}, which does not fit the actions of {env.id}; "
-            f"leave it out, or take one of: {', '.join(fitting)}"
+            f"distribution is {plan.distribution!r}, which does not fit the actions of "
+            f"{env.id}; remove it, or use one of: {', '.join(fitting)}"
         )
     return plan.distribution
 
@@ -102,8 +102,8 @@ def _family(plan: Plan, env: Environment) -> tuple[Family, Actions]:
             low, high = action_range(plan, space)
         if family.bounded and not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
             raise ConfigError(
-                f"distribution {plan.distribution} needs bounded actions, but those of {env.id} "
-                "are not; set action_low and action_high, or take gaussian"
+                f"distribution {plan.distribution} needs bounded actions, but those of "
+                f"{env.id} are not; set action_low and action_high, or use gaussian"
             )
     return family, Actions(space, action_shape(env), low, high, plan.backend.selects_actions)
 
@@ -288,8 +288,8 @@ def distribution_of(
     wanted, given = family.outputs(actions), outputs.policy.shape[-1]
     if given != wanted:
         raise ConfigError(
-            f"distribution {plan.distribution} needs {wanted} outputs, but network {plan.network} "
-            f"gives {given} here; take another of them"
+            f"distribution {plan.distribution} needs {wanted} outputs, but network "
+            f"{plan.network} gives {given} here; change one of them"
         )
     if mask is not None:
         mask = mask | (hypers.action_masking == 0.0)

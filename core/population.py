@@ -79,8 +79,8 @@ def kept(
         _check_statistics(statistics.mean.shape, own)
     elif normalised and statistics.mean.shape != ():
         raise ConfigError(
-            "init: the saved policy saw normalised observations; fix normalise_observations to "
-            "true"
+            "init: the saved policy was trained on normalised observations; fix "
+            "normalise_observations to true"
         )
     remembered = RewardState()
     if rewards is not None and keep != "policy":
@@ -99,12 +99,12 @@ def _check_statistics(saved: tuple[int, ...], own: tuple[int, ...]) -> None:
         return
     if saved:
         raise ConfigError(
-            "init: the saved policy saw observations of another shape, so its statistics do not "
-            "fit; take one that saw what this study shows"
+            "init: the saved policy has observations of a different shape, so its "
+            "statistics do not fit; use a policy trained on these observations"
         )
     raise ConfigError(
-        "init: the saved policy was trained without normalise_observations, this study can "
-        "switch it on; fix normalise_observations to false"
+        "init: the saved policy was trained without normalise_observations, but this "
+        "study can switch it on; fix normalise_observations to false"
     )
 
 
@@ -118,9 +118,9 @@ def _check(given: Any, here: Any) -> None:
         one, other = wanted.get(name), found.get(name)
         if one != other:
             raise ConfigError(
-                f"init: the parameter {name} has shape {other or 'none'} in the saved policy and "
-                f"{one or 'none'} here; give the network and its sizes as they were saved (they "
-                "are in its policy.json), or keep less of it"
+                f"init: the parameter {name} has shape {other or 'none'} in the saved "
+                f"policy and {one or 'none'} here; use the network and sizes of the saved "
+                "policy (in its policy.json), or keep less of it"
             )
 
 

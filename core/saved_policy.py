@@ -268,8 +268,8 @@ def _with_eval_env(policy: SavedPolicy, env: Mapping[str, Any]) -> SavedPolicy:
     ours, theirs = environments.make(policy.plan.env), environments.make(plan)
     for what, trained, given in differing(ours, theirs):
         raise ConfigError(
-            f"{id_} has other {what} ({given}) than {policy.plan.env.id}, where this policy was "
-            f"trained ({trained})"
+            f"{id_} has different {what} ({given}) than {policy.plan.env.id}, where "
+            f"this policy was trained ({trained})"
         )
     moved = dataclasses.replace(policy.plan, eval_env=plan)
     return dataclasses.replace(policy, plan=moved, eval_params=params)

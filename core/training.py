@@ -311,7 +311,7 @@ class Training:
         if name not in kept:
             if cls.evaluate is Training.evaluate and (given is None or cls.act is Training.act):
                 raise ConfigError(
-                    f"{cls.__name__} has no evaluate; write it, or act beside hpo.environment()"
+                    f"{cls.__name__} has no evaluate; write it, or act next to hpo.environment()"
                 )
             if given is not None:
                 _check_environment(cls, given)
@@ -357,7 +357,7 @@ def _check_environment(cls: type[Training], given: StudyEnvironment) -> None:
             "compiled environment, such as one of gymnax or brax"
         )
     if agents_of(env) > 1:
-        raise ConfigError(f"{env.id} has {agents_of(env)} agents; {cls.__name__} moves one")
+        raise ConfigError(f"{env.id} has {agents_of(env)} agents; {cls.__name__} controls one")
 
 
 def shared_of(training: Training) -> Any:

@@ -156,7 +156,9 @@ class _Tracer:
             )
         for name, value in found.items():
             if not isinstance(name, str):
-                raise ConfigError(f"{self.at(method)} the name of a {noun} is {name!r}; a text?")
+                raise ConfigError(
+                    f"{self.at(method)} the name of a {noun} is {name!r}; use a string"
+                )
             problem = _not_a_number(name, value)
             if problem:
                 raise ConfigError(f"{self.at(method)} {name} {problem}; a {noun} is one number")

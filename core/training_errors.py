@@ -65,14 +65,19 @@ _MISTAKES = (
     _Mistake(
         "TracerBoolConversionError",
         "",
-        "Python asks whether a traced value is true (if, while, and, not, max, assert), but it "
-        "has no value yet; use jnp.where or jax.lax.cond, and jnp.maximum in place of max",
+        (
+            "Python asks whether a traced value is true (if, while, and, not, max, assert), "
+            "but it has no value yet; use jnp.where or jax.lax.cond, and jnp.maximum "
+            "instead of max"
+        ),
     ),
     _Mistake(
         "ConcretizationTypeError",
         "`float` function",
-        "float() of a traced value; leave float() out, a metric may be an array of one number, "
-        "and take jnp in place of math",
+        (
+            "float() of a traced value; remove float(), a metric may be an array of one "
+            "number, and use jnp instead of math"
+        ),
     ),
     _Mistake(
         "ConcretizationTypeError",
@@ -83,7 +88,7 @@ _MISTAKES = (
     _Mistake(
         "ConcretizationTypeError",
         "item() method",
-        ".item() of a traced value; leave .item() out, arrays of one number are fine",
+        ".item() of a traced value; remove .item(), arrays of one number are fine",
     ),
     _Mistake(
         "ConcretizationTypeError",

@@ -262,7 +262,8 @@ class SavedTraining:
         if set(values) != set(knobs) or (given is not None) != made.takes_environment():
             raise ConfigError(
                 f"{path} has {', '.join(values)}, but {made.__name__} declares "
-                f"{', '.join(knobs)}; give the class {record['algorithm']} as it was trained"
+                f"{', '.join(knobs)}; use the class {record['algorithm']} that it was "
+                "trained with"
             )
         config = {name: canonical_value(knobs[name], value) for name, value in values.items()}
         hypers = {name: np.float32(config[name]) for name, knob in knobs.items() if knob.traced}
@@ -281,8 +282,8 @@ class SavedTraining:
         if training.given is None or not training.acts():
             name = type(training).__name__
             raise ConfigError(
-                f"only a class with hpo.environment() and act can be watched; {name} has its "
-                "own evaluate"
+                f"only a class with hpo.environment() and act can be watched; {name} has a "
+                "custom evaluate"
             )
         return training.given
 

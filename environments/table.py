@@ -334,7 +334,7 @@ _OPTICAL_KEYS = {
     "k": _count(5, "candidate paths of a node pair", high=1_000),
     "path_order": _text(
         "spectral_resources",
-        "what candidates are sorted by",
+        "order of the candidate paths",
         "spectral_resources",
         "hops",
         "distance",
@@ -344,7 +344,11 @@ _OPTICAL_KEYS = {
     "disjoint_paths": _switch("prefer candidates that share no link"),
     "modulation": _text("deeprmsa", "a reach table's name, or a CSV file", file=True),
     "truncate_holding_time": _switch("cut holding times at twice their mean"),
-    "bitrates": EnvKey("any", (), meaning="Gb/s to draw from, repeats weigh; instead of a range"),
+    "bitrates": EnvKey(
+        "any",
+        (),
+        meaning="list of Gb/s to draw from, instead of a range; repeats are drawn more often",
+    ),
     "min_bitrate": _above_0(25.0, "Gb/s, smallest of the range"),
     "max_bitrate": _above_0(100.0, "Gb/s, largest of the range"),
     "step_bitrate": _above_0(1.0, "Gb/s between neighbours of the range"),
@@ -360,7 +364,7 @@ _OPTICAL_KEYS = {
     "no_op": _switch("a last action that refuses the request"),
     "reward": _text(
         "service",
-        "what a blocked request costs: 1, or its share of the largest",
+        "cost of a blocked request: 1, or its share of the largest bitrate",
         "service",
         "bitrate",
     ),
@@ -382,15 +386,15 @@ _OPTICAL_KEYS = {
     "fits": EnvKey(
         "any",
         ("first",),
-        meaning="of first, best, last, exact: an action of deeprmsa is a path and one of them",
+        meaning="any of first, best, last, exact: a deeprmsa action is then a path and a fit",
     ),
-    "shadow": _text("", "a heuristic that also serves each rollout's requests (control variate)"),
+    "shadow": _text("", "a heuristic that handles the same requests (control variate)"),
 }
 _OPTICAL_METRICS = {
     "service_blocking_probability": "share of requests that were blocked, warm-up excluded",
     "bitrate_blocking_probability": "share of the bitrate asked for that was blocked",
     "utilisation": "mean share of all links' slots in use",
-    "requests": "requests that the figures rest on",
+    "requests": "number of requests in these metrics",
     "accepted_services": "requests served",
     "accepted_bitrate": "Gb/s served, summed over requests",
 }
@@ -440,8 +444,8 @@ _OWN = (
             "collision_cost": 0.1,
         },
         {
-            "agents": _count(4, "agents, moved by one policy", 2),
-            "neighbours": _count(3, "nearest other agents that each sees", 0),
+            "agents": _count(4, "number of agents, all controlled by one policy", 2),
+            "neighbours": _count(3, "number of nearest agents in each observation", 0),
             "max_steps_in_episode": _count(100, "env steps until truncation"),
         },
         "several agents steer to goals and avoid each other",
@@ -531,8 +535,8 @@ def _playground(name: str, meaning: str, control: float, physics: float, *params
     traced = {param: _BRAX_PARAMS[param] for param in params}
     fixed = {
         "max_steps_in_episode": _count(1000, "env steps until truncation"),
-        "ctrl_dt": _above_0(control, "seconds of an env step"),
-        "sim_dt": _above_0(physics, "seconds of a step of the physics"),
+        "ctrl_dt": _above_0(control, "length of an env step in seconds"),
+        "sim_dt": _above_0(physics, "length of a physics step in seconds"),
     }
     return EnvEntry(f"playground:{name}", "playground", "continuous", traced, fixed, meaning)
 
@@ -576,9 +580,9 @@ _JAXMARL = (
         "any",
         keys={
             "max_steps_in_episode": _count(25, "env steps until truncation"),
-            "num_agents": _count(3, "agents, moved by one policy"),
+            "num_agents": _count(3, "number of agents, all controlled by one policy"),
             "num_landmarks": _count(3, "places to cover"),
-            "local_ratio": EnvKey("float", 0.5, meaning="share of the reward of each agent alone"),
+            "local_ratio": EnvKey("float", 0.5, meaning="share of each agent's individual reward"),
             "action_type": _text("Discrete", "kind of actions", "Discrete", "Continuous"),
         },
         meaning="several agents cover landmarks and avoid each other",

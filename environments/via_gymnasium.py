@@ -155,7 +155,7 @@ def drawn_by(id_: str, env: Any) -> Any:
         hint = "; MuJoCo needs OpenGL: try MUJOCO_GL=egl or MUJOCO_GL=osmesa before the command"
         hint = hint if "mujoco" in type(env.unwrapped).__module__ else ""
         text = f"{type(error).__name__}: {text}{hint}"
-        raise ConfigError(f"{id_} cannot draw itself here: {text}") from error
+        raise ConfigError(f"{id_} cannot be drawn here: {text}") from error
 
 
 def draw_unheard() -> None:

@@ -174,7 +174,7 @@ def _is_plain(path: Path, expected: Callable[[int], bool], word: str) -> bool:
 
 
 def _misplaced(path: Path, word: str) -> StoreError:
-    return StoreError(f"{path} is not a {word}, but a study keeps one there; move it away")
+    return StoreError(f"{path} is not a {word}, but a study needs one there; move it")
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:

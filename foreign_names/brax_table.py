@@ -58,13 +58,13 @@ def _network(value: Any) -> Settings:
     policy, critic = (widths_of(given.pop(name)) for name in _LAYERS)
     if policy != critic:
         raise NoCounterpart(
-            f"policy layers {policy} and value layers {critic} differ, but both "
-            "have the same widths here; name them"
+            f"policy layers {policy} and value layers {critic} differ, but hpo uses the "
+            "same widths for both; name them"
         )
     keys = {given.pop(name) for name in _KEYS}
     if len(keys) > 1:
         raise NoCounterpart(
-            "the value sees another observation than the policy, which it does not here"
+            "the value network has a different observation than the policy, which is not supported"
         )
     settings = Settings(hidden_sizes=policy)
     if "activation" in given:
@@ -126,13 +126,16 @@ BRAX = System(
             "unroll_length",
             "rollout_length",
             10,
-            note="advantages end with each unroll there, with the whole rollout here",
+            note="brax's advantages end with each unroll, ours with the whole rollout",
         ),
-        taken("batch_size", "rollout_length", note="unrolls of a minibatch; see unroll_length"),
+        taken("batch_size", "rollout_length", note="unrolls per minibatch; see unroll_length"),
         taken(
             "num_evals",
             "evaluation.every",
-            note="evaluations of a run there, the first before it; env steps between them here",
+            note=(
+                "number of evaluations in brax, one of them before training; env steps "
+                "between them here"
+            ),
         ),
         *table("normalize_observations normalise_observations False", STATISTICS),
         taken(
@@ -140,10 +143,10 @@ BRAX = System(
             "hidden_sizes",
             values=parsed(_network, "layers, activation and distribution"),
         ),
-        *refused("an action is taken once here", "action_repeat", (1, None)),
-        *refused("pixels are not learned from here", "vision augment_pixels"),
+        *refused("hpo takes each action once", "action_repeat", (1, None)),
+        *refused("brax's pixel observations are not supported", "vision augment_pixels"),
         *refused(
-            "a randomised environment is another one; register it (docs/environments.md)",
+            "register the randomised environment as a custom one (docs/environments.md)",
             "randomization_fn",
         ),
         *refused(
@@ -160,7 +163,7 @@ BRAX = System(
             "it belongs to learning_rate_schedule",
             "desired_kl learning_rate_schedule_min_lr learning_rate_schedule_max_lr",
         ),
-        *left("an episode starts anew by itself here", "num_resets_per_eval"),
+        *left("hpo restarts episodes automatically", "num_resets_per_eval"),
         *left("environments are wrapped by hpo", "wrap_env wrap_env_fn"),
         *left("see `eval_env`", "eval_env"),
         *left("it belongs to restoring", "restore_value_fn"),
@@ -213,9 +216,12 @@ BRAX = System(
         "log_std_init": round(math.log(math.log(2.0) + 0.001), 6),
     },
     differs=(
-        "the deviation of actions depends on the observation there, and not here",
-        "advantages are computed anew for each minibatch there, once per rollout here; their "
-        "first step is weighted by gamma alone there, by gamma times gae_lambda here",
-        "minibatches are whole unrolls there, single env steps here",
+        "in brax the deviation of actions depends on the observation; here it does not",
+        (
+            "brax computes advantages for each minibatch and weights their first step by "
+            "gamma; hpo computes them once per rollout and weights it by gamma times "
+            "gae_lambda"
+        ),
+        "brax's minibatches are whole unrolls, ours single env steps",
     ),
 )

@@ -36,15 +36,17 @@ _OPTIMISER = parsed(optimiser_settings, f"{', '.join(sorted(OPTIMISERS))} of opt
 
 # --------------------------------------------------------------------------------- Lerax
 
-_HEADS = ("its policy is an encoder under two heads with separate hidden layers; here actor "
-          "and critic are towers of hidden_sizes, separate or shared")
+_HEADS = (
+    "its policy is an encoder under two heads with separate hidden layers; hpo has "
+    "towers of hidden_sizes for actor and critic, separate or shared"
+)
 _LERAX_ENVS = words({
     "CartPole": "CartPole-v1", "Acrobot": "Acrobot-v1", "Pendulum": "Pendulum-v1",
     "MountainCar": "MountainCar-v0", "ContinuousMountainCar": "MountainCarContinuous-v0",
 })
 _LERAX: tuple[Row, ...] = (  # with the defaults of the newest version
     taken("env", "env", values=_LERAX_ENVS,
-          note="the environment of that name here, whose steps Lerax integrates itself"),
+          note="our environment of that name; Lerax integrates its steps itself"),
     *table("""
         total_timesteps env_steps; seed =; learning_rate = 3e-4; num_envs = 4
         num_steps rollout_length 2048; gamma = 0.99
@@ -53,8 +55,10 @@ _LERAX: tuple[Row, ...] = (  # with the defaults of the newest version
         entropy_loss_coefficient ent_coef 0.0; value_loss_coefficient vf_coef 0.5
         max_grad_norm = 0.5; log_std_init = 0.0
         normalize_advantages normalise_advantages True; activation =@activation relu"""),
-    taken("clip_value_loss", "value_clip_eps", False, VALUE_CLIP, "Lerax takes the "
-          "smaller of the clipped and the unclipped loss; here it is the larger"),
+    taken("clip_value_loss", "value_clip_eps", False, VALUE_CLIP, (
+        "Lerax uses the smaller of the clipped and the "
+        "unclipped loss, hpo the larger"
+    )),
     taken("optimizer", "optimiser", values=_OPTIMISER),
     *left("computed from num_batches there", "batch_size"),
     *refused(_HEADS, "feature_size", (16, None)),
@@ -64,7 +68,7 @@ _LERAX: tuple[Row, ...] = (  # with the defaults of the newest version
              "curriculum"),
 )
 _NEURAL_ODE = (
-    *refused("its policy is a neural differential equation, which no network here is", "ncde"),
+    *refused("neural differential equations are not available as networks", "ncde"),
     *refused("the size of states of neural differential equations has no counterpart",
              "state_magnitude_coefficient", (0, 0.0, None)),
 )
@@ -121,7 +125,7 @@ def _minibatches(batches: Any, envs: Any) -> int | None:
 
 _PER_ENVIRONMENT = Derived(
     "num_batches", ("num_batches", "num_envs"), _minibatches,
-    note="num_batches: {num_batches}, of num_steps alone in 0.0.2, so an epoch has {value} "
+    note="num_batches: {num_batches} of num_steps in version 0.0.2, so an epoch has {value} "
          "minibatches",
     drops=("num_batches",), searched="skip", always=True,
 )
@@ -162,8 +166,10 @@ def _env(value: Any) -> str:
 _MODELS: dict[Any, Any] = {
     "SharedActorCritic": Settings(network="mlp", shared_encoder=True),
     "ActorCritic": Settings(network="mlp", shared_encoder=False),
-    "MinGRUActorCritic": NoCounterpart("no network here has minGRU layers; gru is the nearest: "
-                                       "without=model network=gru"),
+    "MinGRUActorCritic": NoCounterpart(
+        "minGRU layers are not available; gru is the closest: "
+        "without=model network=gru"
+    ),
 }
 
 def _widths(layers: int) -> Any:
@@ -194,7 +200,7 @@ _JAXDEM: tuple[Row, ...] = (  # with the defaults of the newest version
         actor_architecture hidden_sizes; critic_architecture hidden_sizes
         lstm_features recurrent_size; architecture hidden_sizes [42, 42, 42]"""),
     taken("total_timesteps", "env_steps",
-          note="every agent's step counts there, an environment's step here"),
+          note="JaxDEM counts the steps of every agent, hpo those of the environment"),
     taken("num_epochs", "env_steps",
           note="updates, each of num_envs x num_steps_epoch env steps"),
     *table("activation activation@activation gelu"),
@@ -206,7 +212,7 @@ _JAXDEM: tuple[Row, ...] = (  # with the defaults of the newest version
     *refused(_NOT_TRAINED, "drip_decay", (0, 0.0, None)),
     *refused(_NOT_TRAINED, "skip_frames", (0, None)),
     *refused(_NOT_TRAINED, "stop_at_epoch actor_sigma_head cell_type"),
-    *refused("it has one value here: name its range, as in action_low=-0.2 action_high=0.2",
+    *refused("a single value; name its range, as in action_low=-0.2 action_high=0.2",
              "clip_actions"),
 )
 
@@ -255,8 +261,10 @@ def _jaxdem(one: _Version, adam_eps: float) -> System:
                 "network": "mlp", "shared_encoder": True, "priority_over": "segments"},
         differs=(
             *one.differs,
-            "V-trace's value targets use the rollout's values here; JaxDEM recomputes them for "
-            "each minibatch",
+            (
+                "hpo's V-trace value targets use the rollout's values; JaxDEM recomputes them "
+                "for each minibatch"
+            ),
         ),
     )
 
@@ -280,9 +288,9 @@ _OF_SEPTEMBER = (
     taken("hidden_features", "hidden_sizes", values=_widths(2)),
 )
 _OLD_V_TRACE = (
-    "JaxDEM of then multiplies the reward alone by the clipped ratio, and takes the last step's "
-    "own value for that of the step after it; here rho_clip multiplies the whole temporal "
-    "difference, and the value is that of the next observation"
+    "JaxDEM of that time multiplies only the reward by the clipped ratio, and uses "
+    "the last step's value for that of the next step; hpo multiplies the whole "
+    "temporal difference by rho_clip, and uses the value of the next observation"
 )
 
 JAXDEM = (
@@ -290,8 +298,10 @@ JAXDEM = (
         "jaxdem_2025_09", "2025.09", "of September 2025, until 7 October",
         f"learning_rate_decay_exponent, learning_rate_decay_min_fraction, {TWO_OF_TRAIN}",
         dict(_SEPTEMBER), _OF_SEPTEMBER,
-        ("the names of this version are those of 2025.10, too, which has another "
-         "ppo_entropy_coeff (0.02) and minibatch_size (256) by default", _OLD_V_TRACE)), 1e-5),
+        ((
+            "version 2025.10 has the same names but different defaults: ppo_entropy_coeff "
+            "0.02 and minibatch_size 256"
+        ), _OLD_V_TRACE)), 1e-5),
     _jaxdem(_Version(
         "jaxdem_2025_10", "2025.10", "from 23 October to 4 November 2025", "",
         {**_SEPTEMBER, "ppo_entropy_coeff": 0.02, "minibatch_size": 256}, _OF_SEPTEMBER,
@@ -304,6 +314,8 @@ JAXDEM = (
         "drip_decay, skip_frames, actor_sigma_head, MinGRUActorCritic", {},
         (_annealed(lr_end_fraction=0.0), _model(),
          taken("hidden_features", "hidden_sizes", values=_widths(1))),
-        ("segments are drawn once per rollout here, with the advantages from before its "
-         "updates; JaxDEM draws them for each minibatch, without replacement",)), 1e-12),
+        ((
+            "hpo draws segments once per rollout, with the advantages from before its "
+            "updates; JaxDEM draws them for each minibatch, without replacement"
+        ),)), 1e-12),
 )

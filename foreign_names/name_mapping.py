@@ -45,7 +45,7 @@ def _itself(value: Any) -> Any:
 
 
 def _no_range(number: float) -> float:
-    raise NoCounterpart("list the values that matter; a range of it has no counterpart")
+    raise NoCounterpart("a range of it has no counterpart; list the values that matter")
 
 
 @dataclass(frozen=True)
@@ -213,13 +213,14 @@ def widths_of(value: Any) -> list[int]:
         policy, critic = value.get("pi", []), value.get("vf", [])
         if policy != critic:
             raise NoCounterpart(
-                f"policy {policy} and critic {critic} differ, but both have the same widths here"
+                f"policy {policy} and critic {critic} differ, but hpo uses the same widths "
+                "for both"
             )
         value = policy
     if not isinstance(value, list) or any(isinstance(x, dict) for x in value):
         raise NoCounterpart(
-            f"{value!r} is not one list of widths, such as [64, 64]; here all "
-            "layers are shared (shared_encoder), or none"
+            f"{value!r} is not one list of widths, such as [64, 64]; hpo shares all layers "
+            "(shared_encoder), or none"
         )
     return value
 
@@ -284,14 +285,14 @@ TRANSFORMS: Mapping[str, Values] = {
 }
 """Transforms by the names that tables have for them, as in `anneal_lr lr_schedule@anneal`."""
 
-STATISTICS = "running statistics change once per rollout here, with every env step there"
+STATISTICS = "hpo updates running statistics once per rollout, the source after every env step"
 OUTPUT = "output is chosen by `loggers` and `checkpoint`"
 MACHINE = "lanes use all local devices; see `population`"
-COMPUTED = "computed from other names there"
-PPO_ALONE = "a study trains with PPO alone"
+COMPUTED = "computed from other names"
+PPO_ALONE = "a study trains only PPO"
 ENDED = (
-    "episodes that a time limit cuts bootstrap from their last observation here; {} treats "
-    "them as terminated"
+    "hpo bootstraps episodes cut by a time limit from their last observation; {} "
+    "treats them as terminated"
 )
 
 

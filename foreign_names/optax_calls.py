@@ -178,7 +178,8 @@ def schedule_of(value: Any) -> Schedule | None:
     given = _arguments(call)
     if given.get("transition_begin", 0):
         raise NoCounterpart(
-            f"{call.name} begins after {given['transition_begin']:g} steps, and none here does"
+            f"{call.name} starts after {given['transition_begin']:g} steps, which has no "
+            "counterpart"
         )
     if call.name == "polynomial_schedule" and given["power"] != 1:
         raise NoCounterpart(f"a polynomial of power {given['power']:g} has no counterpart")

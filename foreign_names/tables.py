@@ -32,10 +32,10 @@ SYSTEMS: Mapping[str, System] = {
 _ROWS = [row for one in (COMMON, *SYSTEMS.values()) for row in one.rows]
 _KNOWN = {plain_name(row.name, last=False) for row in _ROWS}
 _OTHER_ALGORITHMS = {
-    "ppo_atari_lstm": "an LSTM after convolutions, which no network here is",
-    "ppo_procgen": "residual convolutions (IMPALA), which no network here has",
+    "ppo_atari_lstm": "an LSTM after convolutions",
+    "ppo_procgen": "residual convolutions (IMPALA)",
     "ppo_rnd_envpool": "random network distillation",
-    "ppo_s5": "S5 layers, which no network here has",
+    "ppo_s5": "S5 layers",
     "ppo_trxl": "a Transformer with a memory of past steps",
     "ppo_atari_multigpu": "gradients averaged over several devices",
     "ppo_pettingzoo_ma_atari": "two agents in one game of PettingZoo",
@@ -89,7 +89,7 @@ def version_named(one: System, tag: str) -> System:
     """
     known = [version for version in _versions(one) if version.tag]
     if not known:
-        raise ConfigError(f"version is {tag}, but {one.title} has no versions; leave it out")
+        raise ConfigError(f"version is {tag}, but {one.title} has no versions; remove it")
     for version in known:
         if _plain_tag(tag) in map(_plain_tag, version.tag.split()):
             return version
@@ -222,5 +222,5 @@ def another_algorithm(words: Iterable[str]) -> str:
             script = word.rsplit("/", 1)[-1].removeprefix("cleanrl.").removeprefix("purejaxrl.")
             for part, what in _OTHER_ALGORITHMS.items():
                 if script.startswith(part):
-                    return f"{script} trains with {what}, which a study cannot"
+                    return f"{script} uses {what}, which a study cannot use"
     return ""

@@ -52,8 +52,10 @@ _CLEANRL = (  # with the defaults of ppo.py
         num_seeds seeds.per_config
         clip_vloss value_clip_eps@value_clip True"""),
     taken("target_kl", "target_kl", None, times(1.0 / 1.5),
-          "divided by 1.5, as an update is cut short at 1.5 times ours; CleanRL checks it after "
-          "each epoch, here it is checked after each minibatch"),
+          (
+              "divided by 1.5, because an update stops at 1.5 times ours; CleanRL checks "
+              "after each epoch, hpo after each minibatch"
+          )),
     *left(COMPUTED, "batch_size minibatch_size num_iterations num_updates"),
     *left(OUTPUT, "exp_name capture_video save_model upload_model hf_entity"),
     *left(MACHINE, "torch_deterministic cuda workers slurm_gpus_per_task slurm_ntasks "
@@ -68,7 +70,7 @@ _ATARI = {"env_id": "BreakoutNoFrameskip-v4", "total_timesteps": 10_000_000, "nu
 _ENVPOOL = {**_ATARI, "env_id": "Breakout-v5"}
 _TOWERS = {"network": "mlp", "hidden_sizes": [64, 64], "activation": "tanh"}
 _IMAGES = {"network": "cnn", "shared_encoder": True, "activation": "relu", "history": 4}
-WRAPPED = "Atari's wrappers (no-ops, frame skip, lost lives, signs of rewards) are not added here"
+WRAPPED = "Atari wrappers (no-ops, frame skip, lost lives, signs of rewards) are not applied"
 
 
 def _script(
@@ -95,8 +97,11 @@ CLEANRL = (
                   "clip_coef update_epochs; learning_rate clip_coef"),
     _cleanrl("cleanrl_continuous", "ppo_continuous_action", _CONTINUOUS,
             {**_TOWERS, **NORMALISED, "distribution": "gaussian"},
-            "running statistics are shared by a trial's environments and change once per rollout "
-            "here; there each environment has its own, which change with every env step"),
+            (
+                "hpo shares running statistics between a trial's environments and updates them "
+                "once per rollout; the source has them per environment and updates them after "
+                "every env step"
+            )),
     _cleanrl("cleanrl_atari", "ppo_atari", _ATARI, _IMAGES, WRAPPED),
     _cleanrl("cleanrl_envpool", "ppo_atari_envpool", _ENVPOOL, _IMAGES, WRAPPED),
     _cleanrl("cleanrl_envpool_xla", "ppo_atari_envpool_xla_jax", _ENVPOOL, _IMAGES, WRAPPED,
@@ -108,11 +113,11 @@ CLEANRL = (
 
 # ------------------------------------------------- Stable-Baselines3, sb3-contrib, rl-zoo3
 
-_DICTIONARIES = NoCounterpart("no network reads observations that are dictionaries")
+_DICTIONARIES = NoCounterpart("no network reads dictionary observations")
 _POLICIES = words(
     {"MlpPolicy": "mlp", "MlpLstmPolicy": Settings(network="lstm", recurrent_size=256),
      "CnnPolicy": Settings(network="cnn", shared_encoder=True, activation="relu"),
-     "CnnLstmPolicy": NoCounterpart("no network here has a recurrent layer after convolutions"),
+     "CnnLstmPolicy": NoCounterpart("recurrent layers after convolutions are not available"),
      "MultiInputPolicy": _DICTIONARIES, "MultiInputLstmPolicy": _DICTIONARIES},
     others=NoCounterpart("a custom policy; docs/networks.md shows how to register one"),
 )
@@ -217,12 +222,17 @@ SB3 = System(
         taken("clip_range", "clip_eps", 0.2,
               scheduled("clip_eps", "clip_eps_schedule", "clip_eps_end_fraction")),
         *table("clip_range_vf value_clip_eps@off None",
-               "Stable-Baselines3 takes the loss of the clipped value; here it is the larger of "
-               "that and the unclipped one, as in most others"),
+               (
+                   "Stable-Baselines3 uses the loss of the clipped value; hpo uses the larger of "
+                   "that and the unclipped one, as most implementations do"
+               )),
         taken("vf_coef", "vf_coef", 0.5, times(2.0),
-              "times 2, as the loss there is (V - R)^2 and half of that here"),
+              "times 2, because that loss is (V - R)^2 and ours is half of it"),
         taken("normalize", "normalise_observations", False,
-              parsed(_normalise, "VecNormalize: true is both with clips of 10, or its arguments"),
+              parsed(_normalise, (
+                  "VecNormalize: true means both with clips of 10; or its "
+                  "arguments"
+              )),
               STATISTICS),
         *table("""
             n_steps_pow rollout_length@power_of_two; batch_size_pow minibatch_size@power_of_two
@@ -234,17 +244,21 @@ SB3 = System(
                   ortho_init initialisation@orthogonal"""),
         taken("save_freq", "checkpoint.policies_every", values=parsed(_save_freq, "-1 is off"),
               note="of the best trials, at the ends of chunks"),
-        taken("log_interval", "log_every", note="in env steps here, in rollouts there"),
-        *refused("wrappers change what is trained; register the wrapped environment "
-                 "(docs/environments.md)", "env_wrapper vec_env_wrapper wrapper_class",
+        taken("log_interval", "log_every", note="hpo counts env steps, the source rollouts"),
+        *refused((
+            "wrappers change the environment; register the wrapped one "
+            "(docs/environments.md)"
+        ), "env_wrapper vec_env_wrapper wrapper_class",
                  (None, [], "")),
-        *refused("the lengths of several calls of learn are not added up", "reset_num_timesteps",
+        *refused("several calls of learn are not added up", "reset_num_timesteps",
                  (True, None)),
-        *refused("noise that depends on the state (gSDE) has no counterpart; without it noise is "
-                 "independent", "use_sde"),
-        *refused("actor and critic have separate recurrent layers here", "enable_critic_lstm",
+        *refused((
+            "state-dependent noise (gSDE) has no counterpart; without it, noise is "
+            "independent"
+        ), "use_sde"),
+        *refused("hpo has separate recurrent layers for actor and critic", "enable_critic_lstm",
                  (True, None)),
-        *refused("another buffer changes what is trained",
+        *refused("a different buffer changes training",
                  "rollout_buffer_class rollout_buffer_kwargs"),
         *refused(PPO_ALONE, "algo", ("ppo", "ppo_lstm", None)),
         *left("it belongs to use_sde", "sde_sample_freq"),
@@ -320,9 +334,11 @@ TORCH_PPO = System(
               words({"gaussian": Settings(), "beta": Settings(distribution="beta")})),
         taken("squash_actions", "distribution", False,
               words({True: Settings(distribution="tanh_gaussian"), False: Settings()}),
-              "the action before tanh is stored here, and recomputed by atanh there, within "
-              "0.9999; the entropy bonus is of the squashed action here, of the Gaussian before "
-              "it there"),
+              (
+                  "hpo stores the action before tanh, the source recomputes it by atanh within "
+                  "0.9999; hpo's entropy bonus is that of the squashed action, the source's that "
+                  "of the Gaussian before it"
+              )),
         *table("normalise_obs normalise_observations True", STATISTICS),
         taken("normalise_rewards", "normalise_rewards", True, words({
             True: Settings(normalise_rewards=True, raw_reward_deviation=True), False: False,
@@ -330,11 +346,11 @@ TORCH_PPO = System(
         taken("use_amp", "dtype", False, words({True: "bfloat16", False: "float32"}),
               "bfloat16 here, float16 there"),
         *table("ortho_init initialisation@orthogonal True"),
-        taken("log_interval", "log_every", note="in env steps here, in updates there"),
+        taken("log_interval", "log_every", note="hpo counts env steps, the source updates"),
         taken("save_interval", "checkpoint.policies_every",
-              note="in env steps here, in updates there; of the best trials"),
+              note="hpo counts env steps, the source updates; for the best trials"),
         *left("not used there", "lr_critic recurrent"),
-        *left("the environment's own actions decide", "action_space_type"),
+        *left("the environment's action space decides", "action_space_type"),
         *left(OUTPUT, "log_dir experiment_name"),
         *left(MACHINE, "device"),
         *refused("a custom network (docs/networks.md); here a transformer reads the last "
@@ -358,11 +374,15 @@ TORCH_PPO = System(
     always={**PLAIN_PPO, "network": "mlp", "observation_clip": None},
     differs=(
         ENDED.format("its GAE"),
-        "its GAE reads each done flag one step late, so that the last step of an episode "
-        "bootstraps from the next one; here the flag is the step's own",
+        (
+            "its GAE reads each done flag one step late, so the last step of an episode "
+            "bootstraps from the next one; hpo reads the step's flag"
+        ),
         "its deviation of the advantages divides by n - 1, here by n (0.8 % at 64 rows)",
-        "its evaluate() samples actions, though it says deterministic; evaluations here take the "
-        "most likely ones (evaluation.greedy=false: sampled)",
+        (
+            "its evaluate() samples actions, although it says deterministic; hpo evaluates "
+            "the most likely ones (evaluation.greedy=false: sampled)"
+        ),
     ),
 )
 
@@ -414,8 +434,10 @@ PUREJAXRL = (
                {**_MLP, "hidden_sizes": [256, 256]}, marks="NUM_STEPS NORMALIZE_ENV"),
     _purejaxrl("purejaxrl", "ppo", {}, _MLP, marks="NUM_STEPS ANNEAL_LR; NUM_STEPS LR"),
     _purejaxrl("purejaxrl_minigrid", "ppo_minigrid", _MINIGRID, _MLP),
-    _purejaxrl("purejaxrl_rnn", "ppo_rnn", {}, _GRU, "its heads have a hidden layer of 128 after "
-               "the recurrent layer, which no network has here", unread="ACTIVATION"),
+    _purejaxrl("purejaxrl_rnn", "ppo_rnn", {}, _GRU, (
+        "its heads have a hidden layer of 128 after the "
+        "recurrent layer, which is not available"
+    ), unread="ACTIVATION"),
 )
 
 # --------------------------------------------------------------------------------- Rejax
@@ -457,8 +479,10 @@ REJAX = System(
             clip_eps = 0.2; vf_coef = 0.5; ent_coef = 0.01"""),
         taken("max_grad_norm", "max_grad_norm", float("inf"),
               words({float("inf"): None, "inf": None}),
-              "clips each component of a gradient there, its norm here; the numbers are not "
-              "comparable"),
+              (
+                  "the source clips each gradient component, hpo the norm; the numbers are not "
+                  "comparable"
+              )),
         *table("""normalize_observations normalise_observations False
                   normalize_rewards normalise_rewards False""", note=STATISTICS),
         *left("rewards are normalised with the study's gamma", "reward_normalization_discount"),
@@ -472,8 +496,10 @@ REJAX = System(
         "hidden_gain": 1.0, "policy_gain": 1.0, "value_gain": 1.0, "network": "mlp",
         "observation_clip": None, "reward_clip": None,
     },
-    differs=("actor and critic have an Adam each there, and one here, which differs only in how "
-             "gradients are clipped", ENDED.format("Rejax")),
+    differs=((
+        "the source has one Adam each for actor and critic, hpo one for both; only the "
+        "clipping of gradients differs"
+    ), ENDED.format("Rejax")),
 )
 
 # ------------------------------------------------------------------------------ ARLBench
@@ -513,12 +539,12 @@ ARLBENCH = System(
             True: Settings(network="cnn", shared_encoder=True), False: Settings(network="mlp"),
         })),
         *refused(PPO_ALONE, "algorithm", ("ppo", "PPO", None)),
-        *left("ids of gymnax stay as they are, others start with gym: or brax:",
+        *left("gymnax ids stay as they are; others start with gym: or brax:",
               "env_framework framework"),
         *left("see `evaluation`", "eval_kwargs eval_env_kwargs"),
         *left("see `metric`", "objectives optimize_objectives"),
-        *left("a separate file, of ConfigSpace", "search_space"),
-        *left("it belongs to hyperparameters as actions", "state_features"),
+        *left("a separate ConfigSpace file", "search_space"),
+        *left("only used when hyperparameters are actions", "state_features"),
         *left(OUTPUT, "checkpoint_name checkpoint_dir load_checkpoint hpo_method"),
         *left("the precision is `dtype`", "jax_enable_x64"),
     ),

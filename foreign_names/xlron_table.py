@@ -30,8 +30,8 @@ from .name_mapping import (
 )
 
 # fmt: off
-_NOT_HERE = "networks of this kind are not built here"
-_NO_EFFECT = "has no effect there"
+_NOT_HERE = "this kind of network is not available"
+_NO_EFFECT = "has no effect in XLRON"
 # stem of a table that XLRON ships -> its name here
 _TABLES = {"modulations_deeprmsa": "deeprmsa", "modulations": "full",
            "modulations_gn_model": "gn_model", "pcs_64qam": "pcs_64qam"}
@@ -93,31 +93,42 @@ _TRAINING = (
         VML_END_FRACTION valid_mass_end_fraction 10.0
         VML_SCHEDULE_MULTIPLIER valid_mass_schedule_multiplier 1.0
         C_CLIP =@off -1.0"""),
-    *table("VALID_MASS_LOSS_COEF valid_mass_coef 0.0", "the mean is over rows that have a valid "
-           "action here; there it is over all rows, so that it weighs less where some have none"),
-    *table("RHO_CLIP =@off -1.0", "value targets follow V-trace here; XLRON keeps those of the "
-           "rollout, and its minibatches are parts of a rollout's steps, of all environments"),
-    *table("PRIO_ALPHA priority_alpha 0.0", "PRIO_BETA0 rises to 1 over the run here, and by "
-           "PRIO_ALPHA of that way there; weights are (N P)^-beta here and P^-beta there, N^beta "
-           "times as large"),
+    *table("VALID_MASS_LOSS_COEF valid_mass_coef 0.0", (
+        "hpo averages over rows with a valid action, "
+        "XLRON over all rows, so that it weighs less "
+        "where some have none"
+    )),
+    *table("RHO_CLIP =@off -1.0", (
+        "hpo's value targets follow V-trace; XLRON keeps those of "
+        "the rollout, and its minibatches are parts of a rollout's "
+        "steps over all environments"
+    )),
+    *table("PRIO_ALPHA priority_alpha 0.0", (
+        "PRIO_BETA0 rises to 1 over the run in hpo, and "
+        "by PRIO_ALPHA of that way in XLRON; weights are "
+        "(N P)^-beta in hpo and P^-beta in XLRON, N^beta "
+        "times as large"
+    )),
     *left(COMPUTED, "MINIBATCH_SIZE NUM_UPDATES NUM_INCREMENTS ACTION_DIM INPUT_DIM"),
-    *left("has no effect there: actions are always masked", "ACTION_MASKING"),
+    *left("has no effect in XLRON: actions are always masked", "ACTION_MASKING"),
     *left(_NO_EFFECT, "TEMPERATURE EPSILON"),
 )
 
-_CRELU = NoCounterpart("it doubles the width of its input, for which XLRON's own layers are not "
-                       "built either; take relu or tanh")
+_CRELU = NoCounterpart(
+    "it doubles the input width, which XLRON's layers do not support "
+    "either; use relu or tanh"
+)
 _NETWORKS = (
     taken("USE_TRANSFORMER", "network", False, _network("transformer")),
     taken("USE_GNN", "network", False, _network("gnn")),
-    *left("builds no recurrent network there: it is the mlp", "USE_RNN"),
+    *left("builds no recurrent network in XLRON, but an mlp", "USE_RNN"),
     taken("ACTIVATION", "activation", "tanh",
           words({"tanh": "tanh", "relu": "relu", "crelu": _CRELU}, "tanh")),
     taken("compute_dtype", "dtype", None,
           words({"float32": "float32", "bfloat16": "bfloat16", None: "float32"})),
     taken("DISABLE_NODE_FEATURES", "gnn_node_features", False, words({True: False, False: True})),
-    taken("mlp_layers", "gnn_edge_mlp_layers", note="and of the nodes, the graph, attention"),
-    taken("mlp_latent", "gnn_edge_mlp_latent", note="and of the nodes, the graph, attention"),
+    taken("mlp_layers", "gnn_edge_mlp_layers", note="also for nodes, graph and attention"),
+    taken("mlp_latent", "gnn_edge_mlp_latent", note="also for nodes, graph and attention"),
     *table("""
         NUM_LAYERS = 2; NUM_UNITS hidden_size 64; message_passing_steps gnn_= 3
         num_spectral_features gnn_= 8; edge_embedding_size gnn_= 128
@@ -136,14 +147,17 @@ _NETWORKS = (
         transformer_actor_mlp_width = 128; transformer_critic_mlp_width = 128
         transformer_actor_mlp_depth = 1; transformer_critic_mlp_depth = 2
         transformer_actor_pooling = mean; transformer_critic_pooling = mean"""),
-    *left("has no effect there: sizes follow from the actions", "edge_output_size_actor"),
+    *left("has no effect in XLRON: sizes follow from the actions", "edge_output_size_actor"),
     *refused(_NOT_HERE, "edge_output_size_critic global_output_size_critic", (1,)),
     *refused(_NOT_HERE, "global_output_size_actor node_output_size_actor "
                         "node_output_size_critic", (0,)),
 )
 
 _SAVED = (
-    taken("MODEL_PATH", "init.from", note="with RETRAIN_MODEL; a folder of ours, no .eqx"),
+    taken("MODEL_PATH", "init.from", note=(
+        "with RETRAIN_MODEL: a policy folder of hpo, not an "
+        ".eqx file"
+    )),
     taken("KEEP_VF", "init.keep", values=words({True: "critic", False: "all"})),
     *table("""
         RETRAIN_MODEL init.from; SAVE_MODEL checkpoint.best_evaluation
@@ -156,7 +170,7 @@ _SAVED = (
     *left("the journal has every metric",
           "LOG_LOSS_INFO LOG_ALL_INFO ENHANCED_LOGGING log_wrapper"),
     *left("an evaluation writes traces", "TRAJ_DATA_OUTPUT_FILE"),
-    *left("plots and the report are made of a study that ran", "PLOTTING"),
+    *left("plots and the report are made after a study", "PLOTTING"),
     *left("belongs to evaluation, not to training", """
         EVAL_HEURISTIC EVAL_MODEL RENDER_EVAL_MODE RENDER_FPS RENDER_SCALE RENDER_OUTPUT_FILE
         RENDER_MAX_STEPS RENDER_CLICK_THROUGH EVAL_STEPS min_traffic max_traffic step_traffic"""),
@@ -204,8 +218,11 @@ _ENVIRONMENT: tuple[Row, ...] = (
         aggregate_slots env.= 1; disjoint_paths env.= False
         path_sort_criteria env.path_order spectral_resources; scale_factor env.= 1.0"""),
     taken("traffic_requests_csv_filepath", "env.requests", note=
-          "the columns are source,destination,bitrate,arrival,holding here, with absolute "
-          "arrivals; XLRON's are source,bandwidth,destination,arrival,holding,current time"),
+          (
+              "hpo's columns are source,destination,bitrate,arrival,holding, with absolute "
+              "arrivals; XLRON's are source,bandwidth,destination,arrival,holding,current "
+              "time"
+          )),
     taken("values_bw", "env.bitrates", values=parsed(
         _bitrates, "numbers separated by commas; none: the range of min_bw to max_bw")),
     taken("random_traffic", "env.traffic_matrix", False,
@@ -213,7 +230,7 @@ _ENVIRONMENT: tuple[Row, ...] = (
     taken("traffic_intensity", "env.load", values=words({0: Settings()})),
     taken("modulations_csv_filepath", "env.modulation",
           "./xlron/data/modulations/modulations_deeprmsa.csv",
-          parsed(_modulation, "the tables that XLRON ships by their names: " + ", ".join(
+          parsed(_modulation, "XLRON's tables by their names: " + ", ".join(
               f"{stem}.csv is {name}" for stem, name in _TABLES.items()))),
     *refused("one study has one load, or searches env.load: give it under `space`",
              "min_load max_load step_load", (None,)),
@@ -223,16 +240,16 @@ _ENVIRONMENT: tuple[Row, ...] = (
     *left("times are relative here as well", "relative_arrival_times"),
     *left("paths are not packed here", "pack_path_bits"),
     *left(_NO_EFFECT, "maximise_throughout symbol_rate"),
-    *refused("the end of an episode by max_requests is a truncation", "terminate_on_episode_end"),
-    *refused("warm-up takes the policy's own actions", "warmup_action_type", (None,)),
+    *refused("an episode that ends by max_requests is truncated", "terminate_on_episode_end"),
+    *refused("warm-up uses the policy's actions", "warmup_action_type", (None,)),
     *left("heuristics are evaluated, not trained", "path_heuristic node_heuristic"),
     *left("set env.histograms", "log_actions log_path_lengths"),
-    *refused("all candidate paths are kept, however long", "maximum_path_length_km", (None,)),
-    *refused("give topology_name, the file itself", "topology_directory", (None,)),
+    *refused("all candidate paths are kept, at any length", "maximum_path_length_km", (None,)),
+    *refused("give the file as topology_name", "topology_directory", (None,)),
     *refused("a study has one topology", "multiple_topologies_directory", (None,)),
     *(row for name, default in {"alpha": 0.2, "beta_2": -21.7, "gamma": 1.2, "span_length": 100,
                                 "lambda0": 1550}.items()
-      for row in refused("capacities of lightpaths follow from fixed constants of the fibre here",
+      for row in refused("lightpath capacities follow from fixed fibre constants",
                          name, (default,))),
     *left("belongs to virtual networks, which are not simulated here",
           "node_resources virtual_topologies min_node_resources max_node_resources node_probs"),
@@ -257,9 +274,11 @@ OLDER = {
 }
 """Flag of earlier versions, which its documents still name -> the flag of today."""
 _NOW = {row.name: row for row in (*_TRAINING, *_NETWORKS, *_SAVED, *_ENVIRONMENT)}
-_FIRST_ROW = ("without OFF_POLICY_IAM its loss takes the policy of a minibatch's first row for "
-              "all rows; here each row counts with its policy")
-_UNGATED = "IAM_GATING: the value learns from rows without a valid action there, and not here"
+_FIRST_ROW = (
+    "without OFF_POLICY_IAM XLRON's loss uses the policy of a minibatch's first row "
+    "for all rows; hpo uses the policy of each row"
+)
+_UNGATED = "IAM_GATING: in XLRON the value also learns from rows without a valid action"
 
 XLRON = System(
     "xlron", "XLRON",
@@ -267,8 +286,8 @@ XLRON = System(
         *_NOW.values(),
         *(replace(_NOW[new], name=old, default=UNKNOWN) for old, new in OLDER.items()),
         taken("ON_POLICY_IAM", "off_policy_masking", values=words({True: False, False: True})),
-        *left("an episode ends by max_requests", "max_timesteps"),
-        *left("has no effect there: sizes follow from the actions",
+        *left("episodes end by max_requests", "max_timesteps"),
+        *left("has no effect in XLRON: sizes follow from the actions",
               "output_nodes_size output_globals_size"),
         *left(MACHINE, "DEFAULT_DEVICE"),
     ),
@@ -278,17 +297,21 @@ XLRON = System(
     version="1.1.0, of 26 June 2026", tag="1.1.0", exact=True,
     source="github.com/micdoh/XLRON: xlron/parameter_flags.py and the code that reads it",
     always={"normalise_observations": False, "normalise_rewards": False},
-    differs=("episodes that are cut bootstrap from their last observation here; XLRON 1.1.0 "
-             "bootstraps from the first one of the next episode", _FIRST_ROW, _UNGATED),
+    differs=((
+        "hpo bootstraps cut episodes from their last observation; XLRON 1.1.0 from the "
+        "first one of the next episode"
+    ), _FIRST_ROW, _UNGATED),
 )
 XLRON_JULY = replace(
     XLRON, name="xlron_july_2026", title="XLRON after 1.1.0",
-    rows=tuple(replace(row, note="weights are (N P)^-beta here, and divided by the largest of "
-                                 "them there") if row.name == "PRIO_ALPHA" else row
+    rows=tuple(replace(row, note=(
+        "weights are (N P)^-beta in hpo; XLRON divides them by the "
+        "largest one"
+    )) if row.name == "PRIO_ALPHA" else row
                for row in XLRON.rows),
     version="with its fixes of 11 July 2026, pull request 34", tag="2026.07",
     _index={}, _folded={},
-    differs=("episodes that are cut bootstrap from their last observation here, and from nothing "
-             "there", _FIRST_ROW, _UNGATED),
+    differs=("hpo bootstraps cut episodes from their last observation, XLRON from nothing",
+             _FIRST_ROW, _UNGATED),
 )
 """The same flags; `xlron_rules.py` reads priorities, cut episodes and schedules differently."""

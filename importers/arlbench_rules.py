@@ -32,7 +32,7 @@ def steps_of_autorl(draft: Draft, source: Source) -> None:
     for name in of_env:
         steps = source.find(name)
         del source.constants[name]
-        draft.leave_out(name, f"an AutoRLEnv takes at most {steps} steps there, a training each")
+        draft.leave_out(name, f"AutoRLEnv allows at most {steps} steps, each a training run")
     if not made:
         return
     for name, value in _AUTORL.items():

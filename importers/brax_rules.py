@@ -10,8 +10,8 @@ def refuse_default_layers(draft: Draft, source: Source) -> None:
     if {"network_factory", "hidden_sizes"} & set(source.names()):
         return
     raise draft.fault(
-        "its layers are brax's own, 4 of 32 for the policy and 5 of 256 for the value, but "
-        "both have the same here; name them",
+        "it uses brax's default layers, 4 of 32 for the policy and 5 of 256 for the value, but "
+        "hpo uses the same for both; name them",
         flags={"hidden_sizes": "[256,256]"},
     )
 
@@ -21,4 +21,4 @@ def leave_out_length(draft: Draft, source: Source) -> None:
     length = source.constants.get("episode_length")
     if isinstance(length, Unread):
         source.drop("episode_length")
-        draft.leave_out("episode_length", f"{length}; the environment's own length is taken")
+        draft.leave_out("episode_length", f"{length}; the environment's length is used")

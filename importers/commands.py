@@ -94,8 +94,8 @@ def _merge(first: Command, other: Command) -> None:
     if len(differ) != 1 or differ[0] not in other.flags or None in values[0]:
         text = "it has several training commands, which differ in more than one flag"
         raise ConfigError(
-            f"{text} ({', '.join(differ[:4]) or 'their program'}); import one of "
-            "them alone, as text in quotation marks"
+            f"{text} ({', '.join(differ[:4]) or 'their program'}); import one of them, "
+            "in quotation marks"
         )
     name = differ[0]
     first.flags.pop(name, None)

@@ -55,7 +55,7 @@ def begin(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     if source.family and draft.system is COMMON:
         draft.system, why = system(source.family), ""
     if why and not source.family:
-        draft.note(f"taken for {draft.system.title}, as {why}; system=none: for none")
+        draft.note(f"read as {draft.system.title}, because {why}; system=none turns this off")
     _choose_version(draft, source, given)
 
 
@@ -73,11 +73,9 @@ def _choose_version(draft: Draft, source: Source, given: Mapping[str, Any]) -> N
         told, reason = ("minibatch_size",), small
     others = " or ".join(map(_version_flag, versions_of(one)))
     if told and others:
-        draft.note(f"version: {one.title} {one.version}, as {reason}; else {others}")
+        draft.note(f"version: {one.title} {one.version}, because {reason}; otherwise {others}")
     elif others:
-        draft.note(
-            f"version: {one.title} {one.version}; its names fit other versions, too: {others}"
-        )
+        draft.note(f"version: {one.title} {one.version}; its names also fit {others}")
 
 
 def _version_flag(one: System) -> str:
@@ -171,8 +169,8 @@ def _read_schedules(draft: Draft, source: Source) -> None:
         source.constants[name] = schedule.learning_rate
         if any(draft.target(other) == "lr_schedule" for other in source.names()):
             draft.note(
-                f"{name}: {schedule.learning_rate:g} of {value}, as another name gives the "
-                "schedule"
+                f"{name}: {schedule.learning_rate:g} of {value}, because a different "
+                "name sets the schedule"
             )
             continue
         draft.schedule = schedule
@@ -197,9 +195,7 @@ def _count_loops(draft: Draft, source: Source) -> None:
         return
     times = source.loops[called]
     if not times:
-        text = (
-            f"{called} is called in a loop, and how often cannot be read; give the env steps of "
-        )
+        text = f"{called} is called in a loop of unknown length; give the env steps of "
         raise draft.fault(f"{text}the whole training", flags={"env_steps": 10 * total})
     source.constants[name] = total * times
     draft.note(f"{name}: {total:,}, {times} times in a loop")
@@ -241,7 +237,7 @@ def _check_targets(draft: Draft, source: Source) -> None:
             found.setdefault(target, []).append(name)
     for target, names in found.items():
         if len(names) > 1 and _clash(draft, source, names):
-            text = f"{' and '.join(names)} would both be {target} here; leave one of them out"
+            text = f"{' and '.join(names)} would both be {target} here; remove one of them"
             raise ConfigError(text, flags={"without": names[0]})
 
 

@@ -45,7 +45,7 @@ _NETWORK = re.compile(
 
 _IMPORTS = " and type imports: [my_envs.py]"
 """How an error of an environment ends that is registered by a package which is not imported."""
-NOWHERE = "nothing here corresponds to it"
+NOWHERE = "hpo has no counterpart"
 """Why a searched name that no table has is refused."""
 
 
@@ -175,7 +175,7 @@ class Draft:
         names, several = list(reasons), len(reasons) > 1
         why = next(iter(reasons.values()))
         if several:
-            why = "nothing here corresponds to them"
+            why = "hpo has no counterparts"
         text = f"{joined(names)} {'are' if several else 'is'} searched, but {why}; import without "
         text += "them" if several else "it"
         place = "" if several else self._place(names[0])
@@ -263,7 +263,7 @@ class Draft:
         if isinstance(value, Unread):
             schedule = _SCHEDULED.get(row.target, "")
             text = f"{name} is {value}, which cannot be read without running it; give its "
-            text += f"value{schedule}, or leave it out"
+            text += f"value{schedule}, or remove it"
             if row.target == "optimiser":
                 text = f"{name} is {value}: {reason}"
             place = f"{self.source}:{value.line}: "
@@ -318,7 +318,7 @@ class Draft:
         if kept:
             self.rest["enqueue"] = kept
         if len(kept) < len(tried):
-            self.note(f"enqueue: {len(kept)} of these are left, as {target} is given")
+            self.note(f"enqueue: {len(kept)} of these remain, because {target} is given")
 
     def searched(self, name: str, distribution: Mapping[str, Any]) -> None:
         row = self.row(name)
@@ -342,7 +342,7 @@ class Draft:
     def _search_row(self, name: str, row: Row, distribution: dict[str, Any]) -> None:
         if row.target in ("seed", "seeds.per_config") and "values" in distribution:
             count = self.section("seeds")["per_config"] = len(distribution["values"])
-            self.note(f"{name}: {count} seeds in the space are seeds.per_config here")
+            self.note(f"{name}: {count} seeds in the space become seeds.per_config")
             return
         if row.target not in KNOBS and not row.target.startswith("env."):
             text = f"{name} is searched, but a study has one value; import the sweep once for each"
@@ -378,7 +378,7 @@ class Draft:
         ):
             because = f"did you mean {near.name}? {self.system.title} has no such name"
         elif _NETWORK.search(plain_name(name)) and not _is_off(value):
-            because = "it seems to choose a network, and no table has it"
+            because = "it seems to choose a network, but its name is unknown"
         if because:
             raise self._refusal(name, what, because)
 
@@ -386,7 +386,7 @@ class Draft:
         return name.replace("-", "_") in self.without or plain_name(name) in self.without
 
     def _refusal(self, name: str, value: str, because: str) -> ConfigError:
-        text = f"{name} ({value}) cannot be taken: {because}; import without it"
+        text = f"{name} ({value}) cannot be imported: {because}; import without it"
         return ConfigError(f"{self._place(name)}{text}", flags={"without": name})
 
     def _place(self, name: str) -> str:
@@ -430,7 +430,7 @@ class Draft:
             raise self.fault(f"{text}is it a sweep of another system?", flags={"system": "NAME"})
         if "env_steps" not in self.rest:
             self.rest["env_steps"] = 1_000_000
-            self.note("env_steps: no length of a run is named; 1,000,000 is ours")
+            self.note("env_steps: no run length is named; 1,000,000 is our default")
         if not self.whole:
             self._complete()
         self._write_loggers()
@@ -449,19 +449,17 @@ class Draft:
         continuous = "continuous" in keys and keys["continuous"].default
         if self.env.get("continuous", continuous) and "steps" not in self.section("evaluation"):
             self.section("evaluation").update({"episodes": 8, "steps": 5000})
-            self.note("evaluation: 8 networks of 5,000 requests each, as no episode ends")
+            self.note("evaluation: 8 networks of 5,000 requests each, because episodes do not end")
         pair = [name for name in ("num_layers", "hidden_size") if self._sets(name)]
         if len(pair) == 1 and not self._sets("hidden_sizes"):
             other, usual = ("hidden_size", 64) if pair == ["num_layers"] else ("num_layers", 2)
-            text = f"{pair[0]} is given without {other}, and both make the hidden layers"
+            text = f"{pair[0]} is given without {other}, but the hidden layers need both"
             raise self.fault(f"{text}; give it, too", flags={other: usual})
         trials = self.section("budget").get("trials", 64)
         seeds = self.section("seeds").get("per_config", 1)
         if self.space and trials != 1 and seeds == 1 and "confirm" not in self.rest:
             self.rest["confirm"] = dict(CONFIRM)
-            self.note(
-                "confirm: the best trials are tested on new seeds, as in every new study here"
-            )
+            self.note("confirm: the best trials are tested on new seeds, as in every new study")
 
     def _sets(self, knob: str) -> bool:
         return knob in self.fixed or knob in self.space
@@ -505,8 +503,8 @@ class Draft:
             raise self.fault(text, flags={**named, "imports": "my_envs.py"}) from None
         if any(text.startswith("unknown environment") for text in reasons):
             env = str(self.env.get("id"))
-            text = reasons[0].removesuffix("; own environments are registered by `imports`")
-            text += "; for one of your own, name its id and the file that registers it"
+            text = reasons[0].removesuffix("; custom environments are registered by `imports`")
+            text += "; for a custom one, name its id and the file that registers it"
             remedy = {"env": env if ":" in env else f"gym:{env}", "imports": "my_envs.py"}
             raise self.fault(text, flags=remedy) from None
 
@@ -533,7 +531,7 @@ class Draft:
         ):
             some = "" if len(trained) == 1 else "up to "
             self.note(
-                f"env_steps: {asked:,} as it says; a run here trains {some}{longest:,}, in "
+                f"env_steps: {asked:,} in the source; a run trains {some}{longest:,}, in "
                 "whole updates of equal chunks"
             )
 
@@ -544,7 +542,7 @@ class Draft:
         total = _gradient_steps(study)
         for name, value in schedule.settings(total).items():
             self.fixed[name] = _named(name, partial(check_value, name, value))
-        text = f"lr_schedule: {schedule.kind}, in the optimiser's steps; a run has {total:,}"
+        text = f"lr_schedule: {schedule.kind}, counted in optimiser steps; a run has {total:,}"
         searched = [name for name in _COUNTED if name in study.space.names]
         more = f" with the default {' and '.join(searched)}" if searched else ""
         self.note(f"{text}{more}")

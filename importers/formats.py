@@ -213,7 +213,7 @@ def _values(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[
     found = {target: _fields_of(row, target, sets) for target in targets}
     moving = [target for target, one in found.items() if "values" in one]
     if len(moving) > 1:
-        raise NoCounterpart(f"its values move {' and '.join(moving)} together; list one of them")
+        raise NoCounterpart(f"its values set {' and '.join(moving)} together; list one of them")
     for target in moving:
         found[target] = {**fields, **found[target]}
         if fields.get("default") is not None:
@@ -306,7 +306,7 @@ def _in_whole_numbers(
     if fields.get("q") and float(fields["q"]).is_integer():
         fields["q"] = int(fields["q"])
     fields["distribution"] = _OF_WHOLE[fields["distribution"]]
-    note(f"{name}: whole numbers, as {target} takes no others")
+    note(f"{name}: whole numbers, because {target} takes only those")
     return fields
 
 
@@ -321,7 +321,7 @@ def _above_open_end(note: Note, name: str, target: str, fields: dict[str, Any]) 
             fields = {**fields, "default": first}
     else:
         first, which = float(f"{knob.low + _INSIDE * (fields['max'] - knob.low):.6g}"), ""
-    note(f"{name}: begins at {which}{first!r}, as {target} is above {knob.low:g}")
+    note(f"{name}: starts at {which}{first!r}: {target} must be above {knob.low:g}")
     return {**fields, "min": first}
 
 
@@ -379,7 +379,7 @@ def _listed(note: Note, name: str, target: str, fields: Mapping[str, Any]) -> di
     if default is not None and default not in powers:
         rest["default"] = min(powers, key=lambda power: abs(power - default))
     note(
-        f"{name}: {low} to {high} is thinned to the powers of two, as each value of {target} "
-        "needs a separate program"
+        f"{name}: {low} to {high} is thinned to powers of two, because each value "
+        f"of {target} needs a separate program"
     )
     return {"values": powers, **rest}

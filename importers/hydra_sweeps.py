@@ -140,7 +140,7 @@ def _range(text: str, given: list[Any], inclusive: bool) -> dict[str, Any]:
         raise ConfigError(f"{text!r} is not a range of Hydra, such as range(1, 10, 2)")
     low, high, step = (*bounds, 1)[:3]
     if step <= 0 or low > high:
-        raise ConfigError(f"{text!r} does not rise; give its values as a list")
+        raise ConfigError(f"{text!r} is not increasing; give its values as a list")
     if inclusive:
         whole = all(isinstance(one, int) for one in (low, high, step))
         found = {"min": low, "max": high, "distribution": "int_uniform" if whole else "uniform"}
@@ -194,8 +194,10 @@ def sweep_in(path: Path, hydra: Mapping[str, Any]) -> Sweep | None:
     space = sweeper.get("search_space")
     if isinstance(space, str):
         raise ConfigError(
-            f"{path}: its search space is another file, of ConfigSpace; import that file as "
-            "configspace, or this one's configuration alone",
+            (
+                f"{path}: its search space is a separate ConfigSpace file; import that file as "
+                "configspace, or this one's configuration alone"
+            ),
             flags={"without": "search_space"},
         )
     if sweeper.get("custom_search_space"):
@@ -268,8 +270,8 @@ def put_sweep(draft: Draft, source: Source, sweep: Sweep) -> None:
     draft.section("search")["method"] = "grid" if sweep.grid else sweep.sampler
     if not sweep.grid:
         draft.note(
-            "hydra: its sweeper judges by what the program returns; here it is "
-            "eval/return_mean, maximised"
+            "hydra: the sweeper optimises the program's return value; here eval/return_mean "
+            "is maximised"
         )
     for name, value in sweep.rest.items():
-        draft.leave_out(name, f"Hydra's own; its value is {value!r}")
+        draft.leave_out(name, f"a Hydra setting; its value is {value!r}")

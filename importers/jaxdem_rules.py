@@ -86,8 +86,8 @@ def _towers(draft: Draft, source: Source) -> None:
     if len(given) != 1 or source.find(given[0]) == default:
         return
     text = (
-        f"{given[0]} is {source.find(given[0])}, and the other tower {default} by default, "
-        "but both have the same widths here"
+        f"{given[0]} is {source.find(given[0])}, and the other tower {default} by "
+        "default, but hpo uses the same widths for both"
     )
     raise draft.fault(text, flags={"without": given[0]})
 
@@ -161,8 +161,9 @@ def _passes(
     source.put("num_minibatches", sizes.envs // segments)
     source.constants["update_epochs"] = int(passes)
     draft.note(
-        f"minibatch_size: {text} {int(passes)} pass(es) of {sizes.envs // segments} "
-        f"minibatches over {total}; JaxDEM draws each of them by itself"
+        f"minibatch_size: {text} {int(passes)} pass(es) of "
+        f"{sizes.envs // segments} minibatches over {total}; JaxDEM draws each one "
+        "independently"
     )
 
 
@@ -177,13 +178,13 @@ def after(draft: Draft) -> None:
     if draft.fixed.get("lr_schedule") == "cosine" and parts and parts > 1:
         draft.fixed["lr_schedule_multiplier"] = 1.0 / parts
         draft.note(
-            f"lr_schedule_multiplier: 1/{parts}, as the cosine counts minibatches there, "
-            "up to the number of updates; 1 for the whole run"
+            f"lr_schedule_multiplier: 1/{parts}, because JaxDEM's cosine counts "
+            "minibatches up to the number of updates; 1 for the whole run"
         )
     rate = draft.fixed.get("learning_rate", KNOBS["learning_rate"].default)
     if together > 1 and "learning_rate" not in draft.space:
         draft.fixed["learning_rate"] = rounded(rate * together)
         draft.note(
-            f"accumulate_n_gradients: the steps of {together} minibatches are added there, "
-            f"averaged here, so learning_rate is {together} times"
+            f"accumulate_n_gradients: JaxDEM adds the steps of {together} minibatches, hpo "
+            f"averages them, so learning_rate is {together} times"
         )

@@ -66,13 +66,13 @@ def _unknown_names(
         who = "hpo"
     other, why = recognise(draft.read)
     text = f"{who} {few}, and not {_some(others)}. "
-    leaves = "name the system to take it for one of this system, and leave the others out"
+    leaves = "name the system to import it anyway, without the others"
     if other is COMMON or other.family == draft.system.family:
         return draft.fault(
             f"{text}Is it a file of another system? Otherwise {leaves}",
             flags={"system": draft.system.name},
         )
-    text += f"It looks like one of {other.title}, as {why}; import it as that, or {leaves}"
+    text += f"It looks like one of {other.title}, because {why}; import it as that, or {leaves}"
     return draft.fault(text, reader=other.family, flags={"system": draft.system.name})
 
 

@@ -58,7 +58,7 @@ def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Draft:
     found.words = (*found.words, *command.words, source)
     if not (command.words or found.calls or _sets_something(one, found)):
         some = ", ".join(list(one.defaults)[:4])
-        raise ConfigError(f"{source}: nothing that {one.title} would read, such as {some}")
+        raise ConfigError(f"{source} has no settings of {one.title}, such as {some}")
     if sweep is None and command.searched:
         sweep = Sweep(command.searched)
     shown = source if len(source) < 200 else f"{source[:197]}..."
@@ -82,7 +82,7 @@ def _data_file(path: Path, one: System, found: Source, given: Mapping[str, Any])
     targets = [value for name, value in found.constants.items() if name.endswith("_target_")]
     for target in targets:
         if str(target).rpartition(".")[2].lower() in OTHERS:
-            raise ConfigError(f"{path} trains with {target}; a study trains with PPO alone")
+            raise ConfigError(f"{path} trains with {target}; a study trains only PPO")
     return sweep
 
 
@@ -114,7 +114,7 @@ def _one_configuration(
     draft.rest.setdefault("name", file_name(f"{kind}-{env.removeprefix('gym:')}", kind))
     entry = draft.entry
     if entry is not None and entry.source == "gymnax" and f"{PREFIX}{env}" in registered():
-        draft.note(f"env: {env} is gymnax's, compiled; {PREFIX}{env} is Gymnasium's own")
+        draft.note(f"env: {env} is gymnax's compiled version; {PREFIX}{env} is Gymnasium's")
     return draft
 
 
@@ -143,7 +143,7 @@ def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) ->
     except NotPlain as error:
         raise ConfigError(f"{path}: {error}", **error.remedies) from None
     if read.others and not read.calls:
-        raise ConfigError(f"{path} trains with {read.others[0]}; a study trains with PPO alone")
+        raise ConfigError(f"{path} trains with {read.others[0]}; a study trains only PPO")
     if one.family == "cleanrl" and "NormalizeObservation(" in text_of(path):
         found.words = ("cleanrl/ppo_continuous_action.py",)
     recognised = recognise(read.named, (*found.words, str(path)), one.family)[0]
@@ -252,7 +252,7 @@ def _group(path: Path, group: str, name: Any, given: Mapping[str, Any]) -> dict[
             data = _data(file, "", given) if flat and group else data
             return data if flat else {group: data}
     if group == "environment" and not {"env", "env_name", "env_id"} & set(given):
-        text = f"its environment is {name!r}, of {group}/{name}.yaml, which is missing; name one"
+        text = f"its environment is {name!r}, from the missing file {group}/{name}.yaml; name one"
         raise ConfigError(f"{path}: {text}", env="ID")
     return {group if group == "algorithm" else f"defaults/{group or name}": name}
 
@@ -283,7 +283,7 @@ def _flat(named: Mapping[str, Any], one: System, outer: str = "") -> dict[str, A
 def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> Draft:
     """Read one environment's configuration in rl-zoo3: `ppo.yml`, Python, `config.yml`."""
     if path.stem in OTHERS:
-        raise ConfigError(f"{path}: hyperparameters of {path.stem}; a study trains with PPO alone")
+        raise ConfigError(f"{path}: hyperparameters of {path.stem}; a study trains only PPO")
     data, what = read_data(path) if path.suffix != ".py" else None, "a mapping of environments"
     if path.suffix == ".py":
         try:
@@ -317,7 +317,7 @@ def _chosen(draft: Draft, data: dict[str, Any], env: str | None) -> dict[str, An
     fallback = "atari" if "NoFrameskip" in env or env.startswith("ALE/") else "default"
     if fallback not in data:
         raise draft.fault(f"no environment {env!r}. {listed(env, envs)}")
-    draft.note(f"{env} is not in the file; its {fallback!r} is taken, as rl-zoo3 does")
+    draft.note(f"{env} is not in the file; its {fallback!r} is used, as in rl-zoo3")
     return _mapping(draft, fallback, data[fallback])
 
 

@@ -230,11 +230,13 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
         else:
             draft.searched(parameter, fields)
         if parameter in theirs.sometimes:
-            draft.note(f"{parameter}: only some trials had it; here all do, or add a `when`")
+            draft.note(
+                f"{parameter}: only some trials had it; here all have it, unless you add a `when`"
+            )
         if parameter in theirs.changed:
             draft.note(
-                f"{parameter}: its range changed from {theirs.changed[parameter]} to "
-                "the last one, which is taken"
+                f"{parameter}: its range changed from {theirs.changed[parameter]} to the "
+                "last one, which is used"
             )
     add_defaults(draft, source)
     _set_metric(draft, theirs.directions[0], theirs.metrics, given)
@@ -290,7 +292,7 @@ def _set_metric(
     name = str(given.get("metric", named or "eval/return_mean"))
     draft.rest["metric"] = {"name": name, "goal": goal}
     if "metric" not in given and named is None:
-        draft.note("metric: Optuna names none; eval/return_mean is ours")
+        draft.note("metric: Optuna stores no name; eval/return_mean is our default")
 
 
 @dataclass

@@ -62,7 +62,7 @@ def leave_out_noise(draft: Draft, source: Source) -> None:
         if "log_std_init" in arguments:
             value = arguments.pop("log_std_init")
             source.constants["policy_kwargs"] = arguments
-            draft.leave_out(f"log_std_init {value}", "with use_sde it is of a matrix of noise")
+            draft.leave_out(f"log_std_init {value}", "with use_sde it sets a matrix of noise")
 
 
 def recurrent_minibatches(draft: Draft) -> None:
@@ -70,7 +70,8 @@ def recurrent_minibatches(draft: Draft) -> None:
     if draft.fixed.get("network") not in ("lstm", "gru"):
         return
     draft.note(
-        "network: hidden_sizes are before the recurrent layer here, net_arch is after it there"
+        "network: hidden_sizes come before the recurrent layer here, net_arch comes "
+        "after it in Stable-Baselines3"
     )
     if {"minibatch_size", "num_envs", "rollout_length"} & set(draft.space):
         return
@@ -83,8 +84,8 @@ def recurrent_minibatches(draft: Draft) -> None:
     draft.fixed["num_minibatches"] = parts
     if parts != wanted:
         draft.note(
-            f"batch_size: {rows} makes {wanted} minibatches; here {parts}, as recurrent "
-            f"networks learn from whole rollouts of {envs} environments"
+            f"batch_size: {rows} makes {wanted} minibatches; here {parts}, because "
+            f"recurrent networks learn from whole rollouts of {envs} environments"
         )
 
 
@@ -97,7 +98,7 @@ def decay_as_torch(draft: Draft) -> None:
     if "sgd" in (optimiser, *searched):
         draft.note(
             "weight_decay: PyTorch's SGD adds it before the momentum, which makes it about "
-            "1/(1 - momentum) times as strong as here, where it is decoupled"
+            "1/(1 - momentum) times as strong; here it is decoupled"
         )
     if "adam" in searched:
         values = ["adam_l2" if word == "adam" else word for word in searched]

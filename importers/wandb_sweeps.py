@@ -103,7 +103,7 @@ def read_program(path: Path, given: Mapping[str, Any]) -> Draft:
     sweep, draft, source = _sweep(path), Draft(str(path), whole=True), Source()
     for name, fields in _flattened(sweep["parameters"]):
         if name in _SET_HERE:
-            draft.note(f"{name}: each run has a different one, from 0")
+            draft.note(f"{name}: each run gets a different one, from 0")
             source.constants[name] = "{seed}"
         else:
             _add_parameter(draft, source, name, fields)
@@ -126,7 +126,7 @@ def read_program(path: Path, given: Mapping[str, Any]) -> Draft:
     elif method == "grid":
         draft.rest["budget"] = {"trials": None}  # it ends by itself
     _stop_by_logs(draft, sweep.get("early_terminate"))
-    draft.note(f"{sweep['program']} runs as it is; wandb writes into the folder of each run")
+    draft.note(f"{sweep['program']} runs unchanged; wandb writes into the folder of each run")
     for key in sweep:
         if key not in (*_READ, "program"):
             draft.leave_out(key, f"no counterpart (its value is {sweep[key]!r})")
@@ -167,14 +167,14 @@ def _stop_by_logs(draft: Draft, early: Any) -> None:
         raise ConfigError(f"early_terminate is {early!r}; allowed: hyperband with eta above 1")
     length = early.get("max_iter")
     if not is_number(length):
-        text = "the length of a run in logged metrics is not known; give length, metrics.step"
+        text = "the run length in logged metrics is not known; give length, metrics.step"
         draft.leave_out("early_terminate", f"{text} and early_terminate")
         return
     first = max(1, math.ceil(rounded(length / eta ** (early.get("s") or 1))))
     draft.rest["length"] = f"{int(length)} logs"
     draft.rest["metrics"]["step"] = "_step"
     draft.rest["early_terminate"] = {"type": "asha", "min": first, "eta": float(eta)}
-    draft.note("early_terminate: hyperband there halves at rungs, which is asha here")
+    draft.note("early_terminate: W&B's hyperband halves at rungs, which is asha here")
 
 
 def _sweep(path: Path) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def _budget(draft: Draft, cap: Any) -> None:
     elif draft.rest["search"]["method"] == "grid":
         draft.section("budget").setdefault("trials", None)
     else:
-        draft.note("budget: the sweep names no run_cap; budget.trials is our default")
+        draft.note("budget: the sweep has no run_cap; budget.trials is our default")
 
 
 def _flattened(
@@ -387,7 +387,7 @@ def _metric(draft: Draft, metric: Any, given: Mapping[str, Any]) -> None:
         name = _our_metric(draft, theirs, goal)
     draft.rest["metric"] = {"name": name, "goal": goal}
     if "goal" not in metric:
-        draft.note("metric: no goal is named, which means minimize there")
+        draft.note("metric: the sweep names no goal, which means minimize in W&B")
     if "target" in metric:
         draft.leave_out("metric.target", f"no counterpart (its value is {metric['target']!r})")
 
@@ -411,9 +411,9 @@ def _our_metric(draft: Draft, given: str, goal: str) -> str:
         usual = "service_blocking_probability" if optical else "return_mean"
         ours = name or f"eval/{usual}"
         flags = {"metric": ours, "metric.goal": _goal_of(ours) or goal}
-        text = f"the metric {given!r} has no counterpart; name the one that is meant"
+        text = f"the metric {given!r} has no counterpart; name one of hpo's"
         raise ConfigError(text, flags=flags)
-    draft.note(f"metric: {given!r} is {name} here, of greedy episodes on separate seeds")
+    draft.note(f"metric: {given!r} becomes {name}, in greedy episodes on separate seeds")
     return name
 
 
@@ -448,16 +448,16 @@ def _early(draft: Draft, early: Any) -> None:
     if iterations >= _ENV_STEPS_FROM:
         divisor = eta ** (brackets or 1) if kind == "max_iter" else 1
         section["min"] = max(1, math.ceil(rounded(iterations / divisor)))
-        draft.note("early_terminate: its iterations are taken for env steps")
+        draft.note("early_terminate: its iterations are read as env steps")
     else:
         power = brackets if brackets is not None else 2
         # rounded up, so that the rung after the last one is not just before the run's end
         first = rounded(draft.rest.get("env_steps", 1_000_000) / eta**power)
         section["min"] = max(1, math.ceil(first))
         draft.note(
-            "early_terminate: iterations count logged metrics there, at unknown env steps; "
+            "early_terminate: W&B's iterations count logged metrics, at unknown env steps; "
             f"the first rung is at env_steps / eta^{power}"
         )
-    draft.note("early_terminate: hyperband there halves at rungs, which is asha here")
+    draft.note("early_terminate: W&B's hyperband halves at rungs, which is asha here")
     if "strict" in early:
         draft.leave_out("early_terminate.strict", "asha has one strictness")

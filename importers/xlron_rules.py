@@ -76,13 +76,13 @@ def after(draft: Draft) -> None:
     if env.get("id") == "rwa":
         env.pop("guardband", None)
         env["bitrates"] = [env.get("slot_width", 12.5)]
-        draft.note("values_bw: a wavelength of slot_size, as in rwa of XLRON")
+        draft.note("values_bw: one wavelength of slot_size, as in XLRON's rwa")
     elif env.get("id") == "rwa_lightpath_reuse":
         env.pop("guardband", None)
         scale = env.get("scale_factor", 1.0)
         if scale != 1.0 and "max_requests" in env:
             env["max_requests"] = int(scale * env["max_requests"])
-            draft.note("max_requests: times scale_factor, as in rwa_lightpath_reuse of XLRON")
+            draft.note("max_requests: times scale_factor, as in XLRON's rwa_lightpath_reuse")
 
 
 def on(value: Any) -> bool:
@@ -125,7 +125,7 @@ def _length(draft: Draft, source: Source) -> None:
     trained = updates * rollout * envs
     if trained != total:
         draft.note(
-            f"TOTAL_TIMESTEPS: {total:,} as it says; XLRON trains {trained:,}, whole "
+            f"TOTAL_TIMESTEPS: {total:,} in the source; XLRON trains {trained:,}, whole "
             "updates in increments of STEPS_PER_INCREMENT"
         )
 
@@ -143,10 +143,10 @@ def _traffic(draft: Draft, source: Source) -> None:
         draft.silent.add("max_requests")
     if source.find("traffic_intensity"):
         source.constants["load"] = source.constants.pop("traffic_intensity")
-        draft.note("traffic_intensity: it is the load there, whatever --load says")
+        draft.note("traffic_intensity: XLRON uses it as the load and ignores --load")
     if source.find("custom_traffic_matrix_csv_filepath"):
         if _any_on(source, "random_traffic"):
-            draft.leave_out("random_traffic", "a matrix is given, which wins there")
+            draft.leave_out("random_traffic", "XLRON uses the given matrix instead")
         source.drop("random_traffic")
         draft.silent.add("random_traffic")
     _listed_requests(draft, source)
@@ -174,7 +174,7 @@ def _listed_requests(draft: Draft, source: Source) -> None:
     if on(source.find("deterministic_requests")) and listed:
         source.drop("deterministic_requests")
     elif listed and not _any_on(source, "deterministic_requests"):
-        _ignore(draft, source, "read there with --deterministic_requests only", name)
+        _ignore(draft, source, "XLRON reads it only with --deterministic_requests", name)
 
 
 def _ignore(draft: Draft, source: Source, reason: str, *names: str) -> None:
@@ -201,7 +201,10 @@ def _algorithm(draft: Draft, source: Source) -> None:
         if "PRIO_ALPHA" in source.searched:
             draft.lost.append("PRIO_ALPHA")
         _ignore(
-            draft, source, "has no effect there while PRIO_BETA0 is 1 (its default)", "PRIO_ALPHA"
+            draft,
+            source,
+            "has no effect in XLRON while PRIO_BETA0 is 1 (its default)",
+            "PRIO_ALPHA",
         )
         source.drop("PRIO_BETA0")
 
@@ -218,8 +221,8 @@ def _networks(draft: Draft, source: Source) -> None:
     _shared_sizes(draft, source)
     if kinds != {"mlp"}:
         draft.note(
-            "heads of gnn and transformer start as ours do (policy_gain, value_gain); "
-            "XLRON divides the logits of its gnn by --temperature (5)"
+            "XLRON initialises the heads of gnn and transformer as hpo does (policy_gain, "
+            "value_gain), and divides the logits of its gnn by --temperature (5)"
         )
         return
     draft.fixed |= {"policy_gain": math.sqrt(2.0), "value_gain": math.sqrt(2.0)}
@@ -227,7 +230,7 @@ def _networks(draft: Draft, source: Source) -> None:
     if any(source.values("mlp_layer_norm", False)):
         source.drop("mlp_layer_norm")
         draft.fixed["layer_norm"] = True
-        draft.note("mlp_layer_norm: before the non-linearity here, after it there")
+        draft.note("mlp_layer_norm: before the non-linearity in hpo, after it in XLRON")
 
 
 def _kinds(draft: Draft, source: Source) -> set[str]:
@@ -242,8 +245,8 @@ def _kinds(draft: Draft, source: Source) -> set[str]:
         )
     if any(source.values("USE_RNN", False)) and not (transformer | gnn) - {False}:
         draft.note(
-            "USE_RNN: XLRON trains the mlp, with samples drawn in another way; "
-            "network=lstm: a recurrent network"
+            "USE_RNN: XLRON trains the mlp and draws samples differently; network=lstm: a "
+            "recurrent network"
         )
     if transformer == {True}:
         source.drop("USE_GNN")
@@ -272,7 +275,7 @@ def _layers(draft: Draft, source: Source, kinds: set[str]) -> None:
         _ignore(
             draft,
             source,
-            f"the mlp's; {' and '.join(sorted(kinds))} do without",
+            f"only for mlp; ignored by {' and '.join(sorted(kinds))}",
             *pair,
             "ACTIVATION",
         )
@@ -301,7 +304,7 @@ def _shared_sizes(draft: Draft, source: Source) -> None:
     layers, width = source.values("mlp_layers", None), source.values("mlp_latent", None)
     if width == [None]:
         if layers != [None]:
-            draft.leave_out("mlp_layers", "has no effect there without mlp_latent")
+            draft.leave_out("mlp_layers", "has no effect in XLRON without mlp_latent")
     elif len(layers) > 1 or len(width) > 1:
         raise draft.fault(
             "mlp_layers and mlp_latent size all parts of the gnn at once, so they "
@@ -314,7 +317,7 @@ def _shared_sizes(draft: Draft, source: Source) -> None:
             source.put(f"{part}_mlp_latent", width[0])
             if part != "attn" or source.find("attn_mlp_layers") != 0:
                 source.put(f"{part}_mlp_layers", layers[0])
-        draft.note("mlp_layers, mlp_latent: of all four parts of the gnn")
+        draft.note("mlp_layers, mlp_latent: set all four parts of the gnn")
     source.drop("mlp_layers", "mlp_latent")
 
 
@@ -332,7 +335,7 @@ def _init(draft: Draft, source: Source) -> None:
     if path is None:
         raise draft.fault("RETRAIN_MODEL needs MODEL_PATH, the model")
     if PurePath(str(path)).suffix == ".eqx":
-        text = f"RETRAIN_MODEL starts from {path}, whose weights of Equinox cannot be read here; "
+        text = f"RETRAIN_MODEL starts from {path}, whose Equinox weights cannot be read; "
         raise draft.fault(
             f"{text}name a policy that hpo saved, or start fresh",
             flags={"MODEL_PATH": "DIR"},
@@ -356,20 +359,21 @@ def _evaluation(draft: Draft, source: Source) -> None:
         apart = int((source.find("EVAL_FREQUENCY") or 1) * increment)
         _evaluate_as_there(draft, source, min(networks, _MOST_NETWORKS), increment)
     else:
-        _ignore(draft, source, "has no effect there without EVAL_DURING_TRAINING", *_EVALUATIONS)
+        _ignore(
+            draft, source, "has no effect in XLRON without EVAL_DURING_TRAINING", *_EVALUATIONS
+        )
     if (evaluates or saves) and apart <= total:
         section["every"] = apart
     elif evaluates:
         draft.note(
-            f"EVAL_FREQUENCY: {apart:,} env steps are more than a run, which is evaluated "
-            "at its end"
+            f"EVAL_FREQUENCY: {apart:,} env steps exceed a run, so it is evaluated only at its end"
         )
     if saves:
         draft.section("checkpoint")["best_evaluation"] = True
         when = f"one every {apart:,} env steps" if apart <= total else "the one at its end"
         draft.note(
-            f"SAVE_MODEL: the policy with the best evaluation is kept, of {when}; XLRON "
-            "compares training results, at increments"
+            f"SAVE_MODEL: the policy with the best evaluation is kept ({when}); XLRON "
+            "compares training results at increments"
         )
     source.drop("SAVE_MODEL", "EVAL_DURING_TRAINING", *_EVALUATIONS)
     _downsample(draft, source)
@@ -394,8 +398,8 @@ def _downsample(draft: Draft, source: Source) -> None:
         chunks = max(1, round(points / max(source.values("ROLLOUT_LENGTH", 150))))
         source.constants["DOWNSAMPLE_FACTOR"] = chunks
         draft.note(
-            f"DOWNSAMPLE_FACTOR: means of {points} env steps there, of {chunks} chunk(s) "
-            "of updates here"
+            f"DOWNSAMPLE_FACTOR: XLRON averages {points} env steps, hpo {chunks} "
+            "chunk(s) of updates"
         )
 
 
@@ -456,7 +460,7 @@ def _scale_end(draft: Draft, source: Source, one: _Scheduled) -> None:
         return
     if len(one.kinds) > 1:
         draft.note(
-            f"{one.fraction}: as it is for linear; cosine ends at nearly 0 in XLRON, which "
+            f"{one.fraction}: unchanged for linear; XLRON's cosine ends near 0, because it "
             "multiplies by the value twice"
         )
         return
@@ -464,8 +468,8 @@ def _scale_end(draft: Draft, source: Source, one: _Scheduled) -> None:
     _scale(source, one.fraction, lambda end: rounded(end * factor), one.end)
     exactly = ", here the middle of what is searched" if len(set(one.values)) > 1 else ""
     draft.note(
-        f"{one.fraction}: times {factor:.4g}, as the cosine of XLRON ends at the value times "
-        f"itself times the fraction{exactly}"
+        f"{one.fraction}: times {factor:.4g}, because XLRON's cosine ends at the "
+        f"value times itself times the fraction{exactly}"
     )
 
 
@@ -479,7 +483,8 @@ def _scale_horizon(draft: Draft, source: Source, name: str, *, by_updates: bool)
     _scale(source, name, lambda one: one * factor, 1.0)
     counted = ("gradient steps", "updates") if by_updates else ("updates", "gradient steps")
     draft.note(
-        f"{name}: times {factor:.4g}, as XLRON counts {counted[0]} over a horizon of {counted[1]}"
+        f"{name}: times {factor:.4g}, because XLRON counts {counted[0]} over a horizon of "
+        f"{counted[1]}"
     )
 
 

@@ -299,7 +299,7 @@ def _check_convolutions(config: dict[str, Any]) -> None:
     if config["network"] != "cnn" or not given:
         return
     if len(given) < len(lists) or len(set(given)) > 1:
-        text = "cnn_channels, cnn_kernels and cnn_strides go together, one number a convolution"
+        text = "cnn_channels, cnn_kernels and cnn_strides go together, one number per convolution"
         raise ConfigError(f"{text}; give all three with equal lengths, or none")
 
 

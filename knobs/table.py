@@ -92,7 +92,7 @@ NETWORK_KNOBS = (
         "cnn_kernels",
         "widths",
         None,
-        "pixels of each kernel's side; unset: 8, 4, 3, or 3 for small images",
+        "side of each kernel in pixels; unset: 8, 4, 3, or 3 for small images",
         off=True,
     ),
     _of(
@@ -100,7 +100,7 @@ NETWORK_KNOBS = (
         "cnn_strides",
         "widths",
         None,
-        "pixels of each stride; unset: 4, 2, 1, or 1 for small images",
+        "each stride in pixels; unset: 4, 2, 1, or 1 for small images",
         off=True,
     ),
     _of(
@@ -125,7 +125,7 @@ NETWORK_KNOBS = (
         "path_mlp_begins",
         "choice",
         "path",
-        "what it goes by untrained: the first path with room (ksp_ff), the lowest slot (ff_ksp)",
+        "initial preference: the first path with room (ksp_ff), or the lowest slot (ff_ksp)",
         choices=("path", "slot"),
         search={"values": ["path", "slot"]},
     ),
@@ -134,7 +134,10 @@ NETWORK_KNOBS = (
         "link_critic_sees",
         "choice",
         "slots",
-        "what a separate critic sees of links: every slot, or the shares in use and no request",
+        (
+            "link features of a separate critic: every slot, or the shares in use without "
+            "the request"
+        ),
         choices=("slots", "shares"),
         networks=("gnn", "transformer"),
         search={"values": ["slots", "shares"]},
@@ -147,24 +150,31 @@ NETWORK_KNOBS = (
         high=64,
         search={"values": [2, 3, 4]},
     ),
-    _gnn("edge_embedding_size", "int", 128, "width of what an edge carries"),
-    _gnn("node_embedding_size", "int", 16, "width of what a node carries"),
-    _gnn("global_embedding_size", "int", 8, "width of what the graph carries"),
+    _gnn("edge_embedding_size", "int", 128, "width of the edge embedding"),
+    _gnn("node_embedding_size", "int", 16, "width of the node embedding"),
+    _gnn("global_embedding_size", "int", 8, "width of the graph embedding"),
     _gnn("edge_mlp_layers", "int", 2, "hidden layers of the edge update", **_LAYERS),
     _gnn("node_mlp_layers", "int", 2, "hidden layers of the node update", **_LAYERS),
     _gnn("global_mlp_layers", "int", 1, "hidden layers of the graph update", **_LAYERS),
     _gnn("edge_mlp_latent", "int", 128, "their width, for edges"),
     _gnn("node_mlp_latent", "int", 128, "their width, for nodes"),
-    _gnn("global_mlp_latent", "int", 16, "their width, for the graph"),
+    _gnn("global_mlp_latent", "int", 16, "width of the graph update's hidden layers"),
     _gnn(
         "attn_mlp_layers",
         "int",
         1,
-        "hidden layers of the attention on edges; 0 is without",
+        "hidden layers of the edge attention; 0: no attention",
         **_LAYERS,
     ),
-    _gnn("attn_mlp_latent", "int", 64, "their width, for the attention"),
-    _gnn("num_spectral_features", "int", 8, "Laplacian coordinates of a node", low=0, high=8),
+    _gnn("attn_mlp_latent", "int", 64, "width of the edge attention's hidden layers"),
+    _gnn(
+        "num_spectral_features",
+        "int",
+        8,
+        "number of Laplacian coordinates per node",
+        low=0,
+        high=8,
+    ),
     _gnn("layer_norm", "bool", True, "layer normalisation after each round of messages"),
     _gnn("mlp_layer_norm", "bool", False, "layer normalisation inside its MLPs"),
     _gnn(
@@ -173,7 +183,7 @@ NETWORK_KNOBS = (
         False,
         "weigh links by their share of the path's length",
     ),
-    _gnn("node_features", "bool", True, "show the nodes' features; off shows a zero"),
+    _gnn("node_features", "bool", True, "include node features; off: a zero instead"),
     _transformer("layers", "int", 1, "blocks", high=64, search={"values": [1, 2]}),
     _transformer("heads", "int", 4, "attention heads", high=256, search={"values": [4, 8]}),
     _transformer("embedding_size", "int", 128, "width of a token", search={"values": [64, 128]}),
@@ -182,12 +192,12 @@ NETWORK_KNOBS = (
         "obs_type",
         "choice",
         "departure",
-        "what link tokens show of a slot, where `observation` is left out",
+        "slot features in link tokens, if `observation` is omitted",
         choices=("departure", "occupancy", "capacity"),
         search={"values": ["departure", "occupancy"]},
     ),
     _transformer(
-        "wire_features", "int", 8, "coordinates that the rotary encoding turns by", low=0, high=8
+        "wire_features", "int", 8, "number of coordinates in the rotary encoding", low=0, high=8
     ),
     _transformer("actor_mlp_width", "int", 128, "hidden width of the actor's head"),
     _transformer("actor_mlp_depth", "int", 1, "hidden layers of the actor's head", **_LAYERS),
@@ -197,7 +207,7 @@ NETWORK_KNOBS = (
         "actor_pooling",
         "choice",
         "mean",
-        "of the tokens along a candidate path",
+        "pooling of the tokens along a candidate path",
         choices=_POOLINGS,
         search={"values": ["mean", "sum"]},
     ),
@@ -343,8 +353,10 @@ STATIC = (
         "gradient_accumulation",
         "int",
         "auto",
-        "parts that a minibatch's gradient is summed "
-        "from; auto: 1, but on CPUs as many as keep a part of a gnn or transformer in cache",
+        (
+            "number of parts of a minibatch whose gradients are summed; auto: 1, but on "
+            "CPUs as many as fit a part of a gnn or transformer into cache"
+        ),
         low=1,
         high=65536,
         choices=("auto",),
@@ -353,7 +365,7 @@ STATIC = (
         "accumulate_minibatches",
         "int",
         1,
-        "minibatches of an epoch whose mean gradient makes one step of the optimiser",
+        "number of minibatches whose mean gradient makes one optimiser step",
         low=1,
         high=65536,
         search={"values": [1, 2, 4]},
@@ -362,7 +374,7 @@ STATIC = (
         "priority_over",
         "choice",
         None,
-        "what priority_alpha draws; unset: segments where minibatches are whole segments",
+        "unit that priority_alpha samples; unset: segments where minibatches are whole segments",
         choices=("steps", "segments"),
         off=True,
     ),
@@ -379,22 +391,24 @@ STATIC = (
         "action_low",
         "float",
         None,
-        "smallest action, of every component; unset: the space's",
+        "smallest action, for every component; unset: that of the action space",
         off=True,
     ),
     static(
         "action_high",
         "float",
         None,
-        "largest action, likewise; tanh_gaussian and beta fill "
-        "the range, gaussian is clipped to it",
+        (
+            "largest action, for every component; tanh_gaussian and beta fill the range, "
+            "gaussian is clipped to it"
+        ),
         off=True,
     ),
     static(
         "dtype",
         "choice",
         "float32",
-        "of the networks' arithmetic; parameters and statistics stay float32",
+        "precision of the networks' arithmetic; parameters and statistics stay float32",
         choices=("float32", "bfloat16"),
         search={"values": ["float32", "bfloat16"]},
     ),
@@ -402,7 +416,7 @@ STATIC = (
         "matmul_precision",
         "choice",
         "float32",
-        "of matrix products on accelerators",
+        "precision of matrix products on accelerators",
         choices=("float32", "tf32", "bfloat16"),
     ),
 )
@@ -550,7 +564,9 @@ TRACED = (
         search=uniform(0.8, 0.99),
     ),
     switch(
-        "separate_vf_optimiser", False, "own clip, moments and schedule for all critic parameters"
+        "separate_vf_optimiser",
+        False,
+        "separate clip, moments and schedule for all critic parameters",
     ),
     number(
         "vf_learning_rate",
@@ -588,7 +604,7 @@ TRACED = (
     number(
         "shadow_weight",
         1.0,
-        "part of the shadow's advantage that is subtracted, where `env.shadow` names one",
+        "share of the shadow's advantage that is subtracted, if `env.shadow` is set",
         **FRACTION,
         search={"values": [0.0, 1.0]},
     ),
@@ -629,14 +645,14 @@ TRACED = (
     switch(
         "normalise_observations",
         False,
-        "by running mean and variance, frozen in evaluation",
+        "normalise observations by running mean and variance, frozen in evaluation",
         search={"values": [True, False]},
     ),
     number("observation_clip", 10.0, "clip of normalised observations", **POSITIVE, off=True),
     switch(
         "normalise_rewards",
         True,
-        "by the running deviation of the discounted return",
+        "normalise rewards by the running deviation of the discounted return",
         search={"values": [True, False]},
     ),
     switch(
@@ -645,7 +661,11 @@ TRACED = (
         "normalise_rewards divides by the deviation of rewards, not of returns",
         search={"values": [True, False]},
     ),
-    switch("normalise_advantages", True, "to mean 0 and deviation 1 in every minibatch"),
+    switch(
+        "normalise_advantages",
+        True,
+        "normalise advantages to mean 0 and deviation 1 in every minibatch",
+    ),
     number("logr_clip", 10.0, "clip of the log probability ratio", **POSITIVE, off=True),
     number("adv_clip", 10.0, "clip of normalised advantages", **POSITIVE, off=True),
     number(
@@ -666,11 +686,11 @@ TRACED = (
     number(
         "priority_beta0",
         1.0,
-        "first exponent of its importance weights",
+        "initial exponent of the importance weights",
         **FRACTION,
         search=uniform(0.0, 1.0),
     ),
-    switch("anneal_priority_beta", True, "that exponent rises to 1 over the run"),
+    switch("anneal_priority_beta", True, "raise priority_beta0 to 1 over the run"),
     number(
         "rho_clip",
         None,
@@ -682,7 +702,7 @@ TRACED = (
     number(
         "c_clip",
         None,
-        "V-trace: largest weight of what follows; on with rho_clip",
+        "V-trace: largest weight of later errors; on with rho_clip",
         **POSITIVE,
         off=True,
         search=uniform(0.5, 2.0),
@@ -690,7 +710,7 @@ TRACED = (
     number(
         "log_std_init",
         -0.5,
-        "first log standard deviation of Gaussian policies",
+        "initial log standard deviation of Gaussian policies",
         low=-20.0,
         high=2.0,
     ),
@@ -720,12 +740,15 @@ TRACED = (
         True,
         low=1,
         high=2**24,
-        meaning="valid actions a row needs to teach the policy (masking_gating)",
+        meaning="valid actions that a row needs to count in the policy loss (masking_gating)",
     ),
     switch(
         "masking_gating",
         True,
-        "rows with too few valid actions do not teach the policy, with none not the value",
+        (
+            "exclude rows with too few valid actions from the policy loss, and rows with "
+            "none from the value loss"
+        ),
         search={"values": [True, False]},
     ),
     switch(
@@ -756,7 +779,7 @@ TRACED = (
     switch(
         "schedule_on_gradient_steps",
         False,
-        "schedules follow gradient steps taken, not updates done",
+        "schedules count gradient steps instead of updates",
     ),
 )
 

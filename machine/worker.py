@@ -32,7 +32,7 @@ def receive_descriptor(link: Connection) -> int:
     with socket.socket(fileno=os.dup(link.fileno())) as same:
         descriptors = socket.recv_fds(same, 1, 1)[1]
     if not descriptors:
-        raise EOFError("the other side has ended")
+        raise EOFError("the other process has ended")
     return descriptors[0]
 
 

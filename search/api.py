@@ -298,5 +298,7 @@ def _number(folder: StudyFolder, rows: Sequence[TrialRow], trial: int) -> int:
         raise StoreError(f"study {folder.name!r} has no trial {trial}", trials=folder.name)
     if row.state is TrialState.FAILED:
         why = row.error.partition("\n")[0]
-        raise StoreError(f"trial {trial} of {folder.name} failed, so no seed can run it: {why}")
+        raise StoreError(
+            f"trial {trial} of {folder.name} failed, so it cannot run on new seeds: {why}"
+        )
     return trial

@@ -289,7 +289,11 @@ def _way_on(refused: Sequence[Change], last: Given | None, now: Given | None) ->
     if _origin("env_steps", last, now):  # these follow from it where a file omits them
         follow = ("schedule_env_steps", "evaluation.every", "early_terminate.min")
         rest = [key for key in rest if key not in (*follow, "early_terminate.every")]
-    also = f", once the file has its old {', '.join(rest)}" if rest and verb == now.verb else ""
+    also = (
+        f", after restoring the old {', '.join(rest)} in the file"
+        if rest and verb == now.verb
+        else ""
+    )
     return [f"resume with: {way.command}{also}"]
 
 

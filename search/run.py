@@ -146,7 +146,7 @@ def run(
         if not store.created:
             if not settings.resume:
                 raise StoreError(
-                    f"{as_given(shown, place)} has a study already; start another", new=True
+                    f"{as_given(shown, place)} already has a study; start a new one", new=True
                 )
             kept = kept_text(store.folder)
             same = without_given(kept) == without_given(settings.study_text)

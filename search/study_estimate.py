@@ -52,15 +52,15 @@ def preview(
     if note and timing:
         why = f"{', '.join(study.imports)} was not run; lanes and memory depend on it"
     elif not timing:
-        why = "timing was not asked for"
+        why = "it was not timed"
     elif report.mistakes:
-        why = "minutes are known once the mistakes are mended"
+        why = "fix the mistakes to get an estimate"
     elif study.executor.type != "local":
-        why = "how long several workers take is not timed here; executor: {type: local} is"
+        why = "several workers cannot be timed here; executor: {type: local} can"
     elif study.algorithm.is_process:
         why, report = "", _with_process(study, report, told)
     elif not study.algorithm.is_ppo:
-        why = f"how long {study.algorithm.label} takes is known once it runs"
+        why = f"{study.algorithm.label} is timed once it runs"
     else:
         why, report = "", _with_time(study, report, told)
     report = replace(report, time_note=why or report.time_note)
@@ -111,7 +111,7 @@ def _with_process(study: Study, report: CheckReport, told: Callable[[str], None]
     if not speed or report.expected.total is None:
         return replace(report, time_note="the command has reported no step so far")
     seconds = report.expected.total / (speed * at_once)
-    basis = f"one process: {speed:,.0f} {study.algorithm.unit} a second, start included"
+    basis = f"one process: {speed:,.0f} {study.algorithm.unit} per second, start included"
     assumes = (f"{at_once} processes do not slow each other",)
     time = TimeEstimate({"training": seconds}, None, study.budget.wall_seconds, basis, assumes)
     return replace(report, time=time)

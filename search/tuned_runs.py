@@ -96,7 +96,7 @@ def _read(folder: Path, study: Study) -> Runs:
     assert row is not None  # a study that ended has its trial
     if row.state is not TrialState.FINISHED:  # what some seeds showed on the way is no end
         why = "every one diverged" if row.state is TrialState.DIVERGED else f"it is {row.state}"
-        raise SearchError(f"no seed of {study.name} got to its end: {row.error or why}")
+        raise SearchError(f"no seed of {study.name} finished: {row.error or why}")
     values = _series(folder, "evaluations", _column(study.metric.name))
     last = max(max(points) for points in values.values())
     whole = {seed: points for seed, points in values.items() if max(points) == last}

@@ -156,8 +156,8 @@ def read_record(folder: Path, quantum: Quantum = quantum_of, source: Path | None
         early = study.early_terminate
         if early is not None and early.evolves:
             raise ConfigError(
-                f"trials of {study.name} copy each other ({early.type}), which leaves no "
-                "curve of one configuration that another rule could judge; name a study without it"
+                f"trials of {study.name} copy each other ({early.type}), so no curve "
+                "belongs to one configuration; choose a study without copies"
             )
         results: dict[tuple[int, int], dict[int, EvaluationResult]] = defaultdict(dict)
         for row in sorted(journal.evaluations(), key=lambda row: row.env_steps):
@@ -403,8 +403,8 @@ def _asked(record: Record, rule: str, seeds: int) -> Asked:
         raise UnknownNameError("rule", name, ["none", "racing", *stopping])
     if name in RULES and rule_row(name).evolves:
         raise ConfigError(
-            f"rule {rule!r}: {name} changes configurations on the way, which no "
-            "recorded curve can show; name a rule that stops trials"
+            f"rule {rule!r}: {name} changes configurations during training, which cannot "
+            "be replayed; name a rule that stops trials"
         )
     for option in options:
         if name == "none" or not all(option.partition("=")):

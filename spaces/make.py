@@ -187,7 +187,7 @@ def _check_range(kind: str, given: Mapping[str, Any]) -> _Checks:
         (
             zero > 0 and low < high and whole and low <= 0 <= high,
             "zero",
-            "0 is one of the values already; leave `zero` out",
+            "0 is one of the values already; remove `zero`",
         ),
     ]
     for key, wrong, words in (one[kind] for one in (needs, more_needs) if kind in one):

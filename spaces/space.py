@@ -272,7 +272,7 @@ def _circles(parameters: Sequence[Parameter]) -> list[tuple[int, str]]:
             at = min(range(len(circle)), key=lambda place: order.index(circle[place]))
             path = " -> ".join([*circle[at:], *circle[: at + 1]])
             index = [parameter.name for parameter in parameters].index(circle[at])
-            faults.append((index, f"`when` goes round in a circle: {path}"))
+            faults.append((index, f"`when` conditions form a cycle: {path}"))
             left = {name: left[name] - {*circle} for name in left if name not in circle}
         else:
             return sorted(faults)

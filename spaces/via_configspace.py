@@ -238,7 +238,9 @@ def _modernised(fields: dict[str, Any]) -> dict[str, Any]:
     if step is None or (found.get("type") == "uniform_int" and step == 1):
         return found
     if found.get("type") not in ("uniform_float", "uniform_int"):
-        raise ValueError(f"{found.get('name')!r} has a step (q); allowed: only of uniform ones")
+        raise ValueError(
+            f"{found.get('name')!r} has a step (q); allowed: only uniform ones have one"
+        )
     kind = "int_uniform" if found["type"] == "uniform_int" else "uniform"
     kind = f"log_{kind}" if found.get("log") else kind
     kept = {"min": found["lower"], "max": found["upper"], "q": step, "distribution": kind}

@@ -241,9 +241,9 @@ def _change(key: str, parameter: Parameter) -> str:
     changes = {
         f"{ours.kind} is uniform there": not isinstance(ours, _KNOWN),
         "its step is lost": isinstance(ours, LogUniform | LogIntUniform) and ours.q,
-        "a list without an order there": isinstance(ours, Pow2 | Ordinal),
-        "lists are JSON texts there": any(not isinstance(value, _SCALAR) for value in values),
-        "trials in which it is 0 are without it there": _zero_is_outside(ours),
+        "Optuna has it as a list without an order": isinstance(ours, Pow2 | Ordinal),
+        "Optuna has lists as JSON texts": any(not isinstance(value, _SCALAR) for value in values),
+        "Optuna's trials lack it where it is 0": _zero_is_outside(ours),
         "one of several distributions of this name": "#" in key,
     }
     return ", ".join(words for words, applies in changes.items() if applies)

@@ -53,7 +53,7 @@ def together(scores: Sequence[float], over: str) -> float:
     if over not in OVER:
         raise _unknown(over)
     if not scores:
-        raise ConfigError("scores of no environment were asked for")
+        raise ConfigError("no environment to aggregate over")
     if any(map(math.isnan, scores)):
         return math.nan
     if over == "worst":
@@ -236,10 +236,10 @@ def _table(scores: Scores) -> np.ndarray:
     """Return float64 [environments, seeds]."""
     lengths = {len(seeds) for seeds in scores}
     if not lengths or 0 in lengths:
-        raise ConfigError("scores of no run were asked for")
+        raise ConfigError("no run to aggregate")
     if len(lengths) > 1:
         counts = ", ".join(str(len(seeds)) for seeds in scores)
-        raise ConfigError(f"environments have {counts} seeds; give as many in each")
+        raise ConfigError(f"environments have {counts} seeds; all need the same number")
     return np.asarray(scores, np.float64)
 
 
@@ -330,7 +330,7 @@ def on_each(seeds: BySeed, bounds: Sequence[Bounds] = ()) -> OnEach:
     """
     kept = _complete(seeds)
     if not seeds:
-        raise ConfigError("scores of no run were asked for")
+        raise ConfigError("no run to aggregate")
     if not kept:
         count = len(next(iter(seeds.values())))
         return OnEach(len(seeds), len(seeds), (NOTHING,) * count, dict.fromkeys(OVER, NOTHING))

@@ -216,7 +216,7 @@ def _store_error(path: Path, error: Exception) -> StoreError:
             f"{cure} and run the same command again"
         )
     if code in _OTHERS:
-        reader = "" if os.access(path, os.W_OK) else " (it cannot be written by you)"
+        reader = "" if os.access(path, os.W_OK) else " (no write permission)"
         return StoreError(f"cannot use {path}: {error}{reader}")
     return damaged(path, error)
 

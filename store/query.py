@@ -75,7 +75,7 @@ class QueryTime:
 
     def _over(self) -> StoreError:
         return StoreError(
-            f"the query was ended after {self._seconds:g} s; ask for less, or allow more time",
+            f"the query was stopped after {self._seconds:g} s; select less, or allow more time",
             timeout="SECONDS",
         )
 

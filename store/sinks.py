@@ -49,8 +49,8 @@ class Sinks:
             except Exception as error:  # a logger must not stop a study
                 self._sinks.remove(sink)
                 self._warn(
-                    f"the {sink.name} logger failed and is off from here on; the study and its "
-                    f"tables are unharmed: {type(error).__name__}: {error}"
+                    f"the {sink.name} logger failed and is now off; the study and its tables "
+                    f"are not affected: {type(error).__name__}: {error}"
                 )
 
 
@@ -94,8 +94,8 @@ class Background:
         self._thread.join(self._patience)
         if self._thread.is_alive():
             self._warn(
-                f"the {self.name} logger was still busy after {self._patience:g} s and was left; "
-                f"export the study to {self.name} to get the rest"
+                f"the {self.name} logger was still busy after {self._patience:g} s, and the "
+                f"study does not wait longer; export the study to {self.name} to get the rest"
             )
         self._thread = None
         self._raise()

@@ -68,8 +68,8 @@ def iqm(values: Sequence[float]) -> float:
     """
     if len(values) < IQM_MIN_SEEDS:
         raise ConfigError(
-            f"the IQM of {len(values)} seeds was asked for; it needs at least {IQM_MIN_SEEDS}: "
-            "use more seeds, or aggregate: mean or median"
+            f"the IQM needs at least {IQM_MIN_SEEDS} seeds, here are {len(values)}: use "
+            "more seeds, or aggregate: mean or median"
         )
     if any(map(math.isnan, values)):
         return math.nan
@@ -100,7 +100,7 @@ def variance(values: Sequence[float]) -> float:
 
 def _require_values(values: Sequence[float], kind: str) -> None:
     if not values:
-        raise ConfigError(f"the {kind} of no values was asked for")
+        raise ConfigError(f"the {kind} of no values is undefined")
 
 
 def interval(values: Sequence[float], kind: str = "mean") -> Interval:

@@ -110,7 +110,7 @@ def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
     if not algorithm.takes_env:
         given = plain(root.value["env"]) if "env" in root.value else algorithm.label
         if given not in (algorithm.label, {"id": algorithm.label}):  # as a record has it
-            text = f"{algorithm.label} makes the environment itself; leave env out"
+            text = f"{algorithm.label} makes the environment itself; remove env"
             notes.add(text, root, "env")
         root.value["env"] = Node(here, {"id": Node(here, algorithm.label)}, {"id": here})
         root.key_lines.setdefault("env", here)

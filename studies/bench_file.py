@@ -32,21 +32,21 @@ class BenchSpec:
 
     tables: str = key("results/atlas", "folder of the recorded tables, relative to this file")
     environments: tuple[str, ...] = key(
-        (), "names of the tables; left out: all in the folder", type="words"
+        (), "names of the tables; omitted: all in the folder", type="words"
     )
     budgets: tuple[int, ...] = key(
-        (8, 16, 24, 48, 96), "of searches, in full runs of one seed", type="counts"
+        (8, 16, 24, 48, 96), "budgets of the searches, in full runs of one seed", type="counts"
     )
-    searches: int = key(60, "of each method on each environment with each budget", low=2)
+    searches: int = key(60, "searches per method, environment and budget", low=2)
     move: bool = key(
         True,
         "move proposals to the nearest recorded configuration not yet tried; "
         "else only its runs are taken",
     )
     lanes: int = key(12, "lanes of a search", low=1)
-    test_seeds: int = key(2, "recorded seeds that judge the choices alone", low=1)
-    baseline: str | None = key(None, "the method to compare with; left out: the first")
-    baseline_budget: int | None = key(None, "its budget there; left out: 48, or the largest")
+    test_seeds: int = key(2, "recorded seeds used only to judge the choices", low=1)
+    baseline: str | None = key(None, "the method to compare with; omitted: the first")
+    baseline_budget: int | None = key(None, "budget of the baseline; omitted: 48, or the largest")
     seed: int = key(1, "of the first search")
 
 
@@ -100,11 +100,10 @@ class BenchFile:
         for wrong, why in (
             (
                 early is not None and early.evolves,
-                "early_terminate: trials that copy each other "
-                "leave no recorded run; take another rule",
+                "early_terminate: copied trials leave no recorded run; use a different rule",
             ),
             (study.search.driver != "lanes", "search.driver: only hpo itself runs over a table"),
-            (study.search.warm_start is not None, "search.warm_start is not for a table"),
+            (study.search.warm_start is not None, "search.warm_start does not work with tables"),
         ):
             if wrong:
                 raise ConfigError(f"{self.shown}: method {method}: {why}")
@@ -131,7 +130,7 @@ def read_bench(path: str | Path, overrides: Sequence[str] = ()) -> BenchFile:
     values["budgets"] = tuple(sorted(values["budgets"]))
     methods = root.value.get("methods")
     if methods is None or not methods.is_map or not methods.value:
-        notes.add("methods is not there; write a mapping of name to the keys of a study", root)
+        notes.add("methods is missing; map each name to the keys of a study", root)
         raise notes.error()
     for name, own in methods.value.items():
         if not own.is_map:

@@ -183,9 +183,9 @@ def _of_forbid(study: Study, draws: list[dict[str, Any]]) -> Iterator[str]:
     for rule in study.space.forbid:
         held = sum(rule.holds({**study.space.constants, **params}) for params in draws)
         if held == _DRAWS:
-            yield f"forbid {rule} always held in {_DRAWS} draws; nothing is left"
+            yield f"forbid {rule} applied to all {_DRAWS} draws; nothing is left"
         elif held == 0:
-            yield f"forbid {rule} never held in {_DRAWS} draws; needed?"
+            yield f"forbid {rule} never applied in {_DRAWS} draws; is it needed?"
 
 
 def _of_programs(study: Study, buckets: Buckets) -> Iterator[str]:
@@ -220,7 +220,7 @@ def _of_audit(study: Study) -> Iterator[str]:
     if rule_row(early.type).finishes:
         unfit = early.type
     if unfit:
-        yield f"early_terminate.audit only costs env steps with {unfit}; leave audit out"
+        yield f"early_terminate.audit only costs env steps with {unfit}; remove audit"
 
 
 def _of_models(study: Study) -> Iterator[str]:
@@ -228,14 +228,14 @@ def _of_models(study: Study) -> Iterator[str]:
         able = [
             row.name for row in METHODS.values() if row.conditional == row.choices == "modelled"
         ]
-        text = f"{study.search.method} does not model {', '.join(unmodelled)}: drawn at random; "
-        yield f"{text}{' and '.join(able)} model them"
+        text = f"{study.search.method} cannot model {', '.join(unmodelled)} (sampled at random); "
+        yield f"{text}{' and '.join(able)} can"
 
 
 def _of_policies(study: Study) -> Iterator[str]:
     checkpoint = study.checkpoint
     if checkpoint.policies_every is not None and checkpoint.keep_best == 0:
-        text = "checkpoint.policies_every keeps policies of the best trials alone"
+        text = "checkpoint.policies_every keeps only policies of the best trials"
         yield f"{text}, and checkpoint.keep_best is 0: none is kept"
 
 
@@ -303,14 +303,16 @@ def _whole_note(study: Study, parameter: Parameter) -> Iterator[str]:
     if is_real and not stepped and distribution.kind in WHOLE_KINDS:
         few = "powers of two" if distribution.kind == "pow2" else "whole numbers"
         between = "uniform" if distribution.kind == "int_uniform" else "log_uniform"
-        yield f"{name} takes only {few} here; for any number between type distribution: {between}"
+        yield (
+            f"{name} takes only {few}; for any number between them type distribution: {between}"
+        )
 
 
 def spread_note(study: Study) -> str:
     """Return a note if the number of lanes depends on the workers of a cluster; else ""."""
     workers = study.executor.workers
     text = f"population.lanes is auto: {workers} workers have up to {workers} times the lanes of "
-    text += "one process, so the search is another one; give population.lanes for the same search"
+    text += "one process, so the search differs; give population.lanes for the same search"
     return "" if workers == 1 or study.population.lanes is not None else text
 
 
@@ -360,7 +362,7 @@ def _head(study: Study) -> list[str]:
         rule = f"its {study.search.scheduler} decides every {study.evaluation.every:,} env steps"
     seeds = f"{study.seeds.per_config} a trial"
     if study.seeds.racing is not None:
-        seeds = f"{study.seeds.first} a trial, up to {study.seeds.per_config} if it may win"
+        seeds = f"{study.seeds.first} per trial, up to {study.seeds.per_config} if it may win"
     first, *more = study.objectives or (study.metric,)
     names = [(first, metric_words(study)), *((one, one.name) for one in more)]
     wanted = [f"{metric.aggregate} of {name} ({metric.goal})" for metric, name in names]
@@ -427,7 +429,7 @@ def _steps(report: CheckReport) -> str:
         share = expected.search / expected.full if expected.full else 1.0
         full = f"{share:.0%} of {expected.full:,} for {counted(expected.trials, 'full trial')}"
         seeds = report.study.seeds
-        each = "" if seeds.racing is None else f" with {counted(seeds.first, 'seed')} a trial"
+        each = "" if seeds.racing is None else f" with {counted(seeds.first, 'seed')} per trial"
         search = f"search {expected.search:,} expected{each} ({full})"
     budget = "no bound" if expected.budget is None else f"bound {expected.budget:,}"
     total = "" if expected.total is None else f"; together {expected.total:,}"

@@ -284,7 +284,7 @@ def _check_names(notes: Notes, root: Node, line: Template, given: Mapping[str, _
             notes.add(f"{one.place} has {name!r}, which every run sets; rename it", section, name)
         elif name not in line.names:
             text = f"{one.place} has {name!r}, but command does not use {{{name}}}; add it there, "
-            notes.add(f"{text}such as --{name} {{{name}}}, or leave it out", section, name)
+            notes.add(f"{text}such as --{name} {{{name}}}, or remove it", section, name)
     if "resume" in root.value and isinstance(root.value["resume"].value, str):
         more = resumed(line.text, root.value["resume"].value)
         for name in more.names:

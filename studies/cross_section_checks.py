@@ -40,12 +40,15 @@ Problems = Iterator[tuple[str, str]]
 SCHEDULERS = ("asha", "pbt")
 SEARCHERS = ("random", "optuna")
 _UNFIT = {
-    "PB2": "models knobs, which Ray Tune does not see here; leave out search.driver and type "
-    "early_terminate: {type: pb2}",
-    "HyperBandForBOHB": "needs its BOHB searcher; take ray.tune.schedulers.HyperBandScheduler",
-    "PopulationBasedTrainingReplay": "needs a file of Ray's; replay the trial instead",
-    "ResourceChangingScheduler": "moves CPUs between processes, but all lanes share one program; "
-    "take its base scheduler",
+    "PB2": (
+        "models hyperparameters, which are not passed to Ray Tune; remove search.driver "
+        "and type early_terminate: {type: pb2}"
+    ),
+    "HyperBandForBOHB": "needs the BOHB searcher; use ray.tune.schedulers.HyperBandScheduler",
+    "PopulationBasedTrainingReplay": "needs a Ray checkpoint; replay the trial instead",
+    "ResourceChangingScheduler": (
+        "moves CPUs between processes, but all lanes share one program; use its base scheduler"
+    ),
 }
 """Schedulers of Ray's that cannot decide over lanes, and why."""
 _MOST_RUNGS = 1_000
@@ -90,9 +93,12 @@ def unused_keys(root: Node, study: Study) -> Problems:
         given = node.value if node is not None and node.is_map else ()
         for key in keys:
             if key in given:
-                yield f"{section}.{key}", f"{section}.{key} {text}; leave it out"
+                yield f"{section}.{key}", f"{section}.{key} {text}; remove it"
     if "over_environments" in root.value and not study.more_envs:
-        yield "over_environments", "over_environments is for several environments; leave it out"
+        yield (
+            "over_environments",
+            "over_environments applies only to several environments; remove it",
+        )
 
 
 def _seeds(study: Study) -> Problems:
@@ -119,7 +125,7 @@ def _seeds_of_aggregates(study: Study) -> Problems:
             least = "seeds.per_config" if seeds.racing is None else "seeds.racing.start"
             lost = f" and {seeds.tolerate} of them may diverge" if seeds.tolerate else ""
             text = f"iqm needs {IQM_MIN_SEEDS} values of every trial, but {least} is {seeds.first}"
-            yield f"{section}.aggregate", f"{text}{lost}; take mean or median"
+            yield f"{section}.aggregate", f"{text}{lost}; use mean or median"
 
 
 def _racing(study: Study, racing: Racing) -> Problems:
@@ -130,12 +136,12 @@ def _racing(study: Study, racing: Racing) -> Problems:
     elif seeds.tolerate >= seeds.first:
         yield "seeds.tolerate", f"is {seeds.tolerate}; allowed: below racing.start ({seeds.first})"
     if len(study.objectives) > 1:
-        yield "seeds.racing", "compares one objective; leave racing out, or give one metric"
+        yield "seeds.racing", "compares one objective; remove racing, or give one metric"
     elif study.metric.aggregate != "mean":
         text = f"compares means, but aggregate is {study.metric.aggregate}; take mean, or leave "
         yield "seeds.racing", f"{text}racing out"
     if early is not None and (rule_row(early.type).finishes or early.evolves):
-        text = f"adds seeds to whole runs, which {early.type} does not have; leave one of them out"
+        text = f"adds seeds to whole runs, which {early.type} does not have; remove one of them"
         yield "seeds.racing", text
 
 
@@ -145,27 +151,30 @@ def _training_weight(study: Study) -> Problems:
     if not any(metric.training_weight for metric in metrics):
         return
     if len(metrics) > 1:
-        yield "objectives", "have no training_weight; leave it out"
+        yield "objectives", "have no training_weight; remove it"
     elif study.metric.name != "eval/return_mean":
-        yield path, f"is for metric eval/return_mean, not {study.metric.name}; leave it out"
+        yield path, f"is for metric eval/return_mean, not {study.metric.name}; remove it"
     elif study.more_envs or study.evaluation.env:
         where = "several environments" if study.more_envs else "eval_env"
-        yield path, f"does not work with {where}; leave one of them out"
+        yield path, f"does not work with {where}; remove one of them"
     elif study.evaluation.steps is not None:
-        yield path, "does not work with evaluation.steps: no training episode ends; leave it out"
+        yield path, "does not work with evaluation.steps: no training episode ends; remove it"
 
 
 def _method(study: Study) -> Problems:
     method = method_row(study.search.method)
     if study.search.portfolio and not study.algorithm.is_ppo:
         text = f"has configurations of PPO, and the study trains {study.algorithm.label}"
-        yield "search.portfolio", f"{text}; leave it out"
+        yield "search.portfolio", f"{text}; remove it"
     if method.objectives == "one" and len(study.objectives) > 1:
         *first, last = [row.name for row in METHODS.values() if row.objectives == "several"]
         several = f"{', '.join(first)} or {last}"
-        yield "search.method", f"{method.name} takes one objective; take {several}"
+        yield "search.method", f"{method.name} takes one objective; use {several}"
     if not method.learns and study.search.warm_start is not None:
-        text = f"is for methods that learn, and {method.name} does not; leave it out, or take tpe"
+        text = (
+            f"applies only to methods that learn, and {method.name} does not; remove it, "
+            "or use tpe"
+        )
         yield "search.warm_start", text
 
 
@@ -201,9 +210,9 @@ def _early(study: Study) -> Problems:
         text = f"is {early.every}, but a run has {length} env steps; allowed: below that, and at "
         yield "early_terminate.every", f"{text}most {_MOST_RUNGS} times in a run"
     if len(study.objectives) > 1:
-        yield "objectives", f"are not for {early.type}; give one metric, or take asha"
+        yield "objectives", f"are not supported by {early.type}; give one metric, or use asha"
     if study.constraints:
-        yield "constraints", f"are not for {early.type}; leave them out, or take asha"
+        yield "constraints", f"are not supported by {early.type}; remove them, or use asha"
     if study.budget.trials is None or study.budget.trials < 2:
         yield "budget.trials", f"must be at least 2 with {early.type}: they are its population"
     yield from _copies(study, early.type, study.executor.workers > 1)
@@ -215,14 +224,14 @@ def _copies(study: Study, rule: str, moves: bool) -> Problems:
     for parameter in study.space.parameters:
         if is_static(study, parameter.name):
             text = f"is part of the compiled program, and {rule} copies networks between trials of"
-            yield f"space.{parameter.name}|space", f"{text} one program; fix it, or take asha"
+            yield f"space.{parameter.name}|space", f"{text} one program; fix it, or use asha"
     if lanes is not None and trials is not None and lanes < trials * seeds:
         text = f"is {lanes}, but {rule} runs all {trials} trials x {seeds} seeds at the same time"
         yield "population.lanes", f"{text}; type lanes: {trials * seeds}, or auto"
     hosted = _hosted(study)
     if moves and hosted:
-        text = f"{hosted[0]} is stepped by the host, which cannot move it as {rule} does; take a "
-        yield "env", f"{text}compiled environment, or let no trial copy another"
+        text = f"{hosted[0]} is stepped by the host, so {rule} cannot copy its state; use a "
+        yield "env", f"{text}compiled environment, or a rule without copies"
 
 
 def _hosted(study: Study) -> list[str]:
@@ -232,18 +241,18 @@ def _hosted(study: Study) -> list[str]:
 def _pause(study: Study, early: EarlyTerminate) -> Problems:
     path = "early_terminate.pause"
     if "pause" in foreign_keys(early.type):
-        yield path, f"is not a key of {early.type}; leave it out"
+        yield path, f"is not a key of {early.type}; remove it"
     if early.pause < 0:
         yield path, f"is {early.pause}; allowed: a whole number of at least 0"
     if early.audit:
-        text = "does not work with pause, where stopped trials wait; leave one of them out"
+        text = "does not work with pause; remove one of them"
         yield "early_terminate.audit", text
     if study.executor.type != "local":
-        text = f"keeps lanes of this process, but executor.type is {study.executor.type}"
-        yield path, f"{text}; leave one of them out"
+        text = f"works only with executor.type: local (here: {study.executor.type})"
+        yield path, f"{text}; remove one of them"
     if hosted := _hosted(study):
-        text = f"keeps lanes with their environments, but the host steps {hosted[0]} and cannot "
-        yield path, f"{text}keep it; leave pause out, or take a compiled environment"
+        text = f"does not work with {hosted[0]}, which is stepped by the host and cannot "
+        yield path, f"{text}be saved; remove pause, or use a compiled environment"
 
 
 def _budget(study: Study) -> Problems:
@@ -276,7 +285,7 @@ def _interim(confirm: Confirm) -> Problems:
     if confirm.interim is None:
         return
     if not (confirm.default and confirm.report):
-        text = "compares with the default on test seeds, which do not run; leave it out"
+        text = "needs test seeds of the default, but confirm.default or report is off; remove it"
         yield "confirm.interim", text
     elif confirm.interim >= confirm.report:
         text = f"is {confirm.interim}; allowed: below confirm.report ({confirm.report})"
@@ -310,7 +319,7 @@ def _ray_tune(study: Study) -> Problems:
     search, every = study.search, study.evaluation.every
     yield from _ray_class(study, "scheduler", search.scheduler, SCHEDULERS)
     yield from _ray_class(study, "searcher", search.searcher, SEARCHERS)
-    scheduler, without = search.scheduler.rpartition(".")[2], "leave it out, or search.driver"
+    scheduler, without = search.scheduler.rpartition(".")[2], "remove it, or search.driver"
     if "." in search.scheduler and scheduler in _UNFIT:
         yield "search.scheduler", f"{scheduler} {_UNFIT[scheduler]}"
     if study.early_terminate is not None:
@@ -348,17 +357,17 @@ def _ray_pbt(study: Study) -> Problems:
     searcher = study.search.searcher
     if searcher != "random":
         text = f"is {searcher!r}, but pbt starts with random trials and changes them "
-        yield "search.searcher", f"{text}itself; leave it out"
+        yield "search.searcher", f"{text}itself; remove it"
     yield from _copies(study, "pbt", True)
 
 
 def _several(study: Study) -> Problems:
     if not study.more_envs:
         return
-    costs, one = " and ".join(COSTS), "of one environment; leave it out"
+    costs, one = " and ".join(COSTS), "of one environment; remove it"
     if study.metric.goal == "minimize":
         text = "minimize is not for scores over several environments, where 1 is the reference "
-        text += "and more is better, whichever way the metric goes; leave goal out"
+        text += "and higher is better for every metric; remove goal"
         yield "objectives" if study.objectives else "metric.goal", text
     if any(one.name not in COSTS for one in study.objectives[1:]):
         yield "objectives", f"after the score over several environments are only {costs}"
@@ -401,11 +410,11 @@ def _workers(study: Study) -> Problems:
     compiled = [one.id for one in environments_of(study) if one.id not in hosted]
     for key in ("workers", "step_timeout") if compiled else ():
         if getattr(population, key) is not None:
-            text = f"is for gym: environments, but {compiled[0]} is compiled; leave it out"
+            text = f"applies only to gym: environments, but {compiled[0]} is compiled; remove it"
             yield f"population.{key}", text
     threaded = [one for one in hosted if is_simulated(one)]
     if threaded and population.workers:
-        text = f"is for environments in Python, but {threaded[0]} has threads; leave it out"
+        text = f"is for environments in Python, but {threaded[0]} has threads; remove it"
         yield "population.workers", text
 
 
@@ -413,12 +422,12 @@ def _custom_training(study: Study) -> Problems:
     acts = study.algorithm.acts
     for path, given, why in (
         ("env", study.more_envs, "trains in one environment; give one"),
-        ("init", study.init, "makes states itself; read a file in init"),
+        ("init", study.init, "creates states itself; read a file in init"),
         ("checkpoint.parts", study.checkpoint.parts, "keeps whole states, not parts"),
         (
             "eval_env",
             study.evaluation.env,
-            "is evaluated where it trains" if acts else "has its evaluate instead",
+            "is evaluated in its training environment" if acts else "has its evaluate instead",
         ),
         (
             "evaluation.steps",
@@ -427,7 +436,7 @@ def _custom_training(study: Study) -> Problems:
         ),
     ):
         if given and not study.algorithm.is_ppo:
-            yield path, f"is not for {study.algorithm.label}, which {why}"
+            yield path, f"does not apply to {study.algorithm.label}, which {why}"
 
 
 def _command(study: Study) -> Problems:
@@ -439,29 +448,29 @@ def _command(study: Study) -> Problems:
             ("metrics", study.metrics),
         ):
             if given is not None:
-                yield path, "is for a study with command; leave it out"
+                yield path, "applies only to a study with command; remove it"
         return
     early, given, usual = study.early_terminate, study.evaluation, Evaluation()
     of_lanes = "is not a key of a study with command"
     for path, wrong, text in (
         ("population", study.population != PopulationSpec(), f"{of_lanes}; see processes"),
-        ("baselines", study.baselines, f"{of_lanes}; leave it out"),
+        ("baselines", study.baselines, f"{of_lanes}; remove it"),
         ("init", study.init, f"{of_lanes}; pass a checkpoint to the script"),
-        ("eval_env", given.env, f"{of_lanes}, whose script evaluates; leave it out"),
+        ("eval_env", given.env, f"{of_lanes}, whose script evaluates; remove it"),
         (
             "evaluation",
             replace(given, env={}, every=usual.every) != usual,
             "has only `every` with command: the script evaluates",
         ),
-        ("checkpoint.parts", study.checkpoint.parts, f"{of_lanes}; leave it out"),
+        ("checkpoint.parts", study.checkpoint.parts, f"{of_lanes}; remove it"),
         ("executor", study.executor.type != "local", "is local with command"),
         ("search.driver", study.search.driver != "lanes", "is lanes with command"),
-        ("schedule_env_steps", study.schedule_env_steps, f"{of_lanes}; leave it out"),
-        ("log_every", study.log_every, f"{of_lanes}; leave it out"),
+        ("schedule_env_steps", study.schedule_env_steps, f"{of_lanes}; remove it"),
+        ("log_every", study.log_every, f"{of_lanes}; remove it"),
         (
             "early_terminate.type",
             early is not None and early.evolves,
-            "copies states between trials, which processes do not; take asha",
+            "copies states between trials, which processes do not; use asha",
         ),
     ):
         if wrong:
@@ -492,7 +501,7 @@ def _gymnasium_faults(study: Study, values: Mapping[str, Any]) -> Problems:
             return
     if found[0] != found[1]:
         text = "eval_env has different observations or actions than the environment that trains; "
-        yield "eval_env", f"{text}leave out the keys that change them"
+        yield "eval_env", f"{text}remove the keys that change them"
 
 
 def knob_contradictions(study: Study) -> Problems:

@@ -75,7 +75,7 @@ def read_env(
         notes.add(text, items[0] if items else node)
         return Listed(), None
     if node.is_map and "scores" in node.value:
-        text = "scores are for several environments, env is one; leave them out"
+        text = "scores apply only to several environments, env is one; remove them"
         notes.add(text, node, "scores")
     if node.is_map and "id" not in node.value:
         notes.add("env needs `id`, such as env: {id: CartPole-v1}", root, "env")
@@ -112,7 +112,7 @@ def _read_one(
     except UnknownNameError as error:
         if not (imports or checked):
             named = isinstance(error, UnimportedModuleError)
-            hint = "" if named else "; own environments are registered by `imports`"
+            hint = "" if named else "; custom environments are registered by `imports`"
             notes.add(f"{error}{hint}", given)
             return None, None
     except (ConfigError, MissingExtraError) as error:
@@ -295,7 +295,7 @@ def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
             ours, theirs = getattr(settings, key), getattr(judged, key)
             if ours != theirs:
                 text = f"eval_env: {key} is {theirs!r} but {ours!r} in training; a policy must see"
-                yield _path("eval_env", key), f"{text} and choose among the same: leave it out"
+                yield _path("eval_env", key), f"{text} and choose among the same: remove it"
         endless = judged.continuous and not judged.end_first_blocking
         if endless and study.evaluation.steps is None:
             text = "evaluation.steps is not given, but in continuous operation no episode ends; "

@@ -52,7 +52,7 @@ class Field(Range):
         nouns = {
             "word": "",
             "words": f"a list of {f'some of {listed}' if listed else 'different names'}",
-            "counts": "different whole numbers from 1 on, as [8, 16]",
+            "counts": "different whole numbers from 1, as [8, 16]",
             "text": "a text",
             "count": "a whole number",
             "number": "a number",

@@ -337,7 +337,7 @@ class _Reader:
             return DEFAULT_BASELINES if optical and not (node and node.is_list) else ()
         if not optical:
             for item in items[:1]:
-                self.notes.add("baselines need an optical network as env; leave them out", item)
+                self.notes.add("baselines need an optical network as env; remove them", item)
             return ()
         from ..core.envs.optical.optical_settings import parse_baseline  # no jax
 

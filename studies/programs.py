@@ -247,7 +247,8 @@ def programs_note(
     if compile_seconds is None:
         if trials >= _FEWEST * programs:
             return ""
-        each = f"only {trials / programs:.1f} trials share a compile, which may outlast them"
+        share = f"only {trials / programs:.1f} trials share a compile"
+        each = f"{share}, which may take longer than they do"
     elif compile_seconds <= _MOST * seconds:
         return ""
     else:

@@ -202,7 +202,7 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
             changes.append(Change(key, one, other, not why, why))
     orders = [list(data.get("space", {})) for data in (old, new)]
     if orders[0] != orders[1] and sorted(orders[0]) == sorted(orders[1]):
-        why = "the order of parameters decides the draws"
+        why = "the order of parameters determines the samples"
         changes.append(Change("space (order)", orders[0], orders[1], False, why))
     return changes
 
@@ -215,7 +215,7 @@ def _why_not(key: str, old: Any, new: Any) -> str:
         grows = new is None or (old is not None and old != ABSENT and new >= old)
         return "" if grows else "a budget may only grow"
     if section == "algorithm" and rest.startswith("hyperparameters."):
-        return "the class declares it otherwise than when the study began; take the change back"
+        return "the class declaration has changed since the study began; undo the change"
     if section in ("fixed", "space"):
         return _why_not_value(section, rest, old, new)
     return _FIXED

@@ -58,7 +58,7 @@ def schema(algorithm: Algorithm = _PPO) -> dict[str, Any]:
         "then": {"properties": closed},
         "$defs": {
             "distribution": _distribution(),
-            "condition": _condition("where all hold, the parameter is searched", algorithm.knobs),
+            "condition": _condition("the parameter is searched if all are true", algorithm.knobs),
         },
     }
 

@@ -109,7 +109,7 @@ class SpaceReader:
         if isinstance(distribution, Categorical | Ordinal):
             return self._fit_values(name, distribution)
         if self.vocabulary.env_key(name) is not None:
-            text = "is fixed in a program; list its `values`, each of which is a bucket"
+            text = "changes the program; list its `values`, each of which is compiled"
             return None, [Fault("distribution", text)]
         kind, text = self.vocabulary.type(name), ""
         if kind not in ("float", "int"):
@@ -128,7 +128,7 @@ class SpaceReader:
                 text = f"{key} {bound!r} is not legal: {error}"
                 if key == "zero":
                     share = f"{distribution.zero:g} draws 0 in {distribution.zero:.0%} of trials"
-                    text = f"zero: {share}, but {name} may not be 0; leave zero out"
+                    text = f"zero: {share}, but {name} may not be 0; remove zero"
                 faults.append(Fault(key, text))
         return (None if faults else distribution), faults
 

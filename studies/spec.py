@@ -92,11 +92,14 @@ class Metric:
 
     name: str = key("eval/return_mean", "a metric of docs/reference/study-file.md")
     goal: Literal["maximize", "minimize"] = key("maximize", "which way is better")
-    aggregate: Aggregate = key("mean", "over the replicates of a trial")
+    aggregate: Aggregate = key("mean", "aggregation over the seeds of a trial")
     training_weight: float = key(
         0.0,
-        "weight of the mean return of the last 100 training episodes in values that choose; "
-        "test seeds show the evaluation alone, as do all if a trial has no training episode",
+        (
+            "weight of the mean return of the last 100 training episodes in search and "
+            "selection values; test values use evaluations alone, as do all values if a "
+            "trial has no training episode"
+        ),
         low=0.0,
         high=1.0,
         late=True,
@@ -108,9 +111,9 @@ class Constraint:
     """A bound on a metric; a trial that violates one ranks below all that violate none."""
 
     metric: str = key(REQUIRED, "a metric of docs/reference/study-file.md, or a cost")
-    min: float | None = key(None, "the least that is allowed")
-    max: float | None = key(None, "the most that is allowed")
-    aggregate: Aggregate = key("mean", "over the replicates of a trial")
+    min: float | None = key(None, "lower bound that is allowed")
+    max: float | None = key(None, "upper bound that is allowed")
+    aggregate: Aggregate = key("mean", "aggregation over the seeds of a trial")
 
 
 @dataclass(frozen=True)
@@ -147,11 +150,13 @@ class SearchSpec:
     )
     random_share: float = key(0.2, "share of proposals drawn at random", low=0, high=1)
     options: Mapping[str, Any] = key({}, "of the method")
-    warm_start: WarmStart | None = key(None, "an earlier study informs the search; null: none")
-    ahead: Literal["auto", "always", "never"] = key(
-        "auto", "draw proposals while lanes run: no time is lost, but they know less"
+    warm_start: WarmStart | None = key(
+        None, "an earlier study whose trials inform the search; null: none"
     )
-    driver: Literal["lanes", "ray_tune"] = key("lanes", "what decides: hpo itself, or Ray Tune")
+    ahead: Literal["auto", "always", "never"] = key(
+        "auto", "propose while lanes run: saves time, but uses fewer results"
+    )
+    driver: Literal["lanes", "ray_tune"] = key("lanes", "scheduler: hpo itself, or Ray Tune")
     scheduler: str = key("asha", "ray_tune: asha, pbt, or the dotted name of a class")
     searcher: str = key("random", "ray_tune: random, optuna, or the dotted name of a class")
     scheduler_options: Mapping[str, Any] = key({}, "ray_tune: keyword arguments of that class")
@@ -189,9 +194,12 @@ class EarlyTerminate:
 class Racing:
     """A trial starts with `start` seeds and gets more unless it is clearly worse."""
 
-    start: int = key(3, "seeds before the first look", low=2, high=1000)
+    start: int = key(3, "seeds before the first comparison", low=2, high=1000)
     confidence: float = key(
-        0.95, "that a trial dropped is worse, all looks together", low=0.5, high=0.9999
+        0.95,
+        "confidence that a dropped trial is worse, over all comparisons",
+        low=0.5,
+        high=0.9999,
     )
 
 
@@ -212,7 +220,7 @@ class Seeds:
 class Confirm:
     """The best trials run again on selection seeds, the winner and the default on test seeds."""
 
-    top_k: int = key(5, "trials run again; 0: none, and no winner", high=1000)
+    top_k: int = key(5, "number of trials that run again; 0: none, and no winner", high=1000)
     choose: int = key(
         8, "selection seeds: new seeds that decide the winner; 0: the search decides", high=1000
     )
@@ -226,8 +234,10 @@ class Confirm:
     default: bool = key(True, "the default configuration runs on the test seeds, too")
     also: tuple[tuple[int, int], ...] = key(  # (trial, seeds)
         (),
-        "trial: seeds; trials that also run on so many test seeds, beyond the budget; -1: the "
-        "default",
+        (
+            "trial: seeds; these trials also run on so many test seeds, beyond the budget; "
+            "-1: the default"
+        ),
         type="map",
         late=True,
     )
@@ -262,9 +272,11 @@ class PopulationSpec:
     )
     tiles: Literal["auto", "whole", "narrow"] = key(
         "auto",
-        "how lanes are grouped on a CPU: whole tiles, with which a run has the same numbers for "
-        "any number of lanes; or narrow ones that fit the lanes; auto: whole, but narrow for "
-        "fewer lanes than one tile per device",
+        (
+            "grouping of lanes on a CPU: whole tiles give a run the same numbers for any "
+            "number of lanes; narrow ones fit the lanes; auto: whole, but narrow for fewer "
+            "lanes than one tile per device"
+        ),
     )
     device: Literal["auto", "cpu", "gpu"] = key("auto", "where lanes run")
     deterministic: bool = key(False, "the same bits on every run of a GPU, at some cost")
@@ -273,8 +285,10 @@ class PopulationSpec:
     )
     step_timeout: float | None = key(
         None,
-        "that a call of a gym: environment may take until it counts as hung, or auto: 2m for a "
-        "step, 5m to make one; 0: any",
+        (
+            "time after which a call of a gym: environment counts as hung, or auto: 2m for "
+            "a step, 5m to make one; 0: no limit"
+        ),
         type="seconds",
         low=0,
         high=1e9,
@@ -306,7 +320,7 @@ class Executor:
     type: Literal["local", "ray"] = key("local", "this process, or workers of a Ray cluster")
     workers: int = key(1, "ray: processes over which lanes are spread", low=1, high=1024)
     address: str | None = key(
-        None, "ray: of the cluster, auto or host:port; null: one on this machine alone"
+        None, "ray: address of the cluster, auto or host:port; null: this machine alone"
     )
     cpus: int | None = key(
         None, "ray: CPUs of each worker; null: its share of the cluster's", low=1, high=4096
@@ -326,7 +340,7 @@ class Processes:
     )
     gpus: float | None = key(
         None,
-        "GPUs of each process; 0.5: two share one; 0: none is seen; null: all are seen",
+        "GPUs of each process; 0.5: two share one; 0: none visible; null: all visible",
         low=0,
         high=64,
     )
@@ -339,7 +353,7 @@ class Processes:
     )
     timeout: float = key(
         3600.0,
-        "without a metric until a process counts as hung; 0: any",
+        "time without a metric after which a process counts as hung; 0: no limit",
         type="seconds",
         low=0,
         high=1e9,
@@ -353,8 +367,10 @@ class MetricFiles:
 
     type: Literal["stdout", "jsonl", "csv", "tensorboard", "wandb"] = key(
         "stdout",
-        "JSON lines that it prints, a file of such lines, a CSV, event files, or runs of W&B that "
-        "are offline",
+        (
+            "JSON lines that it prints, a file of such lines, a CSV, event files, or "
+            "offline W&B runs"
+        ),
     )
     file: str | None = key(
         None,
@@ -362,19 +378,19 @@ class MetricFiles:
         type="text",
     )
     step: str = key("step", "the name of the step in each line or row")
-    mean_of: int = key(1, "last values of the metric whose mean counts", low=1, high=100_000)
+    mean_of: int = key(1, "number of last metric values that are averaged", low=1, high=100_000)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """The policies to keep, and the time between commits."""
 
-    keep_best: int = key(3, "policies kept, of the best trials at their end", high=1000)
+    keep_best: int = key(3, "number of best trials whose final policies are kept", high=1000)
     best_evaluation: bool = key(False, "also keep the policy with the best evaluation of all")
     each_seed: bool = key(False, "also keep the policies of all seeds of the best trials")
     policies_every: int | None = key(
         None,
-        "env steps between two policies kept of each seed of the best trials; null: none",
+        "env steps between saved policies of each seed of the best trials; null: none",
         low=1,
         high=1e13,
         late=True,
@@ -385,7 +401,7 @@ class Checkpoint:
     parts: tuple[str, ...] = key((), "parts written with each policy", type="words", words=PARTS)
     commit_seconds: float = key(
         10.0,
-        "between two commits; those after a start come sooner. 0: at every boundary",
+        "time between commits, shorter after a start; 0: at every boundary",
         key="commit_every",
         type="seconds",
         low=0,
@@ -397,7 +413,7 @@ class Checkpoint:
 @dataclass(frozen=True)
 class Init:
     folder: str = key(REQUIRED, "folder of a saved policy, relative to this file's", key="from")
-    keep: Literal["all", "critic", "policy"] = key("all", "of its parameters; the rest is fresh")
+    keep: Literal["all", "critic", "policy"] = key("all", "parameters to keep; the rest is fresh")
     optimiser: Literal["fresh", "restored"] = key(
         "fresh", "restored needs keep: all and a policy with the part optimiser"
     )
@@ -415,9 +431,7 @@ class Logger:
 class Study:
     """A whole study; docs/study.md describes the file."""
 
-    name: str = key(
-        REQUIRED, "names the folder of results; left out: the file's name", default=None
-    )
+    name: str = key(REQUIRED, "name of the results folder; omitted: the file's name", default=None)
     seed: int = key(0, "every random number of the study follows from it", high=2**31 - 1)
     imports: tuple[str, ...] = key(
         (), "Python files that register environments, networks, samplers"
@@ -449,12 +463,12 @@ class Study:
     )
     more_envs: tuple[EnvSpec, ...] = ()
     over_environments: Over = key(
-        "mean", "of several environments: the value of a seed, from its scores on each"
+        "mean", "several environments: how the scores of a seed are combined"
     )
     env_steps: int = key(REQUIRED, "training env steps of one full run", low=1, high=1e13)
     schedule_env_steps: int | None = key(
         None,
-        "env steps that schedules and chunks are laid out over; left out: env_steps",
+        "env steps that schedules and chunks are laid out over; omitted: env_steps",
         low=1,
         high=1e13,
         late=True,
@@ -482,8 +496,10 @@ class Study:
     )
     baselines: tuple[str, ...] = key(
         (),
-        "heuristics to compare, on the same evaluation streams; left out: ksp_ff, ff_ksp in "
-        "optical networks",
+        (
+            "heuristics to compare, on the same evaluation streams; omitted: ksp_ff, ff_ksp "
+            "in optical networks"
+        ),
     )
     search: SearchSpec = key(SearchSpec(), "how trials are proposed")
     early_terminate: EarlyTerminate | None = key(
@@ -498,12 +514,12 @@ class Study:
     init: Init | None = key(None, "a saved policy that lanes start from; null: fresh")
     log_every: int | None = key(
         None,
-        "env steps between two rows of curves; left out: those of a chunk",
+        "env steps between two rows of curves; omitted: one chunk",
         low=1,
         high=1e13,
         late=True,
     )
-    loggers: tuple[Logger, ...] = key((), "sinks in addition to the store")
+    loggers: tuple[Logger, ...] = key((), "tools that also receive the results")
     source: str = field(default=".", compare=False)  # folder of the file, for relative paths
 
     @property

@@ -20,8 +20,10 @@ _STOPPING = (
     count(
         "min",
         None,
-        "env steps of the first rung; left out: 30 % of env_steps for asha, "
-        "env_steps / eta^2 for others",
+        (
+            "env steps of the first rung; omitted: 30 % of env_steps for asha, env_steps / "
+            "eta^2 for others"
+        ),
         1,
     ),
     Field(
@@ -35,24 +37,31 @@ _STOPPING = (
     Field("audit", "number", 0.0, "share of stopped trials that run on", low=0, high=1),
 )
 _EVOLVING = (
-    count("every", None, "env steps between copies; left out: env_steps / 16", 1),
+    count("every", None, "env steps between copies; omitted: env_steps / 16", 1),
     Field(
         "quantile",
         "number",
         0.25,
-        "share of the trials that copies, and share that is copied",
+        "share of trials that copy, and share that are copied",
         low=0,
         low_open=True,
         high=0.5,
     ),
 )
 _PERTURB = (
-    Field("resample", "number", 0.25, "chance that a copied knob is drawn again", low=0, high=1),
+    Field(
+        "resample",
+        "number",
+        0.25,
+        "probability that a copied hyperparameter is redrawn",
+        low=0,
+        high=1,
+    ),
     Field(
         "perturb",
         "factors",
         (0.8, 1.25),
-        "factors that change a copied knob otherwise",
+        "factors by which a copied hyperparameter is perturbed",
         low=0,
         low_open=True,
         high=100,
@@ -95,8 +104,10 @@ RULES: dict[str, Rule] = {
                 count(
                     "pause",
                     0,
-                    "trials kept paused at rungs, which resume if the cut-off falls to "
-                    "them; 0: they are stopped for good",
+                    (
+                        "largest number of paused trials, which resume if they rank high enough "
+                        "later; 0: they are stopped"
+                    ),
                     high=100_000,
                 ),
             ),
@@ -111,12 +122,12 @@ RULES: dict[str, Rule] = {
             "plateau",
             "stopping:build_plateau",
             (
-                count("patience", 4, "rungs without an improvement that counts", 1, high=1000),
+                count("patience", 4, "rungs without enough improvement", 1, high=1000),
                 Field(
                     "tolerance",
                     "number",
                     0.02,
-                    "share of a trial's gain that counts as one",
+                    "share of a trial's gain that counts as improvement",
                     low=0,
                     high=0.99,
                 ),

@@ -17,10 +17,10 @@ SEARCHER_KEYS = ("method", "portfolio", "random_share", "options", "warm_start",
 """Keys of `search` for driver lanes alone."""
 
 _FOLLOWING = (
-    count("top_k", 10, "best trials to follow, or all of fewer", 0, high=10_000),
-    count("every", 1, "rows of curves whose mean is one point", 1, high=1e6),
+    count("top_k", 10, "number of best trials to follow", 0, high=10_000),
+    count("every", 1, "number of curve rows averaged into one point", 1, high=1e6),
 )
-_NAME = Field("name", "text", None, "of the study's run; null: the study's", off=True)
+_NAME = Field("name", "text", None, "name of the study's run; null: the study's", off=True)
 _POLICY = flag("policy", True, "log the winner's policy as an artifact")
 LOGGERS: Mapping[str, tuple[Field, ...]] = {
     "console": (),
@@ -36,7 +36,7 @@ LOGGERS: Mapping[str, tuple[Field, ...]] = {
             words=("online", "offline"),
         ),
         Field("project", "text", "hpo", "of the runs"),
-        Field("entity", "text", None, "user or team; null: the account's own", off=True),
+        Field("entity", "text", None, "user or team; null: the account's default", off=True),
         _NAME,
         Field("group", "text", None, "of all runs; null: their name", off=True),
         _POLICY,
@@ -81,8 +81,8 @@ METRICS: Mapping[str, str] = {
 """Metrics that every environment has: name -> meaning."""
 
 COSTS: Mapping[str, str] = {
-    "env_steps": "training env steps of a trial, all replicates; not the first objective",
-    "seconds": "its share of the chunks' time; not reproducible; not the first objective",
+    "env_steps": "training env steps of a trial over all seeds; not the first objective",
+    "seconds": "share of the training time; not reproducible; not the first objective",
 }
 """Costs of a trial, as objectives or constraints: name -> meaning."""
 

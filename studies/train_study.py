@@ -61,8 +61,8 @@ def why_not_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     plain = new["early_terminate"] is None and new["seeds"]["racing"] is None
     alone = not new["space"] and new["confirm"] is None
     if not (plain and alone and new["search"].get("driver", "lanes") == "lanes"):
-        way = "train a policy on with init: {from: .../policies/trial_N}, or "
-        text = "only a run of one configuration, which nothing stops and nothing confirms, can be "
+        way = "continue training a policy with init: {from: .../policies/trial_N}, or "
+        text = "only a study of one configuration, without early stopping and confirm, can be "
         return f"{text}lengthened; {'' if 'algorithm' in new else way}{_OTHERWISE}"
     if began == now:
         return ""

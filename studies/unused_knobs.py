@@ -115,7 +115,7 @@ def _reason(study: Study, name: str) -> str | None:
         if name in _OF_MASKS:
             return f"{study.env.id} has no action mask"
         if name == "transformer_obs_type":
-            return f"{study.env.id} shows no link tokens"
+            return f"{study.env.id} has no link tokens"
     if name == "shadow_weight" and not any(_shadows(study)):
         return "env names no shadow"
     if known is not None and known.actions == "discrete" and name in _OF_REAL_ACTIONS:

@@ -127,7 +127,7 @@ def check_registered(study: Study) -> None:
         try:
             check_value(name, value)
         except ConfigError as error:
-            text = f"{section}: {error}; own ones are registered by `imports`"
+            text = f"{section}: {error}; custom ones are registered by `imports`"
             raise ConfigError(text) from None
     for section, text in misfits(study, imported=True):
         raise ConfigError(f"{section}: distribution {text}")

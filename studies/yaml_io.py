@@ -184,7 +184,7 @@ def _told(error: Any, text: str) -> tuple[int, str]:
     words = " ".join(part for part in (error.context, error.problem) if part)
     lines = dict(enumerate(text.split("\n")))
     if mark and lines.get(mark.line, "")[mark.column : mark.column + 1] == "\t":
-        words = "there is a tab; YAML is indented with blanks"
+        words = "there is a tab; indent YAML with spaces"
     if mark and error.problem == "found undefined alias":
         alias = lines.get(mark.line, "")[mark.column :].split()[0].strip(",]}")
         return mark.line + 1, f"alias {alias[:60]} names nothing defined before it"
@@ -204,7 +204,7 @@ class _Builder:
         self._left -= 1
         if self._left < 0 or (level > MOST_LEVELS and not is_scalar):
             most = f"{MOST_NODES} values or {MOST_LEVELS} levels"
-            self._notes.add(f"more than {most}, aliases followed", found)
+            self._notes.add(f"more than {most}, including aliases", found)
             raise self._notes.error()
         if is_scalar and not given.style:
             try:

@@ -107,7 +107,11 @@ def beside_lines(
         *narrow(header, rows, (False, True, True, False, False)),
         "",
         *narrow(("scores", *header[1:4]), over_all, (False,) * 4),
-        *([f"{lost} diverged: in no difference, and beaten"] if found.lost else []),
+        *(
+            [f"{lost} diverged: excluded from differences, counted as losses"]
+            if found.lost
+            else []
+        ),
         *folded(
             f"over environments a run of {called[0]} beats one of {called[1]} with probability "
             + _probability(found.improvement),

@@ -85,7 +85,7 @@ def _words(search: Mapping[str, Any], method: str, known: int) -> str:
     options: Mapping[str, object] = {field.key: field.default for field in row.options}
     fewest = {**options, **(search.get("options") or {})}.get("n_startup_trials")
     if isinstance(fewest, int) and known < fewest:
-        return f"random draw: its model needs {fewest} results, {known} were known"
+        return f"random draw: the model needs {fewest} results and had {known}"
     return "" if known else "before any result was known"
 
 

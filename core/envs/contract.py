@@ -268,14 +268,14 @@ class StackedEnvironment:
     def __init__(self, env: Environment, length: int):
         if agents_of(env) > 1:
             raise ConfigError(
-                f"history is {length}, but {env.id} has several agents, whose observations are "
-                "not stacked; leave history out"
+                f"history is {length}, but {env.id} has several agents, whose observations "
+                "cannot be stacked; remove history"
             )
         struct = env.observation_struct
         if not hasattr(struct, "shape"):
             raise ConfigError(
-                f"history is {length}, but the observations of {env.id} are a tree, which cannot "
-                "be stacked; leave history out or choose another `observation`"
+                f"history is {length}, but the observations of {env.id} are a tree, which "
+                "cannot be stacked; remove history or choose a different `observation`"
             )
         self.inner, self.length = env, length
         self.id, self.action_space = env.id, env.action_space

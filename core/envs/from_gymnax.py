@@ -132,7 +132,7 @@ class GymnaxEnvironment(GymnaxLike):
             with relaxed():
                 visualizer.init()
             if not hasattr(visualizer, "im"):
-                raise ConfigError(f"gymnax draws no pictures of {self.id}")
+                raise ConfigError(f"gymnax cannot draw {self.id}")
             for at in range(len(states)):
                 with relaxed():
                     visualizer.update(at)

@@ -44,7 +44,7 @@ def register(id_: str, factory: EnvironmentFactory) -> None:
     if not callable(factory):
         made = type(factory).__name__
         raise ConfigError(
-            f"environment {id_!r} is registered by a {made} that was made already; allowed: the "
+            f"environment {id_!r} is registered with a finished {made}; register the "
             f"class, or a function that makes one: register({id_!r}, {made})"
         )
     before = _REGISTERED.get(id_)
@@ -53,7 +53,7 @@ def register(id_: str, factory: EnvironmentFactory) -> None:
         make.cache_clear()
         jax.clear_caches()
     elif id_ in known():
-        raise ConfigError(f"an environment {id_!r} exists already; register it under another id")
+        raise ConfigError(f"environment {id_!r} is already registered; choose a different id")
     _REGISTERED[id_] = factory
 
 

@@ -175,7 +175,7 @@ def differences(
     for path, leaf in ours.items():
         other, source = theirs.get(path), _source(path, sources)
         if other is None:
-            yield f"{path} is {_text(leaf)}; nothing belongs there"
+            yield f"{path} is {_text(leaf)}; remove it"
         elif (leaf.shape, leaf.dtype) != (other.shape, other.dtype):
             hint = _hint(leaf, other)
             yield f"{path} is {_text(leaf)}; it must be {_text(other)}{source}{hint}"

@@ -181,8 +181,8 @@ def film_here(
         raise ConfigError(f"{env.id} cannot draw itself as pictures (rgb_array)")
     modes, rate = render_facts(env.id, env.keys)
     if "rgb_array" not in modes:
-        able = f"; it can: {', '.join(modes)}" if modes else ""
-        raise ConfigError(f"{env.id} cannot draw itself as pictures (rgb_array){able}")
+        able = f"; it has: {', '.join(modes)}" if modes else ""
+        raise ConfigError(f"{env.id} has no rgb_array rendering{able}")
     return rate, _pictures(plan, policies, episodes, greedy)
 
 

@@ -253,9 +253,9 @@ class Steady:
             call.ends[replicate] += 1
             if call.ends[replicate] >= _MOST_ENDS:
                 reason = f"the worker process that stepped its environment {how}"
-                self._give_up(replicate, f"{reason}, twice over the same step")
+                self._give_up(replicate, f"{reason}, twice at the same step")
         for how in outcome.ended:
-            self._warn(f"a worker process that steps environments {how}; another one replaces it")
+            self._warn(f"a worker process that steps environments {how}; a new one replaces it")
         call.blind += bool(outcome.ended) and not outcome.blamed
         if call.blind >= _MOST_BLIND_ENDS:
             raise SearchError(

@@ -199,6 +199,6 @@ class Stage:
                 self._steady.log = ActionLog(actions, begun, episodes, later)
                 self._open, self.refused = found["open"], found["refused"]
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise StoreError(f"the environments of {path} cannot be read: {error}") from error
+            raise StoreError(f"the environments in {path} cannot be read: {error}") from error
         if self._open.shape != self._shape[:1]:
-            raise StoreError(f"the environments of {path} are of another number of lanes")
+            raise StoreError(f"the environments in {path} are for a different number of lanes")

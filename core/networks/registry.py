@@ -48,8 +48,8 @@ class RecurrentNetwork(Protocol):
 def _shape(name: str, plan: Plan, struct: Any) -> tuple[int, ...]:
     if not hasattr(struct, "shape"):
         raise ConfigError(
-            f"network {name} reads one array, but the observations of {plan.env.id} are a tree; "
-            "choose another network or another `observation` of the environment"
+            f"network {name} reads one array, but the observations of {plan.env.id} are "
+            "a tree; choose a different network or `observation`"
         )
     return tuple(struct.shape)
 
@@ -62,8 +62,8 @@ def _cnn(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     shape = _shape("cnn", plan, struct)
     if len(shape) not in (2, 3, 4):
         raise ConfigError(
-            f"network cnn reads images, but the observations of {plan.env.id} have the shape "
-            f"{list(shape)}; take mlp"
+            f"network cnn reads images, but the observations of {plan.env.id} have the "
+            f"shape {list(shape)}; use mlp"
         )
     sides = shape[1:3] if is_stacked(shape, plan.env.history > 1) else shape[:2]
     convolutions_of(plan, *sides)
@@ -81,8 +81,8 @@ def _routes(plan: Plan) -> Routes | None:
 def _gnn(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     if not all(hasattr(struct, name) for name in ("nodes", "edges", "globals", "senders")):
         raise ConfigError(
-            f"network gnn reads graphs, which {plan.env.id} does not show; optical environments "
-            "do with `observation: graph`"
+            f"network gnn reads graphs, which {plan.env.id} does not provide; optical "
+            "environments do with `observation: graph`"
         )
     routes = _routes(plan)
     if routes is None:
@@ -98,15 +98,14 @@ def _transformer(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     routes = _routes(plan)
     if routes is None or not hasattr(struct, "slots"):
         raise ConfigError(
-            f"network transformer reads link tokens or one array (with `history`), but the "
-            f"observations of {plan.env.id} are another tree; optical environments show tokens "
-            "with `observation: link_departure`"
+            "network transformer reads link tokens or one array (with `history`), but the "
+            f"observations of {plan.env.id} are a different tree; optical environments "
+            "provide tokens with `observation: link_departure`"
         )
     if plan.link_critic_sees == SHARES and "link_capacity" in _shown(plan):
         raise ConfigError(
-            "link_critic_sees is 'shares', but link_capacity shows what is left on lightpaths, by "
-            "which a full slot looks like a dark one; take transformer_obs_type departure or "
-            "occupancy, or 'slots'"
+            "link_critic_sees is 'shares', but with link_capacity a full slot looks like an "
+            "unused one; set transformer_obs_type to departure or occupancy, or use 'slots'"
         )
     return LinkTransformer(plan, outputs, routes)
 
@@ -116,12 +115,12 @@ def _path_mlp(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     shown = plan.env.history == 1 and dict(plan.env.keys).get("observation") == "paths"
     if routes is None or not shown or tuple(struct.shape) != (observed_size(routes),):
         raise ConfigError(
-            f"network path_mlp reads the candidate paths of an optical environment, which "
-            f"{plan.env.id} does not show here; take `observation: paths` and no `history`"
+            "network path_mlp reads the candidate paths of an optical environment, which "
+            f"{plan.env.id} does not provide; use `observation: paths` without `history`"
         )
     if plan.shared_encoder:
         raise ConfigError(
-            "network path_mlp has no layers that actor and critic could share; leave out "
+            "network path_mlp has no layers that actor and critic could share; remove "
             "shared_encoder"
         )
     if not plan.hidden_sizes:
@@ -129,8 +128,8 @@ def _path_mlp(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     rounds = plan.dtype != "float32" or "normalise_observations" in plan.features
     if plan.path_mlp_begins == SLOT and rounds:
         raise ConfigError(
-            "path_mlp_begins is 'slot', for which start slots must be seen as they are; leave out "
-            "normalise_observations and dtype, or begin by path"
+            "path_mlp_begins is 'slot', which needs unscaled start slots; remove "
+            "normalise_observations and dtype, or use 'path'"
         )
     slots = getattr(unwrapped(environments.make(plan.env)), "slots", 100)
     return PathMLP(plan, outputs, routes, slots)
@@ -143,8 +142,8 @@ def _shown(plan: Plan) -> set[Any]:
 def _check_no_shares(plan: Plan) -> None:
     if plan.link_critic_sees == SHARES:
         raise ConfigError(
-            f"link_critic_sees is 'shares', but the observations of {plan.env.id} have no links "
-            "with slots; take 'slots' or leave it out"
+            f"link_critic_sees is 'shares', but the observations of {plan.env.id} have no "
+            "links with slots; use 'slots' or remove it"
         )
 
 
@@ -171,7 +170,7 @@ def register(name: str, factory: NetworkFactory, recurrent: bool = False) -> Non
         ConfigError: the name is taken.
     """
     if name in _NETWORKS:
-        raise ConfigError(f"a network {name!r} exists already; register it under another name")
+        raise ConfigError(f"network {name!r} is already registered; choose a different name")
     _NETWORKS[name] = factory
     if recurrent:
         RECURRENT.add(name)

@@ -434,7 +434,7 @@ _ZOO_SCRIPTS = (
         },
     ),
     _zoo("Pendulum-v1", refused="gSDE"),
-    _zoo("BreakoutNoFrameskip-v4", refused="wrappers change what is trained"),
+    _zoo("BreakoutNoFrameskip-v4", refused="wrappers change the environment"),
 )
 
 # ---------------------------------------------------------------------------------- XLRON
@@ -735,7 +735,7 @@ _ARLBENCH = (
     _arl(
         "base",
         "195c125754e9",
-        refused="a study trains with PPO alone",
+        refused="a study trains only PPO",
         beside=(
             (f"{_CONFIGS}environment/cc_cartpole.yaml", "a87076b0dbb6"),
             (f"{_CONFIGS}algorithm/dqn.yaml", "029659103f6c"),

@@ -150,7 +150,7 @@ def point_at(points: Points, at: int | None = None) -> int:
     The latest point that nine in ten reached: of those that no result led to, if they are enough.
     """
     if not points.values:
-        raise ConfigError(f"{_nothing(points)}, so no importance is known")
+        raise ConfigError(f"{_nothing(points)}, so importance is unknown")
     if at is not None and at not in points.values:
         near = [point for point in points.values if abs(point - at) <= _ROUNDED * point]
         at = near[0] if len(near) == 1 else at

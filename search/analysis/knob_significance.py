@@ -33,7 +33,9 @@ class Answer:
         decided = self.decided
         said = [decided.sentence, decided.unseen]
         if not self.measured:
-            said.append("A model proposed these trials: how often this test errs is not known.")
+            said.append(
+                "A model proposed these trials, so the error rate of this test is unknown."
+            )
         faint = [knob.name for knob in decided.knobs if knob.decided and knob.low < 0.005]
         words = "a permutation test shows an effect; its interval reaches 0%, so it may be small."
         said += [f"{', '.join(faint)}: {words}"] if faint else []

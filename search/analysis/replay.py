@@ -145,7 +145,7 @@ def play(folder: StudyFolder, policy: Path, about: Mapping[str, Any], source: Pa
     record = _Record.read(folder, int(about["trial"]), seeds)
     recorded = record.episodes.get((int(about["replicate"]), int(about["env_steps"])))
     if recorded is None:
-        raise StoreError(f"{policy} is of an evaluation that the study has not")
+        raise StoreError(f"{policy} belongs to an evaluation that the study does not have")
     study = _loaded(folder, record, source)
     factory = factory_here(study)
     resolved = Resolver(study, factory).of(params_at(record.lineage, recorded.env_steps - 1))

@@ -52,8 +52,7 @@ def write_storage(storage: str, name: str, meta: StudyMeta, points: Points) -> l
         known = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]
         if name in known:
             raise ConfigError(
-                f"{storage} holds a study {name!r} already; choose another storage, or another "
-                "name",
+                f"{storage} already has a study {name!r}; choose a different storage or name",
                 name="NAME",
             )
         goals = [str(objective["goal"]) for objective in meta.objectives] or [meta.goal]

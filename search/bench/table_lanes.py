@@ -54,8 +54,9 @@ def plan_seeds(study: Study, order: Sequence[int], tests: int) -> SeedPlan:
     if own + (chooses > 0) > len(left):
         further = " and at least one for confirm" if chooses else ""
         raise ConfigError(
-            f"seeds.per_config is {own}{further}, but of the {len(order)} recorded seeds {tests} "
-            f"test and {len(left)} are left; lower seeds.per_config or bench.test_seeds"
+            f"seeds.per_config is {own}{further}, but of {len(order)} recorded seeds "
+            f"{tests} are test seeds, which leaves {len(left)}; lower seeds.per_config "
+            "or bench.test_seeds"
         )
     search, choose, left = left[:own], left[own : own + chooses], left[own + chooses :]
     return SeedPlan(search, choose, tuple(order[:tests]), left)
@@ -97,7 +98,7 @@ class TableFactory:
         return TablePopulation(self, lanes or self.lanes)
 
     def baseline(self, name: str, resolved: Resolved, seeds: Sequence[Any]) -> Any:
-        raise ConfigError(f"the table of {self.table.name} has no heuristics; leave out baselines")
+        raise ConfigError(f"the table of {self.table.name} has no heuristics; remove baselines")
 
 
 class TableProposer(Proposer):

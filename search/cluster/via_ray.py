@@ -84,9 +84,9 @@ def _reach(address: str | None) -> None:
 
 def _no_cluster(executor: Executor, error: Exception) -> str:
     if executor.address is None:
-        return f"executor: no Ray cluster starts on this machine: {_line(error)}; try again"
+        return f"executor: cannot start a Ray cluster on this machine: {_line(error)}; try again"
     text = f"executor: no Ray cluster at {executor.address!r}: {_line(error)}; start one with "
-    text += "`ray start --head`, or leave executor.address out for one on this machine alone"
+    text += "`ray start --head`, or remove executor.address to use this machine alone"
     if os.environ.get("RAY_AUTH_MODE") == "token":
         return f"{text}; if there is one, ~/.ray/auth_token must be that of its head node"
     return f"{text}; if there is one, it may ask for a token: type `export RAY_AUTH_MODE=token`"

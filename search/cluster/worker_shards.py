@@ -285,7 +285,7 @@ def asked(team: Team, share: int, call: Call) -> Any:
         if not isinstance(answer, Lost):
             return sound(answer)
         team.replace(share)
-    raise WorkerError(f"{_ATTEMPTS} workers died one after the other over `{call[0]}`")
+    raise WorkerError(f"{_ATTEMPTS} workers in a row died during `{call[0]}`")
 
 
 class SharedPopulation(Population):
@@ -499,8 +499,8 @@ class SharedPopulation(Population):
         self._died[share] += 1
         if self._died[share] >= _ATTEMPTS:
             raise WorkerError(
-                f"{_ATTEMPTS} workers died one after the other over the same lanes, perhaps for "
-                f"lack of memory: {lost}"
+                f"{_ATTEMPTS} workers in a row died on the same lanes, perhaps out of "
+                f"memory: {lost}"
             )
         self._team.replace(share)
 

@@ -181,7 +181,9 @@ class ConfirmStage:
             waiting = sum(run.is_live for run in runs[trial.number])
             if waiting:
                 seeds = counted(len(runs[trial.number]), "selection seed")
-                trial.lack(f"{waiting} of {seeds} did not start: budget.env_steps cannot pay them")
+                trial.lack(
+                    f"{waiting} of {seeds} did not start: budget.env_steps cannot pay for them"
+                )
                 ledger.touch(trial)
         return False
 
@@ -392,7 +394,7 @@ class ConfirmStage:
             return []
         costs = {objective.metric.name for objective in ledger.objectives.others} & set(COSTS)
         if costs and trial.state is not TrialState.FINISHED:
-            trial.lack(f"{', '.join(sorted(costs))} of a run that was not finished says nothing")
+            trial.lack(f"{', '.join(sorted(costs))} of an unfinished run cannot be compared")
             ledger.touch(trial)
             return []
         return [] if self._join(trial) is None else [trial]

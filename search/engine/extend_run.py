@@ -104,7 +104,7 @@ def lengthen(ledger: Ledger, before: int, checkpoint: Path | None) -> None:
         if was.length == now.length:  # ends with the same chunk: nothing is left to do
             return
         if checkpoint is None or not (checkpoint / ended.trial.bucket).is_dir():
-            raise _cannot(study, f"{checkpoint} is gone, the lanes at the end of the run")
+            raise _cannot(study, f"{checkpoint}, the state at the end of the run, is gone")
         _check_points(study, was, now)
         ledger.reopen(ended.trial)
     elif study.env_steps != before and ledger.state.phase is Phase.DONE:
@@ -115,16 +115,20 @@ def lengthen(ledger: Ledger, before: int, checkpoint: Path | None) -> None:
         if over:
             raise _cannot(
                 study,
-                f"seeds {', '.join(over)} ended at {before} env steps and left their lanes to "
-                "others",
+                (
+                    f"seeds {', '.join(over)} ended at {before} env steps, and their lanes "
+                    "were reused"
+                ),
             )
 
 
 def _cannot(study: Study, why: str, more: str = "") -> StoreError:
-    way = "train its policy on with init: {from: .../policies/trial_0}, or "
+    way = "continue training its policy with init: {from: .../policies/trial_0}, or "
     return StoreError(
-        f"env_steps cannot grow: {why}; {way if study.algorithm.is_ppo else ''}start the study "
-        f"anew{more}",
+        (
+            f"env_steps cannot grow: {why}; "
+            f"{way if study.algorithm.is_ppo else ''}start a new study{more}"
+        ),
         new=True,
     )
 
@@ -155,5 +159,5 @@ def _why_missing(ledger: Ledger, before: int) -> str:
         return f"trial 0 has not run to its end ({'absent' if trial is None else trial.state})"
     lanes, seeds = ledger.study.population.lanes, ledger.study.seeds.per_config
     if lanes is not None and lanes < seeds:
-        return f"{seeds} seeds took turns in {lanes} lanes, and only the last ones are still there"
-    return f"the lanes in which the run ended at {before} env steps are not kept any more"
+        return f"{seeds} seeds shared {lanes} lanes, and only the last states are kept"
+    return f"the state of the run at {before} env steps is no longer kept"

@@ -25,14 +25,18 @@ def to_retry(ledger: Ledger) -> list[int]:
     early = ledger.study.early_terminate
     if failed and early is not None and early.evolves:
         raise StoreError(
-            f"the trials of {ledger.study.name} copy each other ({early.type}), so a failed one "
-            "cannot run again by itself; start another study",
+            (
+                f"the trials of {ledger.study.name} copy each other ({early.type}), so a "
+                "failed one cannot run again alone; start a new study"
+            ),
             new=True,
         )
     if failed and ledger.study.search.driver == "ray_tune":
         raise StoreError(
-            f"Ray Tune drives {ledger.study.name} and has no record of ended trials, so a failed "
-            "one cannot run again; start another study",
+            (
+                f"Ray Tune drives {ledger.study.name} and has no record of ended trials, so a "
+                "failed one cannot run again; start a new study"
+            ),
             new=True,
         )
     return sorted(failed)

@@ -87,8 +87,8 @@ def refuse_failed(reasons: Iterable[str]) -> None:
         raise SearchError(f"an environment failed: {why}")
 
 
-_NOT_WRITTEN = "states of these lanes are not written; leave out early_terminate.pause"
-_NOT_SAVED = "these lanes are not written"
+_NOT_WRITTEN = "the state of these lanes cannot be saved; remove early_terminate.pause"
+_NOT_SAVED = "these lanes cannot be saved"
 
 
 class Population(Protocol):
@@ -312,7 +312,7 @@ class SimulatedPopulation(Population):
         for change in changes:
             lane = before[change.lane if change.source is None else change.source]
             if lane is None:
-                raise ValueError(f"lane {change.source} is empty and was to be copied")
+                raise ValueError(f"lane {change.source} is empty and cannot be copied")
             self._state[change.lane] = replace(lane, payload=change.resolved.payload)
 
     def take(self, lanes: Sequence[int]) -> list[Any]:

@@ -25,7 +25,7 @@ def device_count(backend: str, cores: int, accelerators: int) -> int:
 def tile_of(backend: str, parameter_count: int) -> int:
     """Return the lanes that a CPU device computes at a time, by the weights of one lane."""
     if backend != "cpu":
-        raise ValueError("of other backends core.memory.gpu_tile knows the tile")
+        raise ValueError("core.memory.gpu_tile has the tiles of other backends")
     return next((tile for most, tile in _CPU_TILES if parameter_count <= most), 1)
 
 

@@ -180,9 +180,9 @@ class DeviceFactory(Generic[_Lanes]):
         block = whole * self.device_count
         if made.tile < whole:
             yield (
-                f"population.lanes {lanes}, in tiles of {made.tile} instead of {whole}: a run has "
-                f"the same numbers with {block}, {2 * block}, ... lanes, and differs in the last "
-                f"digits with {made.lanes}; for the same ones type tiles: whole"
+                f"population.lanes {lanes}, in tiles of {made.tile} instead of {whole}: "
+                f"results with {made.lanes} lanes differ in the last digits from those with "
+                f"{block}, {2 * block}, ... lanes; for equal ones type tiles: whole"
             )
         elif rounded:
             yield f"population.lanes {lanes}, a multiple of {block} ({self._tiles(whole)})"
@@ -380,13 +380,14 @@ def _check_alike(plan: Plan) -> None:
     ours, theirs = environments.make(plan.env), environments.make(plan.eval_env)
     if ours.action_space != theirs.action_space:
         raise ConfigError(
-            f"eval_env: it has other actions ({theirs.action_space}) than the environment that "
-            f"trains ({ours.action_space}); leave out what changes them"
+            f"eval_env has different actions ({theirs.action_space}) than the training "
+            f"environment ({ours.action_space}); remove the keys that change them"
         )
     if not same_observations(ours, theirs):
         raise ConfigError(
-            f"eval_env: it has other observations ({theirs.observation_struct}) than the "
-            f"environment that trains ({ours.observation_struct}); leave out what changes them"
+            f"eval_env has different observations ({theirs.observation_struct}) than the "
+            f"training environment ({ours.observation_struct}); remove the keys that "
+            "change them"
         )
 
 

@@ -216,8 +216,8 @@ class LocalPopulation(ProgramLanes):
         id_ = self._program.plan.env.id
         if is_hosted(id_):
             raise ConfigError(
-                f"the host steps {id_}, whose environments cannot be moved from one place to "
-                "another; take a compiled environment"
+                f"{id_} is stepped by the host, so its state cannot be copied; use a "
+                "compiled environment"
             )
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
@@ -285,14 +285,16 @@ class LocalPopulation(ProgramLanes):
         config = _of_its_day(saved.config, asked)
         apart = [name for name, value in asked.items() if config.get(name) != freeze(value)]
         if apart:
-            raise StoreError(f"{directory} has another {apart[0]} than the trial")
+            raise StoreError(f"{directory} has a different {apart[0]} than the trial")
         self.compile_evaluation()
         policies = saved.as_lane(self._split.study.seed, STREAMS[stream], replicate)
         hypers = jax.tree.map(lambda x: np.asarray(x)[None], parts_of(resolved).hypers)
         try:
             found = self._program.evaluate_policy(policies.replace(hypers=hypers))
         except (TypeError, ValueError) as error:
-            raise StoreError(f"{directory} has arrays of another network: {error}") from error
+            raise StoreError(
+                f"{directory} has the arrays of a different network: {error}"
+            ) from error
         return results_of(found, range(1))[0]
 
     def _parts(self, at: int, hypers: Hypers, state: LaneState) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class SeveralFactory:
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
-        raise ConfigError(f"baseline {name!r} is of one environment; leave baselines out")
+        raise ConfigError(f"baseline {name!r} works with one environment; remove baselines")
 
 
 class SeveralPopulation:

@@ -145,8 +145,8 @@ class ProcessFactory:
         if each and len(self.gpus) < math.ceil(each):
             seen = counted(len(self.gpus), "GPU")
             raise ConfigError(
-                f"processes.gpus is {each:g}, but this machine shows {seen}; leave gpus out, or "
-                "type gpus: 0"
+                f"processes.gpus is {each:g}, but this machine shows {seen}; remove gpus, "
+                "or type gpus: 0"
             )
         if self.line.needs_shell:
             return
@@ -157,8 +157,8 @@ class ProcessFactory:
     def notes(self, resolved: Resolved) -> Iterator[str]:
         if "seed" not in self.line.names:
             yield (
-                "command has no {seed}: if the script draws the same numbers each time, all seeds "
-                "of a trial are equal; add such as --seed {seed}"
+                "command has no {seed}: if the script draws the same numbers each time, all "
+                "seeds of a trial are equal; add it, for example --seed {seed}"
             )
 
     def make(self, resolved: Resolved, lanes: int | None) -> ProcessPopulation:
@@ -169,7 +169,7 @@ class ProcessFactory:
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
-        raise ConfigError(f"baseline {name!r}: a command has no heuristics; leave baselines out")
+        raise ConfigError(f"baseline {name!r}: a command has no heuristics; remove baselines")
 
     def values(self, refill: Refill) -> dict[str, Any]:
         """Return the values of all placeholders of a run."""
@@ -342,7 +342,7 @@ class ProcessRun:
     @property
     def _seen(self) -> str:
         if not self.names:
-            return "it reported no metric; print JSON lines, or say under metrics where they are"
+            return "it reported no metric; print JSON lines, or set metrics to where they are"
         more = ", ..." if len(self.names) > _MOST_NAMED else ""
         return f"it reported {', '.join([*self.names][:_MOST_NAMED])}{more}; name one under metric"
 

@@ -91,8 +91,8 @@ class KeptStates:
             return None  # it had diverged itself
         if max(run.chunks for run in kept.runs) < max(run.chunks for run in runs):
             raise SearchError(
-                f"Ray Tune sends trial {trial.number} back to a state at env steps that it has "
-                "trained already; take a scheduler that copies at equal env steps"
+                f"Ray Tune sets trial {trial.number} back to fewer env steps than it has "
+                "trained; use a scheduler that copies at equal env steps"
             )
         self._take_over(trial, bucket, kept, request.params)
         going = [run for run in runs if run.replicate in kept.states]
@@ -206,7 +206,7 @@ class Driven:
         for trial in self._ledger.live():
             runs = [run for run in trial.runs if run.state is RunState.RUNNING]
             if trial.lost or any(run.lane is None for run in runs):
-                text = "it was put aside when the study was cut, and its state is gone"
+                text = "it was paused when the study was interrupted, and its state is gone"
                 self._ledger.end(trial, TrialState.UNFINISHED, text)
         self._engine.release()
 

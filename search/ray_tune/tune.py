@@ -88,8 +88,8 @@ def scheduler_of(
     }
     if copies_states(study) and study.search.scheduler_options.get("synch") is False:
         raise ConfigError(
-            "search.scheduler_options: with synch false a copy would train env steps again that "
-            "it has trained already; leave it out, lanes step together anyhow"
+            "search.scheduler_options: with synch false a copy would train the same env "
+            "steps twice; remove it, lanes step together anyway"
         )
     cls = _scheduler_class(study.search.scheduler)
     takes = _arguments_of(cls)

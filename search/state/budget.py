@@ -83,8 +83,8 @@ def check_confirm_fits(study: Study, run_env_steps: int) -> None:
     if total is not None and kept >= total:
         raise ConfigError(
             f"confirm alone costs {kept} of the {total} env steps of the budget; lower "
-            "confirm.top_k, choose or report, leave the default out with confirm.default: false, "
-            "or raise budget.env_steps"
+            "confirm.top_k, choose or report, remove the default with confirm.default: "
+            "false, or raise budget.env_steps"
         )
 
 

@@ -123,7 +123,7 @@ def _read(study: Study, path: Path) -> tuple[list[Past], str]:
     if not found:
         why = _counts(left_out) or "it has no trials"
         raise ConfigError(f"search.warm_start: no trial of {path} fits this study: {why}")
-    words = f"{len(found)} of {counted(len(rows), 'trial')} of {path} inform the search"
+    words = f"{len(found)} of {counted(len(rows), 'trial')} from {path} inform the search"
     words += f"; left out: {_counts(left_out)}" if left_out else ""
     return found, words + _differences(study, other)
 
@@ -176,7 +176,7 @@ def _check_same_metrics(study: Study, meta: StudyMeta, path: Path) -> None:
     theirs = theirs or [(meta.metric, meta.goal)]
     if ours != theirs:
         raise ConfigError(
-            f"search.warm_start: {path} has other objectives: {_metrics(theirs)}; "
+            f"search.warm_start: {path} has different objectives: {_metrics(theirs)}; "
             f"here: {_metrics(ours)}"
         )
     limited = [(limit.metric, limit.aggregate) for limit in study.constraints]
@@ -227,14 +227,14 @@ def _as_ours(
             missing.append(f"without a value of {name}")
             return parameter.default
         if parameter.distribution.why_not(known[name]) is not None:
-            missing.append(f"with {name} outside of its range here")
+            missing.append(f"with {name} outside its range")
             return parameter.default
         return parameter.distribution.canonical(known[name])
 
     params = study.space.resolve(choose)
     for name, value in theirs.items():
         if name not in study.space.names and _our_value(study, name) != value:
-            missing.append(f"with another {name} than the one fixed here")
+            missing.append(f"with a different {name}")
     if not missing and study.space.forbidden(params) is not None:
         missing.append("forbidden here")
     return params, missing[0] if missing else ""

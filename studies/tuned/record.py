@@ -248,7 +248,7 @@ class _Reader:
         if is_dataclass(hint):
             return self.filled(hint, node, f"{where}.")
         value: Any = plain(node)
-        parts, wrong = get_args(hint) or (hint,), "is of the wrong kind"
+        parts, wrong = get_args(hint) or (hint,), "has the wrong type"
         if get_origin(hint) is tuple and node.is_list:
             odd = [one for one in value if one is not None and not is_number(one)]
             value, wrong = (odd[0], "is not a number") if odd else (tuple(value), "")

@@ -82,7 +82,7 @@ def test_another_structure_is_refused(saved):
 
 def test_another_shape_is_refused(saved):
     other = {**small(), "weights": np.zeros((3, 2), np.float32)}
-    with pytest.raises(StoreError, match="other shapes"):
+    with pytest.raises(StoreError, match="different shapes"):
         restore_tree(saved, other)
 
 

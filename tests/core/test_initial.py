@@ -118,11 +118,11 @@ def test_another_network_is_refused_by_the_name_of_what_differs(tiny, lanes):
 def test_normalisation_must_agree(tiny, lanes, shapes):
     with pytest.raises(ConfigError, match="without normalise_observations"):
         kept(tiny.plan, shapes, lanes[0].params, RunningStatistics.empty(()), "all")
-    with pytest.raises(ConfigError, match="saw observations of another shape"):
+    with pytest.raises(ConfigError, match="has observations of a different shape"):
         kept(tiny.plan, shapes, lanes[0].params, RunningStatistics.empty((5,)), "all")
     plain = make_plan(tiny.knobs, tiny.plan.env, features=())
     bare = lane_shapes(plain, tiny.hypers())
-    with pytest.raises(ConfigError, match="saw normalised observations"):
+    with pytest.raises(ConfigError, match="trained on normalised observations"):
         kept(plain, bare, lanes[0].params, statistics(), "all")
     initial = kept(plain, bare, lanes[0].params, RunningStatistics.empty(()), "all")
     assert initial.statistics is None
@@ -132,10 +132,10 @@ def test_normalisation_must_agree(tiny, lanes, shapes):
 
 
 def test_parts_that_are_not_there_or_damaged_are_said(shapes, tmp_path):
-    with pytest.raises(StoreError, match=r"holds no optimiser: write checkpoint"):
+    with pytest.raises(StoreError, match=r"has no optimiser; train it with checkpoint"):
         read_part(tmp_path, "optimiser", shapes.moments)
     write_parts(tmp_path, {"optimiser": {"other": np.zeros(3)}})
-    with pytest.raises(ConfigError, match="of another network or optimiser"):
+    with pytest.raises(ConfigError, match="to a different network or optimiser"):
         read_part(tmp_path, "optimiser", shapes.moments)
     path = part_path(tmp_path, "optimiser")
     path.write_bytes(path.read_bytes()[:40])
@@ -223,14 +223,14 @@ def test_a_deviation_of_another_quantity_is_left_out_and_said(tiny, lanes):
             assert left.returns is None and left.average is rewards.average
             (note,) = reward_notes(plan, left, same_units=False)
             assert "reward statistics (normalise_rewards)" in note and "average" not in note
-            assert note.endswith("raw_reward_deviation is or may be another")
+            assert note.endswith("raw_reward_deviation differs or may differ")
 
 
 def test_what_a_folder_lacks_is_said(tiny, lanes):
     plan = make_plan(tiny.knobs, tiny.plan.env, None, BOTH)
     (old,) = reward_notes(plan, None)
     assert "reward statistics (normalise_rewards) and average reward" in old
-    assert "an earlier version wrote it" in old
+    assert "written by an earlier version" in old
     returns = remembering(lanes[0]).return_statistics
     (part,) = reward_notes(plan, RewardState(returns=returns))
     assert "no average reward (reward_centering)" in part and "trained without" in part

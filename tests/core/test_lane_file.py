@@ -54,7 +54,7 @@ def test_what_has_changed_is_refused_in_a_line(tmp_path):
             restore_lane(tmp_path, STATE)
     file.write_bytes(whole)
     for other in ({**STATE, "updates": np.zeros(3, np.int32)}, {**STATE, "more": np.int32(0)}):
-        with pytest.raises(StoreError, match="of another program"):
+        with pytest.raises(StoreError, match="belongs to a different program"):
             restore_lane(tmp_path, other)
     file.unlink()
     with pytest.raises(StoreError, match="cannot be read"):

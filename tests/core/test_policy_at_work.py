@@ -91,8 +91,8 @@ def test_it_is_evaluated_in_another_one(cartpole):
 @pytest.mark.parametrize(
     ("env", "match"),
     [
-        ("Pendulum-v1", "Pendulum-v1 has other actions"),
-        ("Acrobot-v1", "Acrobot-v1 has other actions"),
+        ("Pendulum-v1", "Pendulum-v1 has different actions"),
+        ("Acrobot-v1", "Acrobot-v1 has different actions"),
         ("Cartpole-v1", "did you mean 'CartPole-v1'"),
         ({"gravty": 1.0}, "did you mean 'gravity'"),
         ({"gravity": "low"}, "gravity of CartPole-v1 is 'low'; allowed: a number"),

@@ -185,7 +185,7 @@ def test_a_registered_schedule_is_a_choice_of_every_schedule_knob(steps):
             hypers.ent_schedule_multiplier,
         )
         assert float(made) == pytest.approx(expected)
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="is already registered"):
         register(steps, lambda p, end: p)
     with pytest.raises(ConfigError, match="lr_schedule is 'test-step'"):
         complete({"lr_schedule": "test-step"})

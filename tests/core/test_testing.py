@@ -156,10 +156,10 @@ def test_taken_names_and_unknown_ones_are_refused():
     documented("lion", "def lion(")
     documented("laplace", "class LaplaceFamily(")
     for name in ("adam", "lion"):
-        with pytest.raises(ConfigError, match=f"an optimiser '{name}' exists already"):
+        with pytest.raises(ConfigError, match=f"optimiser '{name}' is already registered"):
             own_optimisers.register(name, remembering)
     for name in ("beta", "laplace"):
-        with pytest.raises(ConfigError, match=f"a distribution '{name}' exists already"):
+        with pytest.raises(ConfigError, match=f"distribution '{name}' is already registered"):
             distributions.register(name, Family())
     with pytest.raises(ConfigError, match="did you mean 'lion'"):
         check_value("optimiser", "lio")

@@ -34,7 +34,7 @@ SWEEPS: dict[str, tuple[str, object]] = {
     "values_that_bring_settings_of_their_own": (sweep("""
         n_steps: {value: 128}
         n_epochs: {value: 4}
-        ortho_init: {values: [true, false]}"""), "its values move initialisation and .* together"),
+        ortho_init: {values: [true, false]}"""), "its values set initialisation and .* together"),
     "a_schedule_for_one_of_the_values": (sweep("""
         n_steps: {value: 128}
         n_epochs: {value: 4}
@@ -170,7 +170,7 @@ SWEEPS: dict[str, tuple[str, object]] = {
         {"seeds": {"per_config": 3}, "search": {"method": "grid"}}),
     "bayes_and_unknown_names": (
         sweep("dropout: {values: [0.1, 0.5]}\ngamma: {min: 0.9, max: 0.99}", method="bayes"),
-        "dropout is searched, but nothing here corresponds to it.*--without dropout"),
+        "dropout is searched, but hpo has no counterpart.*--without dropout"),
     "optical": ("""
         method: bayes
         metric: {name: service_blocking_probability_mean, goal: minimize}

@@ -39,7 +39,9 @@ def test_a_command_names_the_program(tiny, tmp_path):
 
 
 def test_a_refused_name_stops_the_import_with_its_reason(tiny, tmp_path):
-    with pytest.raises(ConfigError, match=r"curiosity \(0\.1\) cannot be taken: a bonus for new"):
+    with pytest.raises(
+        ConfigError, match=r"curiosity \(0\.1\) cannot be imported: a bonus for new"
+    ):
         imported(tmp_path, "train.py", "train(lr=3e-4, curiosity=0.1)\n")
     study, _ = imported(tmp_path, "train.py", "train(lr=3e-4, curiosity=False)\n")
     assert study["fixed"]["learning_rate"] == 3e-4

@@ -141,7 +141,7 @@ def test_calls_of_train_by_the_name_of_an_environment(imported):
     assert data["fixed"]["hidden_sizes"] == [256, 256]
     assert data["evaluation"]["every"] == 5_000_000
     data, said = imported("brax", NOTEBOOK, "--env", "reacher", "--hidden_sizes", "[8,8]")
-    assert data is None and "action_repeat (4) cannot be taken" in said
+    assert data is None and "action_repeat (4) cannot be imported" in said
 
 
 def test_unrolls_that_do_not_fit_are_refused_as_brax_does(imported):
@@ -199,4 +199,4 @@ def test_the_steps_of_an_autorl_environment_are_no_rollout(imported):
     assert data["fixed"].get("rollout_length", 128) == 128 and data["fixed"]["num_envs"] == 10
     assert data["env_steps"] == 300_000 and data["evaluation"]["every"] == 10_000
     assert data["checkpoint"]["parts"] == ["parameters", "optimiser", "losses", "trajectories"]
-    assert "n_steps: an AutoRLEnv takes at most 3 steps" in said
+    assert "n_steps: AutoRLEnv allows at most 3 steps" in said

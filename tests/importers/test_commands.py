@@ -210,7 +210,7 @@ def test_a_sweeper_of_optuna_is_a_search(imported):
     }
     assert data["search"] == {"method": "tpe"} and data["budget"] == {"trials": 20}
     assert data["fixed"]["rollout_length"] == 128 and "learning_rate" not in data["fixed"]
-    assert "its sweeper judges by what the program returns" in said
+    assert "the sweeper optimises the program's return value" in said
     more = "\n  - override hydra/sweeper/sampler: random"
     data, _ = imported("sb3", SWEEPER.format(more), name="config.yaml")
     assert data["search"] == {"method": "random"}

@@ -77,13 +77,13 @@ RATE = optuna.distributions.FloatDistribution(1e-5, 1e-2, log=True)
     [
         (
             "  warp: {values: [1, 2]}",
-            "warp is searched, but nothing here corresponds to it",
+            "warp is searched, but hpo has no counterpart",
             "warp",
         ),
         ("  device: {values: [cpu, cuda]}", "device is searched, but lanes use all", "device"),
         (
             "  warp: {values: [1, 2]}\n  bend: {min: 0.0, max: 1.0}",
-            "warp and bend are searched, but nothing here corresponds to them",
+            "warp and bend are searched, but hpo has no counterparts",
             "warp,bend",
         ),
     ],
@@ -109,7 +109,7 @@ def test_a_space_is_refused_until_the_name_is_left_out(imported, tmp_path):
         Categorical("batch_and_steps", ["512_64", "1024_128"]),
     )
     data, said = imported("configspace", None, "--env=CartPole-v1", name="space.json")
-    assert data is None and "batch_and_steps is searched, but nothing here" in said
+    assert data is None and "batch_and_steps is searched, but hpo has no counterpart" in said
     data, _ = imported(
         "configspace", None, "--env=CartPole-v1", *flags_of(said), name="space.json"
     )
@@ -127,7 +127,7 @@ def test_a_storage_is_refused_until_the_name_is_left_out(imported, tmp_path):
     )
     given = ("--env=CartPole-v1", "--env_steps=50k")
     data, said = imported("optuna", None, *given, name=name)
-    assert data is None and "clip_param is searched, but nothing here corresponds to it" in said
+    assert data is None and "clip_param is searched, but hpo has no counterpart" in said
     data, said = imported("optuna", None, *given, *flags_of(said), name=name)
     assert data["enqueue"] == [{"learning_rate": 1e-3}, {"learning_rate": 1e-4}]
     assert "the best 2 of 6 finished trials; 4 trials would be equal to another one" in said
@@ -201,7 +201,7 @@ def test_a_switch_of_two_is_no_value(imported, tmp_path):
         conditions=[EqualsCondition(one, switch, True), EqualsCondition(two, switch, True)],
     )
     data, said = imported("configspace", None, "--env=CartPole-v1", name="space.json")
-    assert data is None and "use_limits is searched, but nothing here" in said
+    assert data is None and "use_limits is searched, but hpo has no counterpart" in said
 
 
 # ------------------------------------------------------------------------- values
@@ -331,7 +331,7 @@ def test_a_search_has_a_test_and_says_how_long_a_run_is(imported):
     )
     data, said = imported("wandb", text, name="sweep.yaml")
     assert data["confirm"]["report"] == 16 and "confirm: the best trials" in said
-    assert "env_steps: 50,000 as it says; a run here trains 51,200" in said
+    assert "env_steps: 50,000 in the source; a run trains 51,200" in said
     assert not [one for one in check(loads(said)).warnings if "confirm" in one]
 
 

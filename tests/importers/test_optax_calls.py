@@ -244,7 +244,7 @@ def test_a_schedule_of_any_trainer_in_jax_is_read(imported, kind, text, settings
     fixed = data["fixed"]
     assert fixed["learning_rate"] == 1e-3 or "learning_rate" not in fixed  # it is our default
     assert {name: fixed[name] for name in settings} == settings
-    assert "lr_schedule: linear, in the optimiser's steps" in told
+    assert "lr_schedule: linear, counted in optimiser steps" in told
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_a_schedule_of_any_trainer_in_jax_is_read(imported, kind, text, settings
         ("optax.exponential_decay(1e-3, 100, 0.9)", "exponential_decay has no counterpart"),
         ("optax.join_schedules([a, b], [100])", "join_schedules has no counterpart"),
         ("optax.linear_schedule(1e-3, 0.0, steps())", "its transition_steps is steps()"),
-        ("optax.linear_schedule(1e-3, 0.0, 100, 50)", "linear_schedule begins after 50 steps"),
+        ("optax.linear_schedule(1e-3, 0.0, 100, 50)", "linear_schedule starts after 50 steps"),
         ("optax.polynomial_schedule(1e-3, 0.0, 2, 100)", "a polynomial of power 2"),
         ("optax.linear_schedule(1e-3)", "linear_schedule takes init_value, end_value"),
         ("optax.warmup_cosine_decay_schedule(0.0, 1e-3, 100, 100)", "its warmup_steps are 100"),
@@ -278,7 +278,7 @@ def test_a_schedule_that_another_name_contradicts_is_its_rate_alone(imported):
     text = LERAX % "optax.linear_schedule(1e-3, 0.0, 100)"
     data, told = imported("lerax", text, "--env=CartPole-v1", "--lr_schedule", "cosine")
     assert data["fixed"]["lr_schedule"] == "cosine" and data["fixed"]["learning_rate"] == 1e-3
-    assert "as another name gives the schedule" in told
+    assert "because a different name sets the schedule" in told
 
 
 def test_a_space_around_a_schedule_keeps_that_of_its_default(tmp_path, capsys):

@@ -54,8 +54,8 @@ def imported(tmp_path, capsys):
             "seems to choose a network",
         ),
         ("  model.encoder: {values: [resnet, vit]}", "seems to choose a network"),
-        ("  algo: {value: sac}", "algo ('sac') cannot be taken: a study trains with PPO alone"),
-        ("  algo: {values: [ppo, sac]}", "algo (searched) cannot be taken"),
+        ("  algo: {value: sac}", "algo ('sac') cannot be imported: a study trains only PPO"),
+        ("  algo: {values: [ppo, sac]}", "algo (searched) cannot be imported"),
     ],
 )
 def test_what_would_change_the_search_is_refused(imported, parameters, reason):
@@ -94,7 +94,7 @@ def test_a_system_may_be_named_or_denied(imported):
     )
     text = text.replace("episode_return, goal: maximize", "blocking, goal: minimize")
     code, told, data = imported(text)
-    assert code == 0 and "taken for XLRON, as it sets env_type, topology_name" in told
+    assert code == 0 and "read as XLRON, because it sets env_type, topology_name" in told
     assert data["fixed"]["gamma"] == 0.999 and data["env"]["slots"] == 5
     code, told, data = imported(text, "--system=none")
     assert code == 0 and "XLRON" not in told and "gamma" not in data.get("fixed", {})
@@ -167,12 +167,12 @@ def test_what_a_sweep_of_xlron_searches(imported, parameter, space):
     [
         (
             "topology_name: {values: [nsfnet_deeprmsa_directed, 4node_undirected]}",
-            "move env.topology and env.directed together",
+            "set env.topology and env.directed together",
         ),
-        ("PRIO_ALPHA: {values: [0.3, 0.6]}", "PRIO_ALPHA is searched, but has no effect there"),
+        ("PRIO_ALPHA: {values: [0.3, 0.6]}", "PRIO_ALPHA is searched, but has no effect in XLRON"),
         ("mlp_latent: {values: [64, 128]}\n  USE_GNN: {value: true}", "all parts of the gnn"),
         ("RHO_CLIP: {min: -1.0, max: 2.0}\n  C_CLIP: {value: 1.0}", "start the range above"),
-        ("deterministic_requests: {values: [true, false]}", "cannot be taken"),
+        ("deterministic_requests: {values: [true, false]}", "cannot be imported"),
         ("LR_SCHEDULE: {values: [cosine, step]}", "step"),
         ("env_type: {values: [rmsa, rsa]}", "import the sweep once for each"),
         ("EVAL_HEURISTIC: {value: true}", "evaluates and trains nothing"),

@@ -102,7 +102,7 @@ def test_net_arch_is_one_list_of_widths(given, widths):
     ("given", "told"),
     [
         ({"pi": [64], "vf": [128]}, "differ"),
-        ([128, {"pi": [64], "vf": [64]}], "all layers are shared"),
+        ([128, {"pi": [64], "vf": [64]}], "hpo shares all layers"),
         ("open('x')", "cannot be read"),
         ({"pi": [64], "xy": [64]}, "not a pair of towers"),
     ],
@@ -200,4 +200,4 @@ def test_words_and_mappings_are_read_as_programs_write_them():
     assert plain_name("TOTAL-Timesteps") == "total_timesteps"
     assert plain_name("config.env_id") == "env_id"
     command = ["python", "cleanrl/sac_atari.py", "--exp-name", "dqn"]
-    assert another_algorithm(command) == "sac_atari.py trains with SAC, which a study cannot"
+    assert another_algorithm(command) == "sac_atari.py uses SAC, which a study cannot use"

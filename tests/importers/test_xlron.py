@@ -60,12 +60,12 @@ def test_flags_after_the_dashes_override(tmp_path):
     [
         ("--EVAL_MODEL --env_type=rmsa --MODEL_PATH=m.eqx", "evaluates and trains nothing"),
         ("--EVAL_HEURISTIC --path_heuristic=kmc_f", "did you mean 'kmc_ff'"),
-        ("--RETRAIN_MODEL --MODEL_PATH=m.eqx", "weights of Equinox cannot be read"),
+        ("--RETRAIN_MODEL --MODEL_PATH=m.eqx", "Equinox weights cannot be read"),
         ("--RETRAIN_MODEL --env_type=rmsa", "needs MODEL_PATH"),
         ("--env_type=rmsa_gn_model", "physical layer"),
         ("--env_type=vone", "virtual networks"),
-        ("--ACTIVATION=crelu", "doubles the width"),
-        ("--deterministic_requests --k=2", "deterministic_requests .True. cannot be taken"),
+        ("--ACTIVATION=crelu", "doubles the input width"),
+        ("--deterministic_requests --k=2", "deterministic_requests .True. cannot be imported"),
         ("--terminate_on_episode_end", "import without it .-- --without"),
         ("--USE_GNN --mlp_latent=64", "mlp_latent needs mlp_layers"),
         ("--NUM_UNITS=abc", "NUM_UNITS is 'abc'"),
@@ -256,8 +256,8 @@ def test_an_increment_is_at_most_the_whole_run(tmp_path, flags, every):
 def test_rows_that_the_losses_differ_in_are_said(tmp_path):
     draft, _ = imported(tmp_path, "--env_type=rmsa --VALID_MASS_LOSS_COEF=0.02")
     notes = "\n".join(draft.notes)
-    assert "VALID_MASS_LOSS_COEF: the mean is over rows that have a valid action here" in notes
-    assert "takes the policy of a minibatch's first row for all rows" in notes
+    assert "VALID_MASS_LOSS_COEF: hpo averages over rows with a valid action" in notes
+    assert "uses the policy of a minibatch's first row for all rows" in notes
     draft, _ = imported(tmp_path, "--env_type=rmsa", system="xlron_july_2026")
     assert "first row for all rows" in "\n".join(draft.notes)
     assert "VALID_MASS_LOSS_COEF" not in "\n".join(draft.notes)

@@ -278,7 +278,7 @@ def test_a_trial_whose_environment_fails_fails_alone_with_its_reason(tmp_path):
     )
     assert errors[1.0].endswith(f"fatal.py:{first}: SystemExit: 3")
     assert errors[2.0] == (
-        "the worker process that stepped its environment was ended by SIGSEGV, twice over the "
+        "the worker process that stepped its environment was ended by SIGSEGV, twice at the "
         "same step"
     )
     assert errors[3.0].endswith(f"fatal.py:{second}: ValueError: a broken joint")

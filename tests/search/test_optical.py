@@ -137,7 +137,7 @@ def test_buckets_of_searched_keys_are_programs(config):
 def test_an_evaluation_that_policies_do_not_fit_is_refused():
     text = STUDY.replace("evaluation:", "eval_env: {topology: ring7}\nevaluation:")
     factory = LocalFactory(loads(text))
-    with pytest.raises(ConfigError, match="eval_env: it has other observations"):
+    with pytest.raises(ConfigError, match="eval_env has different observations"):
         factory.make(resolved_by(factory, 10.0), None)
 
 

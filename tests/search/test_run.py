@@ -440,7 +440,7 @@ def test_another_study_is_refused_with_its_changes(tmp_path):
     go(tmp_path, samples.study())
     with pytest.raises(StoreError, match="env_steps: 16000 -> 32000"):
         go(tmp_path, samples.study(env_steps=32_000))
-    with pytest.raises(StoreError, match="has a study already; start another"):
+    with pytest.raises(StoreError, match="already has a study; start a new one"):
         go(tmp_path, samples.study(), resume=False)
 
 

@@ -320,7 +320,7 @@ def test_check_times_once_and_remembers(own_caches, capsys, monkeypatch):
     out, err = said(["check", "-v", str(own_caches)], capsys)
     told = " ".join(out.split())
     assert "time       about " in out and "timed now; " in told
-    assert "asha stops as many as" in told
+    assert "asha stops as many trials as" in told
     assert "the run uses the compiled program (skip it with --no-time)" in err
 
     def compiled(*args):
@@ -380,10 +380,10 @@ def test_no_time_compiles_nothing(own_caches, capsys, monkeypatch):
 
     monkeypatch.setattr("hpo.core.program.Program.compile", compiled)
     out, _ = said(["check", "-v", str(own_caches), "--no-time"], capsys)
-    assert "time       not known: timing was not asked for" in out
+    assert "time       not known: it was not timed" in out
     monkeypatch.setenv("HPO_NO_TIME", "1")
     data = json.loads(said(["check", str(own_caches), "--json"], capsys)[0])
-    assert data["time"] is None and "not asked for" in data["time_note"]
+    assert data["time"] is None and "not timed" in data["time_note"]
     assert not (Path(os.environ["XDG_CACHE_HOME"]) / "hpo" / "timings").exists()
 
 

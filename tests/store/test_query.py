@@ -208,9 +208,9 @@ LONG = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"
 
 
 def test_a_query_ends_after_its_time(study: Path) -> None:
-    with pytest.raises(StoreError, match=r"^the query was ended after 0.2 s; .* more time$"):
+    with pytest.raises(StoreError, match=r"^the query was stopped after 0.2 s; .* more time$"):
         run_query(study, LONG, 0.2)
-    with pytest.raises(StoreError, match="was ended after"):  # while rows are taken, too
+    with pytest.raises(StoreError, match="was stopped after"):  # while rows are taken, too
         run_query(study, "SELECT a.range FROM range(100000) a, range(100000) b", 0.05)
     assert run_query(study, "SELECT 1 AS one", None) == (["one"], [(1,)])
 

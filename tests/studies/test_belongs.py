@@ -64,7 +64,7 @@ def test_an_override_is_told_as_one():
     [
         (
             "search:\n\tmethod: tpe",
-            "not valid YAML: there is a tab; YAML is indented with blanks",
+            "not valid YAML: there is a tab; indent YAML with spaces",
         ),
         ("search: @tpe", "cannot start any token"),
         ("confirm: true", "confirm is true; allowed: a mapping such as {top_k: 5} or null"),

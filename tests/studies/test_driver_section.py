@@ -96,7 +96,7 @@ def test_where_the_cluster_is_may_change_but_not_how_lanes_are_spread():
             6,
             "search.searcher 'tpe' is unknown",
         ),
-        (TUNE + "early_terminate: {type: asha, min: 5k}\n", 8, "leave it out"),
+        (TUNE + "early_terminate: {type: asha, min: 5k}\n", 8, "remove it"),
         (TUNE.replace("every: 5k", "episodes: 5"), 5, "type evaluation: {every: 1250}"),
         (TUNE.replace("trials: 8", "trials: null, env_steps: 1M"), 7, "budget.trials is needed"),
         (TUNE + "seeds: {per_config: 4, racing: {start: 2}}\n", 8, "racing does not work"),
@@ -125,7 +125,7 @@ def test_where_the_cluster_is_may_change_but_not_how_lanes_are_spread():
         (
             TUNE.replace("ray_tune", "ray_tune, scheduler: ray.tune.schedulers.PB2"),
             6,
-            "PB2 models knobs, which Ray Tune does not see here; leave out search.driver",
+            "PB2 models hyperparameters, which are not passed to Ray Tune; remove search.driver",
         ),
         (
             TUNE.replace(
@@ -148,7 +148,7 @@ def test_lanes_that_move_need_a_compiled_environment():
     over = RAY.replace("CartPole-v1", "gym:CartPole-v1") + hosted
     assert loads(over).executor.workers == 2
     found = mistakes(over + "early_terminate: {type: pbt, every: 5k}\n")
-    assert any(at == 1 and "which cannot move it as pbt does" in said for at, said in found)
+    assert any(at == 1 and "so pbt cannot copy its state" in said for at, said in found)
 
 
 def test_ray_tune_decides_at_every_evaluation_but_the_last():

@@ -68,8 +68,8 @@ def test_workers_are_refused_where_they_have_nothing_to_do():
     assert mistakes(text) == [
         (
             3,
-            "population.workers is for gym: environments, but CartPole-v1 is compiled; "
-            "leave it out",
+            "population.workers applies only to gym: environments, but CartPole-v1 is compiled; "
+            "remove it",
         )
     ]
 
@@ -132,4 +132,6 @@ def test_a_limit_on_steps_of_a_compiled_environment_is_refused():
     text = STUDY.replace("gym:CartPole-v1, max_episode_steps: 200", "CartPole-v1")
     lines = [row for row in text.splitlines() if "env." not in row and "eval_env" not in row]
     found = mistakes("\n".join(lines).replace("workers: 2", "step_timeout: 5s"))
-    assert any(at == 5 and "population.step_timeout is for gym:" in told for at, told in found)
+    assert any(
+        at == 5 and "population.step_timeout applies only to gym:" in told for at, told in found
+    )

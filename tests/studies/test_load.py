@@ -241,11 +241,11 @@ def test_one_knob_with_a_distribution_for_each_case():
         (
             "constraints: [{metric: eval/length_mean, max: 9, aggregate: iqm}]\n"
             "seeds: {per_config: 16, racing: {start: 4}}\n",
-            "seeds.racing.start is 4; take mean or median",
+            "seeds.racing.start is 4; use mean or median",
         ),
         (
             "search: {method: sobol, warm_start: {study: x}}\n",
-            "search.warm_start is for methods that learn, and sobol does not",
+            "search.warm_start applies only to methods that learn, and sobol does not",
         ),
         ("seeds: {per_config: 2, tolerate: 2}\n", "below per_config"),
         ("early_terminate: {type: asha, min: 200k}\n", "env steps; allowed: below that"),

@@ -38,7 +38,7 @@ def test_what_is_written_is_read_and_written_back():
     assert raced.seeds.racing == Racing(4) and raced.seeds.first == 4
     assert resolved(loads(resolved_yaml(raced), "study.yaml")) == resolved(raced)
     said = check(replace(raced, budget=Budget(trials=8))).text()
-    assert "expected with 4 seeds a trial (44% of 7,520,256 for 8 full trials)" in said
+    assert "expected with 4 seeds per trial (44% of 7,520,256 for 8 full trials)" in said
 
 
 def test_one_objective_is_the_metric():
@@ -59,10 +59,13 @@ def test_one_objective_is_the_metric():
         ("constraints: [{metric: eval/length_mean, min: 3, max: 2}]\n", "min 3 is above max 2"),
         (SEVERAL + "search: {method: cmaes}\n", "cmaes takes one objective"),
         (SEVERAL + "seeds: {per_config: 5, racing: {}}\n", "racing compares one objective"),
-        (SEVERAL + "early_terminate: {type: pbt}\n", "objectives are not for pbt; give one"),
+        (
+            SEVERAL + "early_terminate: {type: pbt}\n",
+            "objectives are not supported by pbt; give one",
+        ),
         (
             "constraints: [{metric: eval/length_mean, max: 3}]\nearly_terminate: {type: pb2}\n",
-            "constraints are not for pb2; leave them out",
+            "constraints are not supported by pb2; remove them",
         ),
         ("seeds: {per_config: 3, racing: {}}\n", "starts with 3 seeds; allowed: below"),
         ("seeds: {per_config: 2, racing: {start: 5}}\n", "starts with 5 seeds; allowed: below"),

@@ -33,13 +33,13 @@ def test_a_study_that_pauses_says_so_and_one_that_does_not_is_what_it_was():
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        (PAUSED.replace("pause: 12", "pause: 12, audit: 0.1"), 6, "leave one of them out"),
+        (PAUSED.replace("pause: 12", "pause: 12, audit: 0.1"), 6, "remove one of them"),
         (PAUSED.replace("pause: 12", "pause: -1"), 6, "pause"),
         (PAUSED.replace("pause: 12", "pause: some"), 6, "pause"),
         (PAUSED.replace("asha", "hyperband"), 6, "pause is not a key of hyperband"),
-        (PAUSED.replace("CartPole-v1", "gym:CartPole-v1"), 6, "the host steps gym:CartPole-v1"),
-        (PAUSED + "executor: {type: ray, workers: 2}\n", 6, "ray; leave one of them out"),
-        (PAUSED + "executor: {type: ray, workers: 1}\n", 6, "ray; leave one of them out"),
+        (PAUSED.replace("CartPole-v1", "gym:CartPole-v1"), 6, "work with gym:CartPole-v1"),
+        (PAUSED + "executor: {type: ray, workers: 2}\n", 6, "executor.type: local (here: ray)"),
+        (PAUSED + "executor: {type: ray, workers: 1}\n", 6, "executor.type: local (here: ray)"),
     ],
 )
 def test_what_it_does_not_go_with_is_refused_with_its_line(text, line, words):

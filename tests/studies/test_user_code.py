@@ -46,7 +46,7 @@ def test_a_file_called_like_a_package_hides_nothing(folder):
         ("import json\njson.loads('{')\n", ":2: JSONDecodeError: "),
         (
             "from hpo.core.envs.registry import register\nregister('CartPole-v1', dict)\n",
-            ":2: ConfigError: an environment 'CartPole-v1' exists already",
+            ":2: ConfigError: environment 'CartPole-v1' is already registered",
         ),
     ],
 )
@@ -114,7 +114,7 @@ register("mended-env", Mended)
             (tmp_path / "mended_env.py").write_text(text.format(size))
             import_user_code(["mended_env.py"], tmp_path)
             assert registry.make(EnvPlan("mended-env")).size == size
-        with pytest.raises(ConfigError, match="exists already"):
+        with pytest.raises(ConfigError, match="is already registered"):
             registry.register("mended-env", lambda: None)
     finally:
         registry._REGISTERED.pop("mended-env", None)

@@ -208,7 +208,7 @@ def test_mistakes_are_one_line(capsys, network, argv, words):
 
 def test_a_policy_for_another_network_is_refused(capsys, network, policy):
     text = refusal(capsys, "eval", "--env", network, "--policy", policy, "--set", "slots=12")
-    assert "trained for other actions" in text
+    assert "trained with different actions" in text
 
 
 @pytest.mark.parametrize("more", [[], ["--trace", "x.csv"]])

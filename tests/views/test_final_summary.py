@@ -38,7 +38,7 @@ def test_the_last_values_of_a_trial_that_had_others_are_called_so(tmp_path, resu
         with Journal(found.folder) as journal:
             assert (len(journal.trial(found.best.trial).schedule) > 1) is several
         assert main(["best", "--study", str(found.folder)]) == 0
-        said = f"it trained with other values before: hpo show {found.best.trial}"
+        said = f"it trained with different values before: hpo show {found.best.trial}"
         assert (said in capsys.readouterr().err) is several
 
 

@@ -198,7 +198,7 @@ def test_pictures_are_axes(done, monkeypatch):
     assert plot.curves() is not None and plot.parallel() is not None
     own = pyplot.figure().subplots()
     assert plot.history(own) is own and own.lines
-    with pytest.raises(ConfigError, match="2 panels; leave out ax"):
+    with pytest.raises(ConfigError, match="2 panels; remove ax"):
         plot.slices(own)
     with pytest.raises(StoreError, match="nothing to draw of 'small'"):
         plot.pareto()

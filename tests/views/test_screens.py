@@ -122,7 +122,7 @@ def test_what_no_record_decides_is_a_dash(tmp_path):
     assert late.saved is None and late.stopped is None
     line = next(x for x in what_if_text(answer).splitlines() if "eta=2" in x)
     assert line.split()[-5:-1] == ["min=8k", "-", "-", "-"]
-    assert "-: not known" in what_if_text(answer)
+    assert "-: unknown" in what_if_text(answer)
 
 
 def test_an_evaluation_says_which_seed_it_was_and_what_the_study_measured():

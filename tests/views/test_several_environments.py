@@ -250,9 +250,9 @@ def test_environments_with_long_names_are_compared_within_eighty_columns(scale):
 def test_seeds_that_diverged_are_said():
     sides = {0: (0.5, 1.0), 1: (math.nan, math.nan)}, {0: (0.4, 0.9), 1: (0.2, 0.1)}
     lines = beside_lines(["a", "b"], sides, beside(*sides, paired=True), "xy")
-    assert "1 seed diverged: in no difference, and beaten" in lines
+    assert "1 seed diverged: excluded from differences, counted as losses" in lines
     lines = beside_lines(["a", "b"], sides, beside(*sides, paired=False), "xy")
-    assert "1 run diverged: in no difference, and beaten" in lines
+    assert "1 run diverged: excluded from differences, counted as losses" in lines
 
 
 def test_studies_over_other_environments_or_aggregates_are_not_compared(capsys, tmp_path, folder):

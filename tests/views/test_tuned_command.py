@@ -91,7 +91,7 @@ def test_a_record_is_printed_with_its_proof(say):
     endless = [replace(one, training=(None,) * 32) for one in beside.contenders]
     with StringIO() as stream:
         told = record_words(replace(beside, contenders=tuple(endless)), stream)
-    assert "nan" not in told and "while training" not in told and "training" not in told
+    assert "nan" not in told and "during training" not in told and "training" not in told
     assert record_data(beside)["heuristics"][0]["verdict"] == "worse"
     with open("/dev/null", "w") as stream:
         assert "worse than the default" in record_words(loser, stream)

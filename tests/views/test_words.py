@@ -120,11 +120,11 @@ def test_a_study_that_has_changed_says_what_to_type_in_python(tmp_path):
 
 def test_calls_from_python_speak_so(monkeypatch, tmp_path):
     def refuse(study, out, observers, *, warn, **settings):
-        raise StoreError("it has a study already; start another", new=True)
+        raise StoreError("it already has a study; start a new one", new=True)
 
     monkeypatch.setattr(calls.api, "run", refuse)
     study = {"env": "CartPole-v1", "env_steps": "4k", "budget": {"trials": 1}}
-    with pytest.raises(StoreError, match=r"start another \(new=True\)$"):
+    with pytest.raises(StoreError, match=r"start a new one \(new=True\)$"):
         hpo.run(study, tmp_path, progress=False)
 
 

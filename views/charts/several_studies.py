@@ -88,13 +88,13 @@ def _environment(snapshot: Snapshot) -> str:
 def _require_test_values(snapshot: Snapshot) -> None:
     name = snapshot.meta.name
     if snapshot.meta.objectives:
-        raise ConfigError(f"study {name!r} has several objectives; leave it out")
+        raise ConfigError(f"study {name!r} has several objectives; remove it")
     first = snapshot.winner
     if first is None or first.measured_from != Stream.REPORT:
-        raise ConfigError(f"the winner of study {name!r} has no test seeds; leave it out")
+        raise ConfigError(f"the winner of study {name!r} has no test seeds; remove it")
     if snapshot.meta.goal == "minimize" and _reference(snapshot) is None:
         told = f"study {name!r} minimises {snapshot.meta.metric}, which has no reference scores"
-        raise ConfigError(f"{told}; leave it out")
+        raise ConfigError(f"{told}; remove it")
 
 
 def _reference(snapshot: Snapshot) -> Reference | None:
@@ -164,14 +164,14 @@ def _on_several(snapshots: Sequence[Snapshot], environments: Sequence[str]) -> S
             raise ConfigError(f"{told}; compare it with studies on the same ones")
         if _reference(snapshot) is None:
             told = f"{_environment(snapshot)} has no reference score of {snapshot.meta.metric}"
-            raise ConfigError(f"{told}; give studies on one environment, or leave it out")
+            raise ConfigError(f"{told}; give studies on one environment, or remove it")
     grid: dict[str, dict[str, Snapshot]] = {}
     for snapshot in snapshots:
         cell = grid.setdefault(_method(snapshot), {})
         if _environment(snapshot) in cell:
             other = cell[_environment(snapshot)].meta.name
             told = f"{other!r} and {snapshot.meta.name!r} have the same method and environment"
-            raise ConfigError(f"{told}; leave one of them out")
+            raise ConfigError(f"{told}; remove one of them")
         cell[_environment(snapshot)] = snapshot
     for name, cell in grid.items():
         missing = [env for env in environments if env not in cell]
@@ -250,7 +250,9 @@ def several_studies(snapshots: Sequence[Snapshot]) -> Picture:
     caption += "(share of runs with a score above)."
     lost = sum(_diverged(side) for side in found.sides)
     if lost:
-        caption += f" {counted(lost, 'run')} diverged: in no IQM, below everything in the profile."
+        caption += (
+            f" {counted(lost, 'run')} diverged: in no IQM, and below every score in the profile."
+        )
     return Picture("several", _TITLE, f"{caption} {found.note}".strip(), panels)
 
 

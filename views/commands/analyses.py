@@ -25,9 +25,9 @@ _WHY = {
     "asks": "asks: under this rule {method} would propose different trials",
     "order": "order: trials may reach rungs in a different order than recorded",
     "lost": "lost seeds: which seed of a trial was lost is not recorded",
-    "more": "more: what it saves would pay for further trials, which did not run",
-    "between": "between: values at some rungs are those of the evaluation before",
-    "unseen": "unseen: it continues runs past their last evaluation, whose value they keep",
+    "more": "more: its savings would pay for further trials, which did not run",
+    "between": "between: values at some rungs are those of the previous evaluation",
+    "unseen": "unseen: it continues runs past their last evaluation and uses that value",
 }
 
 
@@ -138,9 +138,9 @@ def _notes(found: WhatIf) -> list[str]:
     if found.best is None:
         notes = ["lost: not known without a finished trial, or with several objectives."]
     else:
-        notes = [f"lost: {found.metric} of the winner against trial {found.best}, the best."]
+        notes = [f"lost: {found.metric} of the winner compared with trial {found.best}, the best."]
     if any(row.saved is None for row in found.rows):
-        notes.append("-: not known, as no recorded value makes this rule stop a trial.")
+        notes.append("-: unknown, because this rule stops no recorded trial.")
     for why in dict.fromkeys(row.why for row in found.rows if row.why):
         notes.append(_WHY[why].format(method=found.method) + ".")
     if found.matched < found.judgements:

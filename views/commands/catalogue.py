@@ -65,7 +65,7 @@ def knob_text(knob: Knob) -> str:
             if knob.search is None
             else ", ".join(f"{key}: {param(value)}" for key, value in knob.search.items()),
         ),
-        ("varies", "per lane" if knob.traced else "per compiled program: each value compiles one"),
+        ("varies", "per lane" if knob.traced else "each value compiles a program"),
         ("elsewhere", ", ".join(names_of(knob.name))),
     ]
     return "\n".join([knob.name, *(f"  {what:<10}{text}" for what, text in lines if text)])

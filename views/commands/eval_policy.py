@@ -155,7 +155,7 @@ def _check_options(args: Namespace, network: bool) -> None:
     if given:
         option = f"--{given[0].replace('_', '-')}"
         what = "is not for optical networks" if network else "is for optical networks only"
-        raise ConfigError(f"{option} {what}; leave it out")
+        raise ConfigError(f"{option} {what}; remove it")
     if args.video is not None and args.trace is not None:
         raise ConfigError("--video and --trace cannot be combined; give one of them")
     filmed = args.video is not None

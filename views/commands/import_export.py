@@ -173,7 +173,7 @@ def _import_program(path: Path, given: Mapping[str, Any], to: str | None) -> int
     for title, items in (("changed", draft.notes), ("left out", draft.left_out)):
         for item in items:
             note(f"{title}: {item}")
-    note("to train by PPO of hpo instead, add: -- --env ID")
+    note("to train with hpo's PPO instead, add: -- --env ID")
     write_study(text, to)
     return 0
 

@@ -69,7 +69,7 @@ def _timed_words(study: Study) -> str:
     with plain_warnings():
         report, _ = preview(study, timing=True, told=note)
     if report.time is None:
-        return f"how long it takes is not known: {report.time_note}"
+        return f"time not known: {report.time_note}"
     return f"it takes about {report.time.words()[0]} here"
 
 
@@ -236,7 +236,7 @@ def _stopping(report: CheckReport) -> str:
     quanta = report.buckets[0][0].quanta
     rungs = [steps(at) for at in quanta.rungs]
     if not rungs:
-        return f"{rule}, but no rung is inside a run"
+        return f"{rule}, but a run has no rung"
     shown = rungs if len(rungs) <= _NAMED else [*rungs[:2], "...", rungs[-1]]
     at = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
     end = f"{steps(quanta.env_steps)} {report.study.algorithm.unit}"

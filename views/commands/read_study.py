@@ -300,7 +300,7 @@ def do_best(args: Namespace) -> int:
             echo(in_columns(text, sys.stdout))
     _print_fixed(meta, first.params)
     if len(trial_data(folder, first.trial)["schedule"]) > 1:
-        note(f"it trained with other values before: hpo show {first.trial}")
+        note(f"it trained with different values before: hpo show {first.trial}")
     _note_default(seen.conclusion, first)
     if target is not None:
         print_exported(target, meta.study_text)
@@ -444,7 +444,7 @@ def do_plot(args: Namespace) -> int:
     from ..pictures import require_matplotlib
 
     if args.at is not None and args.kind != "importance":
-        raise ConfigError("--at is an option of hpo plot importance; leave it out")
+        raise ConfigError("--at is an option of hpo plot importance; remove it")
     path = Path(args.to or f"{args.kind}.png")
     if path.suffix not in SUFFIXES:
         raise ConfigError(f"--to {path}: allowed are files that end in {', '.join(SUFFIXES)}")

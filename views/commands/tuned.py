@@ -172,7 +172,9 @@ def _proof(record: Record, verbose: bool) -> list[str]:
     table = narrow(header, rows, (False, True, True, *[True] * (len(header) - 3)))
     notes = [f"AUC: mean of the evaluation curve. {to}: env steps (median over seeds)."]
     if verbose:
-        notes.append("training: return while training. reached: seeds that got there.")
+        notes.append(
+            "training: return during training. reached: seeds that reached the threshold."
+        )
     for rule in rules:
         how = _HOW.get(rule.verdict, _NO_DIFFERENCE)
         notes.append(

@@ -71,7 +71,7 @@ def _bound(root: Path, host: str, port: int | None, always: bool) -> LiveServer:
                 continue
             told = f"cannot listen on {host} port {at}: {error.strerror or error}"
             raise ConfigError(f"{told}; choose others with --host and --port") from error
-    raise ConfigError(f"no port of {host} is free; choose one with --port")
+    raise ConfigError(f"no free port on {host}; choose one with --port")
 
 
 def do_watch(args: Namespace) -> int:

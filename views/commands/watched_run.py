@@ -305,7 +305,7 @@ def watch_run(
     states = [entry.state for entry in results.leaderboard]
     if hasattr(args, "retry_failed") and "failed" in states and "finished" in states:
         view.write(
-            "To run failed trials again, once their cause is gone:", f"{command} --retry-failed"
+            "To run failed trials again, after fixing the cause:", f"{command} --retry-failed"
         )
     if results.state == "interrupted":
         view.write("Interrupted; everything so far is kept. Resume with:", command)

@@ -97,7 +97,7 @@ class Plots:
             raise StoreError(f"nothing to draw of {self.folder.name!r}: {picture.caption}")
         if ax is not None:
             if (count := len(picture.panels)) != 1:
-                raise ConfigError(f"this picture has {count} panels; leave out ax")
+                raise ConfigError(f"this picture has {count} panels; remove ax")
             draw_panel(ax, picture.panels[0])
             return ax
         from matplotlib import pyplot

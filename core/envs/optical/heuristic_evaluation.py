@@ -109,9 +109,9 @@ class PolicyRule:
 def check_fits(learnt_in: Environment, environment: OpticalEnvironment) -> None:
     for what, theirs, ours in differing(unwrapped(learnt_in), environment):
         raise ConfigError(
-            f"the policy was trained for other {what} ({theirs}) than this environment has "
-            f"({ours}); give slots, k, aggregate_slots, no_op, observation and topology as "
-            "in training"
+            f"the policy was trained with different {what} ({theirs}) than this "
+            f"environment has ({ours}); use slots, k, aggregate_slots, no_op, observation "
+            "and topology as in training"
         )
 
 

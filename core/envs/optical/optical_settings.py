@@ -176,8 +176,8 @@ def _check_fits(settings: OpticalSettings) -> None:
         _refuse("fits", list(settings.fits), f"some of {', '.join(FIT_NAMES)}, each once")
     if settings.fits != ("first",) and settings.id != "deeprmsa":
         raise ConfigError(
-            f"fits are chosen by deeprmsa, and actions of {settings.id} choose a place: leave "
-            "fits out, or type id: deeprmsa"
+            f"fits applies only to deeprmsa, and actions of {settings.id} choose a slot: "
+            "remove fits, or type id: deeprmsa"
         )
 
 
@@ -192,7 +192,7 @@ def _check_together(settings: OpticalSettings, given: Mapping[str, Any]) -> None
 
 def _check_slots(settings: OpticalSettings) -> None:
     if settings.aggregate_slots > settings.slots:
-        allowed = f"at most slots ({settings.slots}), which makes one block a path"
+        allowed = f"at most slots ({settings.slots}), which is one block per path"
         _refuse("aggregate_slots", settings.aggregate_slots, allowed)
     if settings.id == "deeprmsa" and (settings.aggregate_slots > 1 or settings.no_op):
         raise ConfigError(
@@ -205,7 +205,7 @@ def _check_slots(settings: OpticalSettings) -> None:
 
 def _check_bitrates(settings: OpticalSettings, given: Mapping[str, Any]) -> None:
     if settings.id == "rwa" and set(settings.bitrates) != {settings.slot_width}:
-        raise ConfigError("rwa serves one slot a request: leave bitrates out, or type id: rsa")
+        raise ConfigError("rwa uses one slot per request: remove bitrates, or type id: rsa")
     if settings.bitrates and {"min_bitrate", "max_bitrate", "step_bitrate"} & set(given):
         raise ConfigError("bitrates and min_bitrate, max_bitrate, step_bitrate exclude each other")
 
@@ -213,11 +213,11 @@ def _check_bitrates(settings: OpticalSettings, given: Mapping[str, Any]) -> None
 def _check_episodes(settings: OpticalSettings) -> None:
     if settings.continuous and (settings.requests or settings.incremental):
         what = "a request list" if settings.requests else "incremental loading"
-        raise ConfigError(f"{what} comes to an end: type continuous: false, or leave it out")
+        raise ConfigError(f"{what} is finite: type continuous: false, or remove it")
     if settings.shadow and settings.end_first_blocking:
         raise ConfigError(
-            "shadow needs episodes that end for the policy and its shadow at once; with "
-            "end_first_blocking the one that blocks first ends: leave one of the two out"
+            "shadow and end_first_blocking exclude each other, because the policy and its "
+            "shadow must end at the same request: remove one of the two"
         )
 
 
@@ -225,18 +225,20 @@ def _check_request_list(settings: OpticalSettings) -> None:
     if settings.requests and settings.warmup_requests:
         _refuse("warmup_requests", settings.warmup_requests, "0 with a request list")
     if settings.requests and settings.traffic_matrix != "uniform":
-        raise ConfigError("a request list fixes who talks to whom: leave traffic_matrix out")
+        raise ConfigError(
+            "a request list already fixes sources and destinations: remove traffic_matrix"
+        )
 
 
 def _check_observation(settings: OpticalSettings) -> None:
     if settings.observation == "packed" and settings.reuses_lightpaths:
         raise ConfigError(
-            "observation packed has one bit a slot, too few for shared lightpaths; type flat"
+            "observation packed has one bit per slot, too few for shared lightpaths; type flat"
         )
     if settings.observation == "link_capacity" and not settings.reuses_lightpaths:
         raise ConfigError(
-            "observation link_capacity shows the capacity left on lightpaths: it needs id: "
-            "rwa_lightpath_reuse; type link_departure or link_occupancy"
+            "observation link_capacity needs id: rwa_lightpath_reuse; type link_departure "
+            "or link_occupancy"
         )
 
 

@@ -129,6 +129,6 @@ def _enclose(
             return curve
         low, high = (low / 16.0, low * 1.5) if means[0] >= target else (high / 1.5, high * 16.0)
     raise ConfigError(
-        f"no load between {low:g} and {high:g} Erlang gives a blocking of {target:g}; "
-        "give more requests per seed, or another load to begin with"
+        f"no load between {low:g} and {high:g} Erlang has a blocking of "
+        f"{target:g}; use more requests per seed, or start from a different load"
     )

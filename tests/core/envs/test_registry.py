@@ -27,7 +27,7 @@ def test_one_s_own_environment_is_made_with_its_keys():
 @pytest.mark.parametrize("taken", ["CartPole-v1", countdown.ID])
 def test_a_taken_id_is_refused(taken):
     countdown.plan_of()
-    with pytest.raises(ConfigError, match=f"'{taken}' exists already"):
+    with pytest.raises(ConfigError, match=f"'{taken}' is already registered"):
         registry.register(taken, countdown.Countdown)
 
 

@@ -61,7 +61,7 @@ def test_what_is_right_passes(corridor):
         (
             '"time": state["time"] + 1,',
             '"time": state["time"] + 1, "extra": jnp.int32(0),',
-            ["state['extra'] is int32[]; nothing belongs there"],
+            ["state['extra'] is int32[]; remove it"],
         ),
         (
             "observation=self._observe(after)",

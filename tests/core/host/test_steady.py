@@ -147,12 +147,12 @@ def test_a_call_that_takes_long_is_told_before_its_worker_is_ended(undisturbed, 
         (
             "kill",
             "the worker process that stepped its environment was ended by SIGKILL (perhaps for "
-            "lack of memory), twice over the same step",
+            "lack of memory), twice at the same step",
         ),
         (
             "hang",
             "the worker process that stepped its environment gave no answer for 3 s "
-            "(population.step_timeout), twice over the same step",
+            "(population.step_timeout), twice at the same step",
         ),
     ],
 )

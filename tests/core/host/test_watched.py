@@ -107,5 +107,5 @@ def test_a_film_shows_each_episode_from_its_beginning_to_its_end():
     shown = list(pictures)
     assert rate == 7
     assert [int(picture[0, 0, 0]) for picture in shown] == [0, 1, 2, 3, 4] * 2
-    with pytest.raises(ConfigError, match=r"cannot draw itself as pictures.*it can: ansi"):
+    with pytest.raises(ConfigError, match=r"has no rgb_array rendering.*it has: ansi"):
         made("gym:hpo-test/Silent-v0").film(1)

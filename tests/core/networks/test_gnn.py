@@ -222,9 +222,9 @@ def test_an_undirected_pair_is_found_both_ways():
 
 def test_what_does_not_fit_is_refused():
     plan = make_plan(SMALL, EnvPlan("CartPole-v1"), features=())
-    with pytest.raises(ConfigError, match="gnn reads graphs, which CartPole-v1 does not show"):
+    with pytest.raises(ConfigError, match="gnn reads graphs, which CartPole-v1 does not provide"):
         registry.make(plan, 2, jax.ShapeDtypeStruct((4,), np.float32))
     here, there = (environments.make(plan_of(keys).env) for keys in ({}, {"k": 1}))
     assert routes_of(here, here) is here.routes
-    with pytest.raises(ConfigError, match="other links or candidate paths"):
+    with pytest.raises(ConfigError, match="different links or candidate paths"):
         routes_of(here, there)

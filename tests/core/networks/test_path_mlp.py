@@ -159,12 +159,16 @@ def test_the_number_of_paths_changes_no_parameter_s_shape():
 @pytest.mark.parametrize(
     ("keys", "knobs", "words"),
     [
-        ({"observation": "flat"}, {}, "take `observation: paths` and no `history`"),
-        ({}, {"history": 2}, "take `observation: paths` and no `history`"),
-        ({}, {"shared_encoder": True}, "leave out shared_encoder"),
+        ({"observation": "flat"}, {}, "use `observation: paths` without `history`"),
+        ({}, {"history": 2}, "use `observation: paths` without `history`"),
+        ({}, {"shared_encoder": True}, "remove shared_encoder"),
         ({}, {"hidden_sizes": ()}, "needs a hidden layer"),
-        ({}, {"path_mlp_begins": "slot", "normalise_observations": True}, "as they are"),
-        ({}, {"path_mlp_begins": "slot", "dtype": "bfloat16"}, "as they are"),
+        (
+            {},
+            {"path_mlp_begins": "slot", "normalise_observations": True},
+            "needs unscaled start slots",
+        ),
+        ({}, {"path_mlp_begins": "slot", "dtype": "bfloat16"}, "needs unscaled start slots"),
     ],
 )
 def test_what_it_cannot_read_is_refused(keys, knobs, words):
@@ -177,5 +181,5 @@ def test_what_it_cannot_read_is_refused(keys, knobs, words):
 def test_an_environment_without_paths_is_refused():
     plan = make_plan({"network": "path_mlp"}, EnvPlan("CartPole-v1"), features=())
     env = environments.make(plan.env)
-    with pytest.raises(ConfigError, match="CartPole-v1 does not show here"):
+    with pytest.raises(ConfigError, match="CartPole-v1 does not provide"):
         registry.make(plan, 2, env.observation_struct)

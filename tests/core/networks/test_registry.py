@@ -18,7 +18,7 @@ def test_the_mlp_is_known():
 
 
 def test_a_taken_name_is_refused():
-    with pytest.raises(ConfigError, match="network 'mlp' exists already"):
+    with pytest.raises(ConfigError, match="network 'mlp' is already registered"):
         registry.register("mlp", lambda plan, outputs, struct: MLP(plan, outputs, 1))
 
 

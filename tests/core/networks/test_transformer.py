@@ -180,15 +180,15 @@ def test_without_words_nothing_is_dropped():
 
 def test_what_does_not_fit_is_refused():
     plan = make_plan({**SMALL, "link_critic_sees": "shares"}, EnvPlan("CartPole-v1"), features=())
-    with pytest.raises(ConfigError, match="CartPole-v1 have no links with slots; take 'slots'"):
+    with pytest.raises(ConfigError, match="CartPole-v1 have no links with slots; use 'slots'"):
         registry.make(plan, 2, environments.make(plan.env).observation_struct)
     keys = {"topology": "ring7", "slots": 6, "k": 2, "observation": "link_capacity"}
     where = EnvPlan("rwa_lightpath_reuse", tuple(sorted(keys.items())))
     plan = make_plan({**SMALL, "link_critic_sees": "shares"}, where, features=())
-    with pytest.raises(ConfigError, match="by which a full slot looks like a dark one"):
+    with pytest.raises(ConfigError, match="a full slot looks like an unused one"):
         registry.make(plan, 2, environments.make(plan.env).observation_struct)
     with pytest.raises(ConfigError, match="is 8, but 3 heads of an even width need a multiple"):
         plan_of({}, transformer_heads=3)
-    with pytest.raises(ConfigError, match="the observations of rmsa are another tree"):
+    with pytest.raises(ConfigError, match="the observations of rmsa are a different tree"):
         plan = plan_of({"observation": "graph"})
         registry.make(plan, 2, environments.make(plan.env).observation_struct)

@@ -196,7 +196,7 @@ def test_trials_of_a_model_count_where_its_errors_were_measured(results):
     mixed = replace(points, trials=alone)
     answer = answer_at(mixed, point_at(mixed))
     assert (answer.decided.trials, answer.measured) == (60, False)
-    assert "how often this test errs is not known" in answer.sentences[-1]
+    assert "the error rate of this test is unknown" in answer.sentences[-1]
 
 
 def test_columns_are_places_on_axes(results):

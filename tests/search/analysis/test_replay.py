@@ -173,9 +173,9 @@ def test_a_kept_policy_plays_the_recorded_episodes_bit_for_bit(folder, tmp_path)
     shutil.copytree(kept, other)
     text = (other / "policy.json").read_text()
     (other / "policy.json").write_text(re.sub(r'"gamma": [^,]*', '"gamma": 0.5', text))
-    with pytest.raises(StoreError, match="has another gamma than the trial"):
+    with pytest.raises(StoreError, match="has a different gamma than the trial"):
         play(folder, other, about, Path())
-    with pytest.raises(StoreError, match="an evaluation that the study has not"):
+    with pytest.raises(StoreError, match="an evaluation that the study does not have"):
         play(folder, kept, {**about, "env_steps": 7}, Path())
     initial = '"average_reward_initial": '  # of a policy kept when 0 stood for `off`
     assert f"{initial}null" in text

@@ -36,7 +36,7 @@ def test_trials_before_the_model_begins_are_told_and_no_others():
         AskRow(3, "tpe", (5,), (3, 4)),
     ]
     found = told("tpe", asks, n_startup_trials=3)
-    words = "random draw: its model needs 3 results, {} were known"
+    words = "random draw: the model needs 3 results and had {}"
     assert found == {1: words.format(0), 2: words.format(0), 3: words.format(2)}
     failed = told("tpe", asks, [TrialState.FAILED] * 3, n_startup_trials=3)
     assert set(failed) == {1, 2, 3, 4, 5}

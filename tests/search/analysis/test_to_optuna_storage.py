@@ -105,9 +105,9 @@ def test_every_configuration_of_a_space_can_be_written():
     for words in (
         "gamma: one_minus_log is uniform there",
         "vf_coef: normal is uniform there",
-        "ent_coef: trials in which it is 0 are without it there",
-        "num_minibatches: a list without an order there",
-        "hidden_sizes: lists are JSON texts there",
+        "ent_coef: Optuna's trials lack it where it is 0",
+        "num_minibatches: Optuna has it as a list without an order",
+        "hidden_sizes: Optuna has lists as JSON texts",
     ):
         assert words in changes
     assert "learning_rate" not in changes and "clip_eps" not in changes
@@ -136,7 +136,7 @@ def test_a_name_that_is_taken_is_refused_and_another_is_not(home, exported, caps
     url, _ = exported
     words = ["export", "optuna", "--to", url, "--out", str(home)]
     assert main(words) == 2
-    assert "holds a study 'one' already" in capsys.readouterr().err
+    assert "already has a study 'one'" in capsys.readouterr().err
     assert main([*words, "--set", "name=two"]) == 0
     names = [found.study_name for found in optuna.get_all_study_summaries(url)]
     assert sorted(names) == ["one", "two"]

@@ -375,8 +375,8 @@ def test_mistakes_in_the_file_have_their_lines(folder, bench, methods, told):
     ("own", "told"),
     [
         ("search: {method: tpee}", "4: search: unknown method 'tpee'; did you mean 'tpe'"),
-        ("early_terminate: {type: pbt, every: 1000}", "copy each other"),
-        ("seeds: {per_config: 7}", "of the 8 recorded seeds 2 test and 6 are left"),
+        ("early_terminate: {type: pbt, every: 1000}", "copied trials leave no recorded run"),
+        ("seeds: {per_config: 7}", "of 8 recorded seeds 2 are test seeds, which leaves 6"),
     ],
 )
 def test_a_method_that_cannot_run_is_refused_before_any_search(folder, own, told):

@@ -247,7 +247,7 @@ def test_of_each_machine_one_host_compiles_first():
 def test_lanes_that_kill_every_host_are_given_up():
     team = FakeTeam(dies=lambda share, method, number: "early" if method == "advance" else "")
     population, resolved = made(factory_over(team))
-    with pytest.raises(WorkerError, match="3 workers died one after the other"):
+    with pytest.raises(WorkerError, match="3 workers in a row died"):
         population.advance([Refill(0, resolved, SEARCH, 0)], [0])
 
 

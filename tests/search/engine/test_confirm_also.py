@@ -470,7 +470,7 @@ def test_a_trial_that_failed_is_refused(tmp_path):
     asked = samples.study(space=samples.WITH_BUCKETS, confirm=CONFIRM, budget=budget)
     go(tmp_path, asked, TooLarge(lanes=8))
     failed = [n for n, row in rows_of(tmp_path).items() if row.state is TrialState.FAILED]
-    words = rf"trial {failed[0]} of .* failed, so no seed can run it: .*bad luck"
+    words = rf"trial {failed[0]} of .* failed, so it cannot run on new seeds: .*bad luck"
     with pytest.raises(HpoError, match=words):
         ask(StudyFolder(tmp_path), failed[:1])
 

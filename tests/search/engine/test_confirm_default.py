@@ -273,7 +273,7 @@ def test_a_default_that_was_stopped_has_no_cost_to_compare(tmp_path):
     go(tmp_path, study(objectives=metrics))
     row = rows_of(tmp_path)[0]
     assert row.state is not TrialState.FINISHED and not row.choose_values
-    assert row.error == "env_steps of a run that was not finished says nothing"
+    assert row.error == "env_steps of an unfinished run cannot be compared"
 
 
 def test_no_report_seeds_no_default(tmp_path):

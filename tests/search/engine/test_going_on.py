@@ -104,7 +104,7 @@ def test_what_changed_in_the_file_is_told_apart(hpo, tmp_path):
     (tmp_path / "small.yaml").write_text(TEXT.replace("16k", "20k"))
     _, told = hpo("run", "small.yaml")
     assert "env_steps: 16000 -> 20000" in told
-    assert "--set budget.trials=8, once the file has its old env_steps" in told
+    assert "--set budget.trials=8, after restoring the old env_steps in the file" in told
 
 
 def test_what_follows_from_the_length_is_no_change_of_the_file(hpo, tmp_path):

@@ -439,7 +439,7 @@ BASE = "{env: CartPole-v1, env_steps: 100k, budget: {trials: 8}, %s}"
     ("keys", "words"),
     [
         ("confirm: {report: 8, interim: 8}", "confirm.interim is 8; allowed: below"),
-        ("confirm: {default: false, interim: 8}", "which do not run"),
+        ("confirm: {default: false, interim: 8}", "needs test seeds"),
         ("confirm: {interim: 7}", "confirm.interim"),
         (
             "confirm: {choose: 0}, objectives: [{name: eval/return_mean}, "
@@ -454,7 +454,7 @@ BASE = "{env: CartPole-v1, env_steps: 100k, budget: {trials: 8}, %s}"
         ("metric: {training_weight: 1.5}", "metric.training_weight"),
         (
             "metric: {training_weight: 0.5}, evaluation: {steps: 5000}",
-            "metric.training_weight does not work with evaluation.steps: no .* leave it out",
+            "metric.training_weight does not work with evaluation.steps: no .* remove it",
         ),
         (
             "objectives: [{name: eval/return_mean, training_weight: 0.5}, {name: env_steps, "

@@ -160,11 +160,13 @@ def test_seeds_that_took_turns_are_refused(tmp_path):
     factory = samples.AnalyticFactory(lanes=2)
     study = one(population=replace(one().population, lanes=2))
     go(study, tmp_path / "s", factory=factory)
-    with pytest.raises(StoreError, match="3 seeds took turns in 2 lanes"):
+    with pytest.raises(StoreError, match="3 seeds shared 2 lanes"):
         go(replace(study, env_steps=16_000), tmp_path / "s", factory=factory)
     with pytest.raises(KeyboardInterrupt):
         go(study, tmp_path / "cut", [samples.Stop(10)], factory=factory, commit_seconds=0.0)
-    with pytest.raises(StoreError, match="seeds 0, 1 ended at 8000 env steps and left"):
+    with pytest.raises(
+        StoreError, match="seeds 0, 1 ended at 8000 env steps, and their lanes were reused"
+    ):
         go(replace(study, env_steps=16_000), tmp_path / "cut", factory=factory)
     assert go(study, tmp_path / "cut", factory=factory).state == "finished"
 
@@ -198,7 +200,7 @@ def test_a_study_that_goes_on_otherwise_gives_its_lanes_away(tmp_path):
     """The confirm stage takes them, so that the run cannot grow any more."""
     go(one(), tmp_path / "s")
     go(one(confirm=Confirm(1, 2, 2)), tmp_path / "s")
-    with pytest.raises(StoreError, match="the lanes in which the run ended"):
+    with pytest.raises(StoreError, match="the state of the run at"):
         go(one(16_000), tmp_path / "s")
 
 
@@ -215,7 +217,7 @@ def reasons(old, new):
 def test_searches_are_refused_with_what_to_type_instead():
     old = samples.study()
     found = reasons(old, replace(old, env_steps=32_000))
-    assert "only a run of one configuration" in found["env_steps"]
+    assert "only a study of one configuration" in found["env_steps"]
     assert "init: {from:" in found["env_steps"] and "start another study" in found["env_steps"]
     assert "may only grow" in reasons(one(16_000), one(8_000))["env_steps"]
 

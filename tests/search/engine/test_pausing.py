@@ -326,8 +326,8 @@ def test_a_file_system_without_links_gets_copies(tmp_path, monkeypatch):
         ({"early_terminate": dataclasses.replace(PAUSE, audit=0.5)}, "audit does not work"),
         ({"early_terminate": dataclasses.replace(PAUSE, type="median")}, "not a key of median"),
         ({"early_terminate": dataclasses.replace(PAUSE, pause=-1)}, "pause is -1"),
-        ({"executor": Executor("ray", 2)}, "executor.type is ray"),
-        ({"env": EnvSpec("gym:CartPole-v1")}, "the host steps gym:CartPole-v1"),
+        ({"executor": Executor("ray", 2)}, r"executor.type: local \(here: ray\)"),
+        ({"env": EnvSpec("gym:CartPole-v1")}, "does not work with gym:CartPole-v1"),
     ],
 )
 def test_what_cannot_pause_is_refused_without_a_file_too(changes, words):

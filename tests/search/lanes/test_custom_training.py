@@ -268,7 +268,7 @@ def test_a_metric_that_evaluate_does_not_return_is_refused(tmp_path, key):
     study = written(tmp_path, key.replace("sice}", "sice, max: 1}") if "con" in key else key)
     factory = TrainingFactory(study)
     with pytest.raises(
-        HpoError, match=r"e: .*walk.py:\d+: does not return eval/sice; take one of eval/size, eval"
+        HpoError, match=r"e: .*walk.py:\d+: does not return eval/sice; use one of eval/size, eval"
     ):
         factory.check(factory.resolve(study.default()))
 
@@ -284,7 +284,7 @@ def test_a_changed_declaration_has_no_command_that_resumes(tmp_path):
     meta = study_meta(before, "cpu", 1)
     after = written(tmp_path, "asha", TRAINING.replace("traced(0.01", "traced(0.015"))
     now = Given("run", "study.yaml")
-    with pytest.raises(HpoError, match="take the change back") as told:
+    with pytest.raises(HpoError, match="undo the change") as told:
         check_continues(meta, after, None, now, same_file=True)
     assert "--set algorithm" not in str(told.value)
 
@@ -305,7 +305,7 @@ def test_check_says_what_it_needs_without_compiling(tmp_path):
         ("algorithm: walk.py:Wolk", "has no class 'Wolk' that is an hpo.Training; did you mean"),
         ("algorithm: walk", "allowed: ppo, or FILE.py:CLASS such as my_sac.py:SAC"),
         ("algorithm: none.py:Walk", "none.py: no such file in the study's folder"),
-        ("env: CartPole-v1", "Walk makes the environment itself; leave env out"),
+        ("env: CartPole-v1", "Walk makes the environment itself; remove env"),
         ("env_steps: 100", "length and env_steps are both given; keep one"),
         ("length: 4 weeks", "allowed: a number of steps, a number of epochs"),
         ("early_terminate: {type: asha, min: 1k}", "min is 1000, but a run has 160 steps;"),

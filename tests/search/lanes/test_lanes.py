@@ -132,8 +132,8 @@ def test_a_run_says_what_becomes_of_its_lanes():
     assert notes(3, "whole") == [f"population.lanes is 8 instead of 3, a multiple of 8 ({two})"]
     (few,) = notes(3)
     assert few == (
-        "population.lanes is 4 instead of 3, in tiles of 2 instead of 4: a run has the same "
-        "numbers with 8, 16, ... lanes, and differs in the last digits with 4; for the same ones "
+        "population.lanes is 4 instead of 3, in tiles of 2 instead of 4: results with 4 "
+        "lanes differ in the last digits from those with 8, 16, ... lanes; for equal ones "
         "type tiles: whole"
     )
     assert notes(4)[0].startswith("population.lanes is 4, in tiles of 2 instead of 4")

@@ -8,9 +8,9 @@ from hpo.search.lanes.contract import SimulatedPopulation
 
 def test_lanes_whose_states_are_not_written_say_so(tmp_path):
     lanes = SimulatedPopulation(lanes=1, block=1, steps_per_chunk=1, warmup_chunks=0)
-    with pytest.raises(ConfigError, match=r"leave out early_terminate\.pause"):
+    with pytest.raises(ConfigError, match=r"remove early_terminate\.pause"):
         lanes.save_state(None, tmp_path)
-    with pytest.raises(ConfigError, match=r"leave out early_terminate\.pause"):
+    with pytest.raises(ConfigError, match=r"remove early_terminate\.pause"):
         lanes.restore_state(tmp_path)
 
 
@@ -18,8 +18,8 @@ def test_lanes_that_only_stand_for_others_compile_nothing_and_write_nothing(tmp_
     lanes = SimulatedPopulation(lanes=1, block=1, steps_per_chunk=1, warmup_chunks=0)
     lanes.compile(), lanes.compile_evaluation()
     assert lanes.compile_ahead() is None and lanes.compiles == 0
-    with pytest.raises(SearchError, match="these lanes are not written"):
+    with pytest.raises(SearchError, match="these lanes cannot be saved"):
         lanes.save(tmp_path)
-    with pytest.raises(ConfigError, match=r"leave out early_terminate\.pause"):
+    with pytest.raises(ConfigError, match=r"remove early_terminate\.pause"):
         lanes.save_state(None, tmp_path)
     assert list(tmp_path.iterdir()) == []

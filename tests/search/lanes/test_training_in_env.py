@@ -208,11 +208,11 @@ def test_the_record_names_the_environment(ran):
         ("env: gym:CartPole-v1\n", TRAINING, "runs outside of compiled programs"),
         ("env: [CartPole-v1, Acrobot-v1]\n", TRAINING, "trains in one environment"),
         ("", TRAINING, "env"),
-        (POLE, TRAINING.replace("    env = hpo.environment()\n", ""), "leave env out"),
+        (POLE, TRAINING.replace("    env = hpo.environment()\n", ""), "remove env"),
         (
             POLE + "eval_env: {gravity: 9}\n",
             TRAINING,
-            "eval_env is not for Linear, which is evaluated where",
+            "eval_env does not apply to Linear, which is evaluated in",
         ),
         (
             POLE,
@@ -231,7 +231,7 @@ def test_refused(tmp_path, more, training, says):
 
 
 def test_an_environment_of_several_agents_is_refused(tmp_path):
-    with pytest.raises(HpoError, match="has 3 agents; Linear moves one"):
+    with pytest.raises(HpoError, match="has 3 agents; Linear controls one"):
         preview(written(tmp_path, "env: {id: navigators, agents: 3}\n"))
 
 

@@ -135,7 +135,7 @@ def test_what_a_confirm_stage_added_changes_nothing(tmp_path):
     for place in (table, tmp_path / "s"):
         found = warm_start(study(place))
         assert {past.state for past in found.history} == {TrialState.FINISHED}
-        assert found.words == f"8 of 8 trials of {place} inform the search"
+        assert found.words == f"8 of 8 trials from {place} inform the search"
 
 
 def test_trials_outside_of_this_space_are_left_out_and_counted(earlier):
@@ -146,16 +146,16 @@ def test_trials_outside_of_this_space_are_left_out_and_counted(earlier):
     found = warm_start(asked)
     assert all(1e-4 <= past.params["learning_rate"] <= 1e-2 for past in found.history)
     assert 0 < len(found.history) < 60
-    assert f"{60 - len(found.history)} with learning_rate outside of its range here" in found.words
+    assert f"{60 - len(found.history)} with learning_rate outside its range" in found.words
 
 
 def test_a_knob_that_was_searched_and_is_fixed_now_must_agree(earlier):
     asked = study(earlier[0], space=Space((samples.LEARNING_RATE,)))
     found = warm_start(asked)
     assert len(found.history) == 1  # the default configuration has the gamma that is fixed here
-    assert "59 with another gamma than the one fixed here" in found.words
+    assert "59 with a different gamma" in found.words
     asked = dataclasses.replace(asked, fixed={"gamma": 0.5})
-    with pytest.raises(ConfigError, match=r"no trial of .* 60 with another gamma"):
+    with pytest.raises(ConfigError, match=r"no trial of .* 60 with a different gamma"):
         warm_start(asked)
 
 
@@ -173,7 +173,7 @@ def test_what_changed_since_is_said(earlier):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"metric": Metric(goal="minimize")}, "other objectives: maximize eval/return_mean"),
+        ({"metric": Metric(goal="minimize")}, "different objectives: maximize eval/return_mean"),
         ({"metric": Metric("eval/length_mean")}, "here: maximize eval/length_mean"),
     ],
 )

@@ -286,7 +286,7 @@ def test_seeds_that_diverge_have_no_value_and_others_stand(tmp_path):
     study = samples.study(env_steps=40_000)
     own = proof_study(study, "all", complete({"learning_rate": 0.9}), 8, 5)
     assert own.seeds.per_config == 8 and own.seeds.tolerate == 7 and own.seed == 5
-    with pytest.raises(SearchError, match="no seed of all got to its end"):
+    with pytest.raises(SearchError, match="no seed of all finished"):
         run_proof(own, tmp_path, runner=analytic)
 
 
@@ -306,7 +306,7 @@ def test_seeds_that_all_diverge_on_the_way_have_no_end(tmp_path):
         return run(study, out / study.name, Diverging(seed=study.seed), (), settings)
 
     own = proof_study(samples.study(env_steps=40_000), "all", complete({}), 8, 5)
-    with pytest.raises(SearchError, match="no seed of all got to its end: seed 0 at"):
+    with pytest.raises(SearchError, match="no seed of all finished: seed 0 at"):
         run_proof(own, tmp_path, runner=runner)
     with Journal(tmp_path / "all") as journal:
         assert len(list(journal.evaluations())) > 8  # they showed something before

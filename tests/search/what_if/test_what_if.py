@@ -202,7 +202,7 @@ def test_what_nobody_saw_keeps_its_last_value_and_costs_no_number(tmp_path):
         ("asha,etta=2", "etta"),
         ("asha,eta=0.5", "eta"),
         ("none,eta=2", "no option"),
-        ("pbt", "no recorded curve"),
+        ("pbt", "which cannot be replayed"),
         ("racing", "allowed: start from 1"),
         ("asha,min=500", "first evaluated at 2000; type min=2000 or more"),
         ("asha,min=100k", "no rung is inside a run of 16000 env steps"),

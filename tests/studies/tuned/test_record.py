@@ -54,7 +54,7 @@ def test_a_record_comes_back_as_it_was_written(tmp_path):
         ("threshold: 90.0\n", "", "threshold: is missing"),
         ("goal: maximize", "goal: upward", "allowed: maximize, minimize"),
         ("  commit: ", "  comit: ", "made.comit: unknown; known: on, commit"),
-        ("env_steps: 102400\nconfig", "env_steps: many\nconfig", "is of the wrong kind"),
+        ("env_steps: 102400\nconfig", "env_steps: many\nconfig", "has the wrong type"),
         ("  backend: cpu", "  backend: cpu\n  speed: 3", "made.speed: unknown"),
         ("    to_threshold:\n      [", "    to_threshold:\n      [1, ", "different lengths"),
         ("    greedy:\n      [", "    greedy:\n      [fine, ", "is not a number"),

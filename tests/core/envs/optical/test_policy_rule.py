@@ -219,5 +219,5 @@ def test_sampling_on_the_command_line(tmp_path, capsys):
 def test_a_policy_for_another_network_is_refused_with_a_history_too():
     saved = made(DRAWN, history=2)
     other = make_from_keys(id="rmsa", **{**DRAWN, "slots": 12})
-    with pytest.raises(ConfigError, match="trained for other actions"):
+    with pytest.raises(ConfigError, match="trained with different actions"):
         check_fits(registry.make(saved.plan.eval_env), other)

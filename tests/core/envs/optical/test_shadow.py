@@ -247,7 +247,7 @@ def test_v_trace_is_less_the_shadow_too():
 def test_what_cannot_have_a_shadow_is_refused():
     with pytest.raises(UnknownNameError, match="did you mean 'ksp_ff'"):
         make_from_keys(id="rmsa", **NETWORK, shadow="ksp_fff")
-    with pytest.raises(ConfigError, match="the one that blocks first ends"):
+    with pytest.raises(ConfigError, match="must end at the same request"):
         make_from_keys(id="rmsa", **NETWORK, shadow="ksp_ff", end_first_blocking=True)
     assert make_from_keys(id="rmsa", **NETWORK, shadow=None).has_shadow is False
 
