@@ -266,7 +266,9 @@ class OptimiserContract:
 
         def step(state: Any) -> Any:
             sizes = step_sizes(hypers, jnp.float32(0.0))
-            return apply_gradients(plan, hypers, sizes, _start(), state, _slope(_start()))[1]
+            return apply_gradients(
+                plan, hypers, sizes, _slope(_start()), params=_start(), moments=state
+            )[1]
 
         after = jax.eval_shape(step, state)  # says what changes, if anything does
         assert jax.tree.structure(after) == jax.tree.structure(state)
@@ -318,7 +320,9 @@ def _stepper(contract: type[OptimiserContract]) -> Any:
 
     def step(hypers: Hypers, rate: Array, params: Any, state: Any) -> Any:
         sizes = step_sizes(hypers.replace(learning_rate=rate), jnp.float32(0.0))
-        return apply_gradients(plan, hypers, sizes, params, state, _slope(params))[:2]
+        return apply_gradients(plan, hypers, sizes, _slope(params), params=params, moments=state)[
+            :2
+        ]
 
     return jax.jit(step), jax.jit(jax.vmap(step, in_axes=(None, 0, 0, 0)))
 

@@ -46,7 +46,9 @@ def run_ours(knobs, optimiser="adam", steps=STEPS, progress=0.0):
     @jax.jit
     def step(hypers, params, moments, gradient):
         sizes = step_sizes(hypers, jnp.float32(progress))
-        return apply_gradients(PLANS[optimiser], hypers, sizes, params, moments, gradient)
+        return apply_gradients(
+            PLANS[optimiser], hypers, sizes, gradient, params=params, moments=moments
+        )
 
     params = tree(0)
     moments, norms = init_moments(PLANS[optimiser], params), []
@@ -252,7 +254,8 @@ def test_muon_s_wide_matrices_take_larger_steps():
     plan = PLANS["muon"]
     hypers = jax.tree.map(jnp.asarray, make_hypers({"learning_rate": 1.0}, {}, {}))
     sizes = step_sizes(hypers, jnp.float32(0.0))
-    made, _, _ = apply_gradients(plan, hypers, sizes, params, init_moments(plan, params), gradient)
+    moments = init_moments(plan, params)
+    made, _, _ = apply_gradients(plan, hypers, sizes, gradient, params=params, moments=moments)
     for name, factor in (("actor", 2.0), ("actor_head", 1.0), ("critic", 1.0)):
         moved = np.asarray(params[name]["kernel"] - made[name]["kernel"])
         values = np.linalg.svd(moved, compute_uv=False) / factor
@@ -320,8 +323,9 @@ def test_no_gradient_moves_nothing_but_is_finite():
     params = tree(0)
     zeros = jax.tree.map(jnp.zeros_like, params)
     sizes = step_sizes(hypers, jnp.float32(0.0))
+    moments = init_moments(PLANS["adam"], params)
     made, _, norm = apply_gradients(
-        PLANS["adam"], hypers, sizes, params, init_moments(PLANS["adam"], params), zeros
+        PLANS["adam"], hypers, sizes, zeros, params=params, moments=moments
     )
     assert float(norm) == 0.0
     for left, right in zip(jax.tree.leaves(made), jax.tree.leaves(params), strict=True):

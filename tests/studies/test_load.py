@@ -494,7 +494,7 @@ def test_a_recorded_study_is_read_where_its_environment_is_not_installed(text, m
     def missing(id_):
         raise MissingExtraError("Box2D", "gym", f"env {id_}")
 
-    monkeypatch.setattr(registry, "_gymnasium", missing)
+    monkeypatch.setattr(registry, "_of_libraries", missing)
     assert resolved_yaml(recorded(kept)) == kept
     assert study_hash(recorded(kept)) == study_hash(study)
     with pytest.raises(StudyError, match=r"study.yaml:2: env gym:.* needs the package 'Box2D'"):
