@@ -40,6 +40,8 @@ ENVS = (
 PACKAGES = (
     ("digits.py", "sklearn"),
     ("rejax_training.py", "rejax"),
+    ("envpool:", "envpool"),
+    ("gym:ALE/", "ale_py"),
     ("brax:", "brax"),
     ("gym:", "gymnasium"),
     ("gym:LunarLander", "Box2D"),
