@@ -180,14 +180,14 @@ def test_a_child_of_a_knob_with_two_distributions_belongs_to_either():
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ([parameter("a", min=0, max=1, when=[("a", (0,))])], "circle: a -> a"),
+        ([parameter("a", min=0, max=1, when=[("a", (0,))])], "cycle: a -> a"),
         (
             [
                 parameter("a", min=0, max=1, when=[("c", (0,))]),
                 parameter("b", min=0, max=1, when=[("a", (0,))]),
                 parameter("c", min=0, max=1, when=[("b", (0,))]),
             ],
-            "circle: a -> c -> b -> a",
+            "cycle: a -> c -> b -> a",
         ),
         ([parameter("a", min=0, max=1, when=[("nothing", (0,))])], "unknown 'nothing'"),
         ([parameter("a", min=0, max=1), parameter("a", min=2, max=3)], "given twice"),

@@ -33,7 +33,9 @@ def test_a_taken_id_is_refused(taken):
 
 def test_an_object_in_place_of_its_class_is_refused(monkeypatch):
     made = countdown.Countdown()
-    with pytest.raises(ConfigError, match=r"'made'.*a Countdown.*register\('made', Countdown\)"):
+    with pytest.raises(
+        ConfigError, match=r"'made'.*a finished Countdown.*register\('made', Countdown\)"
+    ):
         registry.register("made", made)
     monkeypatch.setattr(registry, "_REGISTERED", {})
     registry.register("made", countdown.Countdown)

@@ -230,7 +230,7 @@ def test_time_that_ends_on_the_way_cuts_the_default_and_not_the_winner(tmp_path,
             (
                 "Undecided: no trial has a value on every selection seed.",
                 "Trial 11: 3 of 3 selection seeds did not start: budget.env_steps cannot pay "
-                "them.",
+                "for them.",
             ),
         ),
         (
