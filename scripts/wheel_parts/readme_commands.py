@@ -8,6 +8,7 @@ SHORT = (
     " --set env_steps=16k --set budget.trials=12 --set early_terminate=null --set seed=1"
     " --set 'confirm={top_k: 2, choose: 3, report: 6}'"
 )
+APART = "mkdir train && cd train && "
 CHANGES = (
     ("hpo run studies/first.yaml", f"hpo run my.yaml{SHORT} --name again"),
     ("hpo run my.yaml", f"hpo run my.yaml{SHORT}"),
@@ -16,7 +17,8 @@ CHANGES = (
     ("hpo show 17", "hpo show 1"),
     ("hpo compare 3 17", "hpo compare 0 1"),
     ("hpo confirm 3 17", "hpo confirm 0 1 --seeds 6"),
-    ("hpo train tuned:CartPole-v1", "hpo train tuned:CartPole-v1 --set env_steps=4k"),
+    # in a folder of its own: with a second study beside it `hpo report` asks which one
+    ("hpo train tuned:CartPole-v1", f"{APART}hpo train tuned:CartPole-v1 --set env_steps=4k"),
     ("hpo bundle", "hpo bundle -o bundle.zip && hpo verify bundle.zip"),
     ("hpo paper", "hpo paper --to paper --no-figures"),
     ("hpo serve", "hpo serve --help"),
