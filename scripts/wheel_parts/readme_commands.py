@@ -19,8 +19,8 @@ CHANGES = (
     ("hpo confirm 3 17", "hpo confirm 0 1 --seeds 6"),
     # in a folder of its own: with a second study beside it `hpo report` asks which one
     ("hpo train tuned:CartPole-v1", f"{APART}hpo train tuned:CartPole-v1 --set env_steps=4k"),
-    ("hpo bundle", "hpo bundle -o bundle.zip && hpo verify bundle.zip"),
-    ("hpo paper", "hpo paper --to paper --no-figures"),
+    ("hpo bundle NAME", "hpo bundle cartpole-v1 -o bundle.zip && hpo verify bundle.zip"),
+    ("hpo paper NAME", "hpo paper cartpole-v1 --to paper --no-figures"),
     ("hpo serve", "hpo serve --help"),
     ("hpo eval policy/", "hpo eval policy/ --episodes 2"),
 )
