@@ -168,5 +168,5 @@ def test_calls_around_the_trainer_are_names_of_the_table():
 
 
 def test_defaults_of_arguments_before_a_slash_are_read():
-    text = "def train(lr=0.1, /, steps=3): ...\nPPO(gamma=0.9)\n"
+    text = "def scale(a=1, /): ...\ndef train(lr=0.1, /, steps=3): ...\nPPO(gamma=0.9)\n"
     assert read_source(text, known, PPO).named == {"gamma": 0.9}
