@@ -63,7 +63,7 @@ TASKS = (
 
 
 class Ours:
-    """A program with all lanes busy; the seconds inside `env.step` are told apart."""
+    """A program with all lanes busy; the seconds inside `env.step` are measured separately."""
 
     def __init__(self, id_: str, keys: dict[str, Any], knobs: dict[str, Any], lanes: int):
         where = EnvPlan(id_, tuple(sorted(keys.items())))

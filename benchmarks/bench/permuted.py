@@ -2,12 +2,11 @@
 
     python benchmarks/bench/permuted.py
 
-Each replay shuffles the configurations of a recorded table, for each seed on its own. All
-configurations then have the same distribution of values, and what a seed does to all of them
-stays. The study is the one that `hpo init` writes: the default and three others run on one seed,
-then the best one and the default on four test seeds, and where that decides nothing on three more.
-Any *better* or *worse* is wrong, also one with a condition. Prints the rates and writes
-`permuted.json`.
+Each replay shuffles the configurations of a recorded table within every seed. All configurations
+then have the same distribution of values; effects of seeds are kept. The study is the one that
+`hpo init` writes: the default and three others run on one seed, then the best one and the default
+on four test seeds, and on three more if these decide nothing. Any *better* or *worse* is wrong,
+also one with a condition. Prints the rates and writes `permuted.json`.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def rates_of(table: Table) -> dict[str, float]:
     rng, bounds = np.random.default_rng(0), bounds_of(table)
     wrong = dict.fromkeys(KINDS, 0)
     for _ in range(REPLAYS):
-        # [c, s]: what the default (row 0) and three others get
+        # [c, s]: values of the default (row 0) and of three others
         values = rng.permuted(table.finals, axis=0)[: 1 + OTHERS, rng.permutation(table.seeds)]
         searched = values[:, 0] if table.goal == "maximize" else -values[:, 0]
         winner = int(searched.argmax())
