@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -246,6 +247,13 @@ def test_a_custom_training_killed_once_ends_with_equal_tables(load, tmp_path, mo
 
 def test_a_bundle_of_real_lanes_is_played_and_trained_again(load, tmp_path):
     outcome = load("acceptance_points.bundles").travels(small=True, work=tmp_path)
+    assert outcome.passed, outcome.numbers
+
+
+def test_bundle_page_in_chromium_verifies_and_refuses(load, tmp_path):
+    if not any(shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")):
+        pytest.skip("needs Chromium")
+    outcome = load("acceptance_points.bundle_page").in_browser(small=True, work=tmp_path)
     assert outcome.passed, outcome.numbers
 
 

@@ -23,8 +23,8 @@ _SMALL = ("env_steps=1024", "early_terminate=null", "budget.trials=3", "seeds.pe
           "fixed.hidden_sizes=[8]")  # fmt: skip
 
 
-def travels(small: bool, work: Path) -> Outcome:
-    """Run the study, bundle it, verify every level elsewhere, then change bytes and a claim."""
+def first_bundle(small: bool, work: Path) -> Path:
+    """Run the README's first study, in short a small form in this process; return its bundle."""
     fewer = [word for key in _SMALL for word in ("--set", key)] if small else []
     path = work / "first.zip"
     for words in (
@@ -35,6 +35,12 @@ def travels(small: bool, work: Path) -> Outcome:
             call_here(words, work)
         else:
             call([*hpo_command(), *words], work)
+    return path
+
+
+def travels(small: bool, work: Path) -> Outcome:
+    """Run the study, bundle it, verify every level elsewhere, then change bytes and a claim."""
+    path = first_bundle(small, work)
     python, elsewhere = Path(sys.executable), work / "elsewhere"
     elsewhere.mkdir()
     if not small:

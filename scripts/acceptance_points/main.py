@@ -132,6 +132,9 @@ POINTS: dict[str, dict[int, Point]] = {
         1: Point("five tuned configurations trained again", "tuned_again", "verified"),
         2: Point("a bundle verifies elsewhere, and says what was changed", "bundles", "travels"),
         3: Point("five environments, 64 trials, killed three times", "several", "killed"),
+        4: Point(
+            "the page of a bundle in a browser verifies and refuses", "bundle_page", "in_browser"
+        ),
     },
     "mission": {
         1: Point(

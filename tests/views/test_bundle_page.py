@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.bundles import edited, packed, verified
+from helpers.bundles import packed, tampered_bundles, verified
 from helpers.recorded_study import write_study
 from hpo.cli import main
 from hpo.store.comparison import Bounds, chance_of_better, decided_pairs
@@ -256,69 +256,8 @@ def test_the_page_computes_or_names_what_it_cannot(kind, tmp_path):
     assert all(claim["why"] for claim in found["claims"] if claim["status"] == "open")
 
 
-def changes(members, bundle, folder):
-    """Yield (what, path) of bundles that were tampered with."""
-    content = bundle.read_bytes()
-    rng = random.Random(2)
-    for place in [rng.randrange(len(content)) for _ in range(8)]:
-        path = folder / f"byte{place}.zip"
-        flipped = bytes([content[place] ^ (1 << rng.randrange(8))])
-        path.write_bytes(content[:place] + flipped + content[place + 1 :])
-        yield f"byte {place}", path
-
-    def claim(about, change):
-        def apply(data):
-            change(next(one for one in data["claims"] if one["about"] == about))
-
-        return apply
-
-    def better(one):
-        one["numbers"]["difference"] += 1.0
-
-    def likelier(one):
-        one["numbers"]["probability_interval"]["low"] = 0.7
-
-    def sentence(one):
-        one["sentences"][0] = one["sentences"][0].replace("8", "9")
-
-    def higher(one):
-        one["numbers"]["value"] += 1e-6
-
-    def cheaper(one):
-        one["numbers"]["trained"] -= 1
-
-    def verdict(data):
-        data["conclusion"]["against"]["verdict"] = "worse"
-
-    def other_trial(data):
-        data["trial"] = data["trial"] + 1
-
-    for what, change in {
-        "difference": claim("verdict", better),
-        "probability": claim("verdict", likelier),
-        "sentence": claim("verdict", sentence),
-        "value": claim("value", higher),
-        "value's sentence": claim("value", sentence),
-        "cost": claim("cost", cheaper),
-        "conclusion": verdict,
-        "trial": other_trial,
-    }.items():
-        path = folder / f"{what.replace(' ', '_')}.zip"
-        yield what, edited(members, path, "claims.json", change)
-    without = {name: data for name, data in members.items() if name != "report.html"}
-    yield "no report", packed(without, folder / "no_report.zip")
-    yield "more", packed({**members, "more.txt": b"x"}, folder / "more.zip")
-    other = members["study.resolved.yaml"].replace(b"4000", b"4001")
-    yield "study", packed({**members, "study.resolved.yaml": other}, folder / "study.zip")
-    again = folder / "again.zip"
-    with zipfile.ZipFile(again, "w") as zipped:
-        for name, data in members.items():
-            zipped.writestr(name, data)
-    yield "packed again", again
-
-
 def test_the_page_refuses_what_python_refuses(bundle, members, tmp_path, capsys):
-    tampered = list(changes(members, bundle, tmp_path))
+    tampered = list(tampered_bundles(members, bundle, tmp_path))
     assert len(tampered) == 20
     found = checked(tmp_path, [path for _, path in tampered])
     for (what, path), answer in zip(tampered, found, strict=True):
