@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...store.against import Against
-from ...store.environment_columns import environment_names
 from ...store.leaderboard import Entry
 from ...store.rows import StudyMeta
 from ...store.statistics import mean
@@ -15,9 +14,10 @@ from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
 from ...studies.spec import env_words
 from ..charts.snapshot import Snapshot
-from ..formatting import SEED_KINDS, between, number, param, with_interval
-from ..leaderboard_text import board_columns, knob_columns
+from ..formatting import SEED_KINDS, between, number, with_interval
+from ..leaderboard_text import Column, board_columns, knob_columns, rows_of, score_columns
 from ..quotes import metric_name, plain_metric, test_words
+from ..trial_view import Board
 from .markup import Table, code
 
 BETTER, WORSE = "*", "\u2020"
@@ -267,37 +267,33 @@ def leaderboard_for_paper(
     meta: StudyMeta, entries: Sequence[Entry], most: int, verdict: Sequence[str]
 ) -> Table:
     """Return the first trials of a leaderboard, and the default, with their hyperparameters."""
-    shown = [*entries[:most]]
-    shown += [entry for entry in entries[most:] if entry.is_default]
-    objectives = [str(objective["name"]) for objective in meta.objectives]
-    columns: list[tuple[str, bool, Sequence[str]]] = []
-    for one in board_columns(shown, objectives):
-        columns.append((one.name.replace("\n", " "), one.right, one.cells))
-    if not objectives and any(entry.ci_low is not None for entry in shown):
-        cells = [between(entry.ci_low, entry.ci_high) for entry in shown]
-        columns.append(("95 % CI", True, cells))
-    for at, name in enumerate(environment_names(meta.environments)):
-        cells = [number(one.scores[at]) if one.scores else "" for one in shown]
-        columns.append((code(name), True, cells))
-    apart, same = knob_columns(shown)
-    for name in apart:
-        cells = [param(one.params[name]) if name in one.params else "" for one in shown]
-        columns.append((code(name), True, cells))
-    rows = [list(cells) for cells in zip(*(cells for _, _, cells in columns), strict=True)]
+    shown = Board.of_study(meta, entries).first(most)
+    apart, same = knob_columns(shown.trials)
+    columns = [
+        *(replace(one, name=one.name.replace("\n", " ")) for one in board_columns(shown)),
+        *_intervals(shown),
+        *(replace(one, name=code(one.name)) for one in (*score_columns(shown), *apart)),
+    ]
     said = [f"Leaderboard of {code(meta.name)}.", *verdict, _columns_words(columns), same]
     caption = " ".join(filter(None, said))
-    header = [name for name, _, _ in columns]
-    return Table(header, rows, [right for _, right, _ in columns], caption, "tab:leaderboard")
+    header, right = [one.name for one in columns], [one.right for one in columns]
+    return Table(header, [[*row] for row in rows_of(columns)], right, caption, "tab:leaderboard")
 
 
-def _columns_words(columns: Sequence[tuple[str, bool, Sequence[str]]]) -> str:
+def _intervals(shown: Board) -> list[Column]:
+    if shown.objectives or all(one.low is None for one in shown.trials):
+        return []
+    return [Column("95 % CI", [between(one.low, one.high) for one in shown.trials])]
+
+
+def _columns_words(columns: Sequence[Column]) -> str:
     meanings = {
         "search": "search*N: mean over N search seeds",
         "select": "select*N: mean over N selection seeds, which chose the winner",
         "test": "test*N: mean over N test seeds, which had no part in any choice",
         "95 % CI": "95 % CI: of the value of the last of these stages",
     }
-    names = [name for name, _, _ in columns]
+    names = [column.name for column in columns]
     used = [text for begin, text in meanings.items() if any(n.startswith(begin) for n in names)]
     return f"{'; '.join(used)}." if used else ""
 

@@ -13,7 +13,6 @@ from typing import Any
 from ...errors import counted
 from ...files.atomic_files import output, write_text
 from ...store.aggregate_environments import Beside, Estimate, OnEach, beside, on_each, profiles
-from ...store.environment_columns import environment_names
 from ...store.rows import Stream
 from ...store.study_folder import StudyFolder
 from ...store.unobserved import bounded_interval
@@ -37,6 +36,8 @@ from ..formatting import (
 )
 from ..leaderboard_text import (
     EXPLAINED,
+    Column,
+    Kind,
     audit_words,
     baselines_listing,
     board_columns,
@@ -44,17 +45,19 @@ from ..leaderboard_text import (
     headline,
     knob_columns,
     next_commands,
+    score_columns,
     study_word,
     value_source,
 )
 from ..resuming import resuming
 from ..time_spent import time_facts
+from ..trial_view import Board
 from .page import Cell, facts, figure, page, table
 
 _MOST_COMPARED = 4
 _TITLE = "Performance profile"
 _SHARES = Scale(0.0, 1.0, tuple((at / 4, f"{at / 4:.0%}") for at in range(5)), "share of runs")
-_ROWS = 200
+_ROWS, _LONGEST_CELL = 200, 60
 
 
 def profiled(snapshot: Snapshot) -> tuple[list[int], Stream | None]:
@@ -186,42 +189,52 @@ def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
 
 
 def leaderboard_table(snapshot: Snapshot) -> str:
-    entries = list(snapshot.entries[:_ROWS])
-    if not entries:
+    shown = Board.of_study(snapshot.meta, snapshot.entries[:_ROWS])
+    if not shown.trials:
         return '<p class="nothing">No trial yet.</p>'
-    names = [str(objective["name"]) for objective in snapshot.meta.objectives]
-    columns: list[tuple[str, bool, list[Cell]]] = []
-    for one in board_columns(entries, names):
-        by = map(_sortable, one.sorts or [None] * len(entries))
-        columns.append((one.name.replace("\n", ""), one.right, list(map(Cell, one.cells, by))))
-    for at, name in enumerate(environment_names(snapshot.meta.environments)):
-        scores = [e.scores[at] if e.scores else None for e in entries]
-        cells = [Cell("" if v is None else number(v), _sortable(v)) for v in scores]
-        columns.append((name, True, cells))
-    names_apart, same = knob_columns(entries)
-    for name in names_apart:
-        cells = [_param(entry.params, name) for entry in entries]
-        numeric = all(cell.sort is not None or not cell.text for cell in cells)
-        columns.append((name, numeric, cells))
-    rows = [list(row) for row in zip(*(cells for _, _, cells in columns), strict=True)]
+    apart, same = knob_columns(shown.trials)
+    columns = [*board_columns(shown), *score_columns(shown), *apart]
+    cells = [_cells(column) for column in columns]
     text = table(
         "Leaderboard",
-        [name for name, _, _ in columns],
-        rows,
-        trials=[e.trial for e in entries],
-        right=[right for _, right, _ in columns],
+        [column.name.replace("\n", "") for column in columns],
+        [list(row) for row in zip(*cells, strict=True)],
+        trials=[one.trial for one in shown.trials],
+        right=[_is_right(*pair) for pair in zip(columns, cells, strict=True)],
     )
+    notes = [f'<p class="note">{note}</p>' for note in _notes(shown, same, len(snapshot.entries))]
+    meaning = f"<summary>What the columns mean</summary>{_meanings()}"
+    explained = "" if shown.objectives else f"<details>{meaning}</details>"
+    return f"{text}{''.join(notes)}{explained}"
+
+
+def _cells(column: Column) -> list[Cell]:
+    sorts = column.sorts or [None] * len(column.cells)
+    shown = map(_shortened, column.cells) if column.kind is Kind.PARAM else column.cells
+    return [Cell(text, _sortable(by)) for text, by in zip(shown, sorts, strict=True)]
+
+
+def _shortened(text: str) -> str:
+    """Cut the value of a hyperparameter that would make its column too wide."""
+    return text if len(text) <= _LONGEST_CELL else json.dumps(text[: _LONGEST_CELL - 3] + "...")
+
+
+def _is_right(column: Column, cells: Sequence[Cell]) -> bool:
+    if column.kind is Kind.PARAM:
+        return all(cell.sort is not None or not cell.text for cell in cells)
+    return column.right
+
+
+def _notes(shown: Board, same: str, trials: int) -> list[str]:
     notes: list[str] = []
-    if snapshot.meta.environments:
+    if shown.environments:
         notes.append("Under an environment: its score; 0 random actions, 1 the reference.")
     if same:
         notes.append(escape(same))
-    if len(entries) < len(snapshot.entries):
-        told = f"The first {len(entries)} of {len(snapshot.entries):,} trials"
+    if len(shown.trials) < trials:
+        told = f"The first {len(shown.trials)} of {trials:,} trials"
         notes.append(f"{told}; for all: <code>trials.parquet</code>.")
-    meaning = f"<summary>What the columns mean</summary>{_meanings()}"
-    explained = "" if names else f"<details>{meaning}</details>"
-    return text + "".join(f'<p class="note">{note}</p>' for note in notes) + explained
+    return notes
 
 
 def _meanings() -> str:
@@ -242,14 +255,6 @@ def _meanings() -> str:
 def _sortable(value: Any) -> float | None:
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return value if plain and abs(value) < float("inf") else None
-
-
-def _param(params: Any, name: str) -> Cell:
-    if name not in params:
-        return Cell("")
-    value = params[name]
-    text = value if isinstance(value, str) else param(value)
-    return Cell(text if len(text) <= 60 else json.dumps(text[:57] + "..."), _sortable(value))
 
 
 def baselines_table(snapshot: Snapshot) -> str:
