@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from ...store.against import Against
@@ -149,38 +150,61 @@ def _lead(against: Against | None) -> dict[str, Any]:
 
 def results_table(snapshots: Sequence[Snapshot]) -> Table | None:
     """Return the table of one or several studies; None without any value."""
-    each = [(snapshot, result_rows(snapshot)) for snapshot in snapshots]
-    each = [(snapshot, rows) for snapshot, rows in each if rows]
+    found = [(snapshot, result_rows(snapshot)) for snapshot in snapshots]
+    each = [(snapshot, rows) for snapshot, rows in found if rows]
     if not each:
         return None
-    metrics = list(dict.fromkeys(metric_name(snapshot.study) for snapshot, _ in each))
-    names_differ = len({snapshot.meta.name for snapshot, _ in each}) > 1
-    header = ["Environment", "Configuration", "Seeds", _capital(metrics[0])]
-    if len(metrics) > 1:
-        header[-1] = "Value"
-    if names_differ:
-        header.insert(0, "Study")
-    compared = any(row.lead is not None for _, rows in each for row in rows)
-    if compared:
-        header += ["Lead of the winner", "P(improvement)"]
+    form = _Form.of(each)
     lines: list[list[str]] = []
     groups: list[int] = []
     for snapshot, rows in each:
         if lines:
             groups.append(len(lines))
-        for place, row in enumerate(rows):
-            shown = _cells(row, compared)
-            owner = [code(row.environment), *shown]
-            if len(metrics) > 1:
-                owner[0] += f" ({metric_name(snapshot.study)})"
-            owner = [code(row.study), *owner] if names_differ else owner
-            lines.append(owner if place == 0 else _blank(owner, 1 + names_differ))
-    right = [False] * (2 + names_differ) + [True] * (2 + 2 * compared)
-    return Table(header, lines, right, _caption(each, metrics), groups=groups)
+        lines += _study_lines(form, metric_name(snapshot.study), rows)
+    caption = _caption(each, form.metrics)
+    return Table(form.header(), lines, form.right(), caption, groups=groups)
 
 
-def _blank(cells: Sequence[str], count: int) -> list[str]:
-    return [""] * count + [*cells[count:]]
+@dataclass(frozen=True)
+class _Form:
+    """The columns of a table of results."""
+
+    metrics: Sequence[str]  # those of the studies
+    names_studies: bool
+    compares: bool
+
+    @classmethod
+    def of(cls, each: Sequence[tuple[Snapshot, list[Row]]]) -> _Form:
+        metrics = dict.fromkeys(metric_name(snapshot.study) for snapshot, _ in each)
+        names = {snapshot.meta.name for snapshot, _ in each}
+        rows = chain.from_iterable(rows for _, rows in each)
+        return cls(list(metrics), len(names) > 1, any(row.lead is not None for row in rows))
+
+    @property
+    def has_one_metric(self) -> bool:
+        return len(self.metrics) == 1
+
+    def header(self) -> list[str]:
+        value = _capital(self.metrics[0]) if self.has_one_metric else "Value"
+        header = ["Environment", "Configuration", "Seeds", value]
+        if self.names_studies:
+            header.insert(0, "Study")
+        return [*header, "Lead of the winner", "P(improvement)"] if self.compares else header
+
+    def right(self) -> list[bool]:
+        return [False] * (2 + self.names_studies) + [True] * (2 + 2 * self.compares)
+
+
+def _study_lines(form: _Form, metric: str, rows: Sequence[Row]) -> list[list[str]]:
+    """Return the rows of a study; its name and its environment are in the first one."""
+    lines: list[list[str]] = []
+    for row in rows:
+        environment = code(row.environment)
+        if not form.has_one_metric:
+            environment += f" ({metric})"
+        owner = [code(row.study), environment] if form.names_studies else [environment]
+        lines.append([*([""] * len(owner) if lines else owner), *_cells(row, form.compares)])
+    return lines
 
 
 def _cells(row: Row, compared: bool) -> list[str]:
@@ -238,29 +262,31 @@ def _capital(text: str) -> str:
 
 def front_table(snapshot: Snapshot) -> Table | None:
     """Return the Pareto front of a study with several objectives, and its default."""
-    shown = [one for one in snapshot.entries if one.objectives and (one.front or one.is_default)]
-    confirmed = [one for one in shown if one.confirmed]
-    shown = [one for one in confirmed or shown if one.front == 1 or one.is_default]
+    shown = _front_and_default(snapshot)
     if not shown:
         return None
-    names = [str(objective["name"]) for objective in snapshot.meta.objectives]
-    rows: list[list[str]] = []
-    for one in shown:
-        name = f"trial {one.trial}" + (" (default)" if one.is_default else "")
-        seeds = f"{one.seeds} {SEED_KINDS[one.value_from]}" if one.value_from else str(one.seeds)
-        on_front = "yes" if one.front == 1 else "no"
-        rows.append([name, on_front, seeds, *map(number, one.objectives)])
-    header = [
-        "Configuration",
-        "On the front",
-        "Seeds",
-        *(_capital(plain_metric(n)) for n in names),
-    ]
+    names = [plain_metric(str(objective["name"])) for objective in snapshot.meta.objectives]
+    header = ["Configuration", "On the front", "Seeds", *map(_capital, names)]
     right = [False, False, *[True] * (len(names) + 1)]
     caption = (
         f"The Pareto front of {code(snapshot.meta.name)} on {code(env_words(snapshot.study))}"
     )
+    rows = [_front_row(one) for one in shown]
     return Table(header, rows, right, f"{caption}: means over seeds.", "tab:front")
+
+
+def _front_and_default(snapshot: Snapshot) -> list[Entry]:
+    measured = [one for one in snapshot.entries if one.objectives]
+    shown = [one for one in measured if one.front or one.is_default]
+    confirmed = [one for one in shown if one.confirmed]
+    return [one for one in confirmed or shown if one.front == 1 or one.is_default]
+
+
+def _front_row(one: Entry) -> list[str]:
+    name = f"trial {one.trial}" + (" (default)" if one.is_default else "")
+    seeds = f"{one.seeds} {SEED_KINDS[one.value_from]}" if one.value_from else str(one.seeds)
+    on_front = "yes" if one.front == 1 else "no"
+    return [name, on_front, seeds, *map(number, one.objectives)]
 
 
 def leaderboard_for_paper(
