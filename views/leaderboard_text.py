@@ -29,7 +29,6 @@ from .formatting import (
     Listing,
     between,
     broken_name,
-    in_unit,
     number,
     param,
     seeds_text,
@@ -43,9 +42,9 @@ _INTERVAL = "95% interval"
 _GAP = 1  # blanks between two columns
 _NAMED = 3
 _ENOUGH = 8  # test seeds of a first look, at least
-EXPLAINED = """\
+_EXPLAINED = """\
 status   winner: first after confirming. confirmed: run again on new seeds.
-         stopped 12k: stopped by the rule at 12k env steps per seed.
+         stopped 12k: stopped by the rule at 12k {unit} per seed.
          default: trial with the default configuration.
 search*N value in the search, mean of N seeds per trial. A stopped trial shows
          its value where it was stopped. With metric.training_weight, training
@@ -127,11 +126,21 @@ def _score(at: int, name: str, trials: Sequence[TrialView]) -> Column:
     return Column(name, cells, scores, kind=Kind.SCORE)
 
 
-def headline(conclusion: Conclusion | None, entries: Sequence[Entry], metric: str) -> list[str]:
+def explained(unit: str = ENV_STEPS) -> str:
+    """Return what the columns of the leaderboard mean."""
+    return _EXPLAINED.format(unit=unit)
+
+
+def headline(
+    conclusion: Conclusion | None,
+    entries: Sequence[Entry],
+    metric: str,
+    unit: str = ENV_STEPS,
+) -> list[str]:
     if conclusion is not None and (conclusion.winner is not None or conclusion.front is not None):
         return [*conclusion.said]
     said = [] if conclusion is None or not entries or entries[0].value is None else conclusion.said
-    return [winner_line(entries, metric), *said]
+    return [winner_line(entries, metric, unit), *said]
 
 
 def deciding_command(
@@ -197,9 +206,9 @@ def seeds_to_propose(tested: int, more: int) -> int:
     return tested + more if tested else max(_ENOUGH, more)
 
 
-def print_headline(console: Console, lines: Sequence[str], unit: str = ENV_STEPS) -> None:
+def print_headline(console: Console, lines: Sequence[str]) -> None:
     for place, text in enumerate(lines):
-        console.print(Text(in_unit(text, unit), style="" if place else "bold"))
+        console.print(Text(text, style="" if place else "bold"))
 
 
 def print_leaderboard(
@@ -355,11 +364,8 @@ def baselines_listing(baselines: Sequence[BaselineEntry]) -> Listing:
 
 def front_line(entries: Sequence[Entry], volume: float | None) -> str:
     placed = [entry for entry in entries if entry.front is not None]
-    if not placed and entries and entries[0].value is not None:
-        least = f"trial {entries[0].trial} violates them least"
-        return f"Every trial violates a constraint, so the Pareto front is empty; {least}."
     if not placed:
-        return "No trial has finished its run, so the Pareto front is still empty."
+        return _empty_front(entries)
     group = [entry for entry in placed if entry.confirmed] or placed
     kind = "feasible " if group[0].feasible else ""
     kind += "confirmed" if group[0].confirmed else "finished"
@@ -371,7 +377,14 @@ def front_line(entries: Sequence[Entry], volume: float | None) -> str:
     return f"{text}; hypervolume {volume:.3f} of the box between best and worst values."
 
 
-def winner_line(entries: Sequence[Entry], metric: str) -> str:
+def _empty_front(entries: Sequence[Entry]) -> str:
+    if entries and entries[0].value is not None:
+        least = f"trial {entries[0].trial} violates them least"
+        return f"Every trial violates a constraint, so the Pareto front is empty; {least}."
+    return "No trial has finished its run, so the Pareto front is still empty."
+
+
+def winner_line(entries: Sequence[Entry], metric: str, unit: str = ENV_STEPS) -> str:
     best = entries[0] if entries else None
     ended = sorted({entry.state for entry in entries})
     if ended in (["diverged"], ["failed"], ["diverged", "failed"]):
@@ -382,7 +395,7 @@ def winner_line(entries: Sequence[Entry], metric: str) -> str:
         return "No trial has finished its run; no winner yet."
     if best.value is None:
         seeds = counted(best.search_seeds, "search seed")
-        at = "" if best.rung_env_steps is None else f" at {steps(best.rung_env_steps)} env steps"
+        at = "" if best.rung_env_steps is None else f" at {steps(best.rung_env_steps)} {unit}"
         lead = f"Trial {best.trial} leads: {number(best.rung_value)} on {seeds}{at}."
         return f"No trial has finished its run. {lead}"
     value = with_interval(best.value, best.ci_low, best.ci_high)

@@ -32,7 +32,6 @@ from ..store.unobserved import bounded_interval
 from ..store.value_bounds import value_bounds
 from ..store.verdict import Conclusion
 from ..store.verdict_text import as_json
-from ..studies.algorithm import ENV_STEPS
 from ..studies.search_methods import METHODS
 from ..studies.stopping_rules import finishing_rules
 from ..studies.yaml_io import plain, read_text
@@ -40,13 +39,13 @@ from .formatting import (
     aligned,
     duration,
     folded,
-    in_unit,
     moment,
     number,
     param,
     seeds_text,
     sparkline,
     steps,
+    unit_of,
     with_interval,
 )
 from .output import finite_or_none
@@ -198,6 +197,7 @@ class TrialPage:
     metric: str
     goal: str
     training_weight: float  # of training returns in values that choose
+    unit: str  # of the length of a run
     trials: int  # of the study
     study_seconds: Mapping[str, float]  # what they went into -> seconds
     tested: Interval  # of the mean over test seeds
@@ -265,6 +265,7 @@ def trial_page(folder: StudyFolder, number_: int) -> TrialPage:
             metric=meta.metric,
             goal=meta.goal,
             training_weight=0.0 if alone else _weight(study),
+            unit=unit_of(meta.study_text),
             trials=len(entries),
             study_seconds=usage_at(journal.head()).seconds_by_part,
             tested=bounded_interval(row.report_values, value_bounds(meta)),
@@ -379,34 +380,30 @@ def _mean(values: Sequence[float]) -> float | None:
     return finite_or_none(math.fsum(values) / len(values)) if values else None
 
 
-def trial_text(
-    page: TrialPage, blocks: bool = True, verbose: bool = False, unit: str = ENV_STEPS
-) -> str:
-    """Return the page as text of 80 columns, the answer first; `unit` of the length of runs."""
-    parts = [in_unit("\n".join(_head(page, verbose)), unit), _params(page.view.params)]
+def trial_text(page: TrialPage, blocks: bool = True, verbose: bool = False) -> str:
+    """Return the page as text of 80 columns, the answer first."""
+    parts = ["\n".join(_head(page, verbose)), _params(page.view.params)]
     if page.scores is not None:
         from .environment_text import each_text
 
         parts.append(each_text(page.scores))
     if page.row.schedule:
         parts.append(lineage_text(page.row.schedule))
-    parts.append(_stages(page, verbose, unit))
-    parts += [_measurements(page, name, blocks, verbose, unit) for name in page.environments]
+    parts.append(_stages(page, verbose))
+    parts += [_measurements(page, name, blocks, verbose) for name in page.environments]
     if verbose:
-        lines = (folded(line, _WIDTH, _LABEL * (line[0] != " ")) for line in _details(page, unit))
+        lines = (folded(line, _WIDTH, _LABEL * (line[0] != " ")) for line in _details(page))
         parts.append("\n".join(lines))
     return "\n\n".join(part for part in parts if part)
 
 
-def _measurements(
-    page: TrialPage, environment: str | None, blocks: bool, verbose: bool, unit: str
-) -> str:
+def _measurements(page: TrialPage, environment: str | None, blocks: bool, verbose: bool) -> str:
     """Return the evaluations and the curve of one environment."""
     several = environment is not None
     found = [f"on {environment}"] if several else []
     evaluations = [row for row in page.evaluations if row.environment == environment]
     if evaluations and (verbose or several):
-        found.append(_evaluations(evaluations, unit))
+        found.append(_evaluations(evaluations, page.unit))
     curve = [point for point in page.curve if point.environment == environment]
     if line := curve_line(curve, 40, blocks):
         found.append(f"  training return  {line}")
@@ -465,7 +462,7 @@ def _last_rung(page: TrialPage) -> str:
     """Return where a trial was judged last, or ""."""
     if not page.decisions:
         return ""
-    return f" at {steps(page.decisions[-1].env_steps)} env steps"
+    return f" at {steps(page.decisions[-1].env_steps)} {page.unit}"
 
 
 def _value_of(page: TrialPage) -> str:
@@ -487,7 +484,7 @@ def _value_of(page: TrialPage) -> str:
     return f": {number(at_rung)} on {counted(entry.search_seeds, 'search seed')}"
 
 
-def _details(page: TrialPage, unit: str) -> list[str]:
+def _details(page: TrialPage) -> list[str]:
     row = page.row
     lines: list[str] = []
     kinds = {"search": row.seed_values, "select": row.choose_values, "test": row.report_values}
@@ -502,7 +499,9 @@ def _details(page: TrialPage, unit: str) -> list[str]:
     lines.append(f"proposed   by {row.proposed_by} in batch {row.batch}; bucket {row.bucket}")
     if page.start_up:
         lines.append(f"           {page.start_up}")
-    lines.append(f"{unit:<10} {steps(row.env_steps)} in the search over all seeds{_more(row)}")
+    lines.append(
+        f"{page.unit:<10} {steps(row.env_steps)} in the search over all seeds{_more(row)}"
+    )
     if row.started_at is not None and row.ended_at is not None:
         began = moment(row.started_at)
         lines.append(f"time       {began}, {duration(row.ended_at - row.started_at)}")
@@ -600,12 +599,12 @@ def _with_training(page: TrialPage) -> set[Point]:
     }
 
 
-def _stages(page: TrialPage, verbose: bool, unit: str) -> str:
+def _stages(page: TrialPage, verbose: bool) -> str:
     stages = Stages.of(page)
     rows = [_stage_row(page, stages, point, verbose) for point in stages.points(verbose)]
     if not rows:
         return ""
-    header = ("stage", unit, "seeds", "mean", "worst", "best", "decision")
+    header = ("stage", page.unit, "seeds", "mean", "worst", "best", "decision")
     table = aligned(header, rows, (False, True, True, True, True, True, False))
     note = f"\nTraining returns count {page.training_weight:g} in search and select."
     return table + note if stages.has_training else table

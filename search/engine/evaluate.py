@@ -208,7 +208,7 @@ def _diverge(ledger: Ledger, bucket: Bucket, run: Run, why: str) -> None:
     ledger.state.lose(run, failed=False)
     trial = ledger.trials[run.trial]
     if run.stream is Stream.SEARCH and (trial.is_live or trial.is_paused):
-        at = f"seed {run.replicate} at {bucket.env_steps_of(run):,} env steps"
+        at = f"seed {run.replicate} at {bucket.env_steps_of(run):,} {ledger.study.algorithm.unit}"
         trial.lack(f"{at}: {why}")
 
 

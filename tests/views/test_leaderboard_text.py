@@ -10,8 +10,8 @@ from helpers import view_samples as samples
 from hpo.store.baselines import baseline_entries
 from hpo.store.rows import BaselineRow, TrialState
 from hpo.views.leaderboard_text import (
-    EXPLAINED,
     board_columns,
+    explained,
     front_line,
     knob_columns,
     print_baselines,
@@ -200,7 +200,7 @@ def test_a_value_with_training_returns_in_it_is_named_so(value_from, name):
 
 
 def test_the_legend_says_where_training_returns_count():
-    legend = " ".join(EXPLAINED.split())
+    legend = " ".join(explained().split())
     assert "training returns count in search and select values." in legend
     assert "feasible keeps the constraints. front: 1 for the Pareto front" in legend
 

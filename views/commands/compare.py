@@ -54,6 +54,7 @@ from ...store.study_folder import StudyFolder, find_study, trials_seen
 from ...store.study_verdict import COPIES_REMEDY, copies_sentence
 from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
+from ...studies.algorithm import ENV_STEPS
 from ...studies.load import recorded
 from ...studies.spec import Study
 from ...studies.yaml_io import plain, read_text
@@ -62,7 +63,6 @@ from ..formatting import (
     SEED_KINDS,
     aligned,
     between,
-    in_unit,
     number,
     seeds_text,
     steps,
@@ -159,6 +159,7 @@ class _Chosen:
     copied: tuple[str, ...] = ()  # sides whose seeds trained alike
     at: int | None = None  # env steps per seed, if these are not full runs
     goal: str = "maximize"
+    unit: str = ENV_STEPS  # of the length of a run
     earlier: tuple[int, ...] = ()  # pairs at each earlier look
     interim: bool = False  # the first look was an interim one
     bounds: Bounds = field(default_factory=Bounds)
@@ -177,12 +178,16 @@ def do_compare(args: Namespace) -> int:
         raise ConfigError(f"--study {args.study} needs two of its trials, not two studies")
     else:
         meta, sides = _studies(args.a, args.b, root)
-    chosen = replace(_compared_values(*sides), goal=meta.goal, bounds=value_bounds(meta))
+    chosen = replace(
+        _compared_values(*sides),
+        goal=meta.goal,
+        unit=unit_of(meta.study_text),
+        bounds=value_bounds(meta),
+    )
     chosen = replace(chosen, copied=_copied(sides, chosen))
     result = _result(chosen)
     refused = _refused(result, sides, chosen)
     data, text = _answer(meta, result, sides, chosen, refused)
-    text = in_unit(text, unit_of(meta.study_text))
     print_answer(args.json, data, in_columns(text, sys.stdout, 2))
     return 0
 
@@ -613,7 +618,9 @@ def _ahead(result: Comparison, sides: Sequence[_Side]) -> tuple[str, str, str]:
 def _seeds_words(result: Comparison, chosen: _Chosen) -> str:
     kinds = {SEED_KINDS[stream] for stream in chosen.streams}
     kind = f"{kinds.pop()} " if len(kinds) == 1 else ""
-    at = "" if chosen.at is None else f" at {steps(chosen.at)} env steps, the last both reached"
+    at = (
+        "" if chosen.at is None else f" at {steps(chosen.at)} {chosen.unit}, the last both reached"
+    )
     if result.paired:
         return f"{result.seeds[0]} shared {kind}seed{'s' * (result.seeds[0] != 1)}{at}"
     return f"{result.seeds[0]} and {result.seeds[1]} {kind}seeds, not paired{at}"

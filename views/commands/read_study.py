@@ -50,17 +50,15 @@ from ..arguments import study_of
 from ..formatting import (
     SEED_KINDS,
     aligned_line,
-    in_unit,
     number,
     recorded_value_words,
     steps,
-    unit_in,
     unit_of,
 )
 from ..leaderboard_text import (
-    EXPLAINED,
     audit_words,
     deciding_command,
+    explained,
     front_line,
     headline,
     print_baselines,
@@ -187,7 +185,7 @@ def do_top(args: Namespace) -> int:
     elif args.latex or args.markdown:
         _print_for_paper(seen, args)
     elif args.explain:
-        console(sys.stdout).print(in_unit(EXPLAINED, seen.unit), soft_wrap=True)
+        console(sys.stdout).print(explained(seen.unit), soft_wrap=True)
     else:
         _print_top(console(sys.stdout), folder.path, seen, args.n)
     return 0
@@ -210,7 +208,7 @@ def _top_data(name: str, seen: _Board, most: int | None) -> dict[str, Any]:
 
 def _print_top(out: Console, folder: Path, seen: _Board, most: int | None) -> None:
     board, which = Board.of_study(seen.meta, seen.entries), target(folder)
-    print_headline(out, headline(seen.conclusion, seen.entries, seen.metric), seen.unit)
+    print_headline(out, headline(seen.conclusion, seen.entries, seen.metric, seen.unit))
     if seen.state not in ("finished", "interrupted"):
         out.print(f"The study is {seen.state}; these are its results so far.")
     for text in _ways_on(folder, seen):
@@ -247,13 +245,13 @@ def _print_for_paper(seen: _Board, args: Namespace) -> None:
         raise StoreError("the study has no trial yet; see: hpo list")
     verdict = seen.conclusion.said[:1]
     table = leaderboard_for_paper(seen.meta, seen.entries, args.n or _ROWS, verdict)
-    echo(in_unit(table.written("latex" if args.latex else "markdown"), seen.unit), end="")
+    echo(table.written("latex" if args.latex else "markdown"), end="")
 
 
 def do_show(args: Namespace) -> int:
     folder = study_of(args)
-    page, unit = trial_page(folder, args.trial), unit_in(folder.path)
-    text = trial_text(page, knows_blocks(sys.stdout), args.verbose, unit)
+    page = trial_page(folder, args.trial)
+    text = trial_text(page, knows_blocks(sys.stdout), args.verbose)
     output = folder.path / "processes" / f"trial_{page.view.trial}"
     if output.is_dir():  # of a study with command
         text += f"\n\nOutput of its processes: {output}/"
@@ -297,27 +295,17 @@ def do_best(args: Namespace) -> int:
     first = entries[0] if entries else None
     if first is None or first.value is None:
         return _print_leader(folder, seen, args)
-    target, told = None, {"metric": meta.metric, "conclusion": as_json(seen.conclusion)}
+    told: dict[str, Any] = {"metric": meta.metric, "conclusion": as_json(seen.conclusion)}
     told |= {"exported_to": None, "exported": None}
-    if args.export is not None:
-        target = Path(args.export)
+    target = None if args.export is None else Path(args.export)
+    if target is not None:
         export_policy(folder, first.trial, target, args.onnx)
         told |= {"exported_to": str(target), "exported": _origin_of(target)}
     if args.json:
         print_json({**first.as_json(), **told})
         return 0
-    if meta.objectives:
-        for text in seen.conclusion.said:
-            echo(in_columns(text, sys.stdout))
-        echo(in_columns(front_line(entries, volume_of(entries, Ranking.of(meta))), sys.stdout))
-        front = [e for e in entries if e.front == 1 and e.confirmed == first.confirmed]
-        if len(front) > 1:
-            echo(f"Trial {first.trial} leads: the largest crowding distance on the front.")
-    else:
-        said = [in_unit(winner_line(entries, seen.metric), seen.unit)]
-        said += headline(seen.conclusion, entries, seen.metric)
-        for text in dict.fromkeys(said):
-            echo(in_columns(text, sys.stdout))
+    for text in _front_lines(seen, first) if meta.objectives else _winner_lines(seen):
+        echo(text)
     _print_fixed(meta, first.params)
     if len(seen.rows[first.trial].schedule) > 1:
         note(f"it trained with different values before: hpo show {first.trial}")
@@ -325,6 +313,22 @@ def do_best(args: Namespace) -> int:
     if target is not None:
         print_exported(target, meta.study_text)
     return 0
+
+
+def _front_lines(seen: _Board, first: Entry) -> list[str]:
+    said = [*seen.conclusion.said]
+    said.append(front_line(seen.entries, volume_of(seen.entries, Ranking.of(seen.meta))))
+    lines = [in_columns(text, sys.stdout) for text in said]
+    front = [e for e in seen.entries if e.front == 1 and e.confirmed == first.confirmed]
+    if len(front) > 1:
+        lines.append(f"Trial {first.trial} leads: the largest crowding distance on the front.")
+    return lines
+
+
+def _winner_lines(seen: _Board) -> list[str]:
+    said = [winner_line(seen.entries, seen.metric, seen.unit)]
+    said += headline(seen.conclusion, seen.entries, seen.metric, seen.unit)
+    return [in_columns(text, sys.stdout) for text in dict.fromkeys(said)]
 
 
 def _note_default(conclusion: Conclusion, first: Entry) -> None:
@@ -473,7 +477,7 @@ def do_plot(args: Namespace) -> int:
     snapshot = read_snapshot(folder)
     build = getattr(knob_charts, args.kind, None) or getattr(search_charts, args.kind)
     options = {} if args.at is None else {"at": args.at}
-    picture = in_unit(build(snapshot, **options), snapshot.study.algorithm.unit)
+    picture = build(snapshot, **options)
     if not picture.panels:
         raise StoreError(f"nothing to draw of {folder.name!r}: {picture.caption}")
     draw_picture(path, picture, folder.name)

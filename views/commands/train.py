@@ -19,7 +19,7 @@ from ...store.study_folder import StudyFolder, find_study
 from ...studies.spec import Study, env_words, metric_words, value_words
 from ...studies.train_study import single
 from ...studies.tuned.study_text import load_given
-from ..formatting import in_unit, number, param, steps, with_interval
+from ..formatting import number, param, steps, with_interval
 from ..output import finite_or_none, note, print_answer
 from ..terminal.console import in_columns, knows_blocks
 from ..time_spent import confirm_cost
@@ -112,8 +112,7 @@ def _picture(results: Results) -> str | None:
 
     path = results.folder / "training.png"
     snapshot = read_snapshot(StudyFolder(results.folder))
-    picture = in_unit(curves(snapshot), snapshot.study.algorithm.unit)
-    draw_picture(path, picture, results.folder.name)
+    draw_picture(path, curves(snapshot), results.folder.name)
     return str(path)
 
 

@@ -70,7 +70,8 @@ def print_results(
     console: Console, results: Results, words: Words, *, quiet: bool = False, verbose: bool = False
 ) -> None:
     entries = results.leaderboard
-    print_headline(console, headline(results.conclusion, entries, words.metric), words.unit)
+    lines = headline(results.conclusion, entries, words.metric, words.unit)
+    print_headline(console, lines)
     if words.objectives:
         console.print(front_line(entries, results.hypervolume))
     if entries:

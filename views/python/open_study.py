@@ -24,7 +24,7 @@ from ..charts.matplotlib_files import draw_panel, figure_size, fill_figure
 from ..charts.model import Picture
 from ..charts.search_charts import curves, history, pareto, schedule
 from ..charts.snapshot import Snapshot, read_snapshot
-from ..formatting import aligned, in_unit, unit_in
+from ..formatting import aligned
 from ..leaderboard_text import board_columns, knob_columns, rows_of
 from ..pictures import require_matplotlib
 from ..report.report import write_report
@@ -93,7 +93,6 @@ class Plots:
         return read_snapshot(StudyFolder(self.folder))
 
     def _draw(self, picture: Picture, ax: Any) -> Any:
-        picture = in_unit(picture, unit_in(self.folder))
         if not picture.panels:
             raise StoreError(f"nothing to draw of {self.folder.name!r}: {picture.caption}")
         if ax is not None:

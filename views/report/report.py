@@ -28,19 +28,18 @@ from ..formatting import (
     around,
     between,
     duration,
-    in_unit,
     number,
     param,
     seeds_text,
     steps,
 )
 from ..leaderboard_text import (
-    EXPLAINED,
     Column,
     Kind,
     audit_words,
     baselines_listing,
     board_columns,
+    explained,
     front_line,
     headline,
     knob_columns,
@@ -203,9 +202,9 @@ def leaderboard_table(snapshot: Snapshot) -> str:
         right=[_is_right(*pair) for pair in zip(columns, cells, strict=True)],
     )
     notes = [f'<p class="note">{note}</p>' for note in _notes(shown, same, len(snapshot.entries))]
-    meaning = f"<summary>What the columns mean</summary>{_meanings()}"
-    explained = "" if shown.objectives else f"<details>{meaning}</details>"
-    return f"{text}{''.join(notes)}{explained}"
+    meaning = f"<summary>What the columns mean</summary>{_meanings(snapshot.unit)}"
+    more = "" if shown.objectives else f"<details>{meaning}</details>"
+    return f"{text}{''.join(notes)}{more}"
 
 
 def _cells(column: Column) -> list[Cell]:
@@ -237,10 +236,10 @@ def _notes(shown: Board, same: str, trials: int) -> list[str]:
     return notes
 
 
-def _meanings() -> str:
+def _meanings(unit: str) -> str:
     """Return what the columns mean as a list that wraps on a phone."""
     found: list[tuple[str, list[str]]] = []
-    for line in EXPLAINED.splitlines():
+    for line in explained(unit).splitlines():
         if line.startswith(" "):
             found[-1][1].append(line.strip())
         else:
@@ -273,7 +272,7 @@ def rungs_table(snapshot: Snapshot) -> str:
         at, counts = min(row.env_steps for row in here), Counter(row.action for row in here)
         cells = [Cell(str(n), n) for n in (len(here), *(counts[action] for action in actions))]
         rows.append([Cell(steps(at), at), *cells])
-    header = ("env steps", "compared", *(_ACTIONS[action] for action in actions))
+    header = (snapshot.unit, "compared", *(_ACTIONS[action] for action in actions))
     return table("Decisions at rungs", header, rows, right=[True] * len(header))
 
 
@@ -308,11 +307,10 @@ def _if_drawn(picture: Picture) -> str:
 
 def report_html(snapshot: Snapshot, portable: bool = False) -> str:
     """Return the whole page; `portable`: without commands, which name folders of this machine."""
-    unit = escape(snapshot.study.algorithm.unit)
     parts = {name: build for name, (_, build) in PARTS.items()}
     if portable:
         parts["study"] = lambda snapshot: _study(snapshot, portable=True)
-    bodies = {name: in_unit(build(snapshot), unit) for name, build in parts.items()}
+    bodies = {name: build(snapshot) for name, build in parts.items()}
     sections = [(name, PARTS[name][0], body) for name, body in bodies.items() if body]
     title = f"{snapshot.meta.name} - hpo report"
     return page(title, head_html(snapshot, portable), sections, _foot(snapshot))
@@ -322,18 +320,19 @@ def head_html(snapshot: Snapshot, portable: bool = False) -> str:
     study = snapshot.study
     rule = "" if study.early_terminate is None else f" + {study.early_terminate.type}"
     sub = f"{env_words(study)}, {study.search.method}{rule}"
-    return in_unit(
+    return (
         f"<h1>{escape(snapshot.meta.name)}</h1>"
         f'<p class="sub">{escape(sub)} <span class="standing">{snapshot.standing}</span></p>'
         f"{_conclusion(snapshot, portable)}{facts(_facts(snapshot))}"
-        f"{'' if portable else _next(snapshot)}",
-        escape(study.algorithm.unit),
+        f"{'' if portable else _next(snapshot)}"
     )
 
 
 def _conclusion(snapshot: Snapshot, portable: bool) -> str:
     best = snapshot.winner
-    first, *others = headline(snapshot.conclusion, snapshot.entries, snapshot.metric)
+    first, *others = headline(
+        snapshot.conclusion, snapshot.entries, snapshot.metric, snapshot.unit
+    )
     more = "".join(f"<br>{escape(text)}" for text in others)
     if snapshot.meta.objectives:
         more += f"<br>{escape(front_line(snapshot.entries, snapshot.volume))}"
@@ -379,7 +378,7 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
         found.append(("default", number(against.means[1]), _default_words(snapshot)))
     ended = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     found.append(("trials", f"{len(snapshot.searched):,}", ended))
-    spent = f"{steps(usage.env_steps)} env steps"
+    spent = f"{steps(usage.env_steps)} {snapshot.unit}"
     return [*found, ("wall time", duration(usage.run_seconds), spent)]
 
 
@@ -392,15 +391,15 @@ def _default_words(snapshot: Snapshot) -> str:
 
 
 def _costs(snapshot: Snapshot) -> str:
-    budget, usage = snapshot.study.budget, snapshot.usage
+    budget, usage, unit = snapshot.study.budget, snapshot.usage, snapshot.unit
     limits = [] if budget.trials is None else [f"trials {budget.trials:,}"]
-    limits += [] if budget.env_steps is None else [f"env steps {steps(budget.env_steps)}"]
+    limits += [] if budget.env_steps is None else [f"{unit} {steps(budget.env_steps)}"]
     limits += [f"time {duration(budget.wall_seconds)}"] if budget.wall_seconds else []
     speed, lanes = steps(round(usage.env_steps_per_second)), snapshot.study.algorithm.lanes
     found = [
-        ("training env steps", steps(usage.env_steps), f"budget: {', '.join(limits) or 'none'}"),
-        ("evaluation env steps", steps(usage.eval_env_steps), ""),
-        ("speed", f"{speed}/s", "training env steps per second"),
+        (f"training {unit}", steps(usage.env_steps), f"budget: {', '.join(limits) or 'none'}"),
+        (f"evaluation {unit}", steps(usage.eval_env_steps), ""),
+        ("speed", f"{speed}/s", f"training {unit} per second"),
         (f"{lanes} busy", f"{usage.occupancy:.0%}", "while there was work"),
         *time_facts(usage.seconds_by_part),
     ]
