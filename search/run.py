@@ -318,7 +318,9 @@ def _run(
             factory,
             buckets,
             add_rows=callbacks.listening(add_rows) if settings.callbacks else add_rows,
-            committer=Committer(store, ledger, buckets, every, soon=given is None, shelf=shelf),
+            committer=Committer(
+                store, ledger, buckets, every_seconds=every, soon=given is None, shelf=shelf
+            ),
             policies=policies,
             telling=telling,
             beside=beside,

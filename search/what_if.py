@@ -450,7 +450,7 @@ def _racing(record: Record, rule: str, given: Sequence[str], seeds: int) -> Raci
 
 
 def _early(record: Record, rule: str, name: str, given: Sequence[str]) -> EarlyTerminate | None:
-    """Return a rule that stops trials; its first rung is by default that of the study's own."""
+    """Return a rule that stops trials; its first rung defaults to that of the study."""
     ran = record.study.early_terminate
     least = record.first_point if ran is None else ran.min  # None: the rule's default is later
     own = [f"type: {name}", *given]
@@ -546,7 +546,7 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Reference:
-    """What rules are compared with: the record, and its own rule replayed."""
+    """The reference for rules: the record, and the recorded rule replayed."""
 
     record: Record
     matched: int  # judgements that came out as recorded when the record's own rule was replayed

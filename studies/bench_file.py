@@ -95,7 +95,7 @@ class BenchFile:
             shows = metric.value.get("name", node_of(Metric.name)).value == Metric.name
             values: dict[str, Node] = {**metric.value, **(weight.value if shows else {})}
             made.value["metric"] = Node(weight.line, values, weight.key_lines)
-        study = study_of(made, self.shown, self.source, "bench", (), None)
+        study = study_of(made, self.shown, self.source, "bench", ())
         early = study.early_terminate
         for wrong, why in (
             (

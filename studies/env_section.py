@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -236,17 +236,22 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
         return None
 
     first, sources, actions = known[0], {o.source for o in known}, {o.actions for o in known}
-    shared = [name for name in first.metrics if all(name in one.metrics for one in known)]
+    shared = set(first.metrics).intersection(*(one.metrics for one in known))
     return EnvEntry(
-        id=" and ".join(dict.fromkeys(one.id for one in known)),
+        id=" and ".join(_once([(one.id,) for one in known])),
         source=sources.pop() if len(sources) == 1 else "several",
         actions=first.actions if len(actions) == 1 else "any",
-        metrics={name: first.metrics[name] for name in shared},
-        positive=tuple(dict.fromkeys(chain.from_iterable(one.positive for one in known))),
+        metrics={name: text for name, text in first.metrics.items() if name in shared},
+        positive=_once([one.positive for one in known]),
         params=_merged([one.params for one in known]),
         keys=_merged([one.keys for one in known]),
         elsewhere=_merged([one.elsewhere for one in known]),
     )
+
+
+def _once(names: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """Return each name once, in order."""
+    return tuple(dict.fromkeys(chain.from_iterable(names)))
 
 
 def _merged(each: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:

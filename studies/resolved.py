@@ -288,7 +288,7 @@ All other keys are fixed. A larger `budget` and another `confirm` reopen a finis
 (`LoopState.reopens`); more `env_steps` extend its runs (`search.engine.extend_run`).
 """
 _RESOLVED_BY_RULE = ("population.lanes", "population.device")
-"""Keys of which a new `auto` is no change: the study keeps what it chose."""
+"""Keys that may become `auto`: the study keeps its value."""
 
 
 def _rule_of(key: str) -> Callable[[_Changed], str]:

@@ -175,7 +175,7 @@ def _key_value(key: str, spec: EnvKey, given: Any) -> Any:
 
 
 def _as_number(spec: EnvKey, given: Any) -> Any:
-    """Return a number of the key's type; what is no such number as it is."""
+    """Return a number of the key's type; other values unchanged."""
     value = given
     if isinstance(given, str):
         number = number_of(given)

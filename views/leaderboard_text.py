@@ -59,7 +59,7 @@ order    confirmed trials by select, then finished ones by search, then stopped
 
 
 class Kind(Enum):
-    """What a column of the leaderboard is about."""
+    """The kinds of leaderboard columns."""
 
     TRIAL = ""
     SCORE = "-_"
@@ -67,7 +67,7 @@ class Kind(Enum):
 
     @property
     def breaks(self) -> str:
-        """The characters after which its name may go on in another line."""
+        """The characters after which a long name may be broken."""
         return self.value
 
 
@@ -127,7 +127,7 @@ def _score(at: int, name: str, trials: Sequence[TrialView]) -> Column:
 
 
 def explained(unit: str = ENV_STEPS) -> str:
-    """Return what the columns of the leaderboard mean."""
+    """Return the meanings of the leaderboard columns."""
     return _EXPLAINED.format(unit=unit)
 
 

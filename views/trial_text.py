@@ -174,7 +174,7 @@ class TrialAudit:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The study's conclusion, of a trial that it is about."""
+    """The study's conclusion about a trial."""
 
     sentences: Sequence[str]
     details: Sequence[str]
@@ -441,7 +441,7 @@ def _head(page: TrialPage, verbose: bool) -> list[str]:
 
 
 def _became(page: TrialPage) -> str:
-    """Return what became of a trial, to follow its number."""
+    """Return the outcome of a trial, to follow its number."""
     view = page.view
     if view.is_default:
         winner = " and the winner" if view.is_winner else ""
@@ -640,7 +640,7 @@ def _decision(judged: DecisionRow, verbose: bool) -> str:
 
 
 def _outcome(page: TrialPage, stages: Stages, point: Point) -> str:
-    """Return what a point without a decision led to, or ""."""
+    """Return the outcome at a point without a decision, or ""."""
     if point[0] == "choose":
         return "chosen" if page.view.is_winner else ""
     if point[0] != "search" or not stages.is_end(point):

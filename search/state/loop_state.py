@@ -364,7 +364,7 @@ class LoopState:
 
 
 def bounds_of(budget: object, confirm: object) -> str:
-    """Return what ends a study, as the text that its state keeps."""
+    """Return the bounds of a study as its state stores them."""
     return json.dumps([budget, confirm], default=vars)
 
 

@@ -264,7 +264,7 @@ class WorkAhead:
 
 
 def _live_runs(trial: Trial, bucket: Bucket) -> list[Run]:
-    """Return the replicates of a trial that still train; none if its bucket is another."""
+    """Return the replicates of a trial that still train in this bucket."""
     if trial.bucket != bucket.key:
         return []
     return [run for run in trial.runs if run.is_live]

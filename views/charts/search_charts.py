@@ -342,8 +342,7 @@ def _corners(mark: Line | Band | Dot) -> Iterable[tuple[float, float]]:
 def history(snapshot: Snapshot) -> Picture:
     numbers = sorted(snapshot.thinned(snapshot.searched, _MOST_ROWS))
     rows = [snapshot.rows[trial] for trial in numbers]
-    ended = _finite({row.trial: row.value for row in rows})
-    stopped = _finite({row.trial: row.rung_value for row in rows if row.trial not in ended})
+    ended, stopped = _values_of(rows)
     if not ended and not stopped:
         return Picture("history", "History", "No trial has a value yet.")
     lost = [row.trial for row in rows if row.state in _LOST]
@@ -363,21 +362,26 @@ def history(snapshot: Snapshot) -> Picture:
         *winner,
     ]
     outside = sum(not y.holds(value) for value in every)
-    keys: list[Key] = []
-    if best:
-        keys += [Key("finished", "c0"), Key("best so far", "c1", "line")]
-    if winner:
-        keys.append(Key(snapshot.winner_word, "c1", "ring"))
-    if cut:
-        keys.append(Key("not finished: value at its last rung", "muted"))
-    if outside:
-        keys.append(Key(f"outside the scale ({outside})", "muted", "out"))
-    if lost:
-        keys.append(Key("diverged or failed", "bad", "cross"))
+    named = {
+        Key("finished", "c0"): bool(best),
+        Key("best so far", "c1", "line"): bool(best),
+        Key(snapshot.winner_word, "c1", "ring"): bool(winner),
+        Key("not finished: value at its last rung", "muted"): bool(cut),
+        Key(f"outside the scale ({outside})", "muted", "out"): outside > 0,
+        Key("diverged or failed", "bad", "cross"): bool(lost),
+    }
+    keys = [key for key, shown in named.items() if shown]
     caption = f"Every trial in order{snapshot.kept_words(_MOST_ROWS)}, by its value in the search."
     all_keys = (*keys, *lines_keys)
     panel = XY("Values in the search", x, y, tuple(marks), all_keys, wide=True)
     return Picture("history", "History", caption, (panel,))
+
+
+def _values_of(rows: Sequence[TrialRow]) -> tuple[dict[int, float], dict[int, float]]:
+    """Return trial -> value of a full run; of the others at the last rung."""
+    ended = _finite({row.trial: row.value for row in rows})
+    others = [row for row in rows if row.trial not in ended]
+    return ended, _finite({row.trial: row.rung_value for row in others})
 
 
 def _kept_in_sight(snapshot: Snapshot, rows: Sequence[TrialRow]) -> list[float]:
@@ -517,7 +521,9 @@ def schedule(snapshot: Snapshot) -> Picture:
     named = dict(snapshot.study.space.keyed)
     moved = [key for key in named if _changes(named[key], ways)]
     panels = [
-        _schedule_panel(snapshot, key, named[key], members, ways, copies, float(last))
+        _schedule_panel(
+            snapshot, key, named[key], ways, members=members, copies=copies, last=float(last)
+        )
         for key in moved[:_KNOBS]
     ]
     caption = f"Each line is a member{snapshot.kept_words(_MEMBERS)}. Each of {len(copies):,} "
@@ -559,8 +565,9 @@ def _schedule_panel(
     snapshot: Snapshot,
     key: str,
     parameter: Parameter,
-    members: Sequence[int],
     ways: Mapping[int, Way],
+    *,
+    members: Sequence[int],
     copies: Sequence[DecisionRow],
     last: float,
 ) -> XY:

@@ -292,7 +292,13 @@ def _result(chosen: _Chosen) -> Comparison:
     """Compare the values; seeds that ranked the trials, or copies, give a difference alone."""
     ours, theirs = chosen.values
     found = compare(
-        ours, theirs, chosen.goal, chosen.paired, chosen.earlier, chosen.bounds, chosen.interim
+        ours,
+        theirs,
+        chosen.goal,
+        chosen.paired,
+        chosen.earlier,
+        bounds=chosen.bounds,
+        interim=chosen.interim,
     )
     if not chosen.ranked and not chosen.copied:
         return found

@@ -57,14 +57,16 @@ def read_standing(folder: Path) -> Standing:
         rows = trials_seen(journal)
     entries = leaderboard_of(meta, rows)
     first = entries[0] if entries and entries[0].value is not None else None
-    return standing_of(folder, meta, recorded(meta.study_text), head, rows, first)
+    study = recorded(meta.study_text)
+    return standing_of(folder, meta, head, study=study, rows=rows, first=first)
 
 
 def standing_of(
     folder: Path,
     meta: StudyMeta,
-    study: Study,
     head: Head,
+    *,
+    study: Study,
     rows: Iterable[TrialRow],
     first: Entry | None,
 ) -> Standing:

@@ -172,7 +172,7 @@ def run(
     Raises:
         HpoError: see `hpo.search.api.run`.
     """
-    return _call(api.run, study, out, observers, name, progress, settings)
+    return _call(api.run, study, out, observers, name=name, progress=progress, settings=settings)
 
 
 def train(
@@ -185,7 +185,7 @@ def train(
     **settings: Any,
 ) -> Results:
     """Train a study's default configuration on all its seeds; arguments as for `run`."""
-    return _call(api.train, study, out, observers, name, progress, settings)
+    return _call(api.train, study, out, observers, name=name, progress=progress, settings=settings)
 
 
 def check(study: Source, *, name: str | None = None, time: bool = False) -> Checked:
@@ -260,6 +260,7 @@ def _call(
     study: Source,
     out: str | Path,
     observers: Sequence[Any],
+    *,
     name: str | None,
     progress: bool | None,
     settings: dict[str, Any],
