@@ -145,12 +145,14 @@ class _Main(argparse.ArgumentParser):
         (verbs,) = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))
         texts = {choice.dest: choice.help or "" for choice in verbs._choices_actions}
         lines = [self.description or "", "", "usage: hpo COMMAND ...", ""]
+        later: list[str] = []
         for group, names in _GROUPS.items():
             shown = [name for name in names if self.shows_all or name in _FIRST]
             lines += [group] if shown else []
             lines += [f"  {name:<12}{texts[name]}" for name in shown]
+            later += [name for name in names if name not in _FIRST]
         if not self.shows_all:
-            more = ", ".join(n for names in _GROUPS.values() for n in names if n not in _FIRST)
+            more = ", ".join(later)
             words = f"More (hpo --help -v): {more}"
             lines += ["", *wrap(words, 78, break_on_hyphens=False)]
         last = "One command:  hpo COMMAND --help        Version:  hpo --version"

@@ -74,7 +74,7 @@ class Workers:
 
     def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> WorkerBatch:
         """Make a batch of `count` slots, slot i with worker i modulo their number."""
-        return WorkerBatch(self, next(self._batches), id_, code, count, tells)
+        return WorkerBatch(self, next(self._batches), id_, code, count, tells=tells)
 
     @property
     def process_ids(self) -> list[int]:
@@ -166,6 +166,7 @@ class WorkerBatch:
         id_: str,
         code: SpaceCode,
         count: int,
+        *,
         tells: bool = False,
     ):
         self._workers, self._number, self._tells = workers, number, tells

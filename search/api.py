@@ -119,7 +119,7 @@ def run(
         shown=shown,
     )
     with factory_of(study, compiling, warn) as factory:
-        return run_study(study, place, factory, observers, settings, earlier)
+        return run_study(study, place, factory, observers, settings, earlier=earlier)
 
 
 def load_to_run(

@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -234,27 +234,43 @@ def check_continues(
     now: Given | None = None,
     same_file: bool = False,
 ) -> None:
+    """Refuse to resume a study with a change that `studies.resolved.RESUMING` does not allow."""
     old = as_recorded(before.study_text)
     refused = [change for change in diff(old, resolved(study)) if not change.allowed]
     if not refused:
         return
-    if last is None and same_file and now is not None and not now.overrides:
-        unsaid = [
-            change
-            for change in refused
-            if not now.override_of(change.key) and not change.key.startswith("algorithm.")
-        ]
-        olds = [one.old if isinstance(one.old, str) else json.dumps(one.old) for one in unsaid]
-        overrides = tuple(f"{one.key}={old}" for one, old in zip(unsaid, olds, strict=True))
-        last = replace(now, overrides=overrides) if unsaid else None
-    lines = [f"  {change}{_origin(change.key, last, now)}" for change in refused]
-    filed = [one for one in refused if not same_file or one.key.startswith("algorithm.")]
+    if last is None and same_file and now is not None:
+        last = _as_if_given(refused, now)
+    commands = _Commands(last, now)
+    lines = [f"  {change}{commands.origin(change.key)}" for change in refused]
+    filed = [one for one in refused if not same_file or _is_declared(one)]
     raise StoreError(
         f"study {before.name!r} was started with different settings; undo these changes, or start "
-        "another study:\n" + "\n".join([*lines, *_way_on(filed, last, now)]),
+        "another study:\n" + "\n".join([*lines, *commands.way_on(filed)]),
         new=True,
         reuse=_reuse(before, study, refused, now),
     )
+
+
+def _is_declared(change: Change) -> bool:
+    """Return whether a change is in the code of a training, not in the study file."""
+    return change.key.startswith("algorithm.")
+
+
+def _as_if_given(refused: Sequence[Change], now: Given) -> Given | None:
+    """Return the command that gives the old values of an unchanged file; None if none is lacking.
+
+    The study ran without a command, from Python, with values that its file does not have.
+    """
+    if now.overrides:
+        return None
+    unsaid = [one for one in refused if not (now.override_of(one.key) or _is_declared(one))]
+    overrides = tuple(f"{one.key}={_as_typed(one.old)}" for one in unsaid)
+    return replace(now, overrides=overrides) if unsaid else None
+
+
+def _as_typed(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _reuse(
@@ -268,33 +284,57 @@ def _reuse(
     return Path(RESULTS if now is None else now.out) / before.name
 
 
-def _origin(key: str, last: Given | None, now: Given | None) -> str:
-    was = "" if last is None else last.override_of(key)
-    given = "" if now is None else now.override_of(key)
-    if was == given:
-        return ""
-    words = [f"last time: {was}" if was else "", f"now: {given}" if given else ""]
-    return f" [{'; '.join(word for word in words if word)}]"
+_OF_ENV_STEPS = (
+    "schedule_env_steps",
+    "evaluation.every",
+    "early_terminate.min",
+    "early_terminate.every",
+)
+"""Keys that follow from env_steps where a file omits them."""
 
 
-def _way_on(refused: Sequence[Change], last: Given | None, now: Given | None) -> list[str]:
-    """Return the command that resumes, as far as commands made the difference."""
-    if now is None:
-        return [] if last is None else [f"  it was run as: {last.command}"]
-    verb, overrides = ("run", ()) if last is None else (last.verb, last.overrides)
-    way = replace(now, verb=verb, overrides=overrides)
-    if way == now:
-        return []
-    rest = [change.key for change in refused if not _origin(change.key, last, now)]
-    if _origin("env_steps", last, now):  # these follow from it where a file omits them
-        follow = ("schedule_env_steps", "evaluation.every", "early_terminate.min")
-        rest = [key for key in rest if key not in (*follow, "early_terminate.every")]
-    also = (
-        f", after restoring the old {', '.join(rest)} in the file"
-        if rest and verb == now.verb
-        else ""
-    )
-    return [f"resume with: {way.command}{also}"]
+@dataclass(frozen=True)
+class _Commands:
+    """The command that ran a study last, and that of now; None: it is not known."""
+
+    last: Given | None
+    now: Given | None
+
+    def origin(self, key: str) -> str:
+        """Return where the two values of a key come from, if not both from the file."""
+        was, given = self._override(self.last, key), self._override(self.now, key)
+        if was == given:
+            return ""
+        words = {"last time": was, "now": given}
+        said = "; ".join(f"{when}: {value}" for when, value in words.items() if value)
+        return f" [{said}]"
+
+    def _override(self, command: Given | None, key: str) -> str:
+        return "" if command is None else command.override_of(key)
+
+    def way_on(self, refused: Sequence[Change]) -> list[str]:
+        """Return the command that resumes, as far as commands made the difference."""
+        if self.now is None:
+            return [] if self.last is None else [f"  it was run as: {self.last.command}"]
+        verb, overrides = (
+            ("run", ()) if self.last is None else (self.last.verb, self.last.overrides)
+        )
+        way = replace(self.now, verb=verb, overrides=overrides)
+        if way == self.now:
+            return []
+        rest = self._in_file(refused)
+        if not rest or verb != self.now.verb:
+            return [f"resume with: {way.command}"]
+        return [
+            f"resume with: {way.command}, after restoring the old {', '.join(rest)} in the file"
+        ]
+
+    def _in_file(self, refused: Sequence[Change]) -> list[str]:
+        """Return the keys that differ in the file."""
+        rest = [change.key for change in refused if not self.origin(change.key)]
+        if not self.origin("env_steps"):
+            return rest
+        return [key for key in rest if key not in _OF_ENV_STEPS]
 
 
 def gives_new_bits(before: StudyMeta, now: StudyMeta, accept: bool) -> bool:

@@ -5,7 +5,6 @@ The same call does all three; a resumed study ends with the same tables as one n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -56,7 +55,7 @@ from .ray_tune.loop import drive
 from .rules.registry import make_pruner
 from .samplers.proposal_queue import AskAhead, Proposer
 from .samplers.registry import make_sampler
-from .state.loop_state import LoopState, Phase
+from .state.loop_state import LoopState, Phase, bounds_of
 from .state.progress import Observer
 from .state.search_state import Ledger
 from .state.usage import Usage
@@ -114,12 +113,135 @@ class Settings:
     shown: Path | None = None  # the folder as it was given, before any code of the study ran
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A study as it is given in this call."""
+
+    study: Study
+    meta: StudyMeta  # of the study on this machine
+    factory: PopulationFactory
+    earlier: WarmStart
+    settings: Settings
+    shown: Path  # its folder as it was given
+
+
+@dataclass(frozen=True)
+class New:
+    """A study that starts in an empty folder."""
+
+    ledger: Ledger
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A study that was interrupted, or of which more is asked than before."""
+
+    ledger: Ledger
+    again: Sequence[int] = ()  # failed trials that run again
+
+
+@dataclass(frozen=True)
+class Found:
+    """A study that has finished and of which nothing more is asked."""
+
+    ledger: Ledger
+    finished_at: float  # seconds since the epoch
+
+
+def open_study(asked: Asked, store: StudyStore) -> New | Resumed | Found:
+    """Open a study's folder: it is new, is resumed, or has finished.
+
+    Raises:
+        StoreError: it has another study, or one that cannot be resumed as asked.
+    """
+    if store.created:
+        return _begin(asked, store)
+    _check_resumes(asked, store)
+    ledger = _restored(asked, store)
+    lengthen(ledger, as_recorded(store.meta.study_text)["env_steps"], store.checkpoint())
+    again = _again(asked, ledger)
+    if not _goes_on(asked, ledger, again):
+        return _find_finished(asked, store, ledger)
+    return _resume(asked, store, ledger, again)
+
+
+def _begin(asked: Asked, store: StudyStore) -> New:
+    ledger = _restored(asked, store)
+    _goes_on(asked, ledger, _again(asked, ledger))
+    _write_study(asked, store, ledger)
+    return New(ledger)
+
+
+def _resume(asked: Asked, store: StudyStore, ledger: Ledger, again: Sequence[int]) -> Resumed:
+    before, settings = store.meta, asked.settings
+    files = takes_changed_files(
+        before.name, before.files, asked.study.source, settings.accept_changed_files
+    )
+    differs = gives_new_bits(before, asked.meta, settings.accept_new_bits) or files
+    bits = max(before.bits, ledger.state.bits) + differs
+    store.journal.replace_meta(replace(asked.meta, created_at=before.created_at, bits=bits))
+    _write_study(asked, store, ledger)
+    return Resumed(ledger, again)
+
+
+def _find_finished(asked: Asked, store: StudyStore, ledger: Ledger) -> Found:
+    """Keep the machine on which it ran; its loggers and other free keys may have changed."""
+    now = asked.meta
+    given = {"name": now.name, "study_hash": now.study_hash, "study_text": now.study_text}
+    store.journal.replace_meta(replace(store.meta, **given))
+    _write_study(asked, store, ledger)
+    store.publish(force=True)
+    return Found(ledger, store.head.at)
+
+
+def _check_resumes(asked: Asked, store: StudyStore) -> None:
+    settings = asked.settings
+    if not settings.resume:
+        place = as_given(asked.shown, store.folder.path)
+        raise StoreError(f"{place} already has a study; start a new one", new=True)
+    kept = kept_text(store.folder)
+    same = without_given(kept) == without_given(settings.study_text)
+    check_continues(store.meta, asked.study, given_in(kept), settings.given, same)
+
+
+def _restored(asked: Asked, store: StudyStore) -> Ledger:
+    resolver = Resolver(asked.study, asked.factory)
+    return restore_ledger(asked.study, store, store.clock, resolver, asked.earlier.history)
+
+
+def _again(asked: Asked, ledger: Ledger) -> list[int]:
+    """Return the failed trials that run again, if that is asked for."""
+    if not asked.settings.retry_failed:
+        return []
+    again = to_retry(ledger)
+    asked.settings.warn(retry_note(ledger, again, lacks_test_seeds(ledger)))
+    return again
+
+
+def _goes_on(asked: Asked, ledger: Ledger, again: Sequence[int]) -> bool:
+    """Reopen a finished study of which more is asked; return whether anything is left to do."""
+    lacks = asked.settings.retry_failed and lacks_test_seeds(ledger)
+    bounds = bounds_of(asked.study.budget, asked.study.confirm)
+    return ledger.state.go_on(bounds, again=bool(again) or lacks)
+
+
+def _write_study(asked: Asked, store: StudyStore, ledger: Ledger) -> None:
+    """Write the study file, with the command that runs it, and the trials of the warm start."""
+    ledger.state.take_bits(store.meta.bits)
+    text, given = asked.settings.study_text, asked.settings.given
+    if text and given is not None:
+        text = given.on_top_of(text)
+    store.folder.write_study(text or asked.meta.study_text, asked.meta.study_text)
+    write_warm_start(asked.earlier, store.folder.path)
+
+
 def run(
     study: Study,
     directory: Path,
     factory: PopulationFactory,
     observers: Sequence[Observer] = (),
     settings: Settings | None = None,
+    *,
     earlier: WarmStart | None = None,
 ) -> Results:
     """Run a study to its end, or resume it.
@@ -140,71 +262,28 @@ def run(
     if settings.anew:  # nothing above has refused the study
         delete_results(place)
     meta = study_meta(study, factory.backend, factory.device_count)
+    asked = Asked(study, meta, factory, earlier, settings, shown)
     seconds = settings.publish_seconds
-    folder = StudyFolder(place)
-    with StudyStore(folder, meta, sinks=settings.sinks, publish_seconds=seconds) as store:
-        if not store.created:
-            if not settings.resume:
-                raise StoreError(
-                    f"{as_given(shown, place)} already has a study; start a new one", new=True
-                )
-            kept = kept_text(store.folder)
-            same = without_given(kept) == without_given(settings.study_text)
-            check_continues(store.meta, study, given_in(kept), settings.given, same)
-        ledger = restore_ledger(
-            study, store, store.clock, Resolver(study, factory), earlier.history
-        )
-        if not store.created:
-            lengthen(ledger, as_recorded(store.meta.study_text)["env_steps"], store.checkpoint())
-        # also because the bounds of the study grew
-        again = to_retry(ledger) if settings.retry_failed else []
-        lacks = settings.retry_failed and lacks_test_seeds(ledger)
-        if settings.retry_failed:
-            settings.warn(retry_note(ledger, again, lacks))
-        bounds = json.dumps([study.budget, study.confirm], default=vars)
-        goes_on = ledger.state.go_on(bounds, again=bool(again) or lacks)
-        if not store.created:
-            store.journal.replace_meta(_continued(store.meta, meta, ledger, goes_on, settings))
-        ledger.state.take_bits(store.meta.bits)
-        text = settings.study_text
-        if text and settings.given is not None:  # with the command on top
-            text = settings.given.on_top_of(text)
-        store.folder.write_study(text or meta.study_text, meta.study_text)
-        write_warm_start(earlier, store.folder.path)
-        if not goes_on:
-            store.publish(force=True)
-            found = replace(_results("finished", ledger, store), finished_at=store.head.at)
+    with StudyStore(
+        StudyFolder(place), meta, sinks=settings.sinks, publish_seconds=seconds
+    ) as store:
+        opened = open_study(asked, store)
+        if isinstance(opened, Found):
+            results = _results("finished", opened.ledger, store)
+            results = replace(results, finished_at=opened.finished_at)
         else:
-            found = _run(
-                ledger, store, factory, proposer, observers, settings, shown=shown, again=again
-            )
-    return replace(found, folder=as_given(shown, place))
-
-
-def _continued(
-    before: StudyMeta, now: StudyMeta, ledger: Ledger, goes_on: bool, settings: Settings
-) -> StudyMeta:
-    """Return the metadata of a resumed study; a finished one keeps the machine where it ran."""
-    if not goes_on:
-        return replace(before, name=now.name, study_hash=now.study_hash, study_text=now.study_text)
-    accept = settings.accept_changed_files
-    files = takes_changed_files(before.name, before.files, ledger.study.source, accept)
-    differs = gives_new_bits(before, now, settings.accept_new_bits) or files
-    bits = max(before.bits, ledger.state.bits) + differs
-    return replace(now, created_at=before.created_at, bits=bits)
+            results = _run(asked, opened, store, proposer, observers)
+    return replace(results, folder=as_given(shown, place))
 
 
 def _run(
-    ledger: Ledger,
+    asked: Asked,
+    opened: New | Resumed,
     store: StudyStore,
-    factory: PopulationFactory,
     proposer: Proposer,
     observers: Sequence[Observer],
-    settings: Settings,
-    *,
-    shown: Path,
-    again: Sequence[int],
 ) -> Results:
+    ledger, factory, settings = opened.ledger, asked.factory, asked.settings
     study = ledger.study
     if begin := getattr(factory, "begin", None):  # of processes, which write into the folder
         begin(store.folder.path)
@@ -214,16 +293,16 @@ def _run(
     callbacks = Callbacks(settings.callbacks)
     heard = [callbacks] if settings.callbacks else []
     telling = Telling(ledger, buckets, [*observers, *heard], heard)
-    folder = as_given(shown, store.folder.path)
-    telling.tell("on_start", study, folder, not store.created)
+    folder = as_given(asked.shown, store.folder.path)
+    telling.tell("on_start", study, folder, isinstance(opened, Resumed))
     measure_baselines(
         ledger, factory, baselines_of(store.journal), partial(telling.tell, "on_baseline")
     )
-    asked = StopRequest(store.folder.path, store.holder)
+    stop = StopRequest(store.folder.path, store.holder)
     with (
-        closing(asked),
+        closing(stop),
         closing(AskAhead(proposer)) as ahead,
-        Interrupts(partial(telling.tell, "on_interrupt"), asked) as interrupts,
+        Interrupts(partial(telling.tell, "on_interrupt"), stop) as interrupts,
         CompileBeside() as beside,
     ):
         fresh = read_fresh(ledger, store)
@@ -239,14 +318,17 @@ def _run(
             factory,
             buckets,
             add_rows=callbacks.listening(add_rows) if settings.callbacks else add_rows,
-            committer=Committer(store, ledger, buckets, every, soon=given is None, shelf=shelf),
+            committer=Committer(
+                store, ledger, buckets, every_seconds=every, soon=given is None, shelf=shelf
+            ),
             policies=policies,
             telling=telling,
             beside=beside,
             shelf=shelf,
         )
         outcome: Outcome = "finished"
-        retry(engine, store, again)
+        if isinstance(opened, Resumed):
+            retry(engine, store, opened.again)
         try:
             if study.search.driver == "ray_tune" and ledger.state.phase is Phase.SEARCH:
                 outcome = drive(engine, interrupts)

@@ -11,7 +11,7 @@ import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -24,7 +24,7 @@ from ..machine.timings import Costs, Timings, key_of
 from ..store.rows import Stream, TrialState
 from ..studies.chunk_sizes import quanta_of
 from ..studies.evaluation import own_limit
-from ..studies.expected_cost import TimeEstimate, expected_steps
+from ..studies.expected_cost import Expected, TimeEstimate, expected_steps
 from ..studies.spec import SearchSpec, Study
 from .engine.engine import Engine, engine_in_memory, lanes_to_keep
 from .engine.evaluate import replicates_of
@@ -166,6 +166,15 @@ def _begun(study: Study, factory: PopulationFactory) -> Engine:
     return engine
 
 
+def _without_stops(expected: Expected, phases: Mapping[str, float]) -> float | None:
+    """Return the seconds of a study whose rule stops no trial; None where that has no bound."""
+    if not expected.search or expected.full is None:
+        return None
+    left = math.inf if expected.budget is None else expected.budget - expected.confirm
+    more = max(0.0, min(expected.full, left) / expected.search - 1.0)
+    return sum(phases.values()) + more * phases["search"]
+
+
 def study_time(
     factory: Any, timings: Timings, timing: bool = True, told: Callable[[str], None] = print
 ) -> TimeEstimate | str:
@@ -183,14 +192,12 @@ def study_time(
     wall, early = study.budget.wall_seconds, asked.early_terminate
     if wall is not None and asked.budget.trials is None and asked.budget.env_steps is None:
         phases["search"] += max(0.0, wall - sum(phases.values()))
-    at_most, assumes = None, ["an idle machine"]
     quanta = quanta_of(study, study.steps_per_update(study.default()))
     expected = expected_steps(asked, quanta, programs[0].shape.lanes)
+    assumes = ["an idle machine"]
+    at_most = None
     if early is not None and not early.evolves:
-        if expected.search and expected.full is not None:
-            left = math.inf if expected.budget is None else expected.budget - expected.confirm
-            more = max(0.0, min(expected.full, left) / expected.search - 1.0)
-            at_most = sum(phases.values()) + more * phases["search"]
+        at_most = _without_stops(expected, phases)
         assumes.append(f"{early.type} stops as many trials as in a simulation")
     if any(_longer_episodes(programs[at], costs) > 1.0 for at, costs in timed.items()):
         assumes.append("evaluation episodes as long as the environment allows")

@@ -61,6 +61,7 @@ def proof_study(
     config: Mapping[str, Any],
     seeds: int,
     seed: int,
+    *,
     baselines: Sequence[str] = (),
 ) -> Study:
     """Return the study that trains one configuration on the seeds of a record, each to its end."""
@@ -163,6 +164,7 @@ def contender_of(
     runs: Runs,
     threshold: float,
     goal: str,
+    *,
     source: Mapping[str, Any] | None = None,
 ) -> Contender:
 
@@ -212,6 +214,7 @@ def verify(
     recorded: int = RECORDED,
     seeds: int = FRESH,
     seed: int = 0,
+    *,
     runner: Runner = run,
 ) -> Verification | None:
     """Train a tuned configuration again; None: interrupted."""

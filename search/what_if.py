@@ -36,7 +36,15 @@ from ..studies.chunk_sizes import quanta_of, rungs
 from ..studies.load import loads, recorded
 from ..studies.overrides import SET
 from ..studies.search_methods import METHODS
-from ..studies.spec import Checkpoint, EarlyTerminate, Executor, Seeds, Study, metric_words
+from ..studies.spec import (
+    Checkpoint,
+    EarlyTerminate,
+    Executor,
+    Racing,
+    Seeds,
+    Study,
+    metric_words,
+)
 from ..studies.stopping_rules import RULES, rule_row
 from ..studies.user_code import run_own_code
 from .checks import check_same_files, kept_text, source_of
@@ -398,6 +406,22 @@ def _asked(record: Record, rule: str, seeds: int) -> Asked:
     if study.imports and (study.search.method not in METHODS or name not in _known()):
         source = _checked_source(record.folder, record.source)
         run_own_code(replace(study, source=str(source)))
+    _check_name(rule, name)
+    for option in options:
+        _check_option(rule, name, option)
+    given = [option.replace("=", ": ", 1) for option in options]
+    early, own = None, Seeds(seeds, tolerate=study.seeds.tolerate)
+    if name == "racing":
+        own = replace(own, racing=_racing(record, rule, given, seeds))
+    elif name != "none":
+        early = _early(record, rule, name, given)
+    changed = replace(study, early_terminate=early, seeds=own)
+    _check_rungs(record, rule, changed)
+    same = (early, own) == (study.early_terminate, study.seeds)
+    return Asked(_words(early, own), changed, same)
+
+
+def _check_name(rule: str, name: str) -> None:
     if name not in _known():
         stopping = [row.name for row in RULES.values() if not row.evolves]
         raise UnknownNameError("rule", name, ["none", "racing", *stopping])
@@ -406,30 +430,33 @@ def _asked(record: Record, rule: str, seeds: int) -> Asked:
             f"rule {rule!r}: {name} changes configurations during training, which cannot "
             "be replayed; name a rule that stops trials"
         )
-    for option in options:
-        if name == "none" or not all(option.partition("=")):
-            what = "none has no option" if name == "none" else "type key=value, such as eta=2"
-            raise ConfigError(f"rule {rule!r}: {option!r} is not an option; {what}")
-    given = [option.replace("=", ": ", 1) for option in options]
-    early, own = None, Seeds(seeds, tolerate=study.seeds.tolerate)
-    if name == "racing":
-        inside = f"seeds={{per_config: {seeds}, racing: {{{', '.join(given)}}}}}"
-        racing = _with(record, rule, inside, "early_terminate=null").seeds.racing
-        if racing is None or racing.start >= seeds:
-            some = f"trials have {seeds} seeds; allowed: start from 1 to {seeds - 1}"
-            raise ConfigError(f"rule {rule!r}: {some}")
-        own = replace(own, racing=racing)
-    elif name != "none":
-        ran = study.early_terminate
-        least = record.first_point if ran is None else ran.min  # None: the rule's default is later
-        if least is not None and not any(option.startswith("min=") for option in options):
-            given.append(f"min: {least}")
-        inside = f"early_terminate={{{', '.join([f'type: {name}', *given])}}}"
-        early = _with(record, rule, inside).early_terminate
-    changed = replace(study, early_terminate=early, seeds=own)
-    _check_rungs(record, rule, changed)
-    same = (early, own) == (study.early_terminate, study.seeds)
-    return Asked(_words(early, own), changed, same)
+
+
+def _check_option(rule: str, name: str, option: str) -> None:
+    if name == "none":
+        raise ConfigError(f"rule {rule!r}: {option!r} is not an option; none has no option")
+    if not all(option.partition("=")):
+        what = "type key=value, such as eta=2"
+        raise ConfigError(f"rule {rule!r}: {option!r} is not an option; {what}")
+
+
+def _racing(record: Record, rule: str, given: Sequence[str], seeds: int) -> Racing:
+    inside = f"seeds={{per_config: {seeds}, racing: {{{', '.join(given)}}}}}"
+    racing = _with(record, rule, inside, "early_terminate=null").seeds.racing
+    if racing is None or racing.start >= seeds:
+        some = f"trials have {seeds} seeds; allowed: start from 1 to {seeds - 1}"
+        raise ConfigError(f"rule {rule!r}: {some}")
+    return racing
+
+
+def _early(record: Record, rule: str, name: str, given: Sequence[str]) -> EarlyTerminate | None:
+    """Return a rule that stops trials; its first rung defaults to that of the study."""
+    ran = record.study.early_terminate
+    least = record.first_point if ran is None else ran.min  # None: the rule's default is later
+    own = [f"type: {name}", *given]
+    if least is not None and not any(option.startswith("min: ") for option in given):
+        own.append(f"min: {least}")
+    return _with(record, rule, f"early_terminate={{{', '.join(own)}}}").early_terminate
 
 
 def _with(record: Record, rule: str, override: str, *more: str) -> Study:
@@ -517,10 +544,103 @@ class WhatIf:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Reference:
+    """The reference for rules: the record, and the recorded rule replayed."""
+
+    record: Record
+    matched: int  # judgements that came out as recorded when the record's own rule was replayed
+    judgements: int
+    in_order: bool  # so did all of them, and the lengths of all trials
+    same_asks: bool  # a study with another rule asks for the same trials
+    losses: Mapping[int, float]  # of each trial with a value of its full run
+
+    @classmethod
+    def of(cls, record: Record) -> Reference:
+        study, own = record.study, replay(record, record.study)
+        matched, judgements = matches(record, own)
+        method = METHODS.get(study.search.method)
+        knows_nothing = method is not None and not method.learns
+        return cls(
+            record,
+            matched,
+            judgements,
+            in_order=matched == judgements and _has_same_lengths(record, own),
+            same_asks=knows_nothing and study.search.driver == "lanes",
+            losses=_losses(record),
+        )
+
+    @property
+    def best(self) -> int | None:
+        """The best finished trial of the record, None without one."""
+        return min(self.losses, key=self.losses.__getitem__, default=None)
+
+    def row(self, rule: Asked) -> WhatIfRow:
+        """Replay the record with another rule."""
+        record, done = self.record, replay(self.record, rule.study)
+        why = _why_inexact(record, done, rule, self.same_asks)
+        if not why and not self.in_order:
+            why = "order"
+        trials, lost = done.ledger.trials.values(), self._lost(done)
+        stopped, saved = None, None
+        if _decides_on_records(record, done):
+            stopped = sum(bool(trial.stop_rule) and not trial.audited for trial in trials)
+            saved = 1.0 - done.env_steps / max(1, _whole(record, done))
+        return WhatIfRow(
+            rule=rule.words,
+            exact=not why,
+            why=why,
+            trials=sum(bool(trial.env_steps) for trial in trials),
+            stopped=stopped,
+            env_steps=done.env_steps,
+            saved=saved,
+            winner=done.winner,
+            kept=None if lost is None else done.winner == self.best,
+            lost=lost,
+            own=rule.own,
+        )
+
+    def _lost(self, done: Replayed) -> float | None:
+        """Return how much worse than the best trial the winner is; None if that is not known."""
+        best, winner = self.best, done.winner
+        if best is None or winner is None or done.shown["unseen"]:
+            return None
+        end = done.end_of(winner) or self.record.length(winner)
+        value = self.record.value(winner, end)
+        if value is None:
+            return None
+        return Objective.of(self.record.study).loss(value) - self.losses[best]
+
+
+def _has_same_lengths(record: Record, own: Replayed) -> bool:
+    """Return whether each trial that ended was as long when its rule was replayed."""
+    trials = own.ledger.trials
+    ended = [row for row in record.trials if row.ended_at is not None and row.trial in trials]
+    return all(trials[row.trial].env_steps == row.env_steps for row in ended)
+
+
+def _losses(record: Record) -> dict[int, float]:
+    """Return trial -> the loss of a full run; with several objectives or constraints none."""
+    study = record.study
+    if study.objectives[1:] or study.constraints:
+        return {}
+    objective, found = Objective.of(study), dict[int, float]()
+    for row in record.trials:
+        if row.state in _LOST:
+            continue
+        value = row.value
+        if value is None:
+            value = record.value(row.trial, record.length(row.trial))
+        if value is not None:
+            found[row.trial] = objective.loss(value)
+    return found
+
+
 def what_if(
     folder: Path,
     rules: Sequence[str] = (),
     seeds: int | None = None,
+    *,
     quantum: Quantum = quantum_of,
     source: Path | None = None,
     report: Callable[[int, int, str], None] = lambda at, total, rule: None,
@@ -532,57 +652,15 @@ def what_if(
     `report` is called before each replay: its number, how many there are, the rule.
     """
     record = read_record(folder, quantum, source)
-    study = record.study
+    study, early = record.study, record.study.early_terminate
     asked = asked_rules(record, rules, seeds)
     total = 1 + len(asked)
     report(1, total, "the rule of the study")
-    own = replay(record, study)
-    matched, judgements = matches(record, own)
-    as_recorded = matched == judgements and all(
-        own.ledger.trials[row.trial].env_steps == row.env_steps
-        for row in record.trials
-        if row.ended_at is not None and row.trial in own.ledger.trials
-    )
-    method = METHODS.get(study.search.method)
-    same_asks = method is not None and not method.learns and study.search.driver == "lanes"
-    plain, objective = not study.objectives[1:] and not study.constraints, Objective.of(study)
-    values = {
-        row.trial: record.value(row.trial, record.length(row.trial))
-        if row.value is None
-        else row.value
-        for row in record.trials
-        if plain and row.state not in _LOST
-    }
-    losses = {trial: objective.loss(value) for trial, value in values.items() if value is not None}
-    best = min(losses, key=losses.__getitem__, default=None)
+    reference = Reference.of(record)
     rows = list[WhatIfRow]()
     for at, rule in enumerate(asked, start=2):
         report(at, total, rule.words)
-        done, lost = replay(record, rule.study), None
-        why = _why_inexact(record, done, rule, same_asks) or ("" if as_recorded else "order")
-        if best is not None and done.winner is not None and not done.shown["unseen"]:
-            end = done.end_of(done.winner) or record.length(done.winner)
-            if (value := record.value(done.winner, end)) is not None:
-                lost = objective.loss(value) - losses[best]
-        trials = done.ledger.trials.values()
-        known = _decides_on_records(record, done)
-        stopped = sum(bool(trial.stop_rule) and not trial.audited for trial in trials)
-        rows.append(
-            WhatIfRow(
-                rule=rule.words,
-                exact=not why,
-                why=why,
-                trials=sum(bool(trial.env_steps) for trial in trials),
-                stopped=stopped if known else None,
-                env_steps=done.env_steps,
-                saved=1.0 - done.env_steps / max(1, _whole(record, done)) if known else None,
-                winner=done.winner,
-                kept=None if lost is None else done.winner == best,
-                lost=lost,
-                own=rule.own,
-            )
-        )
-    early = study.early_terminate
+        rows.append(reference.row(rule))
     return WhatIf(
         study=study.name,
         trials=len(record.trials),
@@ -590,11 +668,11 @@ def what_if(
         metric=metric_words(study),
         goal=study.metric.goal,
         recorded_rule="" if early is None else early.type,
-        same_asks=same_asks,
+        same_asks=reference.same_asks,
         method=study.search.method,
-        matched=matched,
-        judgements=judgements,
-        best=best,
+        matched=reference.matched,
+        judgements=reference.judgements,
+        best=reference.best,
         env_steps=study.env_steps,
         asked_env_steps=record.shortened,
         rows=tuple(rows),

@@ -587,6 +587,7 @@ def compare(
     goal: str = "maximize",
     paired: bool = False,
     earlier: Sequence[int] = (),
+    *,
     bounds: Bounds = UNBOUNDED,
     interim: bool = False,
 ) -> Comparison:

@@ -104,17 +104,11 @@ class Follower:
         curves = _of_trials(directory / "curves.parquet", followed)
         episodes = _of_trials(directory / "evaluations.parquet", followed)
         by_number = {row["trial"]: row for row in rows}
-        trials = [
-            self._trial(by_number[number], curves, episodes, mark)
-            for number in followed
-            if number in by_number
-        ]
+        there = [number for number in followed if number in by_number]
+        trials = [self._trial(by_number[number], curves, episodes, mark) for number in there]
         if final:
             trials += _changed_ends(by_number, mark)
-        ended = sorted(
-            (row for row in rows if row["state"] not in _LIVE and row["trial"] not in mark.told),
-            key=lambda row: row["trial"],
-        )
+        ended = _newly_ended(rows, mark)
         mark.told += [row["trial"] for row in ended]
         return News(
             env_steps=sum(row["env_steps"] for row in rows),
@@ -156,6 +150,12 @@ class Follower:
             mark.ends[name] = _end(row)
         points.sort(key=lambda point: point.env_steps)
         return TrialNews(number, row, json.loads(row["params"]), tuple(points), ended)
+
+
+def _newly_ended(rows: Iterable[dict[str, Any]], mark: Mark) -> list[dict[str, Any]]:
+    """Return the trials that have ended since the mark, by number."""
+    ended = [row for row in rows if row["state"] not in _LIVE and row["trial"] not in mark.told]
+    return sorted(ended, key=lambda row: row["trial"])
 
 
 def _changed_ends(rows: Mapping[int, Mapping[str, Any]], mark: Mark) -> list[TrialNews]:

@@ -212,8 +212,15 @@ def leaderboard(
     if ranked and not seeds and len(ranking.goals) < 2:
         ranked[0] = _tested(ranked[0], rows[ordered[0]], bounds)
     ranked = [_without_interval(e) if e.value_from in e.copies else e for e in ranked]
+    return _with_volume(ranked, ranking)
+
+
+def _with_volume(ranked: list[Entry], ranking: Ranking) -> list[Entry]:
+    """Set the hypervolume of the trials that are compared on a front."""
     shown = {entry.trial for entry in _shown_front(ranked)}
-    volume = volume_of(ranked, ranking) if shown else None
+    if not shown:
+        return ranked
+    volume = volume_of(ranked, ranking)
     return [replace(e, hypervolume=volume) if e.trial in shown else e for e in ranked]
 
 

@@ -107,6 +107,14 @@ def sql_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
     return columns
 
 
+def _param_column(name: str, kind: str, rows: Sequence[TrialRow]) -> pa.Array:
+    values = [row.params.get(name) for row in rows]
+    if kind == "json":
+        values = [None if value is None else strict_json(value) for value in values]
+    kinds = {"float": pa.float64(), "int": pa.int64(), "bool": pa.bool_()}
+    return pa.array(values, kinds.get(kind, pa.string()))
+
+
 def write_trials(directory: Path, journal: Journal) -> None:
     meta, rows = journal.meta, journal.trials()
     if journal.head().phase == "interrupted":
@@ -122,12 +130,8 @@ def write_trials(directory: Path, journal: Journal) -> None:
     columns["schedule"] = pa.array(
         [strict_json(row.schedule) if row.schedule else None for row in ordered], pa.string()
     )
-    kinds = {"float": pa.float64(), "int": pa.int64(), "bool": pa.bool_()}
     for name, kind in sorted(meta.param_kinds.items()):
-        values = [row.params.get(name) for row in ordered]
-        if kind == "json":
-            values = [None if value is None else strict_json(value) for value in values]
-        columns[PARAM_PREFIX + name] = pa.array(values, kinds.get(kind, pa.string()))
+        columns[PARAM_PREFIX + name] = _param_column(name, kind, ordered)
     columns |= envs.environment_columns([entry.scores for entry in entries], meta.environments)
     columns |= _measured_columns(entries, meta, taken=list(columns))
     parquet.write_table(directory / "trials.parquet", pa.table(columns))

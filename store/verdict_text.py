@@ -42,6 +42,16 @@ def details(conclusion: Conclusion) -> list[str]:
     return found
 
 
+def _lone(conclusion: Conclusion) -> list[str]:
+    """Return the sentences that compare the only trial with baselines, the better one first."""
+    rule = conclusion.better_rule
+    others = [one for one in conclusion.baselines if one.verdict != "nothing"]
+    others.sort(key=lambda one: one is not rule)
+    each = [_of_one(conclusion, one) for one in others]
+    said = each[0] if each else [f"There is nothing to compare {conclusion.winner} with."]
+    return [*said, *(more[0] for more in each[1:])]
+
+
 def sentences(conclusion: Conclusion) -> list[str]:
     if conclusion.front is not None:
         return [*front_sentences(conclusion.front), *conclusion.why]
@@ -61,12 +71,7 @@ def sentences(conclusion: Conclusion) -> list[str]:
         said += _of_one(conclusion, conclusion.copying)
         said.append(f"The best without copying is {conclusion.alone}, equal in all but copying.")
     if conclusion.lone:
-        others = [one for one in conclusion.baselines if one.verdict != "nothing"]
-        others.sort(key=lambda one: one is not rule)
-        each = [_of_one(conclusion, one) for one in others]
-        said = each[0] if each else [f"There is nothing to compare {conclusion.winner} with."]
-        said += [more[0] for more in each[1:]]
-        return [*said, *least, "One trial ran, so its seeds selected nothing."]
+        return [*_lone(conclusion), *least, "One trial ran, so its seeds selected nothing."]
     said += _of_one(conclusion, conclusion.against)
     if conclusion.against.verdict != "ceiling":
         said += _shared(conclusion)

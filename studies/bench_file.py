@@ -95,7 +95,7 @@ class BenchFile:
             shows = metric.value.get("name", node_of(Metric.name)).value == Metric.name
             values: dict[str, Node] = {**metric.value, **(weight.value if shows else {})}
             made.value["metric"] = Node(weight.line, values, weight.key_lines)
-        study = study_of(made, self.shown, self.source, "bench", (), None)
+        study = study_of(made, self.shown, self.source, "bench", ())
         early = study.early_terminate
         for wrong, why in (
             (
@@ -133,23 +133,33 @@ def read_bench(path: str | Path, overrides: Sequence[str] = ()) -> BenchFile:
         notes.add("methods is missing; map each name to the keys of a study", root)
         raise notes.error()
     for name, own in methods.value.items():
-        if not own.is_map:
-            notes.wrong(f"method {name}", own, "a mapping", methods, name)
-            continue
-        for word in own.value:
-            if word not in METHOD_KEYS:
-                unknown = UnknownNameError("key", word, METHOD_KEYS)
-                notes.add(f"method {name}: {unknown}", own, word)
-        metric = own.value.get("metric")
-        if metric is not None and (not metric.is_map or [*metric.value] != ["training_weight"]):
-            text = "metric: allowed: {training_weight: W}; the table has its name and goal"
-            notes.add(f"method {name}: {text}", own, "metric")
+        _check_method(notes, methods, name, own)
     spec = BenchSpec(**{one.name: values[one.name] for one in fields(BenchSpec)})
-    if spec.baseline is not None and spec.baseline not in methods.value:
-        unknown = UnknownNameError("method", spec.baseline, methods.value)
-        notes.add(f"bench.baseline: {unknown}", root, "bench")
-    if spec.baseline_budget is not None and spec.baseline_budget not in spec.budgets:
-        notes.add("bench.baseline_budget is not one of bench.budgets", root, "bench")
+    _check_baseline(notes, root, spec, methods.value)
     if notes:
         raise notes.error()
     return BenchFile(spec, methods.value, str(path), path.parent)
+
+
+def _check_method(notes: Notes, methods: Node, name: str, own: Node) -> None:
+    if not own.is_map:
+        notes.wrong(f"method {name}", own, "a mapping", methods, name)
+        return
+    for word in own.value:
+        if word not in METHOD_KEYS:
+            unknown = UnknownNameError("key", word, METHOD_KEYS)
+            notes.add(f"method {name}: {unknown}", own, word)
+    metric = own.value.get("metric")
+    if metric is not None and (not metric.is_map or [*metric.value] != ["training_weight"]):
+        text = "metric: allowed: {training_weight: W}; the table has its name and goal"
+        notes.add(f"method {name}: {text}", own, "metric")
+
+
+def _check_baseline(
+    notes: Notes, root: Node, spec: BenchSpec, methods: Mapping[str, Node]
+) -> None:
+    if spec.baseline is not None and spec.baseline not in methods:
+        unknown = UnknownNameError("method", spec.baseline, methods)
+        notes.add(f"bench.baseline: {unknown}", root, "bench")
+    if spec.baseline_budget is not None and spec.baseline_budget not in spec.budgets:
+        notes.add("bench.baseline_budget is not one of bench.budgets", root, "bench")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -220,7 +220,7 @@ def _of_audit(study: Study) -> Iterator[str]:
     if rule_row(early.type).finishes:
         unfit = early.type
     if unfit:
-        yield f"early_terminate.audit only costs env steps with {unfit}; remove audit"
+        yield f"early_terminate.audit only costs {study.algorithm.unit} with {unfit}; remove audit"
 
 
 def _of_models(study: Study) -> Iterator[str]:
@@ -343,9 +343,9 @@ def _program_data(bucket: Bucket, cost: Cost) -> dict[str, Any]:
     }
 
 
-def _rule_words(early: EarlyTerminate) -> str:
+def _rule_words(early: EarlyTerminate, unit: str) -> str:
     rule = rule_row(early.type)
-    shown = rule.shown.format(**asdict(early))
+    shown = rule.shown.format(**asdict(early), unit=unit)
     if early.pause:
         shown += f", up to {counted(early.pause, 'trial')} paused"
     if rule.registered and early.options:
@@ -356,10 +356,11 @@ def _rule_words(early: EarlyTerminate) -> str:
 def _head(study: Study) -> list[str]:
     rule, method = "no early stopping", study.search.method
     if study.early_terminate is not None:
-        rule = _rule_words(study.early_terminate)
+        rule = _rule_words(study.early_terminate, study.algorithm.unit)
     if study.search.driver == "ray_tune":
         method = f"Ray Tune ({study.search.searcher})"
-        rule = f"its {study.search.scheduler} decides every {study.evaluation.every:,} env steps"
+        every = f"{study.evaluation.every:,} {study.algorithm.unit}"
+        rule = f"its {study.search.scheduler} decides every {every}"
     seeds = f"{study.seeds.per_config} a trial"
     if study.seeds.racing is not None:
         seeds = f"{study.seeds.first} per trial, up to {study.seeds.per_config} if it may win"
@@ -371,7 +372,7 @@ def _head(study: Study) -> list[str]:
     knobs = counted(len(study.space.names), "knob")
     lines = [f"study      {study.name}: {env_words(study)}, {knobs} searched by {method}, {rule}"]
     if study.more_envs:
-        each = f"{study.env_steps:,} env steps on each of {study.spread}"
+        each = f"{study.env_steps:,} {study.algorithm.unit} on each of {study.spread}"
         lines += [f"a trial    trains on all: {each}; {study.over_environments} of their scores"]
     lines.append(f"seeds      {seeds}, {', '.join(wanted)}")
     limits = [
@@ -390,33 +391,48 @@ def _programs(report: CheckReport) -> list[str]:
     count = counted(report.bucket_count, "bucket")
     each = f"{study.spread} training programs" if study.more_envs else "one training program"
     lines = [f"programs   {least}{count}, {each} each"]
-    several = report.bucket_count > 1 or not report.bucket_count_exact
-    for bucket, cost in report.buckets:
-        quanta = bucket.quanta
-        names = ", ".join(f"{name}={as_lists(value)}" for name, value in bucket.static.items())
-        rungs = ", ".join(f"{steps:,}" for steps in quanta.rungs) or "none"
-        chunk = f"{counted(quanta.updates_per_chunk, 'update')} = {quanta.steps_per_chunk:,}"
-        run = f"run {quanta.env_steps:,} env steps in {counted(quanta.chunks, 'chunk')}"
-        parts = [f"  {names or 'all'}: chunk {chunk} env steps", f"rungs {rungs}", run]
-        if cost.lanes is not None:  # several programs keep only as many as they have replicates
-            about = "about " if several and study.population.lanes is None else ""
-            workers = study.executor.workers
-            over = f" over {workers} workers" if workers > 1 else ""
-            parts.append(f"{about}{counted(cost.lanes, 'lane')}{over}")
-        if cost.memory_bytes is not None:
-            parts += [mebibytes(cost.memory_bytes), f"{cost.parameters:,} parameters a lane"]
-        if cost.parts not in (None, 1):
-            parts.append(f"gradients in {cost.parts} parts")
-        lines.append("; ".join(parts))
+    lines += [_program(report, bucket, cost) for bucket, cost in report.buckets]
     if report.bucket_count > len(report.buckets):
         lines.append(f"  and {report.bucket_count - len(report.buckets)} more")
     return lines
 
 
+def _program(report: CheckReport, bucket: Bucket, cost: Cost) -> str:
+    quanta, unit = bucket.quanta, report.study.algorithm.unit
+    names = ", ".join(f"{name}={as_lists(value)}" for name, value in bucket.static.items())
+    chunk = f"{counted(quanta.updates_per_chunk, 'update')} = {quanta.steps_per_chunk:,}"
+    parts = [
+        f"  {names or 'all'}: chunk {chunk} {unit}",
+        f"rungs {_rungs(quanta.rungs)}",
+        f"run {quanta.env_steps:,} {unit} in {counted(quanta.chunks, 'chunk')}",
+    ]
+    if cost.lanes is not None:
+        parts.append(_lanes(report, cost.lanes))
+    if cost.memory_bytes is not None:
+        parts += [mebibytes(cost.memory_bytes), f"{cost.parameters:,} parameters a lane"]
+    if cost.parts not in (None, 1):
+        parts.append(f"gradients in {cost.parts} parts")
+    return "; ".join(parts)
+
+
+def _rungs(rungs: Sequence[int]) -> str:
+    return ", ".join(f"{steps:,}" for steps in rungs) or "none"
+
+
+def _lanes(report: CheckReport, lanes: int) -> str:
+    """Return the lanes of a program; of several each keeps as many as it has replicates."""
+    study = report.study
+    several = report.bucket_count > 1 or not report.bucket_count_exact
+    about = "about " if several and study.population.lanes is None else ""
+    workers = study.executor.workers
+    over = f" over {workers} workers" if workers > 1 else ""
+    return f"{about}{counted(lanes, 'lane')}{over}"
+
+
 def _of_processes(report: CheckReport) -> str:
     bucket, cost = report.buckets[0]
     quanta, unit = bucket.quanta, report.study.algorithm.unit
-    rungs = ", ".join(f"{steps:,}" for steps in quanta.rungs) or "none"
+    rungs = _rungs(quanta.rungs)
     many = "" if cost.lanes is None else f"{cost.lanes} at once; "
     return f"processes  {many}rungs {rungs}; run {quanta.env_steps:,} {unit}"
 
@@ -433,7 +449,8 @@ def _steps(report: CheckReport) -> str:
         search = f"search {expected.search:,} expected{each} ({full})"
     budget = "no bound" if expected.budget is None else f"bound {expected.budget:,}"
     total = "" if expected.total is None else f"; together {expected.total:,}"
-    return f"env steps  {search}; confirm {confirm_words(report.study, expected)}; {budget}{total}"
+    confirm = f"confirm {confirm_words(report.study, expected)}"
+    return f"{report.study.algorithm.unit}  {search}; {confirm}; {budget}{total}"
 
 
 def mebibytes(size: int) -> str:

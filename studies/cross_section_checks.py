@@ -181,17 +181,18 @@ def _method(study: Study) -> Problems:
 def _lengths(study: Study) -> Problems:
     """Rungs and evaluation points are inside a run; this process has one worker."""
     early, every, length = study.early_terminate, study.evaluation.every, study.env_steps
+    unit = study.algorithm.unit
     if early is not None and not early.evolves:
         path = "early_terminate.min"
         if early.min < 1 or not early.eta > 1:
             text = f"is {early.min} and eta {early.eta:g}; allowed: min of at least 1 env step"
             yield path, f"{text}, eta above 1, such as min: 50k, eta: 4"
         elif early.min >= length:
-            yield path, f"is {early.min}, but a run has {length} env steps; allowed: below that"
+            yield path, f"is {early.min}, but a run has {length} {unit}; allowed: below that"
         elif rule_row(early.type).even and early.min * _MOST_RUNGS < length:
             yield path, f"is {early.min}: more than {_MOST_RUNGS} rungs in a run; raise it"
     if isinstance(every, int) and every > length:
-        yield "evaluation.every", f"is {every}, but a run has {length} env steps"
+        yield "evaluation.every", f"is {every}, but a run has {length} {unit}"
     if isinstance(every, int) and every * _MOST_EVALUATIONS < length:
         yield "evaluation.every", f"is {every}: more than {_MOST_EVALUATIONS} evaluations in a run"
     workers = study.executor.workers
@@ -207,7 +208,8 @@ def _early(study: Study) -> Problems:
     if early is None or not early.evolves:
         return
     if early.every >= length or early.every * _MOST_RUNGS < length:
-        text = f"is {early.every}, but a run has {length} env steps; allowed: below that, and at "
+        text = f"is {early.every}, but a run has {length} {study.algorithm.unit}; "
+        text += "allowed: below that, and at "
         yield "early_terminate.every", f"{text}most {_MOST_RUNGS} times in a run"
     if len(study.objectives) > 1:
         yield "objectives", f"are not supported by {early.type}; give one metric, or use asha"
@@ -299,7 +301,7 @@ def _budget_of_steps(study: Study) -> Problems:
     one = study.seeds.per_config * run
     if given is not None and given < reserved + one:
         words = f" after the {reserved} that confirm needs" if reserved else ""
-        text = f"is {given}, not enough for one trial of {one} env steps{words}; "
+        text = f"is {given}, not enough for one trial of {one} {study.algorithm.unit}{words}; "
         yield "budget.env_steps", f"{text}allowed: at least {reserved + one}"
 
 
@@ -326,7 +328,8 @@ def _ray_tune(study: Study) -> Problems:
         text = f"does not work with driver ray_tune, whose scheduler stops trials; {without}"
         yield "early_terminate", text
     if not isinstance(every, int):
-        text = "must be a number of env steps, after which the scheduler of driver ray_tune "
+        text = f"must be a number of {study.algorithm.unit}, after which the scheduler of driver "
+        text += "ray_tune "
         text += f"decides; type evaluation: {{every: {max(1, study.env_steps // 16)}}}"
         yield "evaluation.every|evaluation|search", text
     if study.budget.trials is None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..environments.registry import Reference, entry, gymnax_class, reference_of, rooted
 from ..environments.table import ENVIRONMENTS, EnvEntry
@@ -17,6 +18,8 @@ from .study_keys import metric_fault
 from .study_values import check_env_value
 from .user_code import is_inside
 from .yaml_io import Node, Notes, plain, read_file
+
+_Value = TypeVar("_Value")
 
 _MOST_IMPORTS = 100
 _MOST = 64
@@ -67,31 +70,41 @@ def read_env(
 ) -> tuple[Listed, EnvEntry | None]:
     """Read `env`, one or a list, and the entry of the table, or the common one of several."""
     node = root.value.get("env")
-    if node is None or (not node.is_list and node.value is None):
+    if node is None:
         return Listed(), None  # noted with the other keys of the top
-    items: list[Node] = node.value if node.is_list else [node]
-    if node.is_list and not 2 <= len(items) <= _MOST:
-        text = f"env lists {len(items)} environments; allowed: 2 to {_MOST}, or one id alone"
-        notes.add(text, items[0] if items else node)
-        return Listed(), None
+    if node.is_list:
+        return _read_several(notes, node, imports, checked)
+    if node.value is None:
+        return Listed(), None  # noted with the other keys of the top
     if node.is_map and "scores" in node.value:
         text = "scores apply only to several environments, env is one; remove them"
         notes.add(text, node, "scores")
     if node.is_map and "id" not in node.value:
         notes.add("env needs `id`, such as env: {id: CartPole-v1}", root, "env")
         return Listed(), None
+    spec, known = _read_one(notes, node, imports, checked)
+    return (Listed(), None) if spec is None else (Listed((spec,)), known)
+
+
+def _read_several(
+    notes: Notes, node: Node, imports: bool, checked: bool
+) -> tuple[Listed, EnvEntry | None]:
+    items: list[Node] = node.value
+    if not 2 <= len(items) <= _MOST:
+        text = f"env lists {len(items)} environments; allowed: 2 to {_MOST}, or one id alone"
+        notes.add(text, items[0] if items else node)
+        return Listed(), None
     found: list[tuple[EnvSpec, EnvEntry | None, Node]] = []
     for item in items:
         spec, known = _read_one(notes, item, imports, checked)
-        if spec is not None:
-            if any((spec.id, spec.values) == (one.id, one.values) for one, _, _ in found):
-                text = f"env lists {spec.id} twice; keep one, or give them different keys"
-                notes.add(text, item)
-            found.append((spec, known, item))
+        if spec is None:
+            continue
+        if any((spec.id, spec.values) == (one.id, one.values) for one, _, _ in found):
+            text = f"env lists {spec.id} twice; keep one, or give them different keys"
+            notes.add(text, item)
+        found.append((spec, known, item))
     specs, entries, read = zip(*found, strict=True) if found else ((), (), ())
-    if node.is_list:
-        return Listed(specs, entries, read), merged_entry(specs, entries)
-    return Listed(specs), entries[0] if entries else None
+    return Listed(specs, entries, read), merged_entry(specs, entries)
 
 
 def _read_one(
@@ -222,25 +235,31 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
     if not known or len(known) < len(specs):
         return None
 
-    def merged(field: str) -> dict[str, Any]:
-        return {k: v for one in reversed(known) for k, v in getattr(one, field).items()}
-
     first, sources, actions = known[0], {o.source for o in known}, {o.actions for o in known}
-    metrics = {
-        name: meaning
-        for name, meaning in first.metrics.items()
-        if all(name in one.metrics for one in known)
-    }
+    shared = set(first.metrics).intersection(*(one.metrics for one in known))
     return EnvEntry(
-        id=" and ".join(dict.fromkeys(one.id for one in known)),
+        id=" and ".join(_once([(one.id,) for one in known])),
         source=sources.pop() if len(sources) == 1 else "several",
         actions=first.actions if len(actions) == 1 else "any",
-        metrics=metrics,
-        positive=tuple(dict.fromkeys(name for one in known for name in one.positive)),
-        params=merged("params"),
-        keys=merged("keys"),
-        elsewhere=merged("elsewhere"),
+        metrics={name: text for name, text in first.metrics.items() if name in shared},
+        positive=_once([one.positive for one in known]),
+        params=_merged([one.params for one in known]),
+        keys=_merged([one.keys for one in known]),
+        elsewhere=_merged([one.elsewhere for one in known]),
     )
+
+
+def _once(names: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """Return each name once, in order."""
+    return tuple(dict.fromkeys(chain.from_iterable(names)))
+
+
+def _merged(each: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
+    """Return the values of all; of a name that several have, the first one's."""
+    found: dict[str, _Value] = {}
+    for one in reversed(each):
+        found |= one
+    return found
 
 
 class _FaultError(ConfigError):

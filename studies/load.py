@@ -13,7 +13,6 @@ from typing import Any
 from ..environments.table import EnvEntry
 from ..errors import ConfigError, Mistake, StudyError, UnknownNameError
 from ..files.plain_data import is_mapping, is_sequence
-from .algorithm import ENV_STEPS
 from .algorithm_section import read_algorithm, set_custom_keys
 from .cross_section_checks import stages
 from .env_section import read_env, read_eval_env, read_imports
@@ -66,7 +65,7 @@ def load(
     path = Path(path)
     root = read_file(path, str(path))
     shown, stem = str(path), _stem(path)
-    return study_of(root, shown, path.parent, stem, overrides, name, before_code=before_code)
+    return study_of(root, shown, path.parent, stem, overrides, name=name, before_code=before_code)
 
 
 def loads(
@@ -78,7 +77,7 @@ def loads(
 ) -> Study:
     """Load a study from text, as `load`; `shown` is its name in messages, `source` its folder."""
     root = read_text(text, shown)
-    return study_of(root, shown, Path(source), PurePosixPath(shown).stem, overrides, name)
+    return study_of(root, shown, Path(source), PurePosixPath(shown).stem, overrides, name=name)
 
 
 def loads_elsewhere(text: str, shown: str) -> Study:
@@ -120,8 +119,8 @@ def study_of(
     source: Path,
     stem: str,
     overrides: Sequence[str],
-    name: str | None,
     *,
+    name: str | None = None,
     before_code: BeforeCode | None = None,
 ) -> Study:
     """Load a study from its nodes; see `loads`."""
@@ -182,7 +181,7 @@ class _Reader:
             return study
         for problems in stages(root, study):
             for path, text in problems:
-                notes.add(text.replace(ENV_STEPS, study.algorithm.unit), *place_of(root, path))
+                notes.add(text, *place_of(root, path))
             if notes:
                 raise notes.error()
         return study
@@ -423,7 +422,7 @@ class StudyText:
         try:
             root = read_text(self.text, self.shown)
             return study_of(
-                root, self.shown, self.source, self.stem, (), name, before_code=before_code
+                root, self.shown, self.source, self.stem, (), name=name, before_code=before_code
             )
         except StudyError as error:
             if not self.is_mapping:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
 from ..files.plain_data import as_lists, is_mapping, is_sequence
 from ..knobs import AVERAGE_REWARD, DEFAULTS_OF_OLD, KNOBS
-from ..spaces.space import Parameter
+from ..spaces.space import Parameter, Space
 from .field import keys_of
 from .spec import Confirm, EarlyTerminate, Executor, SearchSpec, Study, environments_of
 from .stopping_rules import foreign_keys
@@ -22,19 +22,6 @@ from .study_keys import DRIVEN_KEYS, SEARCHER_KEYS, TOP
 from .train_study import LENGTH_KEYS, why_not_longer
 from .yaml_io import plain, read_text, to_yaml
 
-_MAY_CHANGE = ("loggers", "confirm", "checkpoint", "baselines")
-_CHANGES_NO_RESULT = (
-    "name",
-    "population.workers",
-    "population.step_timeout",
-    "executor.address",
-    "executor.cpus",
-    "processes.gpus",
-    "processes.threads",
-    "processes.timeout",
-    "processes.grace",
-)
-_RESOLVED_BY_RULE = ("population.lanes", "population.device")
 ABSENT = "absent"
 
 
@@ -54,31 +41,48 @@ class Change:
 
 
 def resolved(study: Study) -> dict[str, Any]:
-    space, several = study.space, study.more_envs
-    said = {*study.fixed, *space.names, *space.constants}
-    moved = DEFAULTS_OF_OLD if study.algorithm.is_ppo else ()
-    unsaid = {name: KNOBS[name].default for name in moved if name not in said}
-    branches: dict[str, list[Any]] = {name: [] for name in space.names}
-    for parameter in space.parameters:
-        branches[parameter.name].append(_parameter(parameter))
+    space = study.space
     special: dict[str, Any] = {
         "env": _environments(study),
-        "fixed": dict(sorted({**unsaid, **study.fixed}.items())),
-        "space": {name: one[0] if len(one) == 1 else one for name, one in branches.items()},
+        "fixed": dict(sorted({**_unsaid(study), **study.fixed}.items())),
+        "space": _space(space),
         "forbid": [rule.as_data() for rule in space.forbid],
         "eval_env": dict(sorted(study.evaluation.env.items())),
         "loggers": [{"type": logger.type, **logger.options} for logger in study.loggers],
     }
     if not study.algorithm.is_ppo:
         special["algorithm"] = study.algorithm.as_data()
-    left_out = {"metric"} if study.objectives else {"objectives"}
-    left_out |= {"algorithm"} if study.algorithm.is_ppo else set()
-    left_out |= set() if several else {"over_environments"}
-    left_out |= set() if study.constraints else {"constraints"}
-    written = {**_written(study), **special}
+    written, left_out = {**_written(study), **special}, _left_out(study)
     order = [field.key for field in TOP]
     data = {key: written[key] for key in order if key in written and key not in left_out}
     return as_lists(data)
+
+
+def _unsaid(study: Study) -> dict[str, Any]:
+    """Return knobs of PPO whose defaults have changed, and that the study does not set."""
+    said = {*study.fixed, *study.space.names, *study.space.constants}
+    moved = DEFAULTS_OF_OLD if study.algorithm.is_ppo else ()
+    return {name: KNOBS[name].default for name in moved if name not in said}
+
+
+def _space(space: Space) -> dict[str, Any]:
+    """Return the space by name; a list where a parameter has several branches."""
+    branches: dict[str, list[Any]] = {name: [] for name in space.names}
+    for parameter in space.parameters:
+        branches[parameter.name].append(_parameter(parameter))
+    return {name: one[0] if len(one) == 1 else one for name, one in branches.items()}
+
+
+def _left_out(study: Study) -> set[str]:
+    """Return the keys that say nothing about this study."""
+    is_said = {
+        "metric": not study.objectives,
+        "objectives": bool(study.objectives),
+        "algorithm": not study.algorithm.is_ppo,
+        "over_environments": bool(study.more_envs),
+        "constraints": bool(study.constraints),
+    }
+    return {key for key, said in is_said.items() if not said}
 
 
 def _written(section: Any) -> dict[str, Any]:
@@ -197,9 +201,10 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     for key in dict.fromkeys([*before, *after]):
         one, other = before.get(key, ABSENT), after.get(key, ABSENT)
         same = one == other and isinstance(one, bool) == isinstance(other, bool)
-        if not same and not (key in _RESOLVED_BY_RULE and other == "auto"):
-            why = why_not_longer(old, new) if key in LENGTH_KEYS else _why_not(key, one, other)
-            changes.append(Change(key, one, other, not why, why))
+        if same or (key in _RESOLVED_BY_RULE and other == "auto"):
+            continue
+        why = _rule_of(key)(_Changed(key, one, other, old, new))
+        changes.append(Change(key, one, other, not why, why))
     orders = [list(data.get("space", {})) for data in (old, new)]
     if orders[0] != orders[1] and sorted(orders[0]) == sorted(orders[1]):
         why = "the order of parameters determines the samples"
@@ -207,26 +212,43 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     return changes
 
 
-def _why_not(key: str, old: Any, new: Any) -> str:
-    section, _, rest = key.partition(".")
-    if section in _MAY_CHANGE or key in _CHANGES_NO_RESULT:
-        return ""
-    if section == "budget":
-        grows = new is None or (old is not None and old != ABSENT and new >= old)
-        return "" if grows else "a budget may only grow"
-    if section == "algorithm" and rest.startswith("hyperparameters."):
-        return "the class declaration has changed since the study began; undo the change"
-    if section in ("fixed", "space"):
-        return _why_not_value(section, rest, old, new)
-    return _FIXED
+@dataclass(frozen=True)
+class _Changed:
+    """A key that differs between two resolved studies."""
+
+    key: str
+    old: Any  # or `absent`
+    new: Any
+    before: Mapping[str, Any]  # the studies
+    after: Mapping[str, Any]
 
 
-_FIXED = "fixed once a study has started"
+def _is_free(changed: _Changed) -> str:
+    return ""
 
 
-def _why_not_value(section: str, rest: str, old: Any, new: Any) -> str:
+def _only_grows(changed: _Changed) -> str:
+    old, new = changed.old, changed.new
+    grows = new is None or (old is not None and old != ABSENT and new >= old)
+    return "" if grows else "a budget may only grow"
+
+
+def _only_longer(changed: _Changed) -> str:
+    return why_not_longer(changed.before, changed.after)
+
+
+def _as_declared(changed: _Changed) -> str:
+    return "the class declaration has changed since the study began; undo the change"
+
+
+def _is_fixed(changed: _Changed) -> str:
+    return "fixed once a study has started"
+
+
+def _keeps_value(changed: _Changed) -> str:
     """Return why a hyperparameter may not change, and what to type where its meaning did."""
-    name = rest.removesuffix(".default")
+    section, _, rest = changed.key.partition(".")
+    name, old, new = rest.removesuffix(".default"), changed.old, changed.new
     moved = name in DEFAULTS_OF_OLD and (old, new) == (DEFAULTS_OF_OLD[name], KNOBS[name].default)
     if moved:
         value = _shown(old)
@@ -237,7 +259,45 @@ def _why_not_value(section: str, rest: str, old: Any, new: Any) -> str:
     kinds = ("int_uniform", "uniform")  # as whole bounds of a real number were read, and are
     if section == "space" and rest.endswith(".distribution") and (old, new) == kinds:
         return "whole bounds of a real number now mean real numbers; to resume, type int_uniform"
-    return _FIXED
+    return _is_fixed(changed)
+
+
+RESUMING: Mapping[str, Callable[[_Changed], str]] = {
+    "loggers": _is_free,
+    "confirm": _is_free,
+    "checkpoint": _is_free,
+    "baselines": _is_free,
+    "name": _is_free,
+    "population.workers": _is_free,
+    "population.step_timeout": _is_free,
+    "executor.address": _is_free,
+    "executor.cpus": _is_free,
+    "processes.gpus": _is_free,
+    "processes.threads": _is_free,
+    "processes.timeout": _is_free,
+    "processes.grace": _is_free,
+    "budget": _only_grows,
+    **dict.fromkeys(LENGTH_KEYS, _only_longer),
+    "algorithm.hyperparameters": _as_declared,
+    "fixed": _keeps_value,
+    "space": _keeps_value,
+}
+"""A key or its section -> why it may not change when a study is resumed; "" if it may.
+
+All other keys are fixed. A larger `budget` and another `confirm` reopen a finished study
+(`LoopState.reopens`); more `env_steps` extend its runs (`search.engine.extend_run`).
+"""
+_RESOLVED_BY_RULE = ("population.lanes", "population.device")
+"""Keys that may become `auto`: the study keeps its value."""
+
+
+def _rule_of(key: str) -> Callable[[_Changed], str]:
+    """Return the rule of a key, or of the nearest section that has one."""
+    while key:
+        if key in RESUMING:
+            return RESUMING[key]
+        key = key.rpartition(".")[0]
+    return _is_fixed
 
 
 def _has_zero(value: Any) -> bool:

@@ -128,22 +128,17 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
         ConfigError: the script is missing, or has no flag with a number.
     """
     path = _script_of(command, folder)
-    given = {word.partition("=")[0] for word in shlex.split(command) if word.startswith("--")}
-    read = flags_of_script(path.read_text(encoding="utf-8"))
-    flags = [flag for flag in read if flag.flag not in given]
+    flags = _open_flags(path, command)
     tuned = [flag for flag in flags if flag.is_tuned and flag.name not in _LENGTHS][:_MOST]
     if not tuned:
         shown = ", ".join(flag.flag for flag in flags[:20]) or "none"
         raise ConfigError(f"{path.name} has no flag with a number to search; its flags: {shown}")
-    by_name = {flag.name: flag for flag in reversed(flags)}
-    length = next((by_name[name] for name in _LENGTHS if name in by_name), None)
+    length = _length_flag(flags)
     line = _filled_in(command, tuned, flags, length)
-    rest = [flag for flag in flags if flag not in tuned and f"{flag.flag} " not in line]
-    others = ", ".join(f"{flag.flag} {flag.default}" for flag in rest[:12]) or "none"
     amount, unit = _length_of(length)
     default = {flag.name: flag.default for flag in tuned}
     lines = [
-        f"# flags of {path.name}; not searched: {others}",
+        f"# flags of {path.name}; not searched: {_others(flags, tuned, line)}",
         to_yaml({"name": path.stem, "command": line}).rstrip(),
         f"length: {amount} {unit}",
         to_yaml({"space": {flag.name: flag.distribution() for flag in tuned}}).rstrip(),
@@ -155,6 +150,23 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
         "processes: {at_once: auto}                    # gpus: 0.5: two on each GPU",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _open_flags(path: Path, command: str) -> list[Flag]:
+    """Return the flags of a script that a command does not give."""
+    given = {word.partition("=")[0] for word in shlex.split(command) if word.startswith("--")}
+    read = flags_of_script(path.read_text(encoding="utf-8"))
+    return [flag for flag in read if flag.flag not in given]
+
+
+def _length_flag(flags: Sequence[Flag]) -> Flag | None:
+    by_name = {flag.name: flag for flag in reversed(flags)}
+    return next((by_name[name] for name in _LENGTHS if name in by_name), None)
+
+
+def _others(flags: Sequence[Flag], tuned: Sequence[Flag], line: str) -> str:
+    rest = [flag for flag in flags if flag not in tuned and f"{flag.flag} " not in line]
+    return ", ".join(f"{flag.flag} {flag.default}" for flag in rest[:12]) or "none"
 
 
 def _script_of(command: str, folder: Path) -> Path:

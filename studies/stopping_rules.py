@@ -136,16 +136,14 @@ RULES: dict[str, Rule] = {
             finishes=True,
             shown="with patience {patience}",
         ),
-        Rule(
-            "pbt", "pbt_perturb:build", _PERTURB, evolves=True, shown="every {every:,} env steps"
-        ),
+        Rule("pbt", "pbt_perturb:build", _PERTURB, evolves=True, shown="every {every:,} {unit}"),
         Rule(
             "pb2",
             "pb2:build",
             _PERTURB,
             evolves=True,
             learns=True,
-            shown="every {every:,} env steps",
+            shown="every {every:,} {unit}",
         ),
     )
 }

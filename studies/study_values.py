@@ -149,27 +149,42 @@ class Vocabulary:
 
 def check_env_value(env: EnvEntry, key: str, given: Any) -> Any:
     if key in env.params:
-        number, positive = number_of(given), key in env.positive
-        if number is None or (positive and number <= 0):
-            noun = "a number above 0" if positive else "a finite number"
-            raise ConfigError(f"env.{key} is {given!r}; allowed: {noun}")
-        return float(number)
-    if key not in env.keys and env.is_open:
+        return _parameter_value(env, key, given)
+    if key in env.keys:
+        return freeze(_key_value(key, env.keys[key], given))
+    if env.is_open:
         return freeze(given)
-    if key not in env.keys:
-        raise _unknown(env, key)
-    spec, value = env.keys[key], given
-    if isinstance(given, str) and spec.type in ("int", "float"):
-        value = given if (number := number_of(given)) is None else number
+    raise _unknown(env, key)
+
+
+def _parameter_value(env: EnvEntry, key: str, given: Any) -> float:
+    number, positive = number_of(given), key in env.positive
+    if number is None or (positive and number <= 0):
+        noun = "a number above 0" if positive else "a finite number"
+        raise ConfigError(f"env.{key} is {given!r}; allowed: {noun}")
+    return float(number)
+
+
+def _key_value(key: str, spec: EnvKey, given: Any) -> Any:
+    value = _as_number(spec, given) if spec.type in ("int", "float") else given
+    if spec.is_legal(value):
+        return value
+    too_large = isinstance(value, int) and min(spec.high, value) > INT32
+    size = " that fits an int32" if too_large else ""
+    raise ConfigError(f"env.{key} is {given!r}; allowed: {spec.allowed()}{size}")
+
+
+def _as_number(spec: EnvKey, given: Any) -> Any:
+    """Return a number of the key's type; other values unchanged."""
+    value = given
+    if isinstance(given, str):
+        number = number_of(given)
+        value = given if number is None else number
     if spec.type == "float" and type(value) is int:
-        value = float(value)
+        return float(value)
     if spec.type == "int" and isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if not spec.is_legal(value):
-        too_large = isinstance(value, int) and min(spec.high, value) > INT32
-        size = " that fits an int32" if too_large else ""
-        raise ConfigError(f"env.{key} is {given!r}; allowed: {spec.allowed()}{size}")
-    return freeze(value)
+        return int(value)
+    return value
 
 
 def _unknown(env: EnvEntry, key: str, prefix: str = "") -> ConfigError:

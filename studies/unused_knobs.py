@@ -110,6 +110,10 @@ def idle_knobs(study: Study) -> list[str]:
 
 def _reason(study: Study, name: str) -> str | None:
     """Return the condition that a knob lacks; None if it has an effect."""
+    return _lacking_environment(study, name) or _lacking_knob(study, name)
+
+
+def _lacking_environment(study: Study, name: str) -> str | None:
     known = find(study.env.id)
     if known is not None and known.source != "optical":
         if name in _OF_MASKS:
@@ -120,6 +124,11 @@ def _reason(study: Study, name: str) -> str | None:
         return "env names no shadow"
     if known is not None and known.actions == "discrete" and name in _OF_REAL_ACTIONS:
         return f"the actions of {study.env.id} are discrete"
+    return None
+
+
+def _lacking_knob(study: Study, name: str) -> str | None:
+    """Return the other knob that a knob needs, if that has no fitting value."""
     sizes = "hidden_sizes" if name in _FLAT_SIZES else name
     if not any(matters(sizes, network) for network in possible_values(study, "network")):
         return f"it is a knob of {', '.join(KNOBS[sizes].networks)}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, TypeVar
+from typing import Any
 
 from ..errors import counted
 from ..store.journal import Journal
@@ -23,8 +23,6 @@ _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = "_.-=+*#@"
 SEED_KINDS = {"report": "test", "choose": "selection", "search": "search"}
 """Stream -> the kind of its seeds."""
-
-_T = TypeVar("_T")
 
 
 def seeds_text(count: int, stream: str) -> str:
@@ -267,25 +265,6 @@ def aligned_line(line: Sequence[str], widths: Sequence[int], right: Sequence[boo
         cell.rjust(width) if is_right else cell.ljust(width)
         for cell, width, is_right in zip(line, widths, right, strict=True)
     ).rstrip()
-
-
-def in_unit(given: _T, unit: str) -> _T:
-    """Return a text, or a picture with all its texts, with `unit` in the place of env steps.
-
-    >>> in_unit("12k env steps", "examples")
-    '12k examples'
-    """
-    changed: Any = given
-    if unit == ENV_STEPS:
-        return given
-    if isinstance(given, str):
-        changed = given.replace(ENV_STEPS, unit)
-    elif isinstance(given, tuple):
-        changed = tuple(in_unit(each, unit) for each in given)
-    elif is_dataclass(given) and not isinstance(given, type):
-        values = {one.name: getattr(given, one.name) for one in fields(given)}
-        changed = replace(given, **{name: in_unit(one, unit) for name, one in values.items()})
-    return changed
 
 
 def unit_of(study_text: str) -> str:

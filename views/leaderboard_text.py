@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from ..knobs import KNOBS
 from ..store.audits import Audit
 from ..store.baselines import BaselineEntry
 from ..store.leaderboard import Entry
-from ..store.rows import TrialState
 from ..store.study_folder import RESULTS, StudyFolder, look_inside
 from ..store.verdict import Conclusion
 from ..studies.algorithm import ENV_STEPS
@@ -29,7 +29,6 @@ from .formatting import (
     Listing,
     between,
     broken_name,
-    in_unit,
     number,
     param,
     seeds_text,
@@ -37,20 +36,15 @@ from .formatting import (
     with_interval,
 )
 from .time_spent import confirm_command, confirm_cost
+from .trial_view import Board, Measured, TrialView
 
 _INTERVAL = "95% interval"
 _GAP = 1  # blanks between two columns
 _NAMED = 3
 _ENOUGH = 8  # test seeds of a first look, at least
-_SHOWN_WITH_RUNG = (
-    TrialState.STOPPED,
-    TrialState.PAUSED,
-    TrialState.INTERRUPTED,
-    TrialState.UNFINISHED,
-)
-EXPLAINED = """\
+_EXPLAINED = """\
 status   winner: first after confirming. confirmed: run again on new seeds.
-         stopped 12k: stopped by the rule at 12k env steps per seed.
+         stopped 12k: stopped by the rule at 12k {unit} per seed.
          default: trial with the default configuration.
 search*N value in the search, mean of N seeds per trial. A stopped trial shows
          its value where it was stopped. With metric.training_weight, training
@@ -64,23 +58,17 @@ order    confirmed trials by select, then finished ones by search, then stopped
          ones: those that got further first."""
 
 
-def knob_columns(shown: Sequence[Entry]) -> tuple[list[str], str]:
-    """Return the hyperparameters that differ, and a sentence about the others."""
-    names = dict.fromkeys(name for entry in shown for name in entry.params)
-    same = (
-        {}
-        if len(shown) < 2
-        else {
-            name: shown[0].params[name]
-            for name in names
-            if len({name in entry.params and json.dumps(entry.params[name]) for entry in shown})
-            == 1
-        }
-    )
-    apart = [name for name in names if name not in same]
-    apart.sort(key=lambda name: name not in KNOBS or KNOBS[name].traced)
-    words = ", ".join(f"{name} {param(value)}" for name, value in same.items())
-    return apart, f"Equal in all: {words}." if same else ""
+class Kind(Enum):
+    """The kinds of leaderboard columns."""
+
+    TRIAL = ""
+    SCORE = "-_"
+    PARAM = "_"
+
+    @property
+    def breaks(self) -> str:
+        """The characters after which a long name may be broken."""
+        return self.value
 
 
 @dataclass(frozen=True)
@@ -89,13 +77,70 @@ class Column:
     cells: Sequence[str]
     sorts: Sequence[Any] | None = None  # None: in the order of its texts
     right: bool = True
+    kind: Kind = Kind.TRIAL
+
+    @property
+    def width(self) -> int:
+        return max(len(line) for line in (*self.name.split("\n"), *self.cells))
+
+    def folded(self) -> Column:
+        """Return the column with its name in several lines, no wider than it must be."""
+        if self.kind is Kind.TRIAL:
+            return self
+        name = broken_name(self.name, max(map(len, self.cells)), self.kind.breaks)
+        return replace(self, name=name)
 
 
-def headline(conclusion: Conclusion | None, entries: Sequence[Entry], metric: str) -> list[str]:
+def knob_columns(trials: Sequence[TrialView]) -> tuple[list[Column], str]:
+    """Return a column per hyperparameter that differs, and a sentence about the others."""
+    names = list(dict.fromkeys(name for one in trials for name in one.params))
+    equal = [name for name in names if _is_equal(name, trials)]
+    apart = [name for name in names if name not in equal]
+    apart.sort(key=_is_traced)
+    words = ", ".join(f"{name} {param(trials[0].params[name])}" for name in equal)
+    return [_knob(name, trials) for name in apart], f"Equal in all: {words}." if words else ""
+
+
+def _is_equal(name: str, trials: Sequence[TrialView]) -> bool:
+    if len(trials) < 2 or any(name not in one.params for one in trials):
+        return False
+    return len({json.dumps(one.params[name]) for one in trials}) == 1
+
+
+def _is_traced(name: str) -> bool:
+    return name not in KNOBS or KNOBS[name].traced
+
+
+def _knob(name: str, trials: Sequence[TrialView]) -> Column:
+    cells = [param(one.params[name]) if name in one.params else "" for one in trials]
+    return Column(name, cells, [one.params.get(name) for one in trials], kind=Kind.PARAM)
+
+
+def score_columns(board: Board) -> list[Column]:
+    return [_score(at, name, board.trials) for at, name in enumerate(board.environments)]
+
+
+def _score(at: int, name: str, trials: Sequence[TrialView]) -> Column:
+    scores = [one.scores[at] if one.scores else None for one in trials]
+    cells = ["" if score is None else number(score) for score in scores]
+    return Column(name, cells, scores, kind=Kind.SCORE)
+
+
+def explained(unit: str = ENV_STEPS) -> str:
+    """Return the meanings of the leaderboard columns."""
+    return _EXPLAINED.format(unit=unit)
+
+
+def headline(
+    conclusion: Conclusion | None,
+    entries: Sequence[Entry],
+    metric: str,
+    unit: str = ENV_STEPS,
+) -> list[str]:
     if conclusion is not None and (conclusion.winner is not None or conclusion.front is not None):
         return [*conclusion.said]
     said = [] if conclusion is None or not entries or entries[0].value is None else conclusion.said
-    return [winner_line(entries, metric), *said]
+    return [winner_line(entries, metric, unit), *said]
 
 
 def deciding_command(
@@ -161,90 +206,111 @@ def seeds_to_propose(tested: int, more: int) -> int:
     return tested + more if tested else max(_ENOUGH, more)
 
 
-def print_headline(console: Console, lines: Sequence[str], unit: str = ENV_STEPS) -> None:
+def print_headline(console: Console, lines: Sequence[str]) -> None:
     for place, text in enumerate(lines):
-        console.print(Text(in_unit(text, unit), style="" if place else "bold"))
+        console.print(Text(text, style="" if place else "bold"))
 
 
 def print_leaderboard(
-    console: Console,
-    entries: Sequence[Entry],
-    most: int | None = None,
-    objectives: Sequence[str] = (),
-    environments: Sequence[str] = (),
-    which: str = "",
+    console: Console, board: Board, most: int | None = None, which: str = ""
 ) -> None:
-    shown = list(entries if most is None else entries[:most])
-    shown += [entry for entry in entries[len(shown) :] if entry.is_default]
-    if not shown:
+    shown = board.first(most)
+    if not shown.trials:
         console.print("No trial yet.", highlight=False)
         return
-    columns = board_columns(shown, objectives)
-    left = console.width - sum(_width(one) + _GAP for one in columns)
+    columns, hidden = _fitting(shown, console.width)
+    console.print(_table(columns, shown.trials))
+    for text in _notes_below(board, shown, hidden, which):
+        console.print(Text(text, style="dim"))
+
+
+def _fitting(board: Board, width: int) -> tuple[list[Column], list[str]]:
+    """Return the columns that fit into a width, and the names of the others."""
+    columns = board_columns(board)
+    left = width - sum(one.width + _GAP for one in columns)
     hidden: list[str] = []
-    for name, after, cells in [
-        *(
-            (name, "-_", [number(e.scores[at]) if e.scores else "" for e in shown])
-            for at, name in enumerate(environments)
-        ),
-        *(
-            (name, "_", [param(e.params[name]) if name in e.params else "" for e in shown])
-            for name in knob_columns(shown)[0]
-        ),
-    ]:
-        column = Column(broken_name(name, max(map(len, cells)), after), cells)
-        if _width(column) + _GAP > left:
-            hidden.append(name)
-        else:
-            left -= _width(column) + _GAP
-            columns.append(column)
+    for column in (*score_columns(board), *knob_columns(board.trials)[0]):
+        folded = column.folded()
+        if folded.width + _GAP > left:
+            hidden.append(column.name)
+            continue
+        left -= folded.width + _GAP
+        columns.append(folded)
+    return columns, hidden
+
+
+def _table(columns: Sequence[Column], trials: Sequence[TrialView]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
     for column in columns:
         side = "right" if column.right else "left"
         table.add_column(column.name, justify=side, no_wrap=True, vertical="top")
-    for row, entry in zip(zip(*(c.cells for c in columns), strict=True), shown, strict=True):
-        table.add_row(*row, style="bold" if entry.rank == 1 and entry.value is not None else None)
-    console.print(table)
-    if environments:
-        console.print(Text("Under an environment: score; 0 random, 1 the reference.", style="dim"))
-    if more := len(entries) - len(shown):
-        console.print(Text(f"{more:,} more: hpo top -n {len(entries)}{which}", style="dim"))
+    for row, one in zip(rows_of(columns), trials, strict=True):
+        table.add_row(*row, style="bold" if one.place == 1 and one.has_value else None)
+    return table
+
+
+def rows_of(columns: Sequence[Column]) -> Iterable[tuple[str, ...]]:
+    return zip(*(column.cells for column in columns), strict=True)
+
+
+def _notes_below(board: Board, shown: Board, hidden: Sequence[str], which: str) -> list[str]:
+    notes: list[str] = []
+    if board.environments:
+        notes.append("Under an environment: score; 0 random, 1 the reference.")
+    if more := len(board.trials) - len(shown.trials):
+        notes.append(f"{more:,} more: hpo top -n {len(board.trials)}{which}")
     if hidden:
-        named = [*hidden[:_NAMED], *([f"{len(hidden) - _NAMED} more"] if hidden[_NAMED:] else [])]
-        text = f"Not shown: {', '.join(named)}; see hpo show {shown[0].trial}{which}"
-        console.print(Text(text, style="dim"))
+        named = [*hidden[:_NAMED]]
+        if more := len(hidden) - len(named):
+            named.append(f"{more} more")
+        first = shown.trials[0].trial
+        notes.append(f"Not shown: {', '.join(named)}; see hpo show {first}{which}")
+    return notes
 
 
-def board_columns(entries: Sequence[Entry], objectives: Sequence[str] = ()) -> list[Column]:
+def board_columns(board: Board) -> list[Column]:
+    """Return the columns of a leaderboard up to its values."""
+    trials = board.trials
     columns = [
-        _integers("#", [e.rank for e in entries]),
-        _integers("trial", [e.trial for e in entries]),
-        Column("status", [_status(e) for e in entries], right=False),
+        _integers("#", [one.place for one in trials]),
+        _integers("trial", [one.trial for one in trials]),
+        Column("status", [one.note for one in trials], right=False),
     ]
-    if any(entry.feasible is not None for entry in entries):
-        words = {True: "yes", False: "no", None: ""}
-        columns.append(Column("feasible", [words[e.feasible] for e in entries], right=False))
-    if objectives:
-        return [*columns, *_fronts(entries, objectives)]
-    searched = [_searched(e) for e in entries]
-    seeds = [None if v is None else e.search_seeds for v, e in zip(searched, entries, strict=True)]
-    columns += _by_seeds("search", searched, seeds, "seeds")
-    most = max((e.choose_seeds for e in entries), default=0)
-    if any(e.choose_value is not None for e in entries):
-        # A value of fewer seeds is not comparable with these: hpo show has it.
-        same = [e.choose_value if e.choose_seeds == most else None for e in entries]
-        columns.append(_numbers(f"select*{most}", same))
-    tested = [e.report_value for e in entries]
-    seeds = [None if e.report_value is None else e.report_seeds for e in entries]
-    if any(count is not None for count in seeds):
-        columns += _by_seeds("test", tested, seeds, "test\nseeds")
-    return columns
+    if any(one.feasible is not None for one in trials):
+        columns.append(
+            Column("feasible", [_FEASIBLE[one.feasible] for one in trials], right=False)
+        )
+    if board.objectives:
+        return [*columns, *_fronts(board)]
+    return [*columns, *_searched(trials), *_selected(trials), *_tested(trials)]
 
 
-def _by_seeds(
-    name: str, values: Sequence[float | None], seeds: Sequence[int | None], title: str
-) -> list[Column]:
+_FEASIBLE = {True: "yes", False: "no", None: ""}
+
+
+def _searched(trials: Sequence[TrialView]) -> list[Column]:
+    return _by_seeds("search", [one.search for one in trials], "seeds")
+
+
+def _selected(trials: Sequence[TrialView]) -> list[Column]:
+    if all(one.select.value is None for one in trials):
+        return []
+    most = max(one.select.seeds for one in trials)
+    # A value of fewer seeds is not comparable with these: hpo show has it.
+    same = [one.select.value if one.select.seeds == most else None for one in trials]
+    return [_numbers(f"select*{most}", same)]
+
+
+def _tested(trials: Sequence[TrialView]) -> list[Column]:
+    if all(one.test.value is None for one in trials):
+        return []
+    return _by_seeds("test", [one.test for one in trials], "test\nseeds")
+
+
+def _by_seeds(name: str, measured: Sequence[Measured], title: str) -> list[Column]:
     """Return a column of values, and another of their seeds where these are not as many in all."""
+    values = [one.value for one in measured]
+    seeds = [None if one.value is None else one.seeds for one in measured]
     counts = {count for count in seeds if count}
     named = _numbers(f"{name}*{max(counts)}" if len(counts) == 1 else name, values)
     return [named, _integers(title, seeds)] if len(counts) > 1 else [named]
@@ -254,39 +320,26 @@ def _integers(name: str, counts: Sequence[int | None]) -> Column:
     return Column(name, ["" if count is None else str(count) for count in counts], counts)
 
 
-def _searched(entry: Entry) -> float | None:
-    return entry.search_value if entry.search_value is not None else entry.rung_value
-
-
 def _numbers(name: str, values: Sequence[float | None]) -> Column:
     return Column(name, [number(value) for value in values], [*values])
 
 
-def _fronts(entries: Sequence[Entry], objectives: Sequence[str]) -> list[Column]:
-    columns = [_integers("front", [entry.front for entry in entries])]
-    for index, name in enumerate(objectives):
-        # Of the first at least what a trial that was stopped showed.
-        without = [None if index else _searched(entry) for entry in entries]
-        values = [
-            e.objectives[index] if e.objectives else other
-            for e, other in zip(entries, without, strict=True)
-        ]
+def _fronts(board: Board) -> list[Column]:
+    trials = board.trials
+    columns = [_integers("front", [one.front for one in trials])]
+    for index, name in enumerate(board.objectives):
+        values = [_objective(one, index) for one in trials]
         found = _numbers("", values)
         header = broken_name(name.removeprefix("eval/"), max(map(len, found.cells)))
-        columns.append(Column(header, found.cells, values))
-    return [*columns, _integers("seeds", [entry.seeds for entry in entries])]
+        columns.append(replace(found, name=header))
+    return [*columns, _integers("seeds", [one.seeds for one in trials])]
 
 
-def _status(entry: Entry) -> str:
-    where = "" if entry.rung_env_steps is None else f" {steps(entry.rung_env_steps)}"
-    state = f"{entry.state}{where}" if entry.state in _SHOWN_WITH_RUNG else str(entry.state)
-    if entry.rank == 1 and entry.value is not None and entry.confirmed and not entry.objectives:
-        state = "winner"
-    if not entry.is_default:
-        return state
-    if state in (TrialState.FINISHED, TrialState.CONFIRMED, TrialState.REFERENCE):
-        return "default"
-    return f"default, {state.removeprefix('stopped ')}"
+def _objective(one: TrialView, index: int) -> float | None:
+    """Return an objective; the first one also of a trial that was stopped, at its last rung."""
+    if one.objectives:
+        return one.objectives[index]
+    return None if index else one.search.value
 
 
 def print_baselines(console: Console, baselines: Sequence[BaselineEntry]) -> None:
@@ -311,11 +364,8 @@ def baselines_listing(baselines: Sequence[BaselineEntry]) -> Listing:
 
 def front_line(entries: Sequence[Entry], volume: float | None) -> str:
     placed = [entry for entry in entries if entry.front is not None]
-    if not placed and entries and entries[0].value is not None:
-        least = f"trial {entries[0].trial} violates them least"
-        return f"Every trial violates a constraint, so the Pareto front is empty; {least}."
     if not placed:
-        return "No trial has finished its run, so the Pareto front is still empty."
+        return _empty_front(entries)
     group = [entry for entry in placed if entry.confirmed] or placed
     kind = "feasible " if group[0].feasible else ""
     kind += "confirmed" if group[0].confirmed else "finished"
@@ -327,7 +377,14 @@ def front_line(entries: Sequence[Entry], volume: float | None) -> str:
     return f"{text}; hypervolume {volume:.3f} of the box between best and worst values."
 
 
-def winner_line(entries: Sequence[Entry], metric: str) -> str:
+def _empty_front(entries: Sequence[Entry]) -> str:
+    if entries and entries[0].value is not None:
+        least = f"trial {entries[0].trial} violates them least"
+        return f"Every trial violates a constraint, so the Pareto front is empty; {least}."
+    return "No trial has finished its run, so the Pareto front is still empty."
+
+
+def winner_line(entries: Sequence[Entry], metric: str, unit: str = ENV_STEPS) -> str:
     best = entries[0] if entries else None
     ended = sorted({entry.state for entry in entries})
     if ended in (["diverged"], ["failed"], ["diverged", "failed"]):
@@ -338,7 +395,7 @@ def winner_line(entries: Sequence[Entry], metric: str) -> str:
         return "No trial has finished its run; no winner yet."
     if best.value is None:
         seeds = counted(best.search_seeds, "search seed")
-        at = "" if best.rung_env_steps is None else f" at {steps(best.rung_env_steps)} env steps"
+        at = "" if best.rung_env_steps is None else f" at {steps(best.rung_env_steps)} {unit}"
         lead = f"Trial {best.trial} leads: {number(best.rung_value)} on {seeds}{at}."
         return f"No trial has finished its run. {lead}"
     value = with_interval(best.value, best.ci_low, best.ci_high)
@@ -382,7 +439,3 @@ def study_word(folder: Path) -> str:
     """Return how a command names a study: its name in `results`, else its folder."""
     usual = folder.absolute().parent == RESULTS.absolute()
     return shlex.quote(folder.name if usual else str(folder))
-
-
-def _width(column: Column) -> int:
-    return max(len(line) for line in (*column.name.split("\n"), *column.cells))

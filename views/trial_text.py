@@ -1,10 +1,10 @@
-"""Everything about one trial: `trial_data` gathers it, `trial_text` lays it out."""
+"""Everything about one trial: `trial_page` gathers it, `trial_text` lays it out."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from statistics import fmean
 from textwrap import wrap
 from typing import Any
@@ -15,22 +15,23 @@ from ..store.audits import Audit, audit_of
 from ..store.codec import finite_json
 from ..store.environment_columns import ENVIRONMENT, environment_names
 from ..store.journal import Journal
-from ..store.leaderboard import default_of, leaderboard_of
+from ..store.leaderboard import Entry, default_of, leaderboard_of
 from ..store.query import has_column, query
 from ..store.rows import (
     AskRow,
+    DecisionRow,
     EvaluationRow,
     StudyMeta,
     TrialRow,
     TrialState,
     counts_evaluations_alone,
 )
+from ..store.statistics import Interval
 from ..store.study_folder import StudyFolder, trials_seen
 from ..store.unobserved import bounded_interval
 from ..store.value_bounds import value_bounds
 from ..store.verdict import Conclusion
 from ..store.verdict_text import as_json
-from ..studies.algorithm import ENV_STEPS
 from ..studies.search_methods import METHODS
 from ..studies.stopping_rules import finishing_rules
 from ..studies.yaml_io import plain, read_text
@@ -38,17 +39,18 @@ from .formatting import (
     aligned,
     duration,
     folded,
-    in_unit,
     moment,
     number,
     param,
     seeds_text,
     sparkline,
     steps,
+    unit_of,
     with_interval,
 )
 from .output import finite_or_none
 from .time_spent import time_text, usage_at
+from .trial_view import TrialView
 
 _CURVE = "episode_return"
 _WIDTH, _LABEL = 80, 11
@@ -115,64 +117,213 @@ def lineage_text(schedule: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(["lineage", *lines])
 
 
-def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Evaluated:
+    """One evaluation of one seed, on one environment, over its episodes."""
+
+    stream: str
+    replicate: int
+    env_steps: int
+    episodes: int
+    return_mean: float | None
+    return_min: float | None
+    return_max: float | None
+    length_mean: float | None
+    metrics: Mapping[str, float | None]
+    environment: str | None = None  # where there are several
+
+    def as_json(self) -> dict[str, Any]:
+        return _without_environment(vars(self))
+
+    def measured(self, metric: str) -> float | None:
+        """Return a metric of the environment; else one of these fields; else the mean return."""
+        own = vars(self)
+        return own[metric] if metric in own else self.metrics.get(metric, self.return_mean)
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """The mean training return over the seeds of the search."""
+
+    env_steps: int
+    value: float | None
+    environment: str | None = None  # where there are several
+
+    def as_json(self) -> dict[str, Any]:
+        found = {ENVIRONMENT: self.environment, "env_steps": self.env_steps, _CURVE: self.value}
+        return _without_environment(found)
+
+
+def _without_environment(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return JSON data that begins with the environment, where there are several."""
+    others = {name: value for name, value in found.items() if name != ENVIRONMENT}
+    own = found[ENVIRONMENT]
+    return others if own is None else {ENVIRONMENT: own, **others}
+
+
+@dataclass(frozen=True)
+class TrialAudit:
+    """The audit of a study's stops, and how this trial, if it was audited, ended."""
+
+    ended: str | None  # better than, worse than or tied with the median of trials never stopped
+    audit: Audit
+
+    def as_json(self) -> dict[str, Any]:
+        return {"ended": self.ended, **asdict(self.audit)}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The study's conclusion about a trial."""
+
+    sentences: Sequence[str]
+    details: Sequence[str]
+    data: Mapping[str, Any]  # all of it as JSON
+
+    @classmethod
+    def of(cls, conclusion: Conclusion) -> Verdict:
+        data = as_json(conclusion)
+        return cls(data["sentences"], data["details"], data)
+
+
+@dataclass(frozen=True)
+class TrialPage:
+    """Everything about one trial: the page that `hpo show` prints, and its JSON."""
+
+    view: TrialView
+    entry: Entry
+    row: TrialRow
+    study: str
+    metric: str
+    goal: str
+    training_weight: float  # of training returns in values that choose
+    unit: str  # of the length of a run
+    trials: int  # of the study
+    study_seconds: Mapping[str, float]  # what they went into -> seconds
+    tested: Interval  # of the mean over test seeds
+    start_up: str | None  # why its sampler had no model
+    decisions: Sequence[DecisionRow]
+    audit: TrialAudit | None
+    scores: Mapping[str, Any] | None  # on each of several environments
+    evaluations: Sequence[Evaluated]
+    curve: Sequence[CurvePoint]
+    verdict: Verdict | None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "study": self.study,
+            "metric": self.metric,
+            "training_weight": self.training_weight,
+            "goal": self.goal,
+            "trials": self.trials,
+            "study_seconds_by_part": self.study_seconds,
+            **self.entry.as_json(),
+            **{name: finite_json(getattr(self.row, name)) for name in _OF_ROW},
+            "report_ci_low": self.tested.low,
+            "report_ci_high": self.tested.high,
+            "start_up": self.start_up,
+            "decisions": finite_json([asdict(decision) for decision in self.decisions]),
+            "audit": None if self.audit is None else finite_json(self.audit.as_json()),
+            **({"over_environments": finite_json(self.scores)} if self.scores is not None else {}),
+            "evaluations": [one.as_json() for one in self.evaluations],
+            "curve": [point.as_json() for point in self.curve],
+            "conclusion": None if self.verdict is None else self.verdict.data,
+        }
+
+    @property
+    def is_lost(self) -> bool:
+        return self.view.state in (TrialState.DIVERGED, TrialState.FAILED)
+
+    @property
+    def stopped_by(self) -> str:
+        """The rule that ended it; "" where it ran on so that the rule was checked."""
+        return "" if self.row.audited else self.view.stop
+
+    @property
+    def environments(self) -> list[str | None]:
+        """The environments in the order of their rows; None is the only one."""
+        return list(dict.fromkeys(row.environment for row in (*self.evaluations, *self.curve)))
+
+
+def trial_page(folder: StudyFolder, number_: int) -> TrialPage:
     with Journal(folder.path) as journal, journal.at_one_commit():
         meta = journal.meta
         rows = trials_seen(journal)
         entries = leaderboard_of(meta, rows)
-        entry = next((entry for entry in entries if entry.trial == number_), None)
-        row = next((row for row in rows if row.trial == number_), None)
-        if entry is None or row is None:
-            last = max((entry.trial for entry in entries), default=None)
-            known = "it has none yet" if last is None else f"its trials are 0 to {last}"
-            raise StoreError(f"study {folder.name!r} has no trial {number_}; {known}")
+        entry, row = _found(folder, number_, entries, rows)
         names = environment_names(meta.environments)
-        found = journal.evaluations(number_)
-        evaluations = [one for row in found for one in _summaries(row, names)]
-        decisions = [asdict(decision) for decision in journal.decisions(number_)]
-        audit = _audit_of(journal, rows, decisions)
-        spent = usage_at(journal.head()).seconds_by_part
+        evaluations = [one for row in journal.evaluations(number_) for one in _parts(row, names)]
+        decisions = journal.decisions(number_)
         conclusion = conclusion_of(journal, rows, entries)
-        alone = counts_evaluations_alone(journal.attributes())
         study = plain(read_text(meta.study_text, "study.resolved.yaml"))
-        start_up = start_up_words(study["search"], journal.asks(), rows)
-        scores = None
-        if names:  # loaded on use: it brings numpy, which no other view of a table needs
-            from ..search.analysis.across_environments import environment_scores
-            from .environment_text import each_data
+        alone = counts_evaluations_alone(journal.attributes())
+        return TrialPage(
+            view=TrialView.of(entry),
+            entry=entry,
+            row=row,
+            study=folder.name,
+            metric=meta.metric,
+            goal=meta.goal,
+            training_weight=0.0 if alone else _weight(study),
+            unit=unit_of(meta.study_text),
+            trials=len(entries),
+            study_seconds=usage_at(journal.head()).seconds_by_part,
+            tested=bounded_interval(row.report_values, value_bounds(meta)),
+            start_up=start_up_words(study["search"], journal.asks(), rows).get(number_),
+            decisions=decisions,
+            audit=_audit_of(journal, row, rows, decisions),
+            scores=_scores_of(journal, rows, entry) if names else None,
+            evaluations=evaluations,
+            curve=_curve(folder, number_, bool(names)),
+            verdict=Verdict.of(conclusion) if _is_of(conclusion, row, rows) else None,
+        )
 
-            of_all = environment_scores(journal, rows)
-            scores = each_data(meta, of_all, entry.trial, entry.value_from)
-        around = bounded_interval(row.report_values, value_bounds(meta))
-    return {
-        "study": folder.name,
-        "metric": meta.metric,
-        "training_weight": 0.0 if alone else _weight(study),
-        "goal": meta.goal,
-        "trials": len(entries),
-        "study_seconds_by_part": spent,
-        **entry.as_json(),
-        **{name: finite_json(getattr(row, name)) for name in _OF_ROW},
-        "report_ci_low": around.low,
-        "report_ci_high": around.high,
-        "start_up": start_up.get(number_),
-        "decisions": finite_json(decisions),
-        "audit": None if audit is None else finite_json(_audit_data(audit, row, meta)),
-        **({"over_environments": finite_json(scores)} if scores is not None else {}),
-        "evaluations": evaluations,
-        "curve": _curve(folder, number_, bool(names)),
-        "conclusion": as_json(conclusion) if _is_of(conclusion, row, rows) else None,
-    }
+
+def _found(
+    folder: StudyFolder, number_: int, entries: Sequence[Entry], rows: Sequence[TrialRow]
+) -> tuple[Entry, TrialRow]:
+    """Return the line of the leaderboard and the row of a trial."""
+    by_number = {entry.trial: entry for entry in entries}
+    if number_ not in by_number:
+        last = max(by_number, default=None)
+        known = "it has none yet" if last is None else f"its trials are 0 to {last}"
+        raise StoreError(f"study {folder.name!r} has no trial {number_}; {known}")
+    return by_number[number_], next(row for row in rows if row.trial == number_)
+
+
+def _scores_of(
+    journal: Journal, rows: Sequence[TrialRow], entry: Entry
+) -> Mapping[str, Any] | None:
+    # Loaded on use: it brings numpy, which no other view of a table needs.
+    from ..search.analysis.across_environments import environment_scores
+    from .environment_text import each_data
+
+    scores = environment_scores(journal, rows)
+    return each_data(journal.meta, scores, entry.trial, entry.value_from)
 
 
 def _audit_of(
-    journal: Journal, rows: Sequence[TrialRow], decisions: Sequence[Mapping[str, Any]]
-) -> Audit | None:
+    journal: Journal,
+    row: TrialRow,
+    rows: Sequence[TrialRow],
+    decisions: Sequence[DecisionRow],
+) -> TrialAudit | None:
     """Return the audit of a study, for a trial with these decisions that a rule would stop."""
-    stopped = any(decision["action"] in ("stop", "audit") for decision in decisions)
+    stopped = any(decision.action in ("stop", "audit") for decision in decisions)
     if not stopped or not any(row.audited for row in rows):
         return None
-    return audit_of(journal.meta, rows, journal.decisions(), finishing_rules())
+    audit = audit_of(journal.meta, rows, journal.decisions(), finishing_rules())
+    return None if audit is None else TrialAudit(_ended(audit, row, journal.meta), audit)
+
+
+def _ended(audit: Audit, row: TrialRow, meta: StudyMeta) -> str | None:
+    """Return how an audited trial ended, to be followed by the bar; None of any other."""
+    if not row.audited or row.value is None:
+        return None
+    ahead = (row.value - audit.bar) * (1.0 if meta.goal == "maximize" else -1.0)
+    if ahead == 0.0:
+        return "tied with"
+    return "better than" if ahead > 0.0 else "worse than"
 
 
 def _is_of(conclusion: Conclusion, row: TrialRow, rows: Sequence[TrialRow]) -> bool:
@@ -184,42 +335,34 @@ def _is_of(conclusion: Conclusion, row: TrialRow, rows: Sequence[TrialRow]) -> b
     return known and (is_default or conclusion.winner == f"trial {row.trial}")
 
 
-def _audit_data(audit: Audit, row: TrialRow, meta: StudyMeta) -> dict[str, Any]:
-    than = None
-    if row.audited and row.value is not None:
-        ahead = (row.value - audit.bar) * (1.0 if meta.goal == "maximize" else -1.0)
-        than = "tied with"
-        if ahead != 0.0:
-            than = "better than" if ahead > 0.0 else "worse than"
-    return {"ended": than, **asdict(audit)}
-
-
-def _summaries(row: EvaluationRow, environments: Sequence[str]) -> list[dict[str, Any]]:
+def _parts(row: EvaluationRow, environments: Sequence[str]) -> list[Evaluated]:
+    """Return an evaluation, or its parts on each of several environments."""
     if not environments:
-        return [_evaluation(row, slice(None))]
+        return [_evaluated(row, slice(None), None)]
     each = len(row.returns) // len(environments)
     return [
-        {ENVIRONMENT: name, **_evaluation(row, slice(at * each, (at + 1) * each))}
+        _evaluated(row, slice(at * each, (at + 1) * each), name)
         for at, name in enumerate(environments)
     ]
 
 
-def _evaluation(row: EvaluationRow, own: slice) -> dict[str, Any]:
+def _evaluated(row: EvaluationRow, own: slice, environment: str | None) -> Evaluated:
     returns = row.returns[own].tolist()
-    return {
-        "stream": str(row.stream),
-        "replicate": row.replicate,
-        "env_steps": row.env_steps,
-        "episodes": len(returns),
-        "return_mean": _mean(returns),
-        "return_min": finite_or_none(min(returns)),
-        "return_max": finite_or_none(max(returns)),
-        "length_mean": _mean(row.lengths[own].tolist()),
-        "metrics": {name: _mean(values[own].tolist()) for name, values in row.metrics.items()},
-    }
+    return Evaluated(
+        stream=str(row.stream),
+        replicate=row.replicate,
+        env_steps=row.env_steps,
+        episodes=len(returns),
+        return_mean=_mean(returns),
+        return_min=finite_or_none(min(returns)),
+        return_max=finite_or_none(max(returns)),
+        length_mean=_mean(row.lengths[own].tolist()),
+        metrics={name: _mean(values[own].tolist()) for name, values in row.metrics.items()},
+        environment=environment,
+    )
 
 
-def _curve(folder: StudyFolder, trial: int, several: bool) -> list[dict[str, Any]]:
+def _curve(folder: StudyFolder, trial: int, several: bool) -> list[CurvePoint]:
     if not has_column(folder.path, "curves", _CURVE):
         return []
     keys = f"{ENVIRONMENT}, env_steps" if several else "env_steps"
@@ -228,159 +371,158 @@ def _curve(folder: StudyFolder, trial: int, several: bool) -> list[dict[str, Any
         f"SELECT {keys}, avg({_CURVE}) FILTER (isfinite({_CURVE})) FROM curves "
         f"WHERE trial = {int(trial)} AND stream = 'search' GROUP BY {keys} ORDER BY {keys}",
     )
-    return [
-        {**dict(zip(keys.split(", "), key, strict=True)), _CURVE: finite_or_none(value)}
-        for *key, value in rows
-    ]
+    if several:
+        return [CurvePoint(at, finite_or_none(value), name) for name, at, value in rows]
+    return [CurvePoint(at, finite_or_none(value)) for at, value in rows]
 
 
 def _mean(values: Sequence[float]) -> float | None:
     return finite_or_none(math.fsum(values) / len(values)) if values else None
 
 
-def trial_text(
-    data: Mapping[str, Any], blocks: bool = True, verbose: bool = False, unit: str = ENV_STEPS
-) -> str:
-    """Return the data as text of 80 columns, the answer first; `unit` of the length of runs."""
-    parts = [in_unit("\n".join(_head(data, verbose)), unit), _params(data["params"])]
-    several = data.get("over_environments") is not None
-    if several:
+def trial_text(page: TrialPage, blocks: bool = True, verbose: bool = False) -> str:
+    """Return the page as text of 80 columns, the answer first."""
+    parts = ["\n".join(_head(page, verbose)), _params(page.view.params)]
+    if page.scores is not None:
         from .environment_text import each_text
 
-        parts.append(each_text(data["over_environments"]))
-    if data["schedule"]:
-        parts.append(lineage_text(data["schedule"]))
-    parts.append(_stages(data, verbose, several, unit))
-    rows = [*data["evaluations"], *data["curve"]]
-    for name in dict.fromkeys(row.get(ENVIRONMENT) for row in rows):
-        found = [f"on {name}"] if name is not None else []
-        evaluations = [row for row in data["evaluations"] if row.get(ENVIRONMENT) == name]
-        if evaluations and (verbose or name is not None):
-            found.append(_evaluations(evaluations, unit))
-        curve = [point for point in data["curve"] if point.get(ENVIRONMENT) == name]
-        if line := curve_line(curve, 40, blocks):
-            found.append(f"  training return  {line}")
-        parts.append(("\n" if name is not None else "\n\n").join(found))
+        parts.append(each_text(page.scores))
+    if page.row.schedule:
+        parts.append(lineage_text(page.row.schedule))
+    parts.append(_stages(page, verbose))
+    parts += [_measurements(page, name, blocks, verbose) for name in page.environments]
     if verbose:
-        lines = (folded(line, _WIDTH, _LABEL * (line[0] != " ")) for line in _details(data, unit))
+        lines = (folded(line, _WIDTH, _LABEL * (line[0] != " ")) for line in _details(page))
         parts.append("\n".join(lines))
     return "\n\n".join(part for part in parts if part)
 
 
-def curve_line(curve: Sequence[Mapping[str, Any]], width: int, blocks: bool) -> str:
-    points = [point[_CURVE] for point in curve]
+def _measurements(page: TrialPage, environment: str | None, blocks: bool, verbose: bool) -> str:
+    """Return the evaluations and the curve of one environment."""
+    several = environment is not None
+    found = [f"on {environment}"] if several else []
+    evaluations = [row for row in page.evaluations if row.environment == environment]
+    if evaluations and (verbose or several):
+        found.append(_evaluations(evaluations, page.unit))
+    curve = [point for point in page.curve if point.environment == environment]
+    if line := curve_line(curve, 40, blocks):
+        found.append(f"  training return  {line}")
+    return ("\n" if several else "\n\n").join(found)
+
+
+def curve_line(curve: Sequence[CurvePoint], width: int, blocks: bool) -> str:
+    points = [point.value for point in curve]
     finite = [point for point in points if point is not None]
     if not finite:
         return ""
     return f"{number(finite[0])} {sparkline(points, width, not blocks)} {number(finite[-1])}"
 
 
-def _head(data: Mapping[str, Any], verbose: bool) -> list[str]:
-    lost = data["state"] in ("diverged", "failed")
-    is_default, confirmed = data.get("is_default"), data.get("confirmed")
-    said = f"Trial {data['trial']} {_what(data, lost)}{_value_of(data, lost)}"
-    rank = "" if is_default and lost else f" (rank {data['rank']} of {data['trials']})"
+def _head(page: TrialPage, verbose: bool) -> list[str]:
+    view, row = page.view, page.row
+    said = f"Trial {view.trial} {_became(page)}{_value_of(page)}"
+    rank = f" (rank {view.place} of {page.trials})"
+    if view.is_default and page.is_lost:
+        rank = ""
     fits = len(said) + len(rank) < _WIDTH
     lines = [f"{said}{rank}." if fits else folded(f"{said}.", _WIDTH)]
-    if data["stop_rule"] and data["audited"]:
-        lines.append(f"{data['stop_rule']} would have stopped it; it ran on to check the rule.")
-    elif data["stop_rule"] and (is_default or confirmed):
-        lines.append(f"In the search it was stopped by {data['stop_rule']}{_last_rung(data)}.")
-    if data.get("conclusion"):
-        sentences = data["conclusion"]["sentences"]
-        shown = sentences if verbose else sentences[:1]
+    if view.stop and row.audited:
+        lines.append(f"{view.stop} would have stopped it; it ran on to check the rule.")
+    elif view.stop and (view.is_default or view.is_confirmed):
+        lines.append(f"In the search it was stopped by {view.stop}{_last_rung(page)}.")
+    if page.verdict is not None:
+        shown = page.verdict.sentences if verbose else page.verdict.sentences[:1]
         lines += [folded(text, _WIDTH) for text in shown]
-    if data.get("audit") is not None:
-        lines.append(folded(_audit(data["audit"]), _WIDTH))
-    if data["error"]:
-        lines.append(folded(f"error      {data['error']}", _WIDTH, _LABEL))
+    if page.audit is not None:
+        lines.append(folded(_audit_text(page.audit), _WIDTH))
+    if row.error:
+        lines.append(folded(f"error      {row.error}", _WIDTH, _LABEL))
     return lines
 
 
-def _what(data: Mapping[str, Any], lost: bool) -> str:
-    """Return what became of a trial, to follow its number."""
-    confirmed = data.get("confirmed")
-    won = confirmed and data["rank"] == 1 and not data.get("objectives")
-    if data.get("is_default"):
-        winner = " and the winner" if won else ""
-        ended = f", which {data['state']} in the search" if lost else ""
+def _became(page: TrialPage) -> str:
+    """Return the outcome of a trial, to follow its number."""
+    view = page.view
+    if view.is_default:
+        winner = " and the winner" if view.is_winner else ""
+        ended = f", which {view.state} in the search" if page.is_lost else ""
         return f"is the default{winner}{ended}"
-    if confirmed:
-        return "is the winner" if won else "was confirmed"
-    state = data["state"]
-    if state in ("finished", "diverged", "failed"):
-        return state
-    if state not in ("stopped", "paused"):
-        return f"is {state}"
-    by_rule = data["stop_rule"] and not data["audited"]
-    rule = f" by {data['stop_rule']}" if by_rule else ""
-    verb = "was" if state == "stopped" else "is"
-    return f"{verb} {state}{rule}{_last_rung(data)}"
+    if view.is_confirmed:
+        return "is the winner" if view.is_winner else "was confirmed"
+    if view.state is TrialState.FINISHED or page.is_lost:
+        return str(view.state)
+    if view.state not in (TrialState.STOPPED, TrialState.PAUSED):
+        return f"is {view.state}"
+    rule = f" by {page.stopped_by}" if page.stopped_by else ""
+    verb = "was" if view.state is TrialState.STOPPED else "is"
+    return f"{verb} {view.state}{rule}{_last_rung(page)}"
 
 
-def _last_rung(data: Mapping[str, Any]) -> str:
+def _last_rung(page: TrialPage) -> str:
     """Return where a trial was judged last, or ""."""
-    if not data["decisions"]:
+    if not page.decisions:
         return ""
-    at = data["decisions"][-1]["env_steps"]
-    return "" if at is None else f" at {steps(at)} env steps"
+    return f" at {steps(page.decisions[-1].env_steps)} {page.unit}"
 
 
-def _value_of(data: Mapping[str, Any], lost: bool) -> str:
+def _value_of(page: TrialPage) -> str:
     """Return a trial's value and its seeds; without a value that at its last rung; or ""."""
-    value, source = data["value"], data.get("value_from", "")
-    test = data.get("report_values") or []
-    if value is None and test and data.get("report_value") is not None:
-        value, source = data["report_value"], "report"
-    if value is not None:
-        of_test = source == "report"
-        seeds, kind = (len(test), "report_ci") if of_test else (data["seeds"], "ci")
-        shown = with_interval(value, data[f"{kind}_low"], data[f"{kind}_high"])
-        return f": {shown} on {seeds_text(seeds, source)}"
-    if data.get("rung_value") is not None and not lost:
-        seeds = counted(data.get("search_seeds") or len(data["seed_values"]), "search seed")
-        return f": {number(data['rung_value'])} on {seeds}"
-    return ""
-
-
-def _details(data: Mapping[str, Any], unit: str) -> list[str]:
-    lines: list[str] = []
-    for name, label in (("seed", "search"), ("choose", "select"), ("report", "test")):
-        if values := data[f"{name}_values"]:
-            seeds = counted(len(values), "seed")
-            lines.append(f"{label:<10} {seeds}: {' '.join(map(_number, values))}")
-    for place, text in enumerate((data.get("conclusion") or {}).get("details", [])):
-        lines.append(f"{'' if place else 'verdict':<10} {text}")
-    batch = f"in batch {data['batch']}; bucket {data['bucket']}"
-    lines.append(f"proposed   by {data['proposed_by']} {batch}")
-    if data.get("start_up"):
-        lines.append(f"           {data['start_up']}")
-    more = "".join(
-        f", {steps(data[f'{kind}_env_steps'])} of {word}"
-        for kind, word in (("eval", "evaluation"), ("warmup", "warm-up"))
-        if data[f"{kind}_env_steps"]
+    entry, row = page.entry, page.row
+    value, tested, at_rung = map(
+        finite_or_none, (entry.value, entry.report_value, entry.rung_value)
     )
-    lines.append(f"{unit:<10} {steps(data['env_steps'])} in the search over all seeds{more}")
-    if data["started_at"] is not None and data["ended_at"] is not None:
-        began = moment(data["started_at"])
-        lines.append(f"time       {began}, {duration(data['ended_at'] - data['started_at'])}")
-    if spent := data.get("study_seconds_by_part"):
-        lines.append(f"study time {time_text(spent).removeprefix('time: ')}")
+    is_tested = value is None or entry.value_from == "report"
+    if tested is not None and is_tested:
+        shown = with_interval(tested, page.tested.low, page.tested.high)
+        return f": {shown} on {seeds_text(len(row.report_values), 'report')}"
+    if value is not None:
+        low, high = finite_or_none(entry.ci_low), finite_or_none(entry.ci_high)
+        shown = with_interval(value, low, high)
+        return f": {shown} on {seeds_text(entry.seeds, entry.value_from)}"
+    if at_rung is None or page.is_lost:
+        return ""
+    return f": {number(at_rung)} on {counted(entry.search_seeds, 'search seed')}"
+
+
+def _details(page: TrialPage) -> list[str]:
+    row = page.row
+    lines: list[str] = []
+    kinds = {"search": row.seed_values, "select": row.choose_values, "test": row.report_values}
+    for label, values in kinds.items():
+        if values:
+            seeds = counted(len(values), "seed")
+            lines.append(f"{label:<10} {seeds}: {' '.join(map(number, values))}")
+    if page.verdict is not None:
+        labels = ("verdict", *[""] * len(page.verdict.details))
+        said = zip(labels, page.verdict.details, strict=False)
+        lines += [f"{label:<10} {text}" for label, text in said]
+    lines.append(f"proposed   by {row.proposed_by} in batch {row.batch}; bucket {row.bucket}")
+    if page.start_up:
+        lines.append(f"           {page.start_up}")
+    lines.append(
+        f"{page.unit:<10} {steps(row.env_steps)} in the search over all seeds{_more(row)}"
+    )
+    if row.started_at is not None and row.ended_at is not None:
+        began = moment(row.started_at)
+        lines.append(f"time       {began}, {duration(row.ended_at - row.started_at)}")
+    if page.study_seconds:
+        lines.append(f"study time {time_text(page.study_seconds).removeprefix('time: ')}")
     return lines
 
 
-def _audit(data: Mapping[str, Any]) -> str:
-    whole = data["whole"]
-    bar = f"the median of trials never stopped ({_number(data['bar'])})"
-    if data["ended"] is not None:
-        return f"Audit: it finished {data['ended']} {bar}."
-    audited = counted(whole["audited"], "audited trial")
-    return f"Audit: {whole['wrong']} of {audited} finished better than {bar}."
+def _more(row: TrialRow) -> str:
+    """Return the env steps that trained nothing, to follow those of training."""
+    more = {"evaluation": row.eval_env_steps, "warm-up": row.warmup_env_steps}
+    return "".join(f", {steps(count)} of {kind}" for kind, count in more.items() if count)
 
 
-def _number(value: Any) -> str:
-    """Format a value, which JSON holds as text if it is not finite."""
-    return value if isinstance(value, str) else number(value)
+def _audit_text(found: TrialAudit) -> str:
+    whole = found.audit.whole
+    bar = f"the median of trials never stopped ({number(found.audit.bar)})"
+    if found.ended is not None:
+        return f"Audit: it finished {found.ended} {bar}."
+    audited = counted(whole.audited, "audited trial")
+    return f"Audit: {whole.wrong} of {audited} finished better than {bar}."
 
 
 def _params(params: Mapping[str, Any]) -> str:
@@ -399,109 +541,111 @@ def _weight(study: Mapping[str, Any]) -> float:
     return (study.get("metric") or {}).get("training_weight", 0.0)
 
 
-Measured = Mapping[tuple[str, int], list[float | None]]
-"""(stream, env steps) -> values of the seeds."""
+Point = tuple[str, int]
+"""(stream, env steps)."""
 
 
-def _stages(data: Mapping[str, Any], verbose: bool, several: bool, unit: str) -> str:
-    measured, is_mixed = ({}, False) if several else _measured(data)
-    decided = {row["env_steps"]: row for row in data["decisions"]}
-    ends = {stream: max(at for name, at in measured if name == stream) for stream, _ in measured}
-    keys = {("search", at) for at in decided}
-    keys |= {(name, at) for name, at in measured if verbose or at == ends[name]}
-    rows = [
-        _stage_row(
-            data,
-            measured,
-            stream,
-            at,
-            decided=decided,
-            is_end=at == ends.get(stream),
-            verbose=verbose,
+@dataclass(frozen=True)
+class Stages:
+    """The values of a trial's seeds where they were measured or judged."""
+
+    values: Mapping[Point, Sequence[float | None]]
+    decided: Mapping[int, DecisionRow]  # env steps of the search -> the decision there
+    has_training: bool = False  # training returns are in some values
+
+    @classmethod
+    def of(cls, page: TrialPage) -> Stages:
+        decided = {row.env_steps: row for row in page.decisions}
+        if page.scores is not None:  # they have a table of their own
+            return cls({}, decided)
+        metric = page.metric.split(",")[0].split(" ")[0].removeprefix("eval/")
+        mixed = _with_training(page)
+        has_training = False
+        values: dict[Point, list[float | None]] = {}
+        for row in page.evaluations:
+            point, value = (row.stream, row.env_steps), row.measured(metric)
+            if point in mixed and value is not None:
+                training = row.metrics["training_return"] or 0.0
+                value = (1.0 - page.training_weight) * value + page.training_weight * training
+                has_training = True
+            values.setdefault(point, []).append(value)
+        return cls(values, decided, has_training)
+
+    def points(self, verbose: bool) -> list[Point]:
+        """Return those to print: each decision and the end of each kind of seeds, or all."""
+        shown = {("search", at) for at in self.decided}
+        shown |= {point for point in self.values if verbose or self.is_end(point)}
+        return sorted(shown, key=_by_stage)
+
+    def is_end(self, point: Point) -> bool:
+        return point[1] == max(
+            (at for stream, at in self.values if stream == point[0]), default=None
         )
-        for stream, at in sorted(keys, key=_by_stage)
-    ]
+
+    def decision(self, point: Point) -> DecisionRow | None:
+        return self.decided.get(point[1]) if point[0] == "search" else None
+
+
+def _with_training(page: TrialPage) -> set[Point]:
+    """Return the points at which training returns count; one without any does not have them."""
+    if not page.training_weight:
+        return set()
+    chosen = [row for row in page.evaluations if row.stream != "report"]
+    found = {(row.stream, row.env_steps) for row in chosen}
+    return found - {
+        (row.stream, row.env_steps)
+        for row in chosen
+        if row.metrics.get("training_return") is None  # no episode of training had ended
+    }
+
+
+def _stages(page: TrialPage, verbose: bool) -> str:
+    stages = Stages.of(page)
+    rows = [_stage_row(page, stages, point, verbose) for point in stages.points(verbose)]
     if not rows:
         return ""
-    header = ("stage", unit, "seeds", "mean", "worst", "best", "decision")
+    header = ("stage", page.unit, "seeds", "mean", "worst", "best", "decision")
     table = aligned(header, rows, (False, True, True, True, True, True, False))
-    weight = data.get("training_weight", 0.0)
-    note = f"\nTraining returns count {weight:g} in search and select."
-    return table + note if is_mixed else table
+    note = f"\nTraining returns count {page.training_weight:g} in search and select."
+    return table + note if stages.has_training else table
 
 
-def _measured(data: Mapping[str, Any]) -> tuple[Measured, bool]:
-    """Return the values at each point, and whether any has training returns in it."""
-    metric = data.get("metric", "").split(",")[0].split(" ")[0].removeprefix("eval/")
-    weight, counts = data.get("training_weight", 0.0), False
-    lacking = {
-        (row["stream"], row["env_steps"])
-        for row in data["evaluations"]
-        if row["metrics"].get("training_return") is None  # no episode of training had ended
-    }
-    found: dict[tuple[str, int], list[float | None]] = {}
-    for row in data["evaluations"]:
-        place = (row["stream"], row["env_steps"])
-        value = row[metric] if metric in row else row["metrics"].get(metric, row["return_mean"])
-        is_mixed = weight and row["stream"] != "report" and value is not None
-        if is_mixed and place not in lacking:
-            trained = row["metrics"]["training_return"]
-            value, counts = (1.0 - weight) * value + weight * trained, True
-        found.setdefault(place, []).append(value)
-    return found, counts
-
-
-def _stage_row(
-    data: Mapping[str, Any],
-    measured: Measured,
-    stream: str,
-    at: int,
-    *,
-    decided: Mapping[int, Mapping[str, Any]],
-    is_end: bool,
-    verbose: bool,
-) -> list[str]:
-    sign = 1.0 if data.get("goal", "maximize") == "maximize" else -1.0
-    values = [value for value in measured.get((stream, at), []) if value is not None]
-    values.sort(key=lambda value: sign * value)
-    judged = decided.get(at) if stream == "search" else None
+def _stage_row(page: TrialPage, stages: Stages, point: Point, verbose: bool) -> list[str]:
+    values = [value for value in stages.values.get(point, ()) if value is not None]
+    values.sort(reverse=page.goal != "maximize")
+    judged = stages.decision(point)
     mean, worst, best = None, None, None
     if values:
         mean, worst, best = fmean(values), values[0], values[-1]
     elif judged is not None:
-        mean = judged["value"]
-    return [
-        _STAGE[stream],
-        steps(at),
-        str(len(values) or ""),
-        _number(mean),
-        number(worst),
-        number(best),
-        _decision(data, stream, is_end, judged, verbose),
-    ]
+        mean = judged.value
+    done = _outcome(page, stages, point) if judged is None else _decision(judged, verbose)
+    seeds = str(len(values) or "")
+    numbers = map(number, (mean, worst, best))
+    return [_STAGE[point[0]], steps(point[1]), seeds, *numbers, done]
 
 
-def _by_stage(key: tuple[str, int]) -> tuple[int, int]:
-    return list(_STAGE).index(key[0]), key[1]
+def _by_stage(point: Point) -> tuple[int, int]:
+    return list(_STAGE).index(point[0]), point[1]
 
 
-def _decision(
-    data: Mapping[str, Any],
-    stream: str,
-    last: bool,
-    judged: Mapping[str, Any] | None,
-    verbose: bool,
-) -> str:
-    if judged is not None:
-        copied = judged.get("source")
-        done = f"copied trial {copied}" if copied is not None else _DONE[judged["action"]]
-        text = f"{done}, {_ordinal(judged['rank'])} of {judged['judged']}"
-        shows_cut = verbose and judged["cutoff"] is not None
-        return f"{text}, cut-off {_number(judged['cutoff'])}" if shows_cut else text
-    if stream == "choose":
-        won = data["rank"] == 1 and not data["objectives"]
-        return "chosen" if won and data.get("confirmed") else ""
-    ended = stream == "search" and last and data["state"] in ("finished", "confirmed")
+def _decision(judged: DecisionRow, verbose: bool) -> str:
+    done = f"copied trial {judged.source}"
+    if judged.source is None:
+        done = _DONE[judged.action]
+    text = f"{done}, {_ordinal(judged.rank)} of {judged.judged}"
+    if not verbose or judged.cutoff is None:
+        return text
+    return f"{text}, cut-off {number(judged.cutoff)}"
+
+
+def _outcome(page: TrialPage, stages: Stages, point: Point) -> str:
+    """Return the outcome at a point without a decision, or ""."""
+    if point[0] == "choose":
+        return "chosen" if page.view.is_winner else ""
+    if point[0] != "search" or not stages.is_end(point):
+        return ""
+    ended = page.view.state in (TrialState.FINISHED, TrialState.CONFIRMED)
     return "finished" if ended else ""
 
 
@@ -510,23 +654,29 @@ def _ordinal(count: int) -> str:
     return f"{count}{endings.get(count % 10, 'th')}"
 
 
-def _evaluations(evaluations: Sequence[Mapping[str, Any]], unit: str) -> str:
-    groups: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+def _evaluations(evaluations: Sequence[Evaluated], unit: str) -> str:
+    groups: dict[Point, list[Evaluated]] = {}
     for row in evaluations:
-        groups.setdefault((row["stream"], row["env_steps"]), []).append(row)
+        groups.setdefault((row.stream, row.env_steps), []).append(row)
     rows = [
-        [_STAGE[stream], steps(at), *_summed(groups[stream, at])]
-        for stream, at in sorted(groups, key=_by_stage)
+        [_STAGE[point[0]], steps(point[1]), *_summed(groups[point])]
+        for point in sorted(groups, key=_by_stage)
     ]
     header = ("evaluated", unit, "seeds", "episodes", "return", "min", "max", "length")
     return aligned(header, rows, (False, *[True] * 7))
 
 
-def _summed(group: Sequence[Mapping[str, Any]]) -> list[str]:
-    def over(name: str, how: Callable[[list[float]], float]) -> str:
-        values = [row[name] for row in group]
-        return number(None if None in values else how(values))
+def _summed(group: Sequence[Evaluated]) -> list[str]:
+    return [
+        str(len(group)),
+        str(sum(row.episodes for row in group)),
+        _over([row.return_mean for row in group], fmean),
+        _over([row.return_min for row in group], min),
+        _over([row.return_max for row in group], max),
+        _over([row.length_mean for row in group], fmean),
+    ]
 
-    how = {"return_mean": fmean, "return_min": min, "return_max": max, "length_mean": fmean}
-    episodes = sum(row["episodes"] for row in group)
-    return [str(len(group)), str(episodes), *(over(name, each) for name, each in how.items())]
+
+def _over(values: Sequence[float | None], how: Callable[[list[float]], float]) -> str:
+    known = [value for value in values if value is not None]
+    return number(how(known) if len(known) == len(values) else None)

@@ -215,7 +215,7 @@ def contribute(
     for who in (DEFAULT, *(who for who in configs if who != DEFAULT)):
         config, _ = configs[who]
         rules = study.baselines if who == TUNED else ()
-        own = proof_study(study, f"{stem}.proof.{who}", config, seeds, root, rules)
+        own = proof_study(study, f"{stem}.proof.{who}", config, seeds, root, baselines=rules)
         with _counted(out, own.name, commit) as spent:
             found = run_proof(own, out, runner)
         if found is None:
@@ -250,7 +250,7 @@ def contribute(
         ),
         origin=candidate.origin,
         contenders=tuple(
-            contender_of(who, config, runs[who], threshold, goal, source)
+            contender_of(who, config, runs[who], threshold, goal, source=source)
             for who, (config, source) in configs.items()
         ),
         heuristics={row.baseline: row.values[Stream.SEARCH] for row in heuristics},

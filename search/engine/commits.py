@@ -134,6 +134,7 @@ class Committer:
         store: StudyStore,
         ledger: Ledger,
         buckets: dict[str, Bucket],
+        *,
         every_seconds: float = 10.0,
         soon: bool = False,
         shelf: Shelf | None = None,

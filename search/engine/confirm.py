@@ -26,6 +26,7 @@ from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
 from ...store.statistics import mean
 from ...store.study_store import StudyStore
 from ...store.verdict import Evidence, conclude
+from ...studies.spec import Confirm
 from ...studies.study_keys import COSTS
 from ..lanes.contract import Resolved
 from ..state.buckets import Bucket
@@ -123,6 +124,16 @@ class ConfirmStage:
         self._buckets, self._policies = buckets, policies
         self._fresh, self._bucket_of = fresh, bucket_of
 
+    def _finalists(self, finished: Sequence[Trial], confirm: Confirm) -> list[Trial]:
+        """Return the best trials, those with all selection seeds, and the default of a front."""
+        best = [*finished[: confirm.top_k]]
+        best += [
+            trial
+            for number, trial in sorted(self._ledger.trials.items())
+            if trial not in best and self._fresh.has_all(number, Stream.CHOOSE, confirm.choose)
+        ]
+        return [*best, *self._default_of_front(best)]
+
     def begin(self) -> None:
         """End the search: run the best finished trials on the selection seeds."""
         ledger, confirm = self._ledger, self._confirm
@@ -135,13 +146,7 @@ class ConfirmStage:
         if not confirm.choose:
             self._test_best_of_search(finished)
             return
-        best = finished[: confirm.top_k]
-        best += [
-            trial
-            for number, trial in sorted(ledger.trials.items())
-            if trial not in best and self._fresh.has_all(number, Stream.CHOOSE, confirm.choose)
-        ]
-        best += self._default_of_front(best)
+        best = self._finalists(finished, confirm)
         runs = {
             trial.number: self._fresh.runs(trial.number, Stream.CHOOSE, confirm.choose)
             for trial in best

@@ -110,6 +110,7 @@ class Engine:
         ledger: Ledger,
         factory: PopulationFactory,
         buckets: dict[str, Bucket],
+        *,
         add_rows: AddRows,
         committer: Committer,
         policies: Policies,

@@ -140,6 +140,18 @@ def _evaluations(bucket: Bucket, run: Run) -> frozenset[int]:
     return frozenset({bucket.schedule.length})
 
 
+def _row_of(bucket: Bucket, run: Run, result: EvaluationResult) -> EvaluationRow:
+    return EvaluationRow(
+        np.array(result.returns, np.float64),
+        np.array(result.lengths, np.int64),
+        {name: np.array(values, np.float64) for name, values in result.metrics.items()},
+        trial=run.trial,
+        stream=run.stream,
+        replicate=run.replicate,
+        env_steps=bucket.env_steps_of(run),
+    )
+
+
 def take_evaluations(
     ledger: Ledger, bucket: Bucket, runs: Sequence[Run], results: Sequence[EvaluationResult]
 ) -> list[EvaluationRow]:
@@ -161,15 +173,7 @@ def take_evaluations(
         if not all(map(math.isfinite, (value, *extras))):
             _diverge(ledger, bucket, run, _not_finite(ledger, result, (value, *extras)))
             continue
-        row = EvaluationRow(
-            np.array(result.returns, np.float64),
-            np.array(result.lengths, np.int64),
-            {name: np.array(values, np.float64) for name, values in result.metrics.items()},
-            trial=run.trial,
-            stream=run.stream,
-            replicate=run.replicate,
-            env_steps=bucket.env_steps_of(run),
-        )
+        row = _row_of(bucket, run, result)
         written.append(row)
         rungs = len(bucket.schedule.rungs_at(trained))
         alone = objective.of_test.measure(result) if objective.metric.training_weight else None
@@ -208,7 +212,7 @@ def _diverge(ledger: Ledger, bucket: Bucket, run: Run, why: str) -> None:
     ledger.state.lose(run, failed=False)
     trial = ledger.trials[run.trial]
     if run.stream is Stream.SEARCH and (trial.is_live or trial.is_paused):
-        at = f"seed {run.replicate} at {bucket.env_steps_of(run):,} env steps"
+        at = f"seed {run.replicate} at {bucket.env_steps_of(run):,} {ledger.study.algorithm.unit}"
         trial.lack(f"{at}: {why}")
 
 

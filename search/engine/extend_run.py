@@ -19,7 +19,7 @@ from ...studies.resolved import ABSENT, as_recorded, diff, resolved
 from ...studies.spec import Confirm, Study
 from ...studies.train_study import can_grow, single, with_horizon_of
 from ..lanes.lane_count import population_replicates
-from ..state.loop_state import Phase
+from ..state.loop_state import EndedTrial, Phase
 from ..state.schedule import Schedule, chunks_of_row, ends_row, schedule_of
 from ..state.search_state import Ledger
 from ..state.trials import RunState, Trial
@@ -98,28 +98,32 @@ def lengthen(ledger: Ledger, before: int, checkpoint: Path | None) -> None:
         most = f"the population that runs has lanes for {lanes // study.seeds.per_config} trials"
         raise StoreError(f"budget.trials cannot grow yet: {most}; let it finish before it grows")
     if ended is not None and ended.env_steps < study.env_steps:
-        quantum = ledger.resolved_of(0).steps_per_chunk
-        was = schedule_of(replace(study, env_steps=ended.env_steps), quantum)
-        now = schedule_of(study, quantum)
-        if was.length == now.length:  # ends with the same chunk: nothing is left to do
-            return
-        if checkpoint is None or not (checkpoint / ended.trial.bucket).is_dir():
-            raise _cannot(study, f"{checkpoint}, the state at the end of the run, is gone")
-        _check_points(study, was, now)
-        ledger.reopen(ended.trial)
+        _reopen(ledger, ended, checkpoint)
     elif study.env_steps != before and ledger.state.phase is Phase.DONE:
         raise _cannot(study, _why_missing(ledger, before))
     elif study.env_steps != before:
-        runs = [run for live in ledger.live() for run in live.runs_of(Stream.SEARCH)]
-        over = [str(run.replicate) for run in runs if run.state is RunState.ENDED]
-        if over:
-            raise _cannot(
-                study,
-                (
-                    f"seeds {', '.join(over)} ended at {before} env steps, and their lanes "
-                    "were reused"
-                ),
-            )
+        _check_running(ledger, before)
+
+
+def _reopen(ledger: Ledger, ended: EndedTrial, checkpoint: Path | None) -> None:
+    study, quantum = ledger.study, ledger.resolved_of(0).steps_per_chunk
+    was = schedule_of(replace(study, env_steps=ended.env_steps), quantum)
+    now = schedule_of(study, quantum)
+    if was.length == now.length:  # ends with the same chunk: nothing is left to do
+        return
+    if checkpoint is None or not (checkpoint / ended.trial.bucket).is_dir():
+        raise _cannot(study, f"{checkpoint}, the state at the end of the run, is gone")
+    _check_points(study, was, now)
+    ledger.reopen(ended.trial)
+
+
+def _check_running(ledger: Ledger, before: int) -> None:
+    """Refuse to lengthen runs of which some have ended already."""
+    runs = [run for live in ledger.live() for run in live.runs_of(Stream.SEARCH)]
+    over = [str(run.replicate) for run in runs if run.state is RunState.ENDED]
+    if over:
+        ended = f"seeds {', '.join(over)} ended at {before} {ledger.study.algorithm.unit}"
+        raise _cannot(ledger.study, f"{ended}, and their lanes were reused")
 
 
 def _cannot(study: Study, why: str, more: str = "") -> StoreError:

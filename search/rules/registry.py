@@ -219,7 +219,7 @@ def register_rule(
             learns=learns,
             even=even,
             finishes=finishes,
-            shown="every {every:,} env steps" if evolves else "",
+            shown="every {every:,} {unit}" if evolves else "",
         )
     )
 

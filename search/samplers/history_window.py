@@ -37,6 +37,12 @@ class Window:
         return sorted(ended + live, key=lambda past: past.trial)
 
 
+def _was_cut(past: Past) -> bool:
+    """Return whether a trial ended at a rung, with values up to there."""
+    lost = past.state in (TrialState.DIVERGED, TrialState.FAILED)
+    return not past.is_live and bool(past.reports) and not lost
+
+
 def estimates(history: Sequence[Past]) -> dict[int, Losses]:
     """Return one loss an objective for every ended trial: (trial -> losses).
 
@@ -53,9 +59,7 @@ def estimates(history: Sequence[Past]) -> dict[int, Losses]:
     best = _each(min, known.values())
     gains: dict[int, Losses] = {}
     for past in history:
-        if past.is_live or past.trial in known or not past.reports:
-            continue
-        if past.state in (TrialState.DIVERGED, TrialState.FAILED):
+        if past.trial in known or not _was_cut(past):
             continue
         rung = len(past.reports) - 1
         at_rung = past.losses_at(rung)

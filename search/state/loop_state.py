@@ -29,7 +29,7 @@ def decode(kind: type[T], value: Any) -> T:
     It undoes `json.dumps(value, default=vars)`, which writes dataclasses by their fields.
     """
     declared: Any = kind
-    found: Any = value
+    found: Any = None
     origin, inner = get_origin(declared), get_args(declared)
     if origin in (Union, types.UnionType):
         if value is not None:
@@ -39,17 +39,27 @@ def decode(kind: type[T], value: Any) -> T:
     elif origin in (list, tuple):
         found = origin(decode(inner[0], item) for item in value)
     elif is_dataclass(declared):
-        hints = _hints(declared)
-        if not set(value) <= set(hints):
-            raise TypeError(f"{kind.__name__} has fields {sorted(hints)}, got {sorted(value)}")
-        found = kind(**{name: decode(hints[name], item) for name, item in value.items()})
-    elif isinstance(declared, type) and issubclass(declared, Enum):
-        found = declared(value)
-    elif declared is float and type(value) in (int, float):
-        found = float(value)
-    elif declared is not Any and type(value) is not declared:
-        raise TypeError(f"expected {kind}, got {value!r}")
+        found = _decode_fields(kind, value)
+    else:
+        found = _decode_plain(declared, value)
     return found
+
+
+def _decode_fields(kind: type[T], value: Mapping[str, Any]) -> T:
+    hints = _hints(kind)
+    if not set(value) <= set(hints):
+        raise TypeError(f"{kind.__name__} has fields {sorted(hints)}, got {sorted(value)}")
+    return kind(**{name: decode(hints[name], item) for name, item in value.items()})
+
+
+def _decode_plain(kind: Any, value: Any) -> Any:
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(value)
+    if kind is float and type(value) in (int, float):
+        return float(value)
+    if kind is Any or type(value) is kind:
+        return value
+    raise TypeError(f"expected {kind}, got {value!r}")
 
 
 @cache
@@ -351,6 +361,11 @@ class LoopState:
         for bucket in value.get("buckets", ()):  # lanes were settled as soon as they were made
             bucket.setdefault("settled", bucket["lanes"] > 0)
         return decode(cls, value)
+
+
+def bounds_of(budget: object, confirm: object) -> str:
+    """Return the bounds of a study as its state stores them."""
+    return json.dumps([budget, confirm], default=vars)
 
 
 def _split_bounds(bounds: str) -> tuple[list[Any], Any]:

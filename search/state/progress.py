@@ -39,6 +39,7 @@ class Best:
         seeds: tuple[float, ...],
         aggregate: str,
         stop_rule: str,
+        *,
         bounds: Bounds | None = None,
     ) -> Best:
         """Return it with its interval; racing has none, since other trials shift the value."""
@@ -206,7 +207,7 @@ def _best(study: Study, rows: Mapping[int, TrialRow], tally: Tally) -> Best | No
         best.seed_values,
         study.metric.aggregate,
         best.stop_rule,
-        bounds_of(study),
+        bounds=bounds_of(study),
     )
 
 

@@ -22,10 +22,10 @@ from ...studies.expected_cost import expected_steps
 from ...studies.spec import Study
 from .buckets import Bucket
 from .budget import env_steps_left, reserve
-from .loop_state import Phase
+from .loop_state import LoopState, Phase
 from .schedule import Schedule
 from .search_state import Ledger
-from .trials import Trial
+from .trials import Run, Trial
 from .usage import Usage
 
 _PRIOR = 12.0  # trials that the rule's expectation counts as, besides the observed ones
@@ -108,45 +108,72 @@ class WorkAhead:
         self, ledger: Ledger, buckets: Sequence[Bucket], shares: Sequence[float]
     ) -> tuple[list[Work], bool]:
         """Return the work of the search within the budget, and whether a trial ends."""
-        state, seeds = ledger.state, self._study.seeds
-        longest = max(bucket.schedule.env_steps for bucket in buckets)
-        left = env_steps_left(self._study, state.usage)
-        left = max(0.0, left - reserve(self._study, state.phase, longest)) / self._study.spread
-        endless = self._trials is None and not state.exhausted
-        if state.phase is not Phase.SEARCH or (endless and left == math.inf):
+        state = ledger.state
+        left = self._budget_left(state, buckets)
+        if state.phase is not Phase.SEARCH or (self._is_endless(state) and left == math.inf):
             return [Work() for _ in buckets], True
         chances = chances_to_pass(ledger.trials.values(), self._passing(buckets))
-        to_come = 0 if state.exhausted else max(0, (self._trials or 0) - state.proposed)
-        if left < math.inf:  # at most as many as use up the rest
-            each = min(expected_chunks(b.schedule, chances) * b.schedule.quantum for b in buckets)
-            payable = math.ceil(left / (each * seeds.first))
-            to_come = payable if endless else min(to_come, payable)
+        to_come = self._to_come(state, buckets, chances, left)
         further = self._further_seeds(ledger, buckets, chances, to_come)
-        found, finishes = list[Work](), False
-        for bucket, share in zip(buckets, shares, strict=True):
-            runs = [
-                run
-                for trial in ledger.live()
-                if trial.bucket == bucket.key
-                for run in trial.runs
-                if run.is_live
-            ]
-            runs.sort(key=lambda run: run.lane is None)
-            ends = [self._end(bucket, chances, run.chunks, run.trial) for run in runs]
-            count = round(to_come * share)
-            drawn = min(count, _MOST_DRAWN)
-            part = drawn / count if count else 1.0
-            numbers = range(state.proposed, state.proposed + drawn)
-            ends += [self._end(bucket, chances, 0, n) for n in numbers for _ in range(seeds.first)]
-            ends += [self._end(bucket, (), 0, 0)] * round(further * share * part)
-            scale = (len(runs) + count * seeds.first) / max(1, len(runs) + drawn * seeds.first)
-            found.append(self._in_lanes(bucket, ends).times(scale))
-            busy = bucket.busy()
-            more = bucket.schedule.length - max(map(bucket.trained, busy), default=0)
-            finishes |= bool(busy) and left > bucket.schedule.quantum * len(busy) * (more - 1)
-        finishes |= any(trial.state is TrialState.FINISHED for trial in ledger.trials.values())
+        found = [
+            self._search_of(ledger, bucket, chances, round(to_come * share), further * share)
+            for bucket, share in zip(buckets, shares, strict=True)
+        ]
         cut = min(1.0, left / max(1.0, sum(found, Work()).env_steps))
+        trials = ledger.trials.values()
+        finishes = any(trial.state is TrialState.FINISHED for trial in trials)
+        finishes |= any(_can_end(bucket, left) for bucket in buckets)
         return [work.times(cut) for work in found], finishes
+
+    def _is_endless(self, state: LoopState) -> bool:
+        """Return whether no number of trials ends the search."""
+        return self._trials is None and not state.exhausted
+
+    def _budget_left(self, state: LoopState, buckets: Sequence[Bucket]) -> float:
+        """Return the env steps that the budget leaves for the search, on one environment."""
+        longest = max(bucket.schedule.env_steps for bucket in buckets)
+        left = env_steps_left(self._study, state.usage)
+        left -= reserve(self._study, state.phase, longest)
+        return max(0.0, left) / self._study.spread
+
+    def _to_come(
+        self,
+        state: LoopState,
+        buckets: Sequence[Bucket],
+        chances: tuple[float, ...],
+        left: float,
+    ) -> int:
+        """Return the trials still to propose: at most as many as use up the budget's rest."""
+        to_come = 0 if state.exhausted else max(0, (self._trials or 0) - state.proposed)
+        if left == math.inf:
+            return to_come
+        each = min(expected_chunks(b.schedule, chances) * b.schedule.quantum for b in buckets)
+        payable = math.ceil(left / (each * self._study.seeds.first))
+        return payable if self._is_endless(state) else min(to_come, payable)
+
+    def _search_of(
+        self,
+        ledger: Ledger,
+        bucket: Bucket,
+        chances: tuple[float, ...],
+        count: int,
+        further: float,
+    ) -> Work:
+        """Return the work of one bucket: its replicates, `count` new trials, and further seeds.
+
+        Of many new trials some are drawn, and the work is scaled.
+        """
+        first, proposed = self._study.seeds.first, ledger.state.proposed
+        runs = [run for trial in ledger.live() for run in _live_runs(trial, bucket)]
+        runs.sort(key=lambda run: run.lane is None)
+        ends = [self._end(bucket, chances, run.chunks, run.trial) for run in runs]
+        drawn = min(count, _MOST_DRAWN)
+        part = drawn / count if count else 1.0
+        numbers = range(proposed, proposed + drawn)
+        ends += [self._end(bucket, chances, 0, n) for n in numbers for _ in range(first)]
+        ends += [self._end(bucket, (), 0, 0)] * round(further * part)
+        scale = (len(runs) + count * first) / max(1, len(runs) + drawn * first)
+        return self._in_lanes(bucket, ends).times(scale)
 
     def _end(
         self, bucket: Bucket, chances: tuple[float, ...], chunks: int, trial: int
@@ -234,6 +261,20 @@ class WorkAhead:
             return float(there)
         alone = sum(count == 1 for count in counts.values()) / len(ledger.trials)
         return there + alone * max(0, self._trials - ledger.state.proposed)
+
+
+def _live_runs(trial: Trial, bucket: Bucket) -> list[Run]:
+    """Return the replicates of a trial that still train in this bucket."""
+    if trial.bucket != bucket.key:
+        return []
+    return [run for run in trial.runs if run.is_live]
+
+
+def _can_end(bucket: Bucket, left: float) -> bool:
+    """Return whether the replicate that is furthest can train to its end within the budget."""
+    busy = bucket.busy()
+    more = bucket.schedule.length - max(map(bucket.trained, busy), default=0)
+    return bool(busy) and left > bucket.schedule.quantum * len(busy) * (more - 1)
 
 
 def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[float, ...]:

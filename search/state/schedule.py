@@ -82,35 +82,73 @@ def rows_of(
     result: ChunkResult,
 ) -> Iterator[Rows]:
     """Yield the rows that a chunk completes, in the order of their env steps."""
-    lanes, runs, quantum = list(shown), list(shown.values()), schedule.quantum
-    chunks, before = chunks_of_row(log_every, quantum), 0
-    parts = result.rows if chunks == 1 else ()  # what is joined needs no parts
+    chunks = chunks_of_row(log_every, schedule.quantum)
+    if chunks == 1:
+        yield from _part_rows(schedule.quantum, shown, trained, result)
+    else:
+        yield _joined_row(schedule, shown, trained, result, chunks)
+
+
+def _part_rows(
+    quantum: int, shown: Mapping[int, Run], trained: Sequence[int], result: ChunkResult
+) -> Iterator[Rows]:
+    """Yield a row for each part of a chunk, or one for a chunk without parts."""
+    runs, before = list(shown.values()), 0
+    parts = result.rows or (ChunkRow(quantum, result.metrics),)
     copies = [run.copied_means() for run in runs] if len(parts) > 1 else runs
-    for part in parts or (ChunkRow(quantum, result.metrics),):
-        metrics = {name: values[lanes] for name, values in part.metrics.items()}
-        whole = (
-            metrics  # returns that choose trials are of whole chunks, whatever rows are written
-        )
-        if len(parts) > 1 and part.env_steps == quantum:
-            whole = {name: values[lanes] for name, values in result.metrics.items()}
-        metrics |= _rolling(runs if part.env_steps == quantum else copies, whole)
+    for part in parts:
+        is_last = part.env_steps == quantum
+        metrics = _of_lanes(shown, part.metrics)
+        whole = metrics
+        if is_last and len(parts) > 1:
+            # Returns that choose trials are of whole chunks, whatever rows are written.
+            whole = _of_lanes(shown, result.metrics)
+        metrics |= _rolling(runs if is_last else copies, whole)
         steps, before = part.env_steps - before, part.env_steps
-        seconds = max(0.0, result.seconds) * steps / quantum  # a chunk is one program: even parts
-        for run in runs:
-            run.spend(seconds)
+        _spend(runs, result, steps, quantum)
         behind = quantum - part.env_steps
         env_steps = [done * quantum - behind for done in trained]
-        if chunks == 1:
-            yield Rows(runs, env_steps, metrics | _pace(runs, [steps] * len(runs)))
-            continue
-        ended = _join(runs, metrics)
-        made = [at for at, done in enumerate(trained) if ends_row(schedule, done, chunks)]
-        columns = {name: np.array([ended[at][name] for at in made]) for name in metrics}
-        since = [runs[at].half_row_chunks * quantum for at in made]
-        columns |= _pace([runs[at] for at in made], since)
-        for at in made:
-            runs[at].end_row()
-        yield Rows([runs[at] for at in made], [env_steps[at] for at in made], columns)
+        yield Rows(runs, env_steps, metrics | _pace(runs, [steps] * len(runs)))
+
+
+def _joined_row(
+    schedule: Schedule,
+    shown: Mapping[int, Run],
+    trained: Sequence[int],
+    result: ChunkResult,
+    chunks: int,
+) -> Rows:
+    """Return the rows of several chunks that end with this one; its parts are not needed."""
+    runs, quantum = list(shown.values()), schedule.quantum
+    metrics = _of_lanes(shown, result.metrics)
+    metrics |= _rolling(runs, metrics)
+    _spend(runs, result, quantum, quantum)
+    ended = _join(runs, metrics)
+    made = [at for at, done in enumerate(trained) if ends_row(schedule, done, chunks)]
+    columns = {name: _column(ended, made, name) for name in metrics}
+    since = [runs[at].half_row_chunks * quantum for at in made]
+    columns |= _pace([runs[at] for at in made], since)
+    for at in made:
+        runs[at].end_row()
+    return Rows([runs[at] for at in made], [trained[at] * quantum for at in made], columns)
+
+
+def _column(ended: Sequence[Mapping[str, float]], made: Sequence[int], name: str) -> np.ndarray:
+    return np.array([ended[at][name] for at in made])
+
+
+def _of_lanes(
+    shown: Mapping[int, Run], metrics: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    lanes = list(shown)
+    return {name: values[lanes] for name, values in metrics.items()}
+
+
+def _spend(runs: Sequence[Run], result: ChunkResult, env_steps: int, quantum: int) -> None:
+    """Count the time of a part of a chunk: a chunk is one program, so parts are even."""
+    seconds = max(0.0, result.seconds) * env_steps / quantum
+    for run in runs:
+        run.spend(seconds)
 
 
 def _pace(runs: Sequence[Run], env_steps: Sequence[int]) -> dict[str, np.ndarray]:

@@ -17,6 +17,7 @@ from hpo.store.verdict_text import sentences
 from hpo.studies.spec import Confirm, EarlyTerminate
 from hpo.views.commands import train
 from hpo.views.commands.watched_run import (
+    Words,
     next_commands,
     nothing_learnt,
     print_results,
@@ -44,7 +45,7 @@ def test_the_last_values_of_a_trial_that_had_others_are_called_so(tmp_path, resu
 
 def printed(results, **how):
     console = Console(file=io.StringIO(), width=80, markup=False, highlight=False)
-    print_results(console, results, "eval/return_mean", **how)
+    print_results(console, results, Words("eval/return_mean"), **how)
     return console.file.getvalue()
 
 

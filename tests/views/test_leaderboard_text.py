@@ -10,14 +10,15 @@ from helpers import view_samples as samples
 from hpo.store.baselines import baseline_entries
 from hpo.store.rows import BaselineRow, TrialState
 from hpo.views.leaderboard_text import (
-    EXPLAINED,
     board_columns,
+    explained,
     front_line,
     knob_columns,
     print_baselines,
     print_leaderboard,
     winner_line,
 )
+from hpo.views.trial_view import Board
 
 VALUE = "eval/return_mean with training returns"
 PARAMS = {
@@ -63,14 +64,14 @@ def rows(count=12):
 
 def printed(entries, width, most=None):
     console = Console(file=io.StringIO(), width=width, markup=False, highlight=False)
-    print_leaderboard(console, entries, most)
+    print_leaderboard(console, Board.of(entries), most)
     return console.file.getvalue()
 
 
 def cells(entries, trial):
     """Return the text of one trial, column by column."""
     place = next(at for at, entry in enumerate(entries) if entry.trial == trial)
-    return {column.name: column.cells[place] for column in board_columns(entries)}
+    return {column.name: column.cells[place] for column in board_columns(Board.of(entries))}
 
 
 @pytest.mark.parametrize("width", [80, 81, 100, 160])
@@ -112,7 +113,7 @@ def test_values_stand_under_the_seeds_they_are_from():
     assert (other["search"], other["select*8"], other["test*16"]) == ("97", "-", "-")
     assert (winner["seeds"], other["seeds"]) == ("1", "3")  # not all have as many
     same = samples.entries(*rows()[:-2])
-    assert [column.name for column in board_columns(same)][3:] == ["search*3"]
+    assert [column.name for column in board_columns(Board.of(same))][3:] == ["search*3"]
 
 
 def test_a_stopped_trial_has_the_value_and_the_env_steps_of_its_last_rung():
@@ -199,7 +200,7 @@ def test_a_value_with_training_returns_in_it_is_named_so(value_from, name):
 
 
 def test_the_legend_says_where_training_returns_count():
-    legend = " ".join(EXPLAINED.split())
+    legend = " ".join(explained().split())
     assert "training returns count in search and select values." in legend
     assert "feasible keeps the constraints. front: 1 for the Pareto front" in legend
 
@@ -256,8 +257,13 @@ def searched(count=40):
 
 def test_structure_comes_first_and_equal_knobs_are_said_once():
     entries = searched()
-    names, same = knob_columns(entries[:10])
-    assert names == ["num_envs", "learning_rate", "gamma", "lr_schedule"]
+    apart, same = knob_columns(Board.of(entries[:10]).trials)
+    assert [column.name for column in apart] == [
+        "num_envs",
+        "learning_rate",
+        "gamma",
+        "lr_schedule",
+    ]
     assert same == "Equal in all: ent_coef 0.01."
     text = printed(entries, 200, 10)
     head = text.split("──")[0]
@@ -286,8 +292,8 @@ def test_the_default_is_the_last_row_however_poor_it_is():
 
 
 def test_of_one_trial_alone_every_knob_has_a_column():
-    names, same = knob_columns(searched()[:1])
-    assert len(names) == 5 and not same
+    apart, same = knob_columns(Board.of(searched()[:1]).trials)
+    assert len(apart) == 5 and not same
 
 
 @pytest.mark.parametrize(("room", "shown"), [(80, True), (40, False)])
@@ -296,7 +302,7 @@ def test_long_names_of_environments_are_folded_or_said_below(room, shown):
     trials = [samples.row(n, value=1.0, params={}, scores=(0.5, 1.5)) for n in range(3)]
     console = Console(file=io.StringIO(), width=room, markup=False, highlight=False)
     names = names if shown else names[1:] * 2
-    print_leaderboard(console, samples.entries(*trials), None, (), names)
+    print_leaderboard(console, Board.of(samples.entries(*trials), environments=names))
     text = console.file.getvalue()
     assert ("topology=nsfnet_" in text.split()) == shown
     assert text.count("# trial") == 1 and "Not shown: x" in " ".join(text.split())
@@ -314,6 +320,8 @@ def test_a_front_has_no_winner_and_counts_its_feasible_trials():
         )
         for entry in entries
     ]
-    columns = {column.name: column.cells for column in board_columns(entries, ["a", "b"])}
+    columns = {
+        column.name: column.cells for column in board_columns(Board.of(entries, ["a", "b"]))
+    }
     assert "winner" not in " ".join(columns["status"])
     assert front_line(entries, None) == "Pareto front: 1 of 2 feasible confirmed trials (0)."

@@ -1,13 +1,15 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from helpers import view_samples as samples
 from hpo.errors import StoreError
+from hpo.store.rows import TrialState
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import Budget, Confirm, Metric
 from hpo.views.formatting import number, steps
-from hpo.views.trial_text import trial_data, trial_text
+from hpo.views.trial_text import CurvePoint, trial_page, trial_text
 
 
 @pytest.fixture(scope="module")
@@ -20,23 +22,29 @@ def folder(results):
     return StudyFolder(results.folder)
 
 
+def seen(page, **changes):
+    """Return a page of a trial that the screens see otherwise."""
+    return replace(page, view=replace(page.view, **changes))
+
+
 def of_state(results, state):
     return next(e.trial for e in results.leaderboard if str(e.state) == state and not e.confirmed)
 
 
 def test_the_winner_has_everything(results, folder):
-    data = trial_data(folder, results.best.trial)
+    page = trial_page(folder, results.best.trial)
+    data = page.as_json()
     assert data["rank"] == 1 and data["confirmed"] and data["value_from"] == "report"
     assert len(data["report_values"]) == 6 and len(data["choose_values"]) == 5
     assert [row["action"] for row in data["decisions"]] == ["continue"] * 2
     streams = [(row["stream"], row["replicate"]) for row in data["evaluations"]]
     assert streams.count(("search", 0)) == 3  # two rungs and the end
     assert {name for name, _ in streams} == {"search", "choose", "report"}
-    text = trial_text(data)
+    text = trial_text(page)
     first = text.splitlines()[0]
     assert first.startswith(f"Trial {results.best.trial} is the default and the winner: ")
     assert first.endswith(" on 6 test seeds.")
-    first = trial_text({**data, "is_default": False}).splitlines()[0]
+    first = trial_text(seen(page, is_default=False)).splitlines()[0]
     assert first.startswith(f"Trial {results.best.trial} is the winner: ")
     assert first.endswith(" on 6 test seeds (rank 1 of 24).")
     stages = [line.split()[:3] for line in text.splitlines() if line[:6] in _STAGES]
@@ -44,15 +52,21 @@ def test_the_winner_has_everything(results, folder):
     assert [seeds for _, _, seeds in stages] == ["2", "2", "2", "5", "6"]
     assert "learning_rate" in text and "continued, " in text and "chosen" in text
     assert len(text.splitlines()) <= 15 and "bucket" not in text and "batch" not in text
-    stopped = {**data, "is_default": False, "confirmed": False, "state": "stopped"}
-    rule = {"stop_rule": "asha eta=2 with a long name of its own", "audited": False}
-    head = trial_text({**stopped, **rule}).split("\n\n")[0]
+    stopped = seen(
+        page,
+        is_default=False,
+        is_confirmed=False,
+        state=TrialState.STOPPED,
+        stop="asha eta=2 with a long name of its own",
+    )
+    head = trial_text(stopped).split("\n\n")[0]
     assert "was stopped by asha" in head and max(map(len, head.splitlines())) <= 80
-    more = trial_text(data, verbose=True)
+    more = trial_text(page, verbose=True)
     for words in ("search     2 seeds: ", "bucket", "proposed   by", "cut-off", "study time"):
         assert words in more
-    long = {**data["conclusion"], "details": ["Of the trials", "that its seeds chose from " * 4]}
-    more = trial_text({**data, "conclusion": long}, verbose=True)
+    details = ["Of the trials", "that its seeds chose from " * 4]
+    long = replace(page, verdict=replace(page.verdict, details=details))
+    more = trial_text(long, verbose=True)
     assert "\n           that its" in more and "\n            " not in more.split("verdict")[1]
 
 
@@ -60,13 +74,13 @@ _STAGES = ("search", "select", "test  ")
 
 
 def test_the_stages_are_of_the_metric_and_its_worst_seed_is_the_smallest(results, folder):
-    data = trial_data(folder, results.best.trial)
-    text = trial_text(data)
+    page = trial_page(folder, results.best.trial)
+    text = trial_text(page)
     (test,) = (line.split() for line in text.splitlines() if line.startswith("test  "))
-    values = data["report_values"]
+    values = page.row.report_values
     mean = sum(values) / len(values)
     assert test[3:] == [number(mean), number(min(values)), number(max(values))]
-    lower = trial_text({**data, "goal": "minimize"})
+    lower = trial_text(replace(page, goal="minimize"))
     (test,) = (line.split() for line in lower.splitlines() if line.startswith("test  "))
     assert test[4:] == [number(max(values)), number(min(values))]
 
@@ -81,8 +95,8 @@ def mixed(tmp_path_factory):
 
 def test_the_stages_show_the_values_that_were_ranked(mixed):
     for trial in range(0, 60, 7):
-        data = trial_data(mixed, trial)
-        text = trial_text(data)
+        page = trial_page(mixed, trial)
+        data, text = page.as_json(), trial_text(page)
         found = [line.split() for line in text.splitlines() if line[:6] in _STAGES]
         means = {(words[0], words[1]): words[3] for words in found}
         for judged in data["decisions"]:
@@ -90,44 +104,46 @@ def test_the_stages_show_the_values_that_were_ranked(mixed):
         if data["search_value"] is not None:
             assert [*means.values()][len(data["decisions"])] == number(data["search_value"])
         assert "Training returns count 0.5 in search and select." in text
-    plain = trial_text({**data, "training_weight": 0.0}, verbose=True)
+    plain = trial_text(replace(page, training_weight=0.0), verbose=True)
     assert "raining returns count" not in plain
 
 
 def test_training_returns_that_no_episode_gave_do_not_count(tmp_path):
     results = samples.make_results(tmp_path, metric=Metric(training_weight=0.5))
-    data = trial_data(StudyFolder(results.folder), 1)
-    assert "raining returns count" not in trial_text(data, verbose=True)
+    page = trial_page(StudyFolder(results.folder), 1)
+    assert "raining returns count" not in trial_text(page, verbose=True)
 
 
 @pytest.mark.parametrize("state", ["diverged", "failed"])
 def test_a_default_that_is_lost_says_so_and_has_no_rank(results, folder, state):
-    data = trial_data(folder, of_state(results, "diverged"))
-    data |= {"is_default": True, "state": state, "rung_value": 4.4, "search_seeds": 0}
-    said = trial_text(data).splitlines()[0]
-    assert said == f"Trial {data['trial']} is the default, which {state} in the search."
+    page = trial_page(folder, of_state(results, "diverged"))
+    at_rung = replace(page.entry, rung_value=4.4, search_seeds=0)
+    lost = seen(replace(page, entry=at_rung), is_default=True, state=TrialState(state))
+    said = trial_text(lost).splitlines()[0]
+    assert said == f"Trial {page.view.trial} is the default, which {state} in the search."
 
 
 def test_every_trial_is_json_and_fits_eighty_columns(results, folder):
     for entry in results.leaderboard:
-        data = trial_data(folder, entry.trial)
-        json.dumps(data, allow_nan=False)
-        assert max(map(len, trial_text(data).splitlines())) <= 100
+        page = trial_page(folder, entry.trial)
+        json.dumps(page.as_json(), allow_nan=False)
+        assert max(map(len, trial_text(page).splitlines())) <= 100
 
 
 def test_a_stopped_trial_says_by_whom(results, folder):
-    data = trial_data(folder, of_state(results, "stopped"))
+    page = trial_page(folder, of_state(results, "stopped"))
+    data = page.as_json()
     assert data["value"] is None and data["decisions"][-1]["action"] == "stop"
     at = steps(data["decisions"][-1]["env_steps"])
-    assert f" was stopped by {data['stop_rule']} at {at} env steps: " in trial_text(data)
-    waits = trial_text({**data, "state": "paused"})
+    assert f" was stopped by {data['stop_rule']} at {at} env steps: " in trial_text(page)
+    waits = trial_text(seen(page, state=TrialState.PAUSED))
     assert f"is paused by {data['stop_rule']} at {at}" in waits
-    default = trial_text({**data, "is_default": True})
+    default = trial_text(seen(page, is_default=True))
     assert f"In the search it was stopped by {data['stop_rule']} at {at} env steps." in default
 
 
 def test_a_diverged_trial_has_no_value(results, folder):
-    text = trial_text(trial_data(folder, of_state(results, "diverged")))
+    text = trial_text(trial_page(folder, of_state(results, "diverged")))
     assert " diverged (rank " in text.splitlines()[0] and ": " not in text.splitlines()[0]
 
 
@@ -135,7 +151,7 @@ def test_the_means_are_those_of_the_episodes(results, folder):
     from hpo.store.query import query
 
     trial = results.best.trial
-    for row in trial_data(folder, trial)["evaluations"]:
+    for row in trial_page(folder, trial).as_json()["evaluations"]:
         _, found = query(
             folder.path,
             "SELECT avg(episode_return), min(episode_return), count(*) FROM evaluations WHERE "
@@ -149,7 +165,7 @@ def test_the_means_are_those_of_the_episodes(results, folder):
 
 def test_an_unknown_trial_is_refused_with_those_there_are(folder):
     with pytest.raises(StoreError, match=r"no trial 99; its trials are 0 to 23"):
-        trial_data(folder, 99)
+        trial_page(folder, 99)
 
 
 def test_before_the_tables_are_published_there_is_no_curve(results, tmp_path):
@@ -158,44 +174,17 @@ def test_before_the_tables_are_published_there_is_no_curve(results, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(results.folder, copy)
     (copy / "curves.parquet").unlink()
-    data = trial_data(StudyFolder(copy), 0)
-    assert data["curve"] == []
-    trial_text(data)
+    page = trial_page(StudyFolder(copy), 0)
+    assert page.as_json()["curve"] == []
+    trial_text(page)
 
 
-def test_a_curve_is_drawn_with_blocks_or_without():
-    data = {
-        **dict.fromkeys(("stop_rule", "error"), ""),
-        "trial": 1,
-        "study": "s",
-        "confirmed": False,
-        "state": "running",
-        "rank": 1,
-        "trials": 1,
-        "value": None,
-        "report_values": [],
-        "choose_values": [],
-        "seed_values": [],
-        "params": {},
-        "proposed_by": "random",
-        "batch": 0,
-        "bucket": "b",
-        "env_steps": 10,
-        "eval_env_steps": 0,
-        "warmup_env_steps": 0,
-        "started_at": None,
-        "ended_at": None,
-        "decisions": [],
-        "evaluations": [],
-        "schedule": [],
-        "audited": False,
-        "curve": [
-            {"env_steps": at, "episode_return": value}
-            for at, value in ((10, None), (20, 1.0), (30, 9.0))
-        ],
-    }
-    assert "1  ▁█ 9" in trial_text(data)
-    assert trial_text(data, blocks=False).isascii()
+def test_a_curve_is_drawn_with_blocks_or_without(results, folder):
+    points = [CurvePoint(at, value) for at, value in ((10, None), (20, 1.0), (30, 9.0))]
+    page = trial_page(folder, of_state(results, "stopped"))
+    drawn = replace(page, curve=points)
+    assert "1  ▁█ 9" in trial_text(drawn)
+    assert trial_text(drawn, blocks=False).isascii()
 
 
 def test_the_default_is_not_called_selected(tmp_path):
@@ -211,7 +200,7 @@ def test_the_default_is_not_called_selected(tmp_path):
         space=samples.search.Space((poor, samples.search.REAL.parameters[1])),
     )
     assert results.best.trial != 0
-    text = trial_text(trial_data(StudyFolder(results.folder), 0))
+    text = trial_text(trial_page(StudyFolder(results.folder), 0))
     assert text.startswith("Trial 0 is the default: ") and "chosen" not in text
-    winner = trial_text(trial_data(StudyFolder(results.folder), results.best.trial))
+    winner = trial_text(trial_page(StudyFolder(results.folder), results.best.trial))
     assert " is the winner: " in winner and " on 6 test seeds" in winner and "chosen" in winner

@@ -128,7 +128,7 @@ def test_a_value_that_racing_moved_has_no_interval():
 def test_the_interval_of_the_best_ends_where_returns_end():
     """In a study of CartPole no mean is above 500."""
     seeds, bounds = (500.0, 500.0, 500.0, 500.0, 380.0), bounds_of(samples.study())
-    best = Best.of(7, 476.0, seeds, "mean", "", bounds)
+    best = Best.of(7, 476.0, seeds, "mean", "", bounds=bounds)
     assert best.high == 500 and best.low == pytest.approx(409.4, abs=0.1)
     assert bounds_of(samples.study(metric=Metric("eval/length_mean"))).high == math.inf
     longer = samples.study(evaluation=Evaluation(env={"max_steps_in_episode": 900}))

@@ -71,33 +71,47 @@ def _packed_again(path: Path, content: bytes) -> str:
     Otherwise the first member would be blamed, whose header is the first that differs.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as found:
-            listed = found.infolist()
-            if sum(map(_is_foreign, listed)) < min(2, len(listed)):
-                return ""  # a byte of one header changed
-            if len(listed) > _MOST_MEMBERS or sum(one.file_size for one in listed) > _MOST_BYTES:
-                return ""
-            sums = {
-                one.filename: sha256(found.read(one)).hexdigest()
-                for one in listed
-                if not one.is_dir()
-            }
-            manifest = parse_json(found.read("bundle.json").decode())
-        written = dict(manifest["members"])
+        found = _foreign_members(content)
     except (*_UNREADABLE, HpoError):
         return ""
-    sums.pop("bundle.json", None)
+    if found is None:
+        return ""
+    written, sums = found
     changed = [name for name, given in written.items() if sums.get(name, given) != given]
     missing = [name for name in written if name not in sums]
     added = [name for name in sums if name not in written]
-    for names, what in ((changed, "changed"), (missing, "missing"), (added, "added")):
-        if names:
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            verb = "are" if len(names) > 1 else "is"
-            state = f"{names[0]}{more} {'changed' if what == 'changed' else f'{verb} {what}'}"
+    for state in (_named(changed, "changed"), _named(missing, "missing"), _named(added, "added")):
+        if state:
             return f"{path} was packed again by another program: {state} since hpo wrote it"
     told = f"{path} was packed again by another program; its members are those that hpo wrote"
     return f"{told}, but only the original file can be verified"
+
+
+def _foreign_members(content: bytes) -> tuple[dict[str, str], dict[str, str]] | None:
+    """Return the checksums of the manifest, and those of the members of a foreign zip.
+
+    None if it is not one, or is too large.
+    """
+    with zipfile.ZipFile(io.BytesIO(content)) as found:
+        listed = found.infolist()
+        if sum(map(_is_foreign, listed)) < min(2, len(listed)):
+            return None  # a byte of one header changed
+        if len(listed) > _MOST_MEMBERS or sum(one.file_size for one in listed) > _MOST_BYTES:
+            return None
+        files = [one for one in listed if not one.is_dir()]
+        sums = {one.filename: sha256(found.read(one)).hexdigest() for one in files}
+        manifest = parse_json(found.read("bundle.json").decode())
+    sums.pop("bundle.json", None)
+    return dict(manifest["members"]), sums
+
+
+def _named(names: Sequence[str], what: str) -> str:
+    """Name the first of some members and their state, "" without any."""
+    if not names:
+        return ""
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    verb = "are" if len(names) > 1 else "is"
+    return f"{names[0]}{more} {what if what == 'changed' else f'{verb} {what}'}"
 
 
 def _is_foreign(one: zipfile.ZipInfo) -> bool:

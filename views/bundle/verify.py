@@ -292,6 +292,24 @@ class Bundle:
         objective = Objective.of(self.study)
         return (objective.of_test if stream is Stream.REPORT else objective).measure(row)
 
+    def _differences(self, name: str, again: Path) -> tuple[int, list[str]]:
+        """Return a table's rows, and how it differs from the same one of the journal."""
+        paths = (glob.escape(str(one / name)) for one in (self.folder, again))
+        quoted = (path.replace("'", "''") for path in paths)
+        ours, theirs = (f"FROM read_parquet('{path}')" for path in quoted)
+        here = query(self.folder, f"DESCRIBE SELECT * {ours}")[1]
+        if here != query(self.folder, f"DESCRIBE SELECT * {theirs}")[1]:
+            return 0, [f"{name}: its columns are not the journal's"]
+        apart = (f"FROM ({a} EXCEPT ALL {b})" for a, b in ((ours, theirs), (theirs, ours)))
+        counts = ", ".join(f"(SELECT count(*) {one})" for one in (ours, *apart))
+        [(rows, lacking, added)] = query(self.folder, f"SELECT {counts}")[1]
+        wrong: list[str] = []
+        if lacking:
+            wrong.append(f"{name}: {counted(lacking, 'row')} not in the journal")
+        if added:
+            wrong.append(f"{name}: {counted(added, 'row')} only in the journal")
+        return rows, wrong
+
     def _rows(self) -> tuple[int, list[str]]:
         """Return the number of rows, and how the tables differ from the journal's."""
         again, wrong, total = new_folder(self.folder / "from_journal"), list[str](), 0
@@ -301,22 +319,9 @@ class Bundle:
         foreign = sorted(tables - made - {"curves.parquet"})
         wrong += [f"{name}: the journal has no such rows" for name in foreign]
         for name in sorted(made):
-            paths = (glob.escape(str(one / name)) for one in (self.folder, again))
-            quoted = (path.replace("'", "''") for path in paths)
-            ours, theirs = (f"FROM read_parquet('{path}')" for path in quoted)
-            here, there = (
-                query(self.folder, f"DESCRIBE SELECT * {one}")[1] for one in (ours, theirs)
-            )
-            if here != there:
-                wrong.append(f"{name}: its columns are not the journal's")
-                continue
-            apart = (f"FROM ({a} EXCEPT ALL {b})" for a, b in ((ours, theirs), (theirs, ours)))
-            sql = f"SELECT {', '.join(f'(SELECT count(*) {one})' for one in (ours, *apart))}"
-            [(rows, *others)] = query(self.folder, sql)[1]
+            rows, apart = self._differences(name, again)
             total += rows
-            for more, words in zip(others, ("not", "only"), strict=True):
-                if more:
-                    wrong.append(f"{name}: {counted(more, 'row')} {words} in the journal")
+            wrong += apart
         shutil.rmtree(again)
         return total, wrong
 

@@ -79,7 +79,7 @@ def _shares(space: Space, params: Mapping[str, Any]) -> dict[str, float]:
 
 def _where(snapshot: Snapshot, compared: _Values, most: int) -> str:
     every = "all trials" if len(compared.values) >= len(snapshot.searched) else "trials"
-    what = f"{snapshot.metric} of {every} at {steps(compared.at)} env steps"
+    what = f"{snapshot.metric} of {every} at {steps(compared.at)} {snapshot.unit}"
     return f"{what}, the latest that nine in ten reached{snapshot.kept_words(most)}"
 
 
@@ -183,7 +183,7 @@ def effects(snapshot: Snapshot) -> Picture:
     panels = [_panel(name, drawn[name], named[name].distribution, y) for name in shown]
     if not panels:
         return Picture("effects", title, "Too few trials to draw an effect.")
-    caption = f"{snapshot.metric} at {steps(answer.at)} env steps: means of groups of "
+    caption = f"{snapshot.metric} at {steps(answer.at)} {snapshot.unit}: means of groups of "
     caption += "neighbouring trials, with 95% intervals; the other hyperparameters vary."
     return Picture("effects", title, caption, panels)
 
@@ -242,5 +242,5 @@ def importance(snapshot: Snapshot, at: int | None = None) -> Picture:
         for k in knobs[:_BARS]
     )
     caption = " ".join(text.removesuffix(".") + "." for text in answer.sentences)
-    panel = Bars(f"Share of the ranking explained at {steps(answer.at)} env steps", bars)
+    panel = Bars(f"Share of the ranking explained at {steps(answer.at)} {snapshot.unit}", bars)
     return Picture("importance", title, f"{caption} Lines are 95% intervals.", [panel])

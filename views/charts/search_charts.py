@@ -95,36 +95,11 @@ class _Measured:
 
 def curves(snapshot: Snapshot) -> Picture:
     leaders = _winner_and_default(snapshot)
-    others = [n for n in snapshot.searched if n not in {entry.trial for entry in leaders}]
+    numbers = {entry.trial for entry in leaders}
+    others = [n for n in snapshot.searched if n not in numbers]
     shown = snapshot.thinned(others, _OTHERS)
-    search = (str(Stream.SEARCH),)
-    own = {
-        entry.trial: _FRESH if _on_fresh_seeds(snapshot, entry) else search for entry in leaders
-    }
-    searched = dict.fromkeys((*own, *shown), search)
-    most = {**dict.fromkeys(shown, _POINTS // 2), **dict.fromkeys(own, _POINTS)}
-    trained = {**searched, **own}
-    asked = [
-        _Measured(
-            "In training" if name is None else f"In training on {name}",
-            "episode return",
-            _training(snapshot, trained, most, name),
-            return_bounds(snapshot.meta),
-            trained,
-        )
-        for name in environment_names(snapshot.meta.environments) or (None,)
-    ]
-    evaluated = "In evaluations" if snapshot.metric == snapshot.meta.metric else "At evaluations"
-    of_search = bool(snapshot.study.space.parameters)
-    asked.append(
-        _Measured(
-            f"{evaluated} of the search" if of_search else evaluated,
-            snapshot.metric,
-            _evaluated(snapshot, searched),
-            value_bounds(snapshot.meta),
-            searched,
-        )
-    )
+    own = {entry.trial: _streams_of(snapshot, entry) for entry in leaders}
+    asked = [*_in_training(snapshot, own, shown), _in_evaluations(snapshot, own, shown)]
     drawn = (_panel(snapshot, leaders, shown, measured) for measured in asked)
     panels = [panel for panel in drawn if panel is not None]
     if not panels:
@@ -140,6 +115,42 @@ def curves(snapshot: Snapshot) -> Picture:
         of = "" if len(shown) == len(others) else f" of {len(others):,}"
         caption += f" In grey: {counted(len(shown), 'other trial')}{of}."
     return Picture("curves", "Learning curves", caption, panels)
+
+
+_SEARCH = (str(Stream.SEARCH),)
+
+
+def _streams_of(snapshot: Snapshot, entry: Entry) -> Sequence[str]:
+    return _FRESH if _on_fresh_seeds(snapshot, entry) else _SEARCH
+
+
+def _in_training(
+    snapshot: Snapshot, own: Mapping[int, Sequence[str]], shown: Sequence[int]
+) -> list[_Measured]:
+    """Return the training returns of `own` trials and of the `shown` others, per environment."""
+    streams = {**dict.fromkeys((*own, *shown), _SEARCH), **own}
+    most = {**dict.fromkeys(shown, _POINTS // 2), **dict.fromkeys(own, _POINTS)}
+    return [
+        _Measured(
+            "In training" if name is None else f"In training on {name}",
+            "episode return",
+            _training(snapshot, streams, most, name),
+            return_bounds(snapshot.meta),
+            streams,
+        )
+        for name in environment_names(snapshot.meta.environments) or (None,)
+    ]
+
+
+def _in_evaluations(
+    snapshot: Snapshot, own: Mapping[int, Sequence[str]], shown: Sequence[int]
+) -> _Measured:
+    streams = dict.fromkeys((*own, *shown), _SEARCH)
+    title = "In evaluations" if snapshot.metric == snapshot.meta.metric else "At evaluations"
+    if snapshot.study.space.parameters:
+        title += " of the search"
+    found = _evaluated(snapshot, streams)
+    return _Measured(title, snapshot.metric, found, value_bounds(snapshot.meta), streams)
 
 
 def _winner_and_default(snapshot: Snapshot) -> list[Entry]:
@@ -212,16 +223,13 @@ def _panel(
     marks: list[Line | Band | Dot] = [*grey, *own]
     if not marks:
         return None
-    x = steps_scale(max(x for mark in marks for x, _ in _corners(mark)))
+    longest = max(x for x, _ in _all_corners(marks))
+    x = steps_scale(longest, f"{snapshot.unit} of one seed")
     lines: list[Line] = []
     line_keys: list[Key] = []
     if measured.label == snapshot.metric:
         lines, line_keys = baseline_lines(snapshot, Stream.SEARCH, x)
-    kept = [y for mark in (*own, *lines) for _, y in _corners(mark)]
-    every = [y for mark in marks for _, y in _corners(mark)]
-    y = value_scale(every, measured.label)
-    if kept:
-        y = leaders_scale(every, measured.label, snapshot.sign, kept)
+    y = _value_scale(snapshot, measured, marks, [*own, *lines])
     keys = [one.key for one in shown]
     if grey:
         keys.append(Key(f"{counted(len(grey), 'other trial')}, search seeds", "faint", "line"))
@@ -230,6 +238,24 @@ def _panel(
         keys.append(Key(f"leaves the scale ({outside})", "faint", "out"))
     labels = tuple(one.label for one in shown)
     return XY(measured.title, x, y, (*lines, *marks), tuple(keys), wide=True, labels=labels)
+
+
+def _value_scale(
+    snapshot: Snapshot,
+    measured: _Measured,
+    marks: Sequence[Line | Band | Dot],
+    kept: Sequence[Line | Band | Dot],
+) -> Scale:
+    """Return a scale for marks that holds all of `kept`; without these, all marks."""
+    every = [y for _, y in _all_corners(marks)]
+    if not kept:
+        return value_scale(every, measured.label)
+    inside = [y for _, y in _all_corners(kept)]
+    return leaders_scale(every, measured.label, snapshot.sign, inside)
+
+
+def _all_corners(marks: Iterable[Line | Band | Dot]) -> list[tuple[float, float]]:
+    return [*chain.from_iterable(map(_corners, marks))]
 
 
 def _grey_lines(others: Sequence[int], measured: _Measured) -> list[Line | Dot]:
@@ -314,43 +340,48 @@ def _corners(mark: Line | Band | Dot) -> Iterable[tuple[float, float]]:
 
 
 def history(snapshot: Snapshot) -> Picture:
-    rows = [
-        snapshot.rows[trial] for trial in sorted(snapshot.thinned(snapshot.searched, _MOST_ROWS))
-    ]
-    ended = _finite({row.trial: row.value for row in rows})
-    stopped = _finite({row.trial: row.rung_value for row in rows if row.trial not in ended})
+    numbers = sorted(snapshot.thinned(snapshot.searched, _MOST_ROWS))
+    rows = [snapshot.rows[trial] for trial in numbers]
+    ended, stopped = _values_of(rows)
     if not ended and not stopped:
         return Picture("history", "History", "No trial has a value yet.")
     lost = [row.trial for row in rows if row.state in _LOST]
-    lines, lines_keys = baseline_lines(snapshot, Stream.SEARCH, snapshot.numbers_scale())
+    x = snapshot.numbers_scale()
+    lines, lines_keys = baseline_lines(snapshot, Stream.SEARCH, x)
     every = [*ended.values(), *stopped.values()]
     kept = [*_kept_in_sight(snapshot, rows), *(line.points[0][1] for line in lines)]
     y = leaders_scale(every, snapshot.metric, snapshot.sign, kept)
-    x = snapshot.numbers_scale()
-    best = _best_so_far(snapshot, x)
-    winner = _winner_ring(snapshot)
-    cut = {trial: value for trial, value in stopped.items() if trial not in lost}
+    best, winner = _best_so_far(snapshot, x), _winner_ring(snapshot)
+    cut = [trial for trial in stopped if trial not in lost]
     marks: list[Line | Dot] = [
         *lines,
-        *(_cut_dot(snapshot, y, trial, value) for trial, value in cut.items()),
+        *(_cut_dot(snapshot, y, trial, stopped[trial]) for trial in cut),
         *best,
         *(_dot(y, n, value, "c0", f"trial {n}: {number(value)}") for n, value in ended.items()),
         *(_lost_cross(snapshot, y, trial) for trial in lost),
         *winner,
     ]
     outside = sum(not y.holds(value) for value in every)
-    named = (
-        (best, (Key("finished", "c0"), Key("best so far", "c1", "line"))),
-        (winner, (Key(snapshot.winner_word, "c1", "ring"),)),
-        (cut, (Key("not finished: value at its last rung", "muted"),)),
-        (outside, (Key(f"outside the scale ({outside})", "muted", "out"),)),
-        (lost, (Key("diverged or failed", "bad", "cross"),)),
-    )
-    keys = [key for shown, own in named if shown for key in own]
+    named = {
+        Key("finished", "c0"): bool(best),
+        Key("best so far", "c1", "line"): bool(best),
+        Key(snapshot.winner_word, "c1", "ring"): bool(winner),
+        Key("not finished: value at its last rung", "muted"): bool(cut),
+        Key(f"outside the scale ({outside})", "muted", "out"): outside > 0,
+        Key("diverged or failed", "bad", "cross"): bool(lost),
+    }
+    keys = [key for key, shown in named.items() if shown]
     caption = f"Every trial in order{snapshot.kept_words(_MOST_ROWS)}, by its value in the search."
     all_keys = (*keys, *lines_keys)
     panel = XY("Values in the search", x, y, tuple(marks), all_keys, wide=True)
     return Picture("history", "History", caption, (panel,))
+
+
+def _values_of(rows: Sequence[TrialRow]) -> tuple[dict[int, float], dict[int, float]]:
+    """Return trial -> value of a full run; of the others at the last rung."""
+    ended = _finite({row.trial: row.value for row in rows})
+    others = [row for row in rows if row.trial not in ended]
+    return ended, _finite({row.trial: row.rung_value for row in others})
 
 
 def _kept_in_sight(snapshot: Snapshot, rows: Sequence[TrialRow]) -> list[float]:
@@ -410,8 +441,7 @@ def pareto(snapshot: Snapshot) -> Picture:
     objectives = snapshot.meta.objectives
     if len(objectives) < 2:
         return Picture("pareto", title, "The study has one objective.")
-    placed = [e for e in snapshot.entries if len(e.objectives) == len(objectives)]
-    placed = [entry for entry in placed if all(map(finite, entry.objectives))]
+    placed = [one for one in snapshot.entries if _has_all(one, len(objectives))]
     if not placed:
         return Picture("pareto", title, "No trial has finished its run yet.")
     kept = set(snapshot.thinned([entry.trial for entry in placed], _DOTS))
@@ -419,7 +449,7 @@ def pareto(snapshot: Snapshot) -> Picture:
     confirmed = any(entry.confirmed and entry.front is not None for entry in shown)
     front = [entry for entry in shown if entry.front == 1 and entry.confirmed == confirmed]
     pairs = list(combinations(range(len(objectives)), 2))[:_MOST_PANELS]
-    panels = [_pareto_panel(snapshot, shown, front, pair, len(pairs) == 1) for pair in pairs]
+    panels = [_pareto_panel(snapshot, shown, front, pair, alone=len(pairs) == 1) for pair in pairs]
     caption = f"{front_line(snapshot.entries, snapshot.volume)} On the front: no other is "
     caption += "better in one objective and no worse in the others."
     if confirmed:
@@ -427,11 +457,16 @@ def pareto(snapshot: Snapshot) -> Picture:
     return Picture("pareto", title, caption, panels)
 
 
+def _has_all(entry: Entry, objectives: int) -> bool:
+    return len(entry.objectives) == objectives and all(map(finite, entry.objectives))
+
+
 def _pareto_panel(
     snapshot: Snapshot,
     shown: Sequence[Entry],
     front: Sequence[Entry],
     pair: tuple[int, int],
+    *,
     alone: bool,
 ) -> XY:
     names = [str(snapshot.meta.objectives[index]["name"]) for index in pair]
@@ -441,20 +476,24 @@ def _pareto_panel(
     y = value_scale([entry.objectives[pair[1]] for entry in shown], labels[1])
     best = {entry.trial for entry in front}
     marks: list[Line | Dot] = []
-    keys = [Key("on the front", "c1", "dot"), Key("dominated", "muted", "dot")]
     if alone and len(front) > 1:
         marks.append(Line(_stairs(front, pair, goals), "c1"))
-    for entry in sorted(shown, key=lambda entry: entry.trial in best):
-        at, height = (entry.objectives[index] for index in pair)
-        tip = f"trial {entry.trial}: {names[0]} {number(at)}, {names[1]} {number(height)}"
-        style, shape = "c1" if entry.trial in best else "muted", "dot"
-        if entry.feasible is False:
-            style, shape, tip = "bad", "cross", f"{tip}; violates a constraint"
-        marks.append(Dot(at, height, style, entry.trial, tip, shape))
+    below = sorted(shown, key=lambda entry: entry.trial in best)
+    marks += [_front_dot(entry, pair, names, entry.trial in best) for entry in below]
+    keys = [Key("on the front", "c1", "dot"), Key("dominated", "muted", "dot")]
     if any(entry.feasible is False for entry in shown):
         keys.append(Key("violates a constraint", "bad", "cross"))
     title = " and ".join(name.removeprefix("eval/") for name in names)
     return XY(title, x, y, tuple(marks), tuple(keys), wide=alone)
+
+
+def _front_dot(entry: Entry, pair: tuple[int, int], names: Sequence[str], is_best: bool) -> Dot:
+    at, height = (entry.objectives[index] for index in pair)
+    tip = f"trial {entry.trial}: {names[0]} {number(at)}, {names[1]} {number(height)}"
+    if entry.feasible is False:
+        tip = f"{tip}; violates a constraint"
+        return Dot(at, height, "bad", entry.trial, tip, "cross")
+    return Dot(at, height, "c1" if is_best else "muted", entry.trial, tip, "dot")
 
 
 def _stairs(
@@ -482,7 +521,9 @@ def schedule(snapshot: Snapshot) -> Picture:
     named = dict(snapshot.study.space.keyed)
     moved = [key for key in named if _changes(named[key], ways)]
     panels = [
-        _schedule_panel(snapshot, key, named[key], members, ways, copies, float(last))
+        _schedule_panel(
+            snapshot, key, named[key], ways, members=members, copies=copies, last=float(last)
+        )
         for key in moved[:_KNOBS]
     ]
     caption = f"Each line is a member{snapshot.kept_words(_MEMBERS)}. Each of {len(copies):,} "
@@ -524,8 +565,9 @@ def _schedule_panel(
     snapshot: Snapshot,
     key: str,
     parameter: Parameter,
-    members: Sequence[int],
     ways: Mapping[int, Way],
+    *,
+    members: Sequence[int],
     copies: Sequence[DecisionRow],
     last: float,
 ) -> XY:

@@ -157,14 +157,10 @@ def _default_values(snapshot: Snapshot, scaled: bool) -> BySeed:
     return _values(snapshot, default, scaled)
 
 
-def _on_several(snapshots: Sequence[Snapshot], environments: Sequence[str]) -> Sides:
-    for snapshot in snapshots:
-        if snapshot.study.more_envs:
-            told = f"study {snapshot.meta.name!r} is over several environments itself"
-            raise ConfigError(f"{told}; compare it with studies on the same ones")
-        if _reference(snapshot) is None:
-            told = f"{_environment(snapshot)} has no reference score of {snapshot.meta.metric}"
-            raise ConfigError(f"{told}; give studies on one environment, or remove it")
+def _grid_of(
+    snapshots: Sequence[Snapshot], environments: Sequence[str]
+) -> dict[str, dict[str, Snapshot]]:
+    """Return method -> environment -> its study; each method has one on every environment."""
     grid: dict[str, dict[str, Snapshot]] = {}
     for snapshot in snapshots:
         cell = grid.setdefault(_method(snapshot), {})
@@ -178,6 +174,18 @@ def _on_several(snapshots: Sequence[Snapshot], environments: Sequence[str]) -> S
         if missing and len(grid) > 1:
             told = f"no study of {name} on {missing[0]} was given"
             raise ConfigError(f"{told}; every method needs a study on every environment")
+    return grid
+
+
+def _on_several(snapshots: Sequence[Snapshot], environments: Sequence[str]) -> Sides:
+    for snapshot in snapshots:
+        if snapshot.study.more_envs:
+            told = f"study {snapshot.meta.name!r} is over several environments itself"
+            raise ConfigError(f"{told}; compare it with studies on the same ones")
+        if _reference(snapshot) is None:
+            told = f"{_environment(snapshot)} has no reference score of {snapshot.meta.metric}"
+            raise ConfigError(f"{told}; give studies on one environment, or remove it")
+    grid = _grid_of(snapshots, environments)
     sides: list[Side] = []
     for name, cell in grid.items():
         label = "winner" if len(grid) == 1 else name

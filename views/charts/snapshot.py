@@ -67,6 +67,11 @@ class Snapshot:
         return self.points.study
 
     @property
+    def unit(self) -> str:
+        """Of the length of a run: env steps, or that of a custom training."""
+        return self.study.algorithm.unit
+
+    @property
     def rows(self) -> Mapping[int, TrialRow]:
         return self.points.trials
 

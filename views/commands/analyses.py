@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from ...errors import ConfigError, counted
 from ...store.codec import finite_json
+from ...studies.algorithm import ENV_STEPS
 from ..arguments import study_of
-from ..formatting import aligned, between, in_unit, narrow, number, steps, unit_in
+from ..formatting import aligned, between, narrow, number, steps, unit_in
 from ..output import echo, note, print_answer, print_json
 from ..terminal.console import console, in_columns
 
@@ -43,17 +44,17 @@ def do_importance(args: Namespace) -> int:
     if args.json:
         print_json([{"at": one.at, "answer": one.as_json()} for one in answers])
         return 0
-    lines = [_over_progress(answers) if args.over_progress else _answer(answers[0])]
+    unit = points.study.algorithm.unit
+    lines = [_over_progress(answers, unit) if args.over_progress else _answer(answers[0], unit)]
     left_out = sorted(set(points.values) - set(found))
     if args.over_progress and left_out:
         some = ", ".join(map(steps, left_out))
-        lines.append(f"Fewer than ten of these trials have a value at: {some} env steps.")
-    text = in_unit("\n".join(lines), points.study.algorithm.unit)
-    echo(in_columns(text, sys.stdout, 2))
+        lines.append(f"Fewer than ten of these trials have a value at: {some} {unit}.")
+    echo(in_columns("\n".join(lines), sys.stdout, 2))
     return 0
 
 
-def _answer(answer: Answer) -> str:
+def _answer(answer: Answer, unit: str) -> str:
     rows: list[list[str]] = []
     for knob in answer.decided.knobs:
         cells = ["-", "-", "-", "too few trials have it"]
@@ -65,11 +66,11 @@ def _answer(answer: Answer) -> str:
     header = ("hyperparameter", "explains", "95% interval", "needed", "verdict")
     first, *rest = (text for text in answer.sentences if text != answer.decided.unseen)
     table = aligned(header, rows, (False, True, False, True, False)) if rows else ""
-    point = f"Trials are compared at {steps(answer.at)} env steps."
+    point = f"Trials are compared at {steps(answer.at)} {unit}."
     return "\n".join([first, "", table, "", point, *rest])
 
 
-def _over_progress(answers: Sequence[Answer]) -> str:
+def _over_progress(answers: Sequence[Answer], unit: str) -> str:
     names = [knob.name for knob in answers[-1].decided.knobs]
     rows: list[list[str]] = []
     for name in names:
@@ -77,8 +78,8 @@ def _over_progress(answers: Sequence[Answer]) -> str:
         rows.append([name, *("-" if k is None else f"{k.share:.0%}{'*' * k.decided}" for k in at)])
     header = ["hyperparameter", *(steps(answer.at) for answer in answers)]
     lines = narrow(header, rows, [False, *[True] * len(answers)])
-    head = f"At {steps(answers[-1].at)} env steps: {answers[-1].decided.sentence}"
-    last = "Share of the ranking explained at each point (env steps); * matters."
+    head = f"At {steps(answers[-1].at)} {unit}: {answers[-1].decided.sentence}"
+    last = f"Share of the ranking explained at each point ({unit}); * matters."
     return "\n".join([head, "", *lines, "", last])
 
 
@@ -94,13 +95,13 @@ def do_what_if(args: Namespace) -> int:
             note(f"replaying {at} of {total}: {rule}")
 
     found = what_if(folder.path, args.early_terminate, args.seeds, source=source, report=report)
-    words = in_unit(what_if_text(found, console(sys.stdout).width), unit_in(folder.path))
+    words = what_if_text(found, console(sys.stdout).width, unit_in(folder.path))
     text = in_columns(words, sys.stdout, 2)
     print_answer(args.json, finite_json(found.as_json()), text)
     return 0
 
 
-def what_if_text(found: WhatIf, width: int | None = None) -> str:
+def what_if_text(found: WhatIf, width: int | None = None, unit: str = ENV_STEPS) -> str:
     rows = [
         [
             row.rule,
@@ -112,15 +113,15 @@ def what_if_text(found: WhatIf, width: int | None = None) -> str:
         for row in found.rows
     ]
     table = narrow(_HEADER, rows, _RIGHT, width) if width else [aligned(_HEADER, rows, _RIGHT)]
-    head = [_own_rule(found)]
+    head = [_own_rule(found, unit)]
     if found.asked_env_steps is not None:
         here, whole = steps(found.env_steps), steps(found.asked_env_steps)
-        said = f"No trial has finished its run, so runs end at {here} of {whole} env steps here"
+        said = f"No trial has finished its run, so runs end at {here} of {whole} {unit} here"
         head.insert(0, f"{said}, the latest that two trials reached.")
     return "\n".join([*head, "", *table, "", *_notes(found)])
 
 
-def _own_rule(found: WhatIf) -> str:
+def _own_rule(found: WhatIf, unit: str) -> str:
     own = next((row for row in found.rows if row.own), None)
     trials, seeds = counted(found.trials, "trial"), counted(found.seeds, "seed")
     if own is None:
@@ -130,7 +131,7 @@ def _own_rule(found: WhatIf) -> str:
         return f"{found.study} ran no stopping rule: {trials} on {seeds} each."
     lost = "" if own.lost is None else f" and lost {number(own.lost)}"
     saved = "what it saved is not known" if own.saved is None else f"it saved {own.saved:.0%}"
-    of = "" if own.saved is None else " of env steps"
+    of = "" if own.saved is None else f" of {unit}"
     return f"{found.study} ran {own.rule}: {saved}{of}{lost}."
 
 

@@ -72,30 +72,10 @@ def bench_text(results: BenchResults, found: Comparison) -> str:
     spec, count = results.file.spec, len(results.environments)
     header = ("method", *map(str, spec.budgets), "env steps", "nearest")
     ratios = {one.method: one for one in found.ratios}
-    rows: list[tuple[str, ...]] = []
-    for method in results.methods:
-        mine = [row for row in found.rows if row.method == method]
-        cells: list[str] = []
-        for budget in spec.budgets:
-            here = [row for row in mine if row.budget == budget]
-            own, best = (
-                sum(each) / count
-                for each in zip(
-                    *((row.beats.value, row.oracle_beats) for row in here), strict=True
-                )
-            )
-            cells.append(f"{own:.0%}/{best:.0%}".replace("%/", "/"))
-        trials = sum(row.trials for row in mine)
-        near = sum(row.trials * row.nearest for row in mine)
-        far = sum(row.trials * row.nearest * row.distance for row in mine) / max(near, 1e-9)
-        nearest = f"{near / max(trials, 1e-9):.0%} at {far:.2f}"
-        rows.append((method, *cells, _ratio(ratios[method]), nearest))
-    scores = {(one.method, one.budget): one.score for one in found.scores}
-    scored = [
-        (method, *(_score(scores.get((method, budget))) for budget in spec.budgets))
-        for method in results.methods
-    ]
+    rows = [_beats_row(results, found, ratios[method]) for method in results.methods]
+    scored = [_score_row(results, found, method) for method in results.methods]
     apart = [name for name in results.environments if name in found.ceilings]
+    tied = [f"Without {', '.join(apart)}: too many configurations tie there."] if apart else []
     tables = counted(count, "table")
     right = (False, *[True] * (len(spec.budgets) + 1), True)
     tests = counted(spec.test_seeds, "test seed")
@@ -110,11 +90,7 @@ def bench_text(results: BenchResults, found: Comparison) -> str:
             "Score of the choice by its values on the test seeds, mean over tables [95 %]: "
             "0 for the",
             "median configuration, 1 for the one that is best on all other recorded seeds.",
-            *(
-                [f"Without {', '.join(apart)}: too many configurations tie there."]
-                if apart
-                else []
-            ),
+            *tied,
             "",
             aligned(header, rows, right),
             "",
@@ -128,6 +104,27 @@ def bench_text(results: BenchResults, found: Comparison) -> str:
             "not in the table.",
         ]
     )
+
+
+def _beats_row(results: BenchResults, found: Comparison, ratio: Ratio) -> tuple[str, ...]:
+    """Return per budget which share of configurations a method's choices beat, and its costs."""
+    mine = [row for row in found.rows if row.method == ratio.method]
+    cells: list[str] = []
+    for budget in results.file.spec.budgets:
+        here = [row for row in mine if row.budget == budget]
+        own = sum(row.beats.value for row in here) / len(results.environments)
+        best = sum(row.oracle_beats for row in here) / len(results.environments)
+        cells.append(f"{own:.0%}/{best:.0%}".replace("%/", "/"))
+    trials = sum(row.trials for row in mine)
+    near = sum(row.trials * row.nearest for row in mine)
+    far = sum(row.trials * row.nearest * row.distance for row in mine) / max(near, 1e-9)
+    nearest = f"{near / max(trials, 1e-9):.0%} at {far:.2f}"
+    return ratio.method, *cells, _ratio(ratio), nearest
+
+
+def _score_row(results: BenchResults, found: Comparison, method: str) -> tuple[str, ...]:
+    scores = {one.budget: one.score for one in found.scores if one.method == method}
+    return method, *(_score(scores.get(budget)) for budget in results.file.spec.budgets)
 
 
 def _score(found: Estimate | None) -> str:

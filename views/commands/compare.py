@@ -19,12 +19,18 @@ from typing import Any
 
 from ...errors import ConfigError, StoreError, counted
 from ...search.analysis.across_environments import EnvironmentScores, environment_scores
-from ...search.analysis.checkpoint_values import fresh_seeds, ranking_objective, read_points
+from ...search.analysis.checkpoint_values import (
+    Points,
+    fresh_seeds,
+    ranking_objective,
+    read_points,
+)
 from ...search.analysis.verdict import apart, conclusion_of, evaluated_in
 from ...store.aggregate_environments import (
     Beside,
     BySeed,
     Estimate,
+    OnEach,
     OneEnvironment,
     beside,
     on_each,
@@ -41,21 +47,22 @@ from ...store.interim_analyses import (
     winners_looks,
 )
 from ...store.journal import Journal
-from ...store.leaderboard import Entry, leaderboard_of
+from ...store.leaderboard import leaderboard_of
 from ...store.rows import Stream, StudyMeta, TrialRow
 from ...store.statistics import NO_INTERVAL
 from ...store.study_folder import StudyFolder, find_study, trials_seen
 from ...store.study_verdict import COPIES_REMEDY, copies_sentence
 from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
+from ...studies.algorithm import ENV_STEPS
 from ...studies.load import recorded
+from ...studies.spec import Study
 from ...studies.yaml_io import plain, read_text
 from ..environment_text import AGGREGATES_NOTE, beside_lines
 from ..formatting import (
     SEED_KINDS,
     aligned,
     between,
-    in_unit,
     number,
     seeds_text,
     steps,
@@ -66,6 +73,7 @@ from ..leaderboard_text import deciding_command, seeds_to_propose, target
 from ..output import note, print_answer
 from ..terminal.console import in_columns
 from ..time_spent import confirm_command, confirm_cost
+from ..trial_view import TrialView
 
 _Seeds = Mapping[tuple[str, int], float]
 """(stream, replicate) -> value; replicates of a study share their seeds."""
@@ -74,33 +82,41 @@ _LISTED = 8  # values of a side, at most, that are printed one by one
 
 
 def _environment_part(
-    names: Sequence[str],
-    ours: BySeed,
-    theirs: BySeed,
-    paired: bool,
-    called: Sequence[str],
-    *,
-    bounds: Sequence[Bounds],
-    decides: bool,
+    sides: Sequence[_Side], chosen: _Chosen, *, decides: bool
 ) -> tuple[dict[str, Any], list[str]]:
+    """Return the scores on each of several environments, as JSON data and as lines."""
+    names, bounds = sides[0].scores.names, sides[0].scores.bounds
+    ours, theirs = map(_scores_of, sides, chosen.streams)
     if not names or not ours or not theirs:
         return {}, []
-    if paired:
+    if chosen.paired:
         common = sorted(ours.keys() & theirs.keys())
-        ours, theirs = ({n: side[n] for n in common} for side in (ours, theirs))
-    sides = (ours, theirs)
-    found = beside(*sides, paired=paired, bounds=bounds)
+        ours, theirs = _of_common(ours, common), _of_common(theirs, common)
+    found = beside(ours, theirs, paired=chosen.paired, bounds=bounds)
     found = found if decides else _without_intervals(found)
-    told = [on_each(side, bounds) for side in sides]
+    told = [on_each(side, bounds) for side in (ours, theirs)]
     data = {
         "names": list(names),
         **asdict(found),
-        "together": [{over: asdict(one) for over, one in side.together.items()} for side in told],
-        "scores": [[asdict(one) for one in side.each] for side in told],
-        "profiles": [asdict(one) for one in profiles(sides)],
+        "together": [_together(side) for side in told],
+        "scores": [list(map(asdict, side.each)) for side in told],
+        "profiles": [asdict(one) for one in profiles((ours, theirs))],
     }
-    lines = ["", *beside_lines(names, sides, found, called, bounds), AGGREGATES_NOTE]
-    return {"environments": finite_json(data)}, lines
+    called = [one.name for one in sides]
+    lines = beside_lines(names, (ours, theirs), found, called, bounds)
+    return {"environments": finite_json(data)}, ["", *lines, AGGREGATES_NOTE]
+
+
+def _scores_of(side: _Side, stream: Stream) -> BySeed:
+    return side.scores.of(side.trial, stream)
+
+
+def _of_common(seeds: BySeed, common: Sequence[int]) -> BySeed:
+    return {seed: seeds[seed] for seed in common}
+
+
+def _together(side: OnEach) -> dict[str, Any]:
+    return {over: asdict(one) for over, one in side.together.items()}
 
 
 def _without_intervals(found: Beside) -> Beside:
@@ -143,6 +159,7 @@ class _Chosen:
     copied: tuple[str, ...] = ()  # sides whose seeds trained alike
     at: int | None = None  # env steps per seed, if these are not full runs
     goal: str = "maximize"
+    unit: str = ENV_STEPS  # of the length of a run
     earlier: tuple[int, ...] = ()  # pairs at each earlier look
     interim: bool = False  # the first look was an interim one
     bounds: Bounds = field(default_factory=Bounds)
@@ -161,12 +178,16 @@ def do_compare(args: Namespace) -> int:
         raise ConfigError(f"--study {args.study} needs two of its trials, not two studies")
     else:
         meta, sides = _studies(args.a, args.b, root)
-    chosen = replace(_compared_values(*sides), goal=meta.goal, bounds=value_bounds(meta))
+    chosen = replace(
+        _compared_values(*sides),
+        goal=meta.goal,
+        unit=unit_of(meta.study_text),
+        bounds=value_bounds(meta),
+    )
     chosen = replace(chosen, copied=_copied(sides, chosen))
     result = _result(chosen)
     refused = _refused(result, sides, chosen)
     data, text = _answer(meta, result, sides, chosen, refused)
-    text = in_unit(text, unit_of(meta.study_text))
     print_answer(args.json, data, in_columns(text, sys.stdout, 2))
     return 0
 
@@ -224,19 +245,10 @@ def _answer(
     refused: _Refusal | None,
 ) -> tuple[dict[str, Any], str]:
     """Return the answer as JSON data and as text."""
-    seeds = [one.scores.of(one.trial, at) for one, at in zip(sides, chosen.streams, strict=True)]
     comparable = refused is None or refused.comparable
-    names = sides[0].scores.names if comparable else ()
-    called = [one.name for one in sides]
-    on_each, lines = _environment_part(
-        names,
-        seeds[0],
-        seeds[1],
-        chosen.paired,
-        called,
-        bounds=sides[0].scores.bounds,
-        decides=refused is None,
-    )
+    on_each, lines = dict[str, Any](), list[str]()
+    if comparable:
+        on_each, lines = _environment_part(sides, chosen, decides=refused is None)
     unpaired = "" if chosen.paired else _why_unpaired(*sides)
     caution = _cautions(meta, sides, chosen)
     data = {
@@ -245,31 +257,48 @@ def _answer(
         "metric": meta.metric,
         **asdict(result),
         **on_each,
-        "decision": result.verdict if refused is None else None,
-        "verdict": result.sentence() if refused is None else f"no verdict: {refused.why}",
+        **_decision_data(result, refused),
         "caution": caution,
         "unpaired": unpaired,
         "at": chosen.at,
     }
     if chosen.ranked or chosen.copied:
         data["probability"] = None
-    first = f"No verdict: {refused.why}." if refused else _verdict(result, sides, chosen)
+    first = _verdict(result, sides, chosen) if refused is None else f"No verdict: {refused.why}."
     shown = [first, "", *_values(sides, chosen, result)]
     if result.paired and comparable:
         shown.append(_seed_by_seed(result, sides, chosen))
-    deciding: list[str] = []
-    if comparable and not chosen.copied and (chosen.ranked or result.verdict == "undecided"):
-        which = "" if sides[0].study != sides[1].study else target(Path(sides[0].study))
-        deciding = _what_decides(result, sides, chosen, which)
+    deciding = _deciding_lines(result, sides, chosen) if comparable else []
     more = [unpaired, *lines] if unpaired else lines[1:]
     return data, _text(shown, caution, more, deciding)
+
+
+def _decision_data(result: Comparison, refused: _Refusal | None) -> dict[str, Any]:
+    if refused is not None:
+        return {"decision": None, "verdict": f"no verdict: {refused.why}"}
+    return {"decision": result.verdict, "verdict": result.sentence()}
+
+
+def _deciding_lines(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> list[str]:
+    """Return the command that would decide; nothing where a verdict is known."""
+    is_open = chosen.ranked or result.verdict == "undecided"
+    if chosen.copied or not is_open:
+        return []
+    which = "" if sides[0].study != sides[1].study else target(Path(sides[0].study))
+    return _what_decides(result, sides, chosen, which)
 
 
 def _result(chosen: _Chosen) -> Comparison:
     """Compare the values; seeds that ranked the trials, or copies, give a difference alone."""
     ours, theirs = chosen.values
     found = compare(
-        ours, theirs, chosen.goal, chosen.paired, chosen.earlier, chosen.bounds, chosen.interim
+        ours,
+        theirs,
+        chosen.goal,
+        chosen.paired,
+        chosen.earlier,
+        bounds=chosen.bounds,
+        interim=chosen.interim,
     )
     if not chosen.ranked and not chosen.copied:
         return found
@@ -397,26 +426,25 @@ def _trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, lis
     for trial in numbers:
         if trial not in board.rows:
             raise StoreError(f"study {folder.name!r} has no trial {trial}", trials=folder.name)
-    whole = all(
-        board.entries[n].value is not None
-        or any(board.fresh.get((n, stream)) for stream in _FRESH)
-        for n in numbers
-    )
-    common = None if whole else _values_in_common(folder, numbers)
+    common = None
+    if not all(board.has_full_run(number) for number in numbers):
+        common = _values_in_common(folder, numbers)
     sides = [_side(folder, board, number, f"trial {number}", common) for number in numbers]
     return board.meta, sides
 
 
-def _values_in_common(
-    folder: StudyFolder, numbers: Sequence[int]
-) -> tuple[int, Mapping[int, Sequence[float]]]:
-    """Return env steps that both reached, and there the values of either trial's seeds."""
+@dataclass(frozen=True)
+class _Common:
+    """The latest env steps that two trials reached, and the values of their seeds there."""
+
+    at: int
+    values: Mapping[int, Sequence[float]]  # by trial
+
+
+def _values_in_common(folder: StudyFolder, numbers: Sequence[int]) -> _Common:
     points = read_points(folder.path)
-    found = [
-        {at for kind, trial, at in points.seeds if kind == Stream.SEARCH and trial == number}
-        for number in numbers
-    ]
-    if not (both := found[0] & found[1]):
+    ours, theirs = (_reached(points, number) for number in numbers)
+    if not (both := ours & theirs):
         one, other = numbers
         text = f"trials {one} and {other} of {folder.name!r} were not evaluated at equal "
         text += points.study.algorithm.unit
@@ -425,7 +453,13 @@ def _values_in_common(
         which = f"{one} {other}{target(folder.path)}"
         raise StoreError(f"{text}; to compare full runs: hpo confirm {which}")
     at = max(both)
-    return at, {n: points.seeds[str(Stream.SEARCH), n, at] for n in numbers}
+    return _Common(at, {n: points.seeds[str(Stream.SEARCH), n, at] for n in numbers})
+
+
+def _reached(points: Points, number: int) -> set[int]:
+    """Return the env steps at which a trial was evaluated in the search."""
+    found = ((trial, at) for kind, trial, at in points.seeds if kind == Stream.SEARCH)
+    return {at for trial, at in found if trial == number}
 
 
 def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
@@ -433,7 +467,7 @@ def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
     for name in (a, b):
         folder = find_study(name, root, note)
         board = _board(folder)
-        first = min(board.entries.values(), key=lambda entry: entry.rank, default=None)
+        first = min(board.trials.values(), key=lambda one: one.place, default=None)
         if first is None:
             raise StoreError(f"study {name!r} has no trial yet")
         sides.append(_side(folder, board, first.trial, name))
@@ -458,7 +492,7 @@ def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
 class _Board:
     meta: StudyMeta
     rows: Mapping[int, TrialRow]
-    entries: Mapping[int, Entry]
+    trials: Mapping[int, TrialView]
     scores: EnvironmentScores
     fresh: Mapping[tuple[int, Stream], Mapping[int, float]]  # by replicate, of ended runs
     looks: tuple[Look, ...]
@@ -467,7 +501,7 @@ class _Board:
     @property
     def ranked(self) -> dict[Stream, int]:
         """Return how many trials have values on the seeds of each stream that orders them."""
-        searched = [e for e in self.entries.values() if _searched(e)]
+        searched = [one for one in self.trials.values() if one.search.value is not None]
         chosen = [
             trial
             for (trial, stream), known in self.fresh.items()
@@ -475,54 +509,67 @@ class _Board:
         ]
         return {Stream.SEARCH: len(searched), Stream.CHOOSE: len(chosen)}
 
+    def fresh_of(self, trial: int) -> dict[Stream, Mapping[int, float]]:
+        return {stream: self.fresh.get((trial, stream), {}) for stream in _FRESH}
 
-def _searched(entry: Entry) -> bool:
-    return entry.search_value is not None or entry.rung_value is not None
+    def has_full_run(self, trial: int) -> bool:
+        return self.trials[trial].has_value or any(self.fresh_of(trial).values())
 
 
 def _side(
-    folder: StudyFolder,
-    board: _Board,
-    number: int,
-    name: str,
-    common: tuple[int, Mapping[int, Sequence[float]]] | None = None,
+    folder: StudyFolder, board: _Board, number: int, name: str, common: _Common | None = None
 ) -> _Side:
-    row, entry, meta = board.rows[number], board.entries[number], board.meta
-    whole = entry.value is not None and entry.values  # else they come from an earlier point
-    fresh = {stream: board.fresh.get((number, stream), {}) for stream in _FRESH}
+    row, view, meta = board.rows[number], board.trials[number], board.meta
+    whole = view.has_value and view.seeds > 0  # else they come from an earlier point
+    fresh = board.fresh_of(number)
     if common is None and not (whole or any(fresh.values())):
-        told = f"trial {row.trial} of {folder.name!r} is {entry.state.value}, without a full run"
+        told = f"trial {row.trial} of {folder.name!r} is {view.state.value}, without a full run"
         raise StoreError(f"{told}; compare trials that finished")
-    study = recorded(meta.study_text)
-    kind = str(Stream.SEARCH)
-    if study.seeds.tolerate and len(row.seed_values) < study.seeds.per_config:
-        # Some replicates diverged; which ones was not recorded.
-        kind = f"search of trial {row.trial}"
     searched = row.seed_values if whole else ()
     if common is not None:
-        searched, fresh = common[1][number], {}
-    values: dict[Stream, _Seeds] = {Stream.SEARCH: {(kind, n): v for n, v in enumerate(searched)}}
-    for stream, known in fresh.items():
-        values[stream] = {(str(stream), n): v for n, v in known.items() if math.isfinite(v)}
-    told = {Stream.CHOOSE: row.choose_values, Stream.REPORT: row.by_report_seed}
+        searched, fresh = common.values[number], {}
+    study = recorded(meta.study_text)
     return _Side(
         name=name,
         study=str(folder.path.resolve()),
         seed=study.seed,
         trial=row.trial,
-        wins=entry.rank == 1 and len(board.entries) > 1,
-        values=values,
-        partial={s for s, known in told.items() if fresh.get(s) and not known},
+        wins=view.place == 1 and len(board.trials) > 1,
+        values={Stream.SEARCH: _search_seeds(study, row, searched), **_finite_seeds(fresh)},
+        partial=_partial(row, fresh),
         world=evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params),
         weight=board.weight,
-        unfit=entry.feasible is False,
+        unfit=view.feasible is False,
         scores=board.scores,
         looks=board.looks,
-        at=None if common is None else common[0],
-        default=entry.is_default,
+        at=None if common is None else common.at,
+        default=view.is_default,
         copies=row.copies,
         ranked=board.ranked,
     )
+
+
+def _search_seeds(study: Study, row: TrialRow, values: Sequence[float]) -> _Seeds:
+    kind = str(Stream.SEARCH)
+    if study.seeds.tolerate and len(row.seed_values) < study.seeds.per_config:
+        # Some replicates diverged; which ones was not recorded.
+        kind = f"search of trial {row.trial}"
+    return {(kind, place): value for place, value in enumerate(values)}
+
+
+def _finite_seeds(fresh: Mapping[Stream, Mapping[int, float]]) -> dict[Stream, _Seeds]:
+    """Return the seeds of each stream without those that diverged."""
+    return {stream: _finite(stream, known) for stream, known in fresh.items()}
+
+
+def _finite(stream: Stream, known: Mapping[int, float]) -> _Seeds:
+    return {(str(stream), n): value for n, value in known.items() if math.isfinite(value)}
+
+
+def _partial(row: TrialRow, fresh: Mapping[Stream, Mapping[int, float]]) -> set[Stream]:
+    """Return the streams whose confirm stage did not end."""
+    ended = {Stream.CHOOSE: row.choose_values, Stream.REPORT: row.by_report_seed}
+    return {stream for stream, known in ended.items() if fresh.get(stream) and not known}
 
 
 def _board(folder: StudyFolder) -> _Board:
@@ -532,8 +579,9 @@ def _board(folder: StudyFolder) -> _Board:
         scores = environment_scores(journal, list(rows.values()))
         fresh, looks = fresh_seeds(journal), looks_of(journal.attributes())
         weight = ranking_objective(journal).metric.training_weight
-    entries = {entry.trial: entry for entry in leaderboard_of(meta, list(rows.values()))}
-    return _Board(meta, rows, entries, scores, fresh, looks, weight)
+    views = map(TrialView.of, leaderboard_of(meta, list(rows.values())))
+    trials = {view.trial: view for view in views}
+    return _Board(meta, rows, trials, scores, fresh, looks, weight)
 
 
 def _text(lines: Sequence[str], caution: str, more: Sequence[str], deciding: Sequence[str]) -> str:
@@ -576,7 +624,9 @@ def _ahead(result: Comparison, sides: Sequence[_Side]) -> tuple[str, str, str]:
 def _seeds_words(result: Comparison, chosen: _Chosen) -> str:
     kinds = {SEED_KINDS[stream] for stream in chosen.streams}
     kind = f"{kinds.pop()} " if len(kinds) == 1 else ""
-    at = "" if chosen.at is None else f" at {steps(chosen.at)} env steps, the last both reached"
+    at = (
+        "" if chosen.at is None else f" at {steps(chosen.at)} {chosen.unit}, the last both reached"
+    )
     if result.paired:
         return f"{result.seeds[0]} shared {kind}seed{'s' * (result.seeds[0] != 1)}{at}"
     return f"{result.seeds[0]} and {result.seeds[1]} {kind}seeds, not paired{at}"
@@ -592,9 +642,8 @@ def _values(sides: Sequence[_Side], chosen: _Chosen, result: Comparison) -> list
         rows.append([f"  {side.name}", number(mean), between(around.low, around.high), few])
     header = ("  ", "mean", "95% interval", "every seed" if any(row[3] for row in rows) else "")
     used = [at for at in range(4) if any(row[at] for row in rows)]
-    lines = aligned(
-        [header[n] for n in used], [[row[n] for n in used] for row in rows], [n == 1 for n in used]
-    ).split("\n")
+    cells = [[row[at] for at in used] for row in (header, *rows)]
+    lines = aligned(cells[0], cells[1:], [at == 1 for at in used]).split("\n")
     return [lines[0], *lines[2:]]
 
 

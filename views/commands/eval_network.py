@@ -9,6 +9,7 @@ import math
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -239,13 +240,14 @@ def blocking_picture(results: Compared, title: str) -> Picture:
     ticks = tuple((at, number(at)) for at in round_ticks(min(loads), max(loads)))
     reach = 0.02 * (max(loads) - min(loads)) or 1.0
     x = Scale(min(loads) - reach, max(loads) + reach, ticks, "load, Erlang")
-    curves = [_blocking(one) for one in seen]
-    panels = [_loads_panel("Blocking", "service blocking probability", curves, names, styles, x)]
+    named = list(zip(names, styles, seen, strict=True))
+    curves = [_Curve(name, style, _blocking(one)) for name, style, one in named]
+    panels = [_loads_panel("Blocking", "service blocking probability", curves, x)]
     if len(seen) > 1:
-        apart = [_paired(one, seen[0]) for one in seen[1:]]
+        apart = [_Curve(name, style, _paired(one, seen[0])) for name, style, one in named[1:]]
         label = f"difference from {names[0]}"
         words = f"Minus {names[0]}, seed by seed"
-        panels.append(_loads_panel(words, label, apart, names[1:], styles[1:], x, even=True))
+        panels.append(_loads_panel(words, label, apart, x, even=True))
     caption = f"{title}: means over {counted(int(seen[0].blocked.shape[1]), 'seed')} with 95 % "
     caption += "intervals, of the same requests for every rule."
     return Picture("blocking", "Blocking over load", caption, panels)
@@ -272,37 +274,50 @@ def _paired(ours: Evaluation, theirs: Evaluation) -> _Points:
     return found
 
 
+@dataclass(frozen=True)
+class _Curve:
+    """One rule over load."""
+
+    name: str
+    style: str
+    points: _Points
+
+    def marks(self, y: Scale, even: bool) -> list[Line | Band | Dot]:
+        marks: list[Line | Band | Dot] = []
+        bands = [
+            (at, max(low, y.low), max(high, y.low))
+            for at, _, low, high in self.points
+            if low is not None and high is not None
+        ]
+        if bands:
+            marks.append(Band(tuple(bands), self.style))
+        if drawn := self.drawn(even):
+            marks.append(Line(tuple(drawn), self.style, tip=self.name))
+        return [*marks, *(self._dot(at, mean) for at, mean in drawn)]
+
+    def drawn(self, even: bool) -> list[tuple[float, float]]:
+        """Return the means; a logarithmic scale has no place for 0."""
+        return [(at, mean) for at, mean, _, _ in self.points if even or mean > 0.0]
+
+    def _dot(self, at: float, mean: float) -> Dot:
+        return Dot(at, mean, self.style, tip=f"{self.name}: {number(mean)}")
+
+
 def _loads_panel(
-    title: str,
-    label: str,
-    curves: Sequence[_Points],
-    names: Sequence[str],
-    styles: Sequence[str],
-    x: Scale,
-    *,
-    even: bool = False,
+    title: str, label: str, curves: Sequence[_Curve], x: Scale, *, even: bool = False
 ) -> XY:
     """Return one panel; `even`: with a line at 0, where two rules are equal."""
-    values = [value for points in curves for _, *ends in points for value in ends]
-    known = [value for value in values if value is not None and (even or value > 0.0)]
+    ends = chain.from_iterable(point[1:] for one in curves for point in one.points)
+    known = [value for value in ends if value is not None and (even or value > 0.0)]
     y = value_scale([*known, *([0.0] if even else [])], label, may_be_log=not even)
     marks: list[Line | Band | Dot] = []
     labels: list[Label] = []
     if even:
         marks.append(Line(((x.low, 0.0), (x.high, 0.0)), "muted", thin=True, dashed=True))
-    for points, name, style in zip(curves, names, styles, strict=True):
-        bands = [
-            (at, max(low, y.low), max(high, y.low))
-            for at, _, low, high in points
-            if low is not None and high is not None
-        ]
-        if bands:
-            marks.append(Band(tuple(bands), style))
-        drawn = [(at, mean) for at, mean, _, _ in points if even or mean > 0.0]
-        if drawn:
-            marks.append(Line(tuple(drawn), style, tip=name))
-            marks += [Dot(at, mean, style, tip=f"{name}: {number(mean)}") for at, mean in drawn]
-            labels.append(Label(drawn[-1][1], name, style))
+    for one in curves:
+        marks += one.marks(y, even)
+        if drawn := one.drawn(even):
+            labels.append(Label(drawn[-1][1], one.name, one.style))
     return XY(title, x, y, tuple(marks), wide=True, labels=tuple(labels))
 
 

@@ -27,6 +27,7 @@ from ..terminal.console import fitted
 
 if TYPE_CHECKING:  # jax is loaded once the words are known to be right
     from ...core.plan import EnvPlan
+    from ...core.training_program import SavedTraining
 
 _Play = Callable[[int, int], Any]  # of episodes and a seed
 _OF_NETWORKS = ("set", "seeds", "steps", "loads", "find_load", "plot")
@@ -57,6 +58,11 @@ def do_eval(args: Namespace) -> int:
     enable_compilation_cache()
     if (Path(args.policy) / TRAINING).is_file():
         return _eval_training(args)
+    return _eval_policy(args)
+
+
+def _eval_policy(args: Namespace) -> int:
+    """Evaluate a policy of PPO."""
     from ...core.saved_policy import load_policy
     from ...machine.devices import prepare_devices
 
@@ -114,18 +120,8 @@ def _means(values: Mapping[str, Any]) -> dict[str, Any]:
 def _eval_training(args: Namespace) -> int:
     """Evaluate the state of a custom training, by its class in a file of `--import`."""
     folder = Path(args.policy)
-    from ...core.training_program import SavedTraining
-
     name = read_training(folder)["algorithm"]
-    file, _, label = name.partition(":")
-    places = [Path(path).parent for path in args.imports if Path(path).name == Path(file).name]
-    if not places:
-        told = f"{folder} was trained by {name}; read that file, then type"
-        raise ConfigError(f"{told} hpo eval {folder} --import {file}")
-    if args.sample:
-        raise ConfigError(f"--sample is for PPO; {label} chooses its actions itself")
-    made = loaded_algorithm(f"{Path(file).name}:{label}", places[0]).made
-    saved = SavedTraining.read(folder, made)
+    saved = _saved_training(args, folder, name)
     watched = args.trace is not None or args.video is not None
     if watched and _is_written(args, saved.env_id, saved.trace, saved.film):
         return 0
@@ -146,6 +142,21 @@ def _eval_training(args: Namespace) -> int:
     lines += origin_lines(data["about"])
     print_answer(args.json, data, fitted("\n".join(lines), sys.stdout, 8))
     return 0
+
+
+def _saved_training(args: Namespace, folder: Path, name: str) -> SavedTraining:
+    """Read the state of a custom training with the class that trained it."""
+    from ...core.training_program import SavedTraining
+
+    file, _, label = name.partition(":")
+    places = [Path(path).parent for path in args.imports if Path(path).name == Path(file).name]
+    if not places:
+        told = f"{folder} was trained by {name}; read that file, then type"
+        raise ConfigError(f"{told} hpo eval {folder} --import {file}")
+    if args.sample:
+        raise ConfigError(f"--sample is for PPO; {label} chooses its actions itself")
+    made = loaded_algorithm(f"{Path(file).name}:{label}", places[0]).made
+    return SavedTraining.read(folder, made)
 
 
 def _check_options(args: Namespace, network: bool) -> None:

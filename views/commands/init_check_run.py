@@ -24,7 +24,7 @@ from ...studies.spec import Study, env_words
 from ...studies.tuned.record import known_record
 from ...studies.tuned.study_text import around_text
 from ...studies.user_code import import_user_code
-from ..formatting import in_unit, steps
+from ..formatting import steps
 from ..output import echo, note, print_json
 from ..terminal.console import fitted, in_columns, plain_warnings
 
@@ -102,7 +102,7 @@ def do_check(args: Namespace) -> int:
             why, report = "", replace(report, time_note=f"{report.time_note} (--time)")
         text = report.text() + (f"\nnote       {why}" if why else "")
         text = text if args.verbose else brief(report, why, args.file)
-        lines = in_unit(text, study.algorithm.unit).split("\n")
+        lines = text.split("\n")
         echo("\n".join(in_columns(line, sys.stdout, _indent(line)) for line in lines))
     return 2 if report.mistakes else 0
 
@@ -203,7 +203,8 @@ def _further(report: CheckReport) -> Iterator[str]:
         yield f"  forecast  {forecast.words}"
     share = 0.0 if report.time is None else report.time.share("evaluation")
     if share > _NOTED:
-        yield f"  evaluation takes {share:.0%} of the time, beyond these env steps"
+        unit = report.study.algorithm.unit
+        yield f"  evaluation takes {share:.0%} of the time, beyond these {unit}"
     if report.seen:
         yield f"  process   {report.seen}"
     if report.warm_start:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from rich.text import Text
 
 from ...core.policy_document import IMPORTS, NAME, TRAINING, read_about, read_imports
@@ -28,7 +29,7 @@ from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ...store.lock import ask_to_stop, lock_holder
 from ...store.query import CELLS, Rows, rows_as_json, streamed
-from ...store.rows import Stream, StudyMeta
+from ...store.rows import Stream, StudyMeta, TrialRow
 from ...store.study_folder import (
     PROCESS,
     StudyFolder,
@@ -49,17 +50,15 @@ from ..arguments import study_of
 from ..formatting import (
     SEED_KINDS,
     aligned_line,
-    in_unit,
     number,
     recorded_value_words,
     steps,
-    unit_in,
     unit_of,
 )
 from ..leaderboard_text import (
-    EXPLAINED,
     audit_words,
     deciding_command,
+    explained,
     front_line,
     headline,
     print_baselines,
@@ -71,7 +70,8 @@ from ..leaderboard_text import (
 from ..output import echo, note, print_answer, print_json
 from ..resuming import resuming
 from ..terminal.console import console, fitted, in_columns, knows_blocks, print_listing
-from ..trial_text import trial_data, trial_text
+from ..trial_text import trial_page, trial_text
+from ..trial_view import Board
 from ..words import value_text
 from .catalogue import studies_listing
 
@@ -143,6 +143,7 @@ def _csv_cell(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Board:
+    rows: Mapping[int, TrialRow]
     entries: list[Entry]
     baselines: list[BaselineEntry]
     meta: StudyMeta
@@ -163,61 +164,79 @@ def _read(folder: StudyFolder) -> _Board:
         baselines = baseline_entries(baselines_of(journal), entries, meta.goal, value_bounds(meta))
         conclusion = conclusion_of(journal, rows, entries)
         metric = recorded_value_words(journal)
-    state = state_of(folder.path, head)
-    unit = unit_of(meta.study_text)
-    return _Board(entries, baselines, meta, metric, unit, state, audit, conclusion)
+    return _Board(
+        rows={row.trial: row for row in rows},
+        entries=entries,
+        baselines=baselines,
+        meta=meta,
+        metric=metric,
+        unit=unit_of(meta.study_text),
+        state=state_of(folder.path, head),
+        audit=audit,
+        conclusion=conclusion,
+    )
 
 
 def do_top(args: Namespace) -> int:
     folder = study_of(args)
     seen = _read(folder)
-    environments = list(environment_names(seen.meta.environments))
     if args.json:
-        print_json(
-            {
-                "study": folder.name,
-                "state": seen.state,
-                "metric": seen.meta.metric,
-                "goal": seen.meta.goal,
-                **({"environments": environments} if environments else {}),
-                "conclusion": as_json(seen.conclusion),
-                "leaderboard": [entry.as_json() for entry in seen.entries[: args.n]],
-                "baselines": [entry.as_json() for entry in seen.baselines],
-                "audit": None if seen.audit is None else finite_json(asdict(seen.audit)),
-            }
-        )
-        return 0
-    if args.latex or args.markdown:
-        return _print_for_paper(seen, args)
-    out = console(sys.stdout)
-    if args.explain:
-        out.print(in_unit(EXPLAINED, seen.unit), soft_wrap=True)
-        return 0
-    entries, meta, which = seen.entries, seen.meta, target(folder.path)
-    names = [str(objective["name"]) for objective in meta.objectives]
-    print_headline(out, headline(seen.conclusion, entries, seen.metric), seen.unit)
-    deciding = deciding_command(seen.conclusion, entries, folder.path)
-    if deciding is not None and seen.state == "finished":
-        out.print(f"To decide ({deciding[1]}):\n  {deciding[0]}", soft_wrap=True)
-    if seen.state == "interrupted":
-        out.print(f"Interrupted: {resuming(folder.path)}", soft_wrap=True)
-    elif seen.state != "finished":
+        print_json(_top_data(folder.name, seen, args.n))
+    elif args.latex or args.markdown:
+        _print_for_paper(seen, args)
+    elif args.explain:
+        console(sys.stdout).print(explained(seen.unit), soft_wrap=True)
+    else:
+        _print_top(console(sys.stdout), folder.path, seen, args.n)
+    return 0
+
+
+def _top_data(name: str, seen: _Board, most: int | None) -> dict[str, Any]:
+    environments = environment_names(seen.meta.environments)
+    return {
+        "study": name,
+        "state": seen.state,
+        "metric": seen.meta.metric,
+        "goal": seen.meta.goal,
+        **({"environments": list(environments)} if environments else {}),
+        "conclusion": as_json(seen.conclusion),
+        "leaderboard": [entry.as_json() for entry in seen.entries[:most]],
+        "baselines": [entry.as_json() for entry in seen.baselines],
+        "audit": None if seen.audit is None else finite_json(asdict(seen.audit)),
+    }
+
+
+def _print_top(out: Console, folder: Path, seen: _Board, most: int | None) -> None:
+    board, which = Board.of_study(seen.meta, seen.entries), target(folder)
+    print_headline(out, headline(seen.conclusion, seen.entries, seen.metric, seen.unit))
+    if seen.state not in ("finished", "interrupted"):
         out.print(f"The study is {seen.state}; these are its results so far.")
-    if names:
-        out.print(front_line(entries, volume_of(entries, Ranking.of(meta))))
+    for text in _ways_on(folder, seen):
+        out.print(text, soft_wrap=True)
+    if board.objectives:
+        out.print(front_line(seen.entries, volume_of(seen.entries, Ranking.of(seen.meta))))
     out.print()
-    print_leaderboard(out, entries, args.n or _ROWS, names, environments, which)
-    if entries and not names and not args.n:
+    print_leaderboard(out, board, most or _ROWS, which)
+    if board.trials and not board.objectives and not most:
         out.print(Text(f"What the columns mean: hpo top --explain{which}", style="dim"))
     if seen.audit is not None:
         out.print(f"Early stopping: {audit_words(seen.audit, seen.metric)}")
     if seen.baselines:
         out.print()
         print_baselines(out, seen.baselines)
-    return 0
 
 
-def _print_for_paper(seen: _Board, args: Namespace) -> int:
+def _ways_on(folder: Path, seen: _Board) -> list[str]:
+    """Return the command that decides a finished study, or resumes an interrupted one, if any."""
+    if seen.state == "interrupted":
+        return [f"Interrupted: {resuming(folder)}"]
+    if seen.state != "finished":
+        return []
+    deciding = deciding_command(seen.conclusion, seen.entries, folder)
+    return [] if deciding is None else [f"To decide ({deciding[1]}):\n  {deciding[0]}"]
+
+
+def _print_for_paper(seen: _Board, args: Namespace) -> None:
     from ..paper.results import leaderboard_for_paper
 
     if args.latex and args.markdown:
@@ -226,18 +245,17 @@ def _print_for_paper(seen: _Board, args: Namespace) -> int:
         raise StoreError("the study has no trial yet; see: hpo list")
     verdict = seen.conclusion.said[:1]
     table = leaderboard_for_paper(seen.meta, seen.entries, args.n or _ROWS, verdict)
-    echo(in_unit(table.written("latex" if args.latex else "markdown"), seen.unit), end="")
-    return 0
+    echo(table.written("latex" if args.latex else "markdown"), end="")
 
 
 def do_show(args: Namespace) -> int:
     folder = study_of(args)
-    data, unit = trial_data(folder, args.trial), unit_in(folder.path)
-    text = trial_text(data, knows_blocks(sys.stdout), args.verbose, unit)
-    output = folder.path / "processes" / f"trial_{data['trial']}"
+    page = trial_page(folder, args.trial)
+    text = trial_text(page, knows_blocks(sys.stdout), args.verbose)
+    output = folder.path / "processes" / f"trial_{page.view.trial}"
     if output.is_dir():  # of a study with command
         text += f"\n\nOutput of its processes: {output}/"
-    print_answer(args.json, data, text)
+    print_answer(args.json, page.as_json(), text)
     return 0
 
 
@@ -277,34 +295,40 @@ def do_best(args: Namespace) -> int:
     first = entries[0] if entries else None
     if first is None or first.value is None:
         return _print_leader(folder, seen, args)
-    target, told = None, {"metric": meta.metric, "conclusion": as_json(seen.conclusion)}
+    told: dict[str, Any] = {"metric": meta.metric, "conclusion": as_json(seen.conclusion)}
     told |= {"exported_to": None, "exported": None}
-    if args.export is not None:
-        target = Path(args.export)
+    target = None if args.export is None else Path(args.export)
+    if target is not None:
         export_policy(folder, first.trial, target, args.onnx)
         told |= {"exported_to": str(target), "exported": _origin_of(target)}
     if args.json:
         print_json({**first.as_json(), **told})
         return 0
-    if meta.objectives:
-        for text in seen.conclusion.said:
-            echo(in_columns(text, sys.stdout))
-        echo(in_columns(front_line(entries, volume_of(entries, Ranking.of(meta))), sys.stdout))
-        front = [e for e in entries if e.front == 1 and e.confirmed == first.confirmed]
-        if len(front) > 1:
-            echo(f"Trial {first.trial} leads: the largest crowding distance on the front.")
-    else:
-        said = [in_unit(winner_line(entries, seen.metric), seen.unit)]
-        said += headline(seen.conclusion, entries, seen.metric)
-        for text in dict.fromkeys(said):
-            echo(in_columns(text, sys.stdout))
+    for text in _front_lines(seen, first) if meta.objectives else _winner_lines(seen):
+        echo(text)
     _print_fixed(meta, first.params)
-    if len(trial_data(folder, first.trial)["schedule"]) > 1:
+    if len(seen.rows[first.trial].schedule) > 1:
         note(f"it trained with different values before: hpo show {first.trial}")
     _note_default(seen.conclusion, first)
     if target is not None:
         print_exported(target, meta.study_text)
     return 0
+
+
+def _front_lines(seen: _Board, first: Entry) -> list[str]:
+    said = [*seen.conclusion.said]
+    said.append(front_line(seen.entries, volume_of(seen.entries, Ranking.of(seen.meta))))
+    lines = [in_columns(text, sys.stdout) for text in said]
+    front = [e for e in seen.entries if e.front == 1 and e.confirmed == first.confirmed]
+    if len(front) > 1:
+        lines.append(f"Trial {first.trial} leads: the largest crowding distance on the front.")
+    return lines
+
+
+def _winner_lines(seen: _Board) -> list[str]:
+    said = [winner_line(seen.entries, seen.metric, seen.unit)]
+    said += headline(seen.conclusion, seen.entries, seen.metric, seen.unit)
+    return [in_columns(text, sys.stdout) for text in dict.fromkeys(said)]
 
 
 def _note_default(conclusion: Conclusion, first: Entry) -> None:
@@ -453,7 +477,7 @@ def do_plot(args: Namespace) -> int:
     snapshot = read_snapshot(folder)
     build = getattr(knob_charts, args.kind, None) or getattr(search_charts, args.kind)
     options = {} if args.at is None else {"at": args.at}
-    picture = in_unit(build(snapshot, **options), snapshot.study.algorithm.unit)
+    picture = build(snapshot, **options)
     if not picture.panels:
         raise StoreError(f"nothing to draw of {folder.name!r}: {picture.caption}")
     draw_picture(path, picture, folder.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,15 @@ from ...search.api import ask, confirm
 from ...search.engine.extend_run import single_as_begun
 from ...search.run import Results
 from ...store.comparison import FEWEST_PAIRS
-from ...store.environment_columns import ENVIRONMENT
 from ...store.study_folder import StudyFolder, find_study
 from ...studies.spec import Study, env_words, metric_words, value_words
 from ...studies.train_study import single
 from ...studies.tuned.study_text import load_given
-from ..formatting import in_unit, number, param, steps, with_interval
-from ..output import note, print_answer
+from ..formatting import number, param, steps, with_interval
+from ..output import finite_or_none, note, print_answer
 from ..terminal.console import in_columns, knows_blocks
 from ..time_spent import confirm_cost
-from ..trial_text import curve_line, trial_data
+from ..trial_text import TrialPage, curve_line, trial_page
 from .compare import do_compare, number_in
 from .read_study import check_export, do_top, eval_command, export_policy
 from .watched_run import (
@@ -88,34 +87,15 @@ def do_train(args: Namespace) -> int:
     results = watch(study, text, args)
     if results.state == "interrupted":
         return INTERRUPTED
-    data = _data(study, results)
-    if data["value"] is not None:
-        data["picture"] = _picture(results)
-    if args.export is not None and data["policy"] is not None:
+    found = _trained(study, results)
+    if found.value is not None:
+        found = replace(found, picture=_picture(results))
+    if args.export is not None and found.policy is not None:
         target = Path(args.export)
         export_policy(StudyFolder(results.folder), 0, target)
-        data |= {"policy": str(target), "seed_policies": _folders(target / "seeds")}
-    print_answer(args.json, data, _text(study, data))
-    return 0 if data["value"] is not None else 1
-
-
-def _data(study: Study, results: Results) -> dict[str, Any]:
-    folder = StudyFolder(results.folder)
-    trial = trial_data(folder, 0)
-    policy = folder.policies / "trial_0"
-    names = ("state", "error", "value", "ci_low", "ci_high", "seeds", "seed_values",
-             "env_steps", "evaluations", "curve", "training_weight")  # fmt: skip
-    return {
-        "name": study.name,
-        "env": env_words(study),
-        "metric": metric_words(study),
-        "folder": str(results.folder),
-        **{name: trial[name] for name in names},
-        "policy": str(policy) if policy.is_dir() else None,
-        "seed_policies": _folders(policy.with_name(f"{policy.name}_seeds")),
-        "picture": None,
-        **{name: found for name, found in trial.items() if name == "over_environments"},
-    }
+        found = replace(found, policy=target, seed_policies=_folders(target / "seeds"))
+    print_answer(args.json, found.as_json(), found.text())
+    return 0 if found.value is not None else 1
 
 
 def _folders(parent: Path) -> list[str]:
@@ -132,46 +112,111 @@ def _picture(results: Results) -> str | None:
 
     path = results.folder / "training.png"
     snapshot = read_snapshot(StudyFolder(results.folder))
-    picture = in_unit(curves(snapshot), snapshot.study.algorithm.unit)
-    draw_picture(path, picture, results.folder.name)
+    draw_picture(path, curves(snapshot), results.folder.name)
     return str(path)
 
 
-def _text(study: Study, data: Mapping[str, Any]) -> str:
-    each = steps(max((point["env_steps"] for point in data["curve"]), default=study.env_steps))
-    seeds = counted(study.seeds.per_config, "seed")
-    on = " on each" if study.more_envs else ""
-    lines = [f"{data['name']}: {data['env']}, {seeds} of {each} {study.algorithm.unit}{on}"]
-    if data["value"] is None:
-        words = f": {data['error']}" if data["error"] else ""
-        lines.append(f"state    {data['state']}{words}; see hpo show 0")
-    else:
-        how = f"{study.metric.aggregate} of {counted(data['seeds'], 'seed')}"
-        value = with_interval(data["value"], data["ci_low"], data["ci_high"])
-        alone = not data["training_weight"]
+@dataclass(frozen=True)
+class Trained:
+    """One configuration that was trained, and the files that were made of it."""
+
+    study: Study
+    folder: Path
+    page: TrialPage
+    policy: Path | None  # that of the first seed
+    seed_policies: list[str]
+    picture: str | None = None
+
+    @property
+    def value(self) -> float | None:
+        """Its value; None if no seed has one."""
+        return finite_or_none(self.page.entry.value)
+
+    def as_json(self) -> dict[str, Any]:
+        trial = self.page.as_json()
+        return {
+            "name": self.study.name,
+            "env": env_words(self.study),
+            "metric": metric_words(self.study),
+            "folder": str(self.folder),
+            **{name: trial[name] for name in _OF_TRIAL},
+            "policy": None if self.policy is None else str(self.policy),
+            "seed_policies": self.seed_policies,
+            "picture": self.picture,
+            **{name: found for name, found in trial.items() if name == "over_environments"},
+        }
+
+    def text(self) -> str:
+        lines = [self._head(), *self._value_lines()]
+        if self.page.scores is not None:
+            each = self.page.scores["environments"]
+            scores = [f"{one['environment']} {number(one['score'])}" for one in each]
+            lines.append(f"scores   {', '.join(scores)}")
+        lines += self._curve_lines()
+        if self.picture is not None:
+            lines.append(f"picture  {self.picture}")
+        return "\n".join([*lines, *self._policy_lines()])
+
+    def _head(self) -> str:
+        study = self.study
+        trained = max((point.env_steps for point in self.page.curve), default=study.env_steps)
+        seeds = counted(study.seeds.per_config, "seed")
+        on = " on each" if study.more_envs else ""
+        length = f"{seeds} of {steps(trained)} {study.algorithm.unit}{on}"
+        return f"{study.name}: {env_words(study)}, {length}"
+
+    def _value_lines(self) -> list[str]:
+        study, row, entry = self.study, self.page.row, self.page.entry
+        if self.value is None:
+            words = f": {row.error}" if row.error else ""
+            return [f"state    {entry.state}{words}; see hpo show 0"]
+        how = f"{study.metric.aggregate} of {counted(entry.seeds, 'seed')}"
+        low, high = finite_or_none(entry.ci_low), finite_or_none(entry.ci_high)
+        alone = not self.page.training_weight
         source = ", from evaluation episodes" if alone else ""
-        lines += [f"value    {value}", f"         {value_words(study, alone)}, {how}{source}"]
-        lines.append(f"seeds    {' '.join(number(value) for value in data['seed_values'])}")
-        if lost := study.seeds.per_config - data["seeds"]:
-            lines.append(f"lost     {counted(lost, 'seed')} diverged: no value, no policy")
-    if "over_environments" in data:
-        scores = [
-            f"{one['environment']} {number(one['score'])}"
-            for one in data["over_environments"]["environments"]
+        lines = [
+            f"value    {with_interval(self.value, low, high)}",
+            f"         {value_words(study, alone)}, {how}{source}",
+            f"seeds    {' '.join(map(number, row.seed_values))}",
         ]
-        lines.append(f"scores   {', '.join(scores)}")
-    for name in dict.fromkeys(point.get(ENVIRONMENT) for point in data["curve"]):
-        points = [point for point in data["curve"] if point.get(ENVIRONMENT) == name]
-        if line := curve_line(points, 50, knows_blocks(sys.stdout)):
-            lines.append(f"return   {line}{'' if name is None else f' on {name}'}")
-    if data["picture"] is not None:
-        lines.append(f"picture  {data['picture']}")
-    if study.algorithm.is_process:
-        lines.append(f"output   {data['folder']}/processes/trial_0/")
-    elif data["policy"] is not None:
-        way = eval_command(Path(data["policy"]), study.imports)
-        lines.append(f"policy   {data['policy']}/; try: {way}")
-        if len(data["seed_policies"]) > 1:
-            every = Path(data["seed_policies"][0]).parent
+        if lost := study.seeds.per_config - entry.seeds:
+            lines.append(f"lost     {counted(lost, 'seed')} diverged: no value, no policy")
+        return lines
+
+    def _curve_lines(self) -> list[str]:
+        lines: list[str] = []
+        for name in dict.fromkeys(point.environment for point in self.page.curve):
+            points = [point for point in self.page.curve if point.environment == name]
+            if line := curve_line(points, 50, knows_blocks(sys.stdout)):
+                lines.append(f"return   {line}{'' if name is None else f' on {name}'}")
+        return lines
+
+    def _policy_lines(self) -> list[str]:
+        if self.study.algorithm.is_process:
+            return [f"output   {self.folder}/processes/trial_0/"]
+        if self.policy is None:
+            return []
+        way = eval_command(self.policy, self.study.imports)
+        lines = [f"policy   {self.policy}/; try: {way}"]
+        if len(self.seed_policies) > 1:
+            every = Path(self.seed_policies[0]).parent
             lines.append(f"         of the first seed; those of all seeds: {every}/")
-    return "\n".join(lines)
+        return lines
+
+
+_OF_TRIAL = (
+    "state", "error", "value", "ci_low", "ci_high", "seeds", "seed_values", "env_steps",
+    "evaluations", "curve", "training_weight",
+)  # fmt: skip
+
+
+def _trained(study: Study, results: Results) -> Trained:
+    folder = StudyFolder(results.folder)
+    policy = folder.policies / "trial_0"
+    return Trained(
+        study,
+        results.folder,
+        trial_page(folder, 0),
+        policy=policy if policy.is_dir() else None,
+        seed_policies=_folders(policy.with_name(f"{policy.name}_seeds")),
+    )

@@ -314,7 +314,9 @@ def _verify(record: Record, args: Namespace) -> int:
     folder = Path(tempfile.mkdtemp(prefix="hpo-verify-"))
     try:
         runner = runner_of(args, folder)
-        found = verify(record, folder, args.recorded or RECORDED, seeds, args.seed or 0, runner)
+        found = verify(
+            record, folder, args.recorded or RECORDED, seeds, args.seed or 0, runner=runner
+        )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if found is None:

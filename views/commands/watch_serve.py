@@ -22,7 +22,7 @@ from ...store.rows import counts_evaluations_alone
 from ...store.study_folder import StudyFolder, trials_seen
 from ...studies.spec import value_words
 from ..arguments import study_of
-from ..formatting import duration, in_unit
+from ..formatting import duration
 from ..leaderboard_text import headline, target
 from ..live.library import Library, PerCommit
 from ..live.server import LiveServer, is_loopback
@@ -116,7 +116,7 @@ def _print_lines(folder: StudyFolder, as_json: bool) -> Standing:
             print_json_line(_data(standing))
         elif standing.progress is not None and not over:
             unit = standing.study.algorithm.unit
-            echo(in_unit(status_line(standing.progress), unit), flush=True)
+            echo(status_line(standing.progress, unit=unit), flush=True)
     assert last is not None
     return last
 
@@ -162,7 +162,9 @@ def _end_text(folder: StudyFolder, standing: Standing) -> str:
             conclusion = conclusion_of(journal)
             entries = leaderboard_of(journal.meta, trials_seen(journal))
             alone = counts_evaluations_alone(journal.attributes())
-        verdict, *_ = headline(conclusion, entries, value_words(standing.study, alone))
+        verdict, *_ = headline(
+            conclusion, entries, value_words(standing.study, alone), standing.study.algorithm.unit
+        )
         said = in_columns(f"{standing.name} is finished: {verdict}", sys.stdout)
         return f"{said}\nNext: hpo top{target(folder.path)}"
     why = "The process has died" if standing.word == "died" else "It was interrupted"

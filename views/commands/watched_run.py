@@ -11,7 +11,7 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from textwrap import wrap
@@ -48,51 +48,60 @@ from ..output import echo, print_json
 from ..terminal.console import can_draw, console, let_go_of_terminal, plain_warnings, to_stderr
 from ..terminal.run_view import PATIENCE, LinesView, QuietView, RunView
 from ..time_spent import time_text
+from ..trial_view import Board
 
 _SHOWN, _BRIEF, _FRONT = 10, 2, 6
 INTERRUPTED = 130
 _Show = Callable[[Results], None]
 
 
+@dataclass(frozen=True)
+class Words:
+    """The names on the screens of a study's values and units."""
+
+    metric: str
+    objectives: Sequence[str] = ()  # where there are several
+    environments: Sequence[str] = ()  # where there are several
+    unit: str = ENV_STEPS
+    lanes: str = "lanes"
+
+
 def print_results(
-    console: Console,
-    results: Results,
-    metric: str,
-    quiet: bool = False,
-    objectives: Sequence[str] = (),
-    environments: Sequence[str] = (),
-    verbose: bool = False,
-    unit: str = ENV_STEPS,
-    lanes: str = "lanes",
+    console: Console, results: Results, words: Words, *, quiet: bool = False, verbose: bool = False
 ) -> None:
-    entries, which = results.leaderboard, target(results.folder)
-    print_headline(console, headline(results.conclusion, entries, metric), unit)
-    if objectives:
+    entries = results.leaderboard
+    lines = headline(results.conclusion, entries, words.metric, words.unit)
+    print_headline(console, lines)
+    if words.objectives:
         console.print(front_line(entries, results.hypervolume))
     if entries:
         console.print()
-        most = _FRONT if objectives else _BRIEF
-        if verbose:
-            most = _SHOWN
-        print_leaderboard(console, entries, most, objectives, environments, which)
+        board = Board.of(entries, words.objectives, words.environments)
+        print_leaderboard(console, board, _rows(words, verbose), target(results.folder))
     if quiet:
         return
     console.print()
     if verbose and results.baselines:
         print_baselines(console, results.baselines)
         console.print()
-    console.print(summary(results, unit))
+    console.print(summary(results, words.unit))
     if results.advice:
         console.print(results.advice)
     if verbose:
         usage = results.usage
         speed = steps(round(usage.env_steps_per_second))
-        console.print(f"{speed} {unit} per second, {lanes} busy {usage.occupancy:.0%}")
+        console.print(f"{speed} {words.unit} per second, {words.lanes} busy {usage.occupancy:.0%}")
         console.print(time_text(usage.seconds_by_part))
     if commands := next_commands(results.folder, entries, results.conclusion, verbose):
         console.print("Next:")
     for line in _command_lines(commands, console.width):
         console.print(line, soft_wrap=True)
+
+
+def _rows(words: Words, verbose: bool) -> int:
+    if verbose:
+        return _SHOWN
+    return _FRONT if words.objectives else _BRIEF
 
 
 def _command_lines(commands: Sequence[tuple[str, str]], width: int) -> list[str]:
@@ -245,25 +254,24 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
         if args.json:
             print_json(results_data(results))
             return
-        names = [metric.name for metric in study.objectives]
-        with Journal(results.folder) as journal:
-            environments = environment_names(journal.meta.environments)
-            alone = counts_evaluations_alone(journal.attributes())
-        words = value_words(study, alone)
-        print_results(
-            console(sys.stdout),
-            results,
-            words,
-            args.quiet,
-            names,
-            environments,
-            args.verbose,
-            study.algorithm.unit,
-            study.algorithm.lanes,
-        )
+        words = _words_of(study, results)
+        print_results(console(sys.stdout), results, words, quiet=args.quiet, verbose=args.verbose)
 
     results = watch(study, text, args, show)
     return INTERRUPTED if results.state == "interrupted" else int(nothing_learnt(results))
+
+
+def _words_of(study: Study, results: Results) -> Words:
+    with Journal(results.folder) as journal:
+        environments = environment_names(journal.meta.environments)
+        alone = counts_evaluations_alone(journal.attributes())
+    return Words(
+        value_words(study, alone),
+        [metric.name for metric in study.objectives],
+        environments,
+        study.algorithm.unit,
+        study.algorithm.lanes,
+    )
 
 
 def nothing_learnt(results: Results) -> bool:

@@ -135,7 +135,9 @@ class View:
 
 def _read_view(folder: Path) -> View:
     one = read_snapshot(StudyFolder(folder))
-    standing = standing_of(folder, one.meta, one.study, one.head, one.rows.values(), one.winner)
+    standing = standing_of(
+        folder, one.meta, one.head, study=one.study, rows=one.rows.values(), first=one.winner
+    )
     return View(replace(one, standing=standing.word), standing)
 
 

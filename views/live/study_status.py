@@ -19,7 +19,7 @@ from ...studies.load import recorded
 from ...studies.spec import Study
 from ..charts.model import Key
 from ..charts.snapshot import Snapshot
-from ..formatting import SEED_KINDS, duration, in_unit, moment, param
+from ..formatting import SEED_KINDS, duration, moment, param
 from ..report.page import legend
 from ..report.report import PARTS, head_html
 from ..terminal.run_view import left_text, progress_facts
@@ -57,14 +57,16 @@ def read_standing(folder: Path) -> Standing:
         rows = trials_seen(journal)
     entries = leaderboard_of(meta, rows)
     first = entries[0] if entries and entries[0].value is not None else None
-    return standing_of(folder, meta, recorded(meta.study_text), head, rows, first)
+    study = recorded(meta.study_text)
+    return standing_of(folder, meta, head, study=study, rows=rows, first=first)
 
 
 def standing_of(
     folder: Path,
     meta: StudyMeta,
-    study: Study,
     head: Head,
+    *,
+    study: Study,
     rows: Iterable[TrialRow],
     first: Entry | None,
 ) -> Standing:
@@ -89,18 +91,21 @@ def lanes_table(snapshot: Snapshot, standing: Standing) -> str:
     runs = [run for trial in state.live.values() for run in trial.runs]
     waiting = sum(run.state is RunState.WAITING and run.lane is None for run in runs)
     streams = {run.stream for run in runs if run.lane is not None}
-    keys = [
-        Key(f"{SEED_KINDS[stream]} seeds", style, "")
-        for stream, style in _STREAMS.items()
-        if stream in streams
-    ]
+    styles = {stream: style for stream, style in _STREAMS.items() if stream in streams}
+    keys = [Key(f"{SEED_KINDS[stream]} seeds", style, "") for stream, style in styles.items()]
     lanes = standing.study.algorithm.lanes
+    buckets = "".join(_bucket(state, at, lanes) for at in range(len(state.buckets)))
+    note = _lanes_note(standing, lanes, waiting)
+    return f'{legend(keys)}{buckets}<p class="note">{note}</p>'
+
+
+def _lanes_note(standing: Standing, lanes: str, waiting: int) -> str:
     note = f"The numbers in {lanes} are the trials that they train."
-    note += "" if standing.word == "running" else f" These are the {lanes} of the last commit."
+    if standing.word != "running":
+        note += f" These are the {lanes} of the last commit."
     if waiting:
         note += f" {counted(waiting, 'run')} {'waits' if waiting == 1 else 'wait'} for one."
-    buckets = "".join(_bucket(state, at, lanes) for at in range(len(state.buckets)))
-    return f'{legend(keys)}{buckets}<p class="note">{note}</p>'
+    return note
 
 
 def _bucket(state: LoopState, at: int, lanes: str) -> str:
@@ -154,7 +159,7 @@ def part_of(name: str, snapshot: Snapshot, standing: Standing) -> str:
         found = PARTS[name][1](snapshot)
     if name == "importance" and (effects := PARTS["effects"][1](snapshot)):
         found += f"<h3>Main effects</h3>{effects}"
-    return in_unit(found, escape(standing.study.algorithm.unit))
+    return found
 
 
 def progress_bar(standing: Standing) -> str:
@@ -169,8 +174,8 @@ def _now(standing: Standing) -> str:
         return f'<p class="note">{escape(_WORDS[standing.word])} Nothing is committed yet.</p>'
     runs = standing.word == "running"
     clock = f"{duration(progress.seconds)}{left_text(progress) if runs else ''}"
-    facts = progress_facts(progress)
-    rows = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in facts)
+    facts = progress_facts(progress, unit=standing.study.algorithm.unit)
+    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts)
     commit = f'Last commit: <time data-at="{head.at!r}">{escape(moment(head.at))}</time>.'
     shown = f'<dl class="now">{rows}</dl>' if runs else ""
     return (

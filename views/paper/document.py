@@ -20,7 +20,6 @@ from ..charts.model import XY, Picture, Scale
 from ..charts.search_charts import curves
 from ..charts.several_studies import several_studies
 from ..charts.snapshot import Snapshot
-from ..formatting import in_unit
 from ..quotes import limit_quotes, metric_name, no_verdict, other_quotes, versus
 from .markup import Form, Table, code, written
 from .methods import methods_text
@@ -121,7 +120,7 @@ def quotes_of(conclusion: Conclusion, metric: str) -> list[str]:
 def _curves_figures(snapshots: Sequence[Snapshot], notes: list[str]) -> list[Figure]:
     found: list[Figure] = []
     for snapshot in snapshots:
-        picture = in_unit(curves(snapshot), snapshot.study.algorithm.unit)
+        picture = curves(snapshot)
         if not picture.panels:
             notes.append(f"no figure of {snapshot.meta.name!r}: {picture.caption}")
             continue

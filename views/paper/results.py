@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from ...store.against import Against
-from ...store.environment_columns import environment_names
 from ...store.leaderboard import Entry
 from ...store.rows import StudyMeta
 from ...store.statistics import mean
@@ -15,9 +15,10 @@ from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
 from ...studies.spec import env_words
 from ..charts.snapshot import Snapshot
-from ..formatting import SEED_KINDS, between, number, param, with_interval
-from ..leaderboard_text import board_columns, knob_columns
+from ..formatting import SEED_KINDS, between, number, with_interval
+from ..leaderboard_text import Column, board_columns, knob_columns, rows_of, score_columns
 from ..quotes import metric_name, plain_metric, test_words
+from ..trial_view import Board
 from .markup import Table, code
 
 BETTER, WORSE = "*", "\u2020"
@@ -149,38 +150,61 @@ def _lead(against: Against | None) -> dict[str, Any]:
 
 def results_table(snapshots: Sequence[Snapshot]) -> Table | None:
     """Return the table of one or several studies; None without any value."""
-    each = [(snapshot, result_rows(snapshot)) for snapshot in snapshots]
-    each = [(snapshot, rows) for snapshot, rows in each if rows]
+    found = [(snapshot, result_rows(snapshot)) for snapshot in snapshots]
+    each = [(snapshot, rows) for snapshot, rows in found if rows]
     if not each:
         return None
-    metrics = list(dict.fromkeys(metric_name(snapshot.study) for snapshot, _ in each))
-    names_differ = len({snapshot.meta.name for snapshot, _ in each}) > 1
-    header = ["Environment", "Configuration", "Seeds", _capital(metrics[0])]
-    if len(metrics) > 1:
-        header[-1] = "Value"
-    if names_differ:
-        header.insert(0, "Study")
-    compared = any(row.lead is not None for _, rows in each for row in rows)
-    if compared:
-        header += ["Lead of the winner", "P(improvement)"]
+    form = _Form.of(each)
     lines: list[list[str]] = []
     groups: list[int] = []
     for snapshot, rows in each:
         if lines:
             groups.append(len(lines))
-        for place, row in enumerate(rows):
-            shown = _cells(row, compared)
-            owner = [code(row.environment), *shown]
-            if len(metrics) > 1:
-                owner[0] += f" ({metric_name(snapshot.study)})"
-            owner = [code(row.study), *owner] if names_differ else owner
-            lines.append(owner if place == 0 else _blank(owner, 1 + names_differ))
-    right = [False] * (2 + names_differ) + [True] * (2 + 2 * compared)
-    return Table(header, lines, right, _caption(each, metrics), groups=groups)
+        lines += _study_lines(form, metric_name(snapshot.study), rows)
+    caption = _caption(each, form.metrics)
+    return Table(form.header(), lines, form.right(), caption, groups=groups)
 
 
-def _blank(cells: Sequence[str], count: int) -> list[str]:
-    return [""] * count + [*cells[count:]]
+@dataclass(frozen=True)
+class _Form:
+    """The columns of a table of results."""
+
+    metrics: Sequence[str]  # those of the studies
+    names_studies: bool
+    compares: bool
+
+    @classmethod
+    def of(cls, each: Sequence[tuple[Snapshot, list[Row]]]) -> _Form:
+        metrics = dict.fromkeys(metric_name(snapshot.study) for snapshot, _ in each)
+        names = {snapshot.meta.name for snapshot, _ in each}
+        rows = chain.from_iterable(rows for _, rows in each)
+        return cls(list(metrics), len(names) > 1, any(row.lead is not None for row in rows))
+
+    @property
+    def has_one_metric(self) -> bool:
+        return len(self.metrics) == 1
+
+    def header(self) -> list[str]:
+        value = _capital(self.metrics[0]) if self.has_one_metric else "Value"
+        header = ["Environment", "Configuration", "Seeds", value]
+        if self.names_studies:
+            header.insert(0, "Study")
+        return [*header, "Lead of the winner", "P(improvement)"] if self.compares else header
+
+    def right(self) -> list[bool]:
+        return [False] * (2 + self.names_studies) + [True] * (2 + 2 * self.compares)
+
+
+def _study_lines(form: _Form, metric: str, rows: Sequence[Row]) -> list[list[str]]:
+    """Return the rows of a study; its name and its environment are in the first one."""
+    lines: list[list[str]] = []
+    for row in rows:
+        environment = code(row.environment)
+        if not form.has_one_metric:
+            environment += f" ({metric})"
+        owner = [code(row.study), environment] if form.names_studies else [environment]
+        lines.append([*([""] * len(owner) if lines else owner), *_cells(row, form.compares)])
+    return lines
 
 
 def _cells(row: Row, compared: bool) -> list[str]:
@@ -238,66 +262,64 @@ def _capital(text: str) -> str:
 
 def front_table(snapshot: Snapshot) -> Table | None:
     """Return the Pareto front of a study with several objectives, and its default."""
-    shown = [one for one in snapshot.entries if one.objectives and (one.front or one.is_default)]
-    confirmed = [one for one in shown if one.confirmed]
-    shown = [one for one in confirmed or shown if one.front == 1 or one.is_default]
+    shown = _front_and_default(snapshot)
     if not shown:
         return None
-    names = [str(objective["name"]) for objective in snapshot.meta.objectives]
-    rows: list[list[str]] = []
-    for one in shown:
-        name = f"trial {one.trial}" + (" (default)" if one.is_default else "")
-        seeds = f"{one.seeds} {SEED_KINDS[one.value_from]}" if one.value_from else str(one.seeds)
-        on_front = "yes" if one.front == 1 else "no"
-        rows.append([name, on_front, seeds, *map(number, one.objectives)])
-    header = [
-        "Configuration",
-        "On the front",
-        "Seeds",
-        *(_capital(plain_metric(n)) for n in names),
-    ]
+    names = [plain_metric(str(objective["name"])) for objective in snapshot.meta.objectives]
+    header = ["Configuration", "On the front", "Seeds", *map(_capital, names)]
     right = [False, False, *[True] * (len(names) + 1)]
     caption = (
         f"The Pareto front of {code(snapshot.meta.name)} on {code(env_words(snapshot.study))}"
     )
+    rows = [_front_row(one) for one in shown]
     return Table(header, rows, right, f"{caption}: means over seeds.", "tab:front")
+
+
+def _front_and_default(snapshot: Snapshot) -> list[Entry]:
+    measured = [one for one in snapshot.entries if one.objectives]
+    shown = [one for one in measured if one.front or one.is_default]
+    confirmed = [one for one in shown if one.confirmed]
+    return [one for one in confirmed or shown if one.front == 1 or one.is_default]
+
+
+def _front_row(one: Entry) -> list[str]:
+    name = f"trial {one.trial}" + (" (default)" if one.is_default else "")
+    seeds = f"{one.seeds} {SEED_KINDS[one.value_from]}" if one.value_from else str(one.seeds)
+    on_front = "yes" if one.front == 1 else "no"
+    return [name, on_front, seeds, *map(number, one.objectives)]
 
 
 def leaderboard_for_paper(
     meta: StudyMeta, entries: Sequence[Entry], most: int, verdict: Sequence[str]
 ) -> Table:
     """Return the first trials of a leaderboard, and the default, with their hyperparameters."""
-    shown = [*entries[:most]]
-    shown += [entry for entry in entries[most:] if entry.is_default]
-    objectives = [str(objective["name"]) for objective in meta.objectives]
-    columns: list[tuple[str, bool, Sequence[str]]] = []
-    for one in board_columns(shown, objectives):
-        columns.append((one.name.replace("\n", " "), one.right, one.cells))
-    if not objectives and any(entry.ci_low is not None for entry in shown):
-        cells = [between(entry.ci_low, entry.ci_high) for entry in shown]
-        columns.append(("95 % CI", True, cells))
-    for at, name in enumerate(environment_names(meta.environments)):
-        cells = [number(one.scores[at]) if one.scores else "" for one in shown]
-        columns.append((code(name), True, cells))
-    apart, same = knob_columns(shown)
-    for name in apart:
-        cells = [param(one.params[name]) if name in one.params else "" for one in shown]
-        columns.append((code(name), True, cells))
-    rows = [list(cells) for cells in zip(*(cells for _, _, cells in columns), strict=True)]
+    shown = Board.of_study(meta, entries).first(most)
+    apart, same = knob_columns(shown.trials)
+    columns = [
+        *(replace(one, name=one.name.replace("\n", " ")) for one in board_columns(shown)),
+        *_intervals(shown),
+        *(replace(one, name=code(one.name)) for one in (*score_columns(shown), *apart)),
+    ]
     said = [f"Leaderboard of {code(meta.name)}.", *verdict, _columns_words(columns), same]
     caption = " ".join(filter(None, said))
-    header = [name for name, _, _ in columns]
-    return Table(header, rows, [right for _, right, _ in columns], caption, "tab:leaderboard")
+    header, right = [one.name for one in columns], [one.right for one in columns]
+    return Table(header, [[*row] for row in rows_of(columns)], right, caption, "tab:leaderboard")
 
 
-def _columns_words(columns: Sequence[tuple[str, bool, Sequence[str]]]) -> str:
+def _intervals(shown: Board) -> list[Column]:
+    if shown.objectives or all(one.low is None for one in shown.trials):
+        return []
+    return [Column("95 % CI", [between(one.low, one.high) for one in shown.trials])]
+
+
+def _columns_words(columns: Sequence[Column]) -> str:
     meanings = {
         "search": "search*N: mean over N search seeds",
         "select": "select*N: mean over N selection seeds, which chose the winner",
         "test": "test*N: mean over N test seeds, which had no part in any choice",
         "95 % CI": "95 % CI: of the value of the last of these stages",
     }
-    names = [name for name, _, _ in columns]
+    names = [column.name for column in columns]
     used = [text for begin, text in meanings.items() if any(n.startswith(begin) for n in names)]
     return f"{'; '.join(used)}." if used else ""
 

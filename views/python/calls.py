@@ -25,7 +25,6 @@ from ...store.study_folder import RESULTS
 from ...studies.check import CheckReport
 from ...studies.load import Source, read_study
 from ...studies.spec import Study
-from ..formatting import in_unit
 from ..output import note
 from ..terminal.console import plain_warnings, to_stderr
 from ..terminal.run_view import RunView, status_line
@@ -51,16 +50,16 @@ class OneLine(RunView):
         self._shown = -float("inf")
 
     def say(self, text: str) -> None:
-        self._show(in_unit(text, self.unit))
+        self._show(text)
 
     def on_chunk(self, progress: Progress) -> None:
         now = time.monotonic()
         if now - self._shown >= self._every:
             self._shown = now
-            self.say(status_line(progress))
+            self.say(status_line(progress, unit=self.unit))
 
     def on_end(self, progress: Progress, state: str) -> None:
-        self.say(f"{state}: {status_line(progress)}")
+        self.say(f"{state}: {status_line(progress, unit=self.unit)}")
 
 
 def somebody_looks() -> bool:
@@ -173,7 +172,7 @@ def run(
     Raises:
         HpoError: see `hpo.search.api.run`.
     """
-    return _call(api.run, study, out, observers, name, progress, settings)
+    return _call(api.run, study, out, observers, name=name, progress=progress, settings=settings)
 
 
 def train(
@@ -186,7 +185,7 @@ def train(
     **settings: Any,
 ) -> Results:
     """Train a study's default configuration on all its seeds; arguments as for `run`."""
-    return _call(api.train, study, out, observers, name, progress, settings)
+    return _call(api.train, study, out, observers, name=name, progress=progress, settings=settings)
 
 
 def check(study: Source, *, name: str | None = None, time: bool = False) -> Checked:
@@ -261,6 +260,7 @@ def _call(
     study: Source,
     out: str | Path,
     observers: Sequence[Any],
+    *,
     name: str | None,
     progress: bool | None,
     settings: dict[str, Any],

@@ -24,11 +24,12 @@ from ..charts.matplotlib_files import draw_panel, figure_size, fill_figure
 from ..charts.model import Picture
 from ..charts.search_charts import curves, history, pareto, schedule
 from ..charts.snapshot import Snapshot, read_snapshot
-from ..formatting import aligned, in_unit, param, unit_in
-from ..leaderboard_text import board_columns, knob_columns
+from ..formatting import aligned
+from ..leaderboard_text import board_columns, knob_columns, rows_of
 from ..pictures import require_matplotlib
 from ..report.report import write_report
 from ..time_spent import usage_at
+from ..trial_view import Board
 from ..words import speaks_python
 
 if TYPE_CHECKING:
@@ -92,7 +93,6 @@ class Plots:
         return read_snapshot(StudyFolder(self.folder))
 
     def _draw(self, picture: Picture, ax: Any) -> Any:
-        picture = in_unit(picture, unit_in(self.folder))
         if not picture.panels:
             raise StoreError(f"nothing to draw of {self.folder.name!r}: {picture.caption}")
         if ax is not None:
@@ -307,19 +307,20 @@ def _pandas(purpose: str) -> Any:
     return pandas
 
 
-def _cells(board: Leaderboard) -> tuple[list[list[str]], str]:
+def _cells(leaderboard: Leaderboard) -> tuple[list[list[str]], str]:
     """Return the columns of `hpo top` as rows, their header first, and what is equal in all."""
-    shown = board[:_SHOWN]
-    names, same = knob_columns(shown)
-    columns = [[one.name, *one.cells] for one in board_columns(shown, board.objectives)]
-    columns += [
-        [name, *(param(e.params[name]) if name in e.params else "" for e in shown)]
-        for name in names
-    ]
-    rows = [[cell.replace("\n", " ") for cell in row] for row in zip(*columns, strict=True)]
-    if len(board) > _SHOWN:
-        rows.append([f"... {len(board) - _SHOWN} more", *[""] * (len(rows[0]) - 1)])
+    shown = Board.of(leaderboard[:_SHOWN], leaderboard.objectives)
+    apart, same = knob_columns(shown.trials)
+    columns = [*board_columns(shown), *apart]
+    header = [column.name.replace("\n", " ") for column in columns]
+    rows = [header, *(_on_one_line(row) for row in rows_of(columns))]
+    if more := len(leaderboard) - len(shown.trials):
+        rows.append([f"... {more} more", *[""] * (len(header) - 1)])
     return rows, same
+
+
+def _on_one_line(row: Sequence[str]) -> list[str]:
+    return [cell.replace("\n", " ") for cell in row]
 
 
 def _html_table(rows: Sequence[Sequence[str]]) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 from ...errors import counted
 from ...files.atomic_files import output, write_text
 from ...store.aggregate_environments import Beside, Estimate, OnEach, beside, on_each, profiles
-from ...store.environment_columns import environment_names
 from ...store.rows import Stream
 from ...store.study_folder import StudyFolder
 from ...store.unobserved import bounded_interval
@@ -29,32 +28,35 @@ from ..formatting import (
     around,
     between,
     duration,
-    in_unit,
     number,
     param,
     seeds_text,
     steps,
 )
 from ..leaderboard_text import (
-    EXPLAINED,
+    Column,
+    Kind,
     audit_words,
     baselines_listing,
     board_columns,
+    explained,
     front_line,
     headline,
     knob_columns,
     next_commands,
+    score_columns,
     study_word,
     value_source,
 )
 from ..resuming import resuming
 from ..time_spent import time_facts
+from ..trial_view import Board
 from .page import Cell, facts, figure, page, table
 
 _MOST_COMPARED = 4
 _TITLE = "Performance profile"
 _SHARES = Scale(0.0, 1.0, tuple((at / 4, f"{at / 4:.0%}") for at in range(5)), "share of runs")
-_ROWS = 200
+_ROWS, _LONGEST_CELL = 200, 60
 
 
 def profiled(snapshot: Snapshot) -> tuple[list[int], Stream | None]:
@@ -186,48 +188,58 @@ def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
 
 
 def leaderboard_table(snapshot: Snapshot) -> str:
-    entries = list(snapshot.entries[:_ROWS])
-    if not entries:
+    shown = Board.of_study(snapshot.meta, snapshot.entries[:_ROWS])
+    if not shown.trials:
         return '<p class="nothing">No trial yet.</p>'
-    names = [str(objective["name"]) for objective in snapshot.meta.objectives]
-    columns: list[tuple[str, bool, list[Cell]]] = []
-    for one in board_columns(entries, names):
-        by = map(_sortable, one.sorts or [None] * len(entries))
-        columns.append((one.name.replace("\n", ""), one.right, list(map(Cell, one.cells, by))))
-    for at, name in enumerate(environment_names(snapshot.meta.environments)):
-        scores = [e.scores[at] if e.scores else None for e in entries]
-        cells = [Cell("" if v is None else number(v), _sortable(v)) for v in scores]
-        columns.append((name, True, cells))
-    names_apart, same = knob_columns(entries)
-    for name in names_apart:
-        cells = [_param(entry.params, name) for entry in entries]
-        numeric = all(cell.sort is not None or not cell.text for cell in cells)
-        columns.append((name, numeric, cells))
-    rows = [list(row) for row in zip(*(cells for _, _, cells in columns), strict=True)]
+    apart, same = knob_columns(shown.trials)
+    columns = [*board_columns(shown), *score_columns(shown), *apart]
+    cells = [_cells(column) for column in columns]
     text = table(
         "Leaderboard",
-        [name for name, _, _ in columns],
-        rows,
-        trials=[e.trial for e in entries],
-        right=[right for _, right, _ in columns],
+        [column.name.replace("\n", "") for column in columns],
+        [list(row) for row in zip(*cells, strict=True)],
+        trials=[one.trial for one in shown.trials],
+        right=[_is_right(*pair) for pair in zip(columns, cells, strict=True)],
     )
+    notes = [f'<p class="note">{note}</p>' for note in _notes(shown, same, len(snapshot.entries))]
+    meaning = f"<summary>What the columns mean</summary>{_meanings(snapshot.unit)}"
+    more = "" if shown.objectives else f"<details>{meaning}</details>"
+    return f"{text}{''.join(notes)}{more}"
+
+
+def _cells(column: Column) -> list[Cell]:
+    sorts = column.sorts or [None] * len(column.cells)
+    shown = map(_shortened, column.cells) if column.kind is Kind.PARAM else column.cells
+    return [Cell(text, _sortable(by)) for text, by in zip(shown, sorts, strict=True)]
+
+
+def _shortened(text: str) -> str:
+    """Cut the value of a hyperparameter that would make its column too wide."""
+    return text if len(text) <= _LONGEST_CELL else json.dumps(text[: _LONGEST_CELL - 3] + "...")
+
+
+def _is_right(column: Column, cells: Sequence[Cell]) -> bool:
+    if column.kind is Kind.PARAM:
+        return all(cell.sort is not None or not cell.text for cell in cells)
+    return column.right
+
+
+def _notes(shown: Board, same: str, trials: int) -> list[str]:
     notes: list[str] = []
-    if snapshot.meta.environments:
+    if shown.environments:
         notes.append("Under an environment: its score; 0 random actions, 1 the reference.")
     if same:
         notes.append(escape(same))
-    if len(entries) < len(snapshot.entries):
-        told = f"The first {len(entries)} of {len(snapshot.entries):,} trials"
+    if len(shown.trials) < trials:
+        told = f"The first {len(shown.trials)} of {trials:,} trials"
         notes.append(f"{told}; for all: <code>trials.parquet</code>.")
-    meaning = f"<summary>What the columns mean</summary>{_meanings()}"
-    explained = "" if names else f"<details>{meaning}</details>"
-    return text + "".join(f'<p class="note">{note}</p>' for note in notes) + explained
+    return notes
 
 
-def _meanings() -> str:
+def _meanings(unit: str) -> str:
     """Return what the columns mean as a list that wraps on a phone."""
     found: list[tuple[str, list[str]]] = []
-    for line in EXPLAINED.splitlines():
+    for line in explained(unit).splitlines():
         if line.startswith(" "):
             found[-1][1].append(line.strip())
         else:
@@ -242,14 +254,6 @@ def _meanings() -> str:
 def _sortable(value: Any) -> float | None:
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return value if plain and abs(value) < float("inf") else None
-
-
-def _param(params: Any, name: str) -> Cell:
-    if name not in params:
-        return Cell("")
-    value = params[name]
-    text = value if isinstance(value, str) else param(value)
-    return Cell(text if len(text) <= 60 else json.dumps(text[:57] + "..."), _sortable(value))
 
 
 def baselines_table(snapshot: Snapshot) -> str:
@@ -268,7 +272,7 @@ def rungs_table(snapshot: Snapshot) -> str:
         at, counts = min(row.env_steps for row in here), Counter(row.action for row in here)
         cells = [Cell(str(n), n) for n in (len(here), *(counts[action] for action in actions))]
         rows.append([Cell(steps(at), at), *cells])
-    header = ("env steps", "compared", *(_ACTIONS[action] for action in actions))
+    header = (snapshot.unit, "compared", *(_ACTIONS[action] for action in actions))
     return table("Decisions at rungs", header, rows, right=[True] * len(header))
 
 
@@ -303,11 +307,10 @@ def _if_drawn(picture: Picture) -> str:
 
 def report_html(snapshot: Snapshot, portable: bool = False) -> str:
     """Return the whole page; `portable`: without commands, which name folders of this machine."""
-    unit = escape(snapshot.study.algorithm.unit)
     parts = {name: build for name, (_, build) in PARTS.items()}
     if portable:
         parts["study"] = lambda snapshot: _study(snapshot, portable=True)
-    bodies = {name: in_unit(build(snapshot), unit) for name, build in parts.items()}
+    bodies = {name: build(snapshot) for name, build in parts.items()}
     sections = [(name, PARTS[name][0], body) for name, body in bodies.items() if body]
     title = f"{snapshot.meta.name} - hpo report"
     return page(title, head_html(snapshot, portable), sections, _foot(snapshot))
@@ -317,18 +320,19 @@ def head_html(snapshot: Snapshot, portable: bool = False) -> str:
     study = snapshot.study
     rule = "" if study.early_terminate is None else f" + {study.early_terminate.type}"
     sub = f"{env_words(study)}, {study.search.method}{rule}"
-    return in_unit(
+    return (
         f"<h1>{escape(snapshot.meta.name)}</h1>"
         f'<p class="sub">{escape(sub)} <span class="standing">{snapshot.standing}</span></p>'
         f"{_conclusion(snapshot, portable)}{facts(_facts(snapshot))}"
-        f"{'' if portable else _next(snapshot)}",
-        escape(study.algorithm.unit),
+        f"{'' if portable else _next(snapshot)}"
     )
 
 
 def _conclusion(snapshot: Snapshot, portable: bool) -> str:
     best = snapshot.winner
-    first, *others = headline(snapshot.conclusion, snapshot.entries, snapshot.metric)
+    first, *others = headline(
+        snapshot.conclusion, snapshot.entries, snapshot.metric, snapshot.unit
+    )
     more = "".join(f"<br>{escape(text)}" for text in others)
     if snapshot.meta.objectives:
         more += f"<br>{escape(front_line(snapshot.entries, snapshot.volume))}"
@@ -374,7 +378,7 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
         found.append(("default", number(against.means[1]), _default_words(snapshot)))
     ended = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     found.append(("trials", f"{len(snapshot.searched):,}", ended))
-    spent = f"{steps(usage.env_steps)} env steps"
+    spent = f"{steps(usage.env_steps)} {snapshot.unit}"
     return [*found, ("wall time", duration(usage.run_seconds), spent)]
 
 
@@ -387,15 +391,15 @@ def _default_words(snapshot: Snapshot) -> str:
 
 
 def _costs(snapshot: Snapshot) -> str:
-    budget, usage = snapshot.study.budget, snapshot.usage
+    budget, usage, unit = snapshot.study.budget, snapshot.usage, snapshot.unit
     limits = [] if budget.trials is None else [f"trials {budget.trials:,}"]
-    limits += [] if budget.env_steps is None else [f"env steps {steps(budget.env_steps)}"]
+    limits += [] if budget.env_steps is None else [f"{unit} {steps(budget.env_steps)}"]
     limits += [f"time {duration(budget.wall_seconds)}"] if budget.wall_seconds else []
     speed, lanes = steps(round(usage.env_steps_per_second)), snapshot.study.algorithm.lanes
     found = [
-        ("training env steps", steps(usage.env_steps), f"budget: {', '.join(limits) or 'none'}"),
-        ("evaluation env steps", steps(usage.eval_env_steps), ""),
-        ("speed", f"{speed}/s", "training env steps per second"),
+        (f"training {unit}", steps(usage.env_steps), f"budget: {', '.join(limits) or 'none'}"),
+        (f"evaluation {unit}", steps(usage.eval_env_steps), ""),
+        ("speed", f"{speed}/s", f"training {unit} per second"),
         (f"{lanes} busy", f"{usage.occupancy:.0%}", "while there was work"),
         *time_facts(usage.seconds_by_part),
     ]

@@ -21,7 +21,7 @@ from ...errors import counted
 from ...search.state.progress import Progress
 from ...studies.algorithm import ENV_STEPS
 from ...studies.spec import Study, env_words
-from ..formatting import duration, folded, in_unit
+from ..formatting import duration, folded
 from .console import console, hush_keys, let_go_of_terminal
 from .run_view import RunView, left_text, progress_facts
 
@@ -70,7 +70,7 @@ class LiveView(RunView):
     def write(self, text: str, command: str = "") -> None:
         """Print a folded line above the picture; a command stays whole, to be copied."""
         try:
-            lines = folded(in_unit(text, self.unit), self._console.width)
+            lines = folded(text, self._console.width)
             self._console.print(f"{lines}\n{command}" if command else lines, soft_wrap=True)
         except OSError:  # the terminal is gone, the study is not
             let_go_of_terminal()
@@ -157,7 +157,7 @@ def _facts(progress: Progress, compiled: tuple[int, float], unit: str, lanes: st
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
-    for name, text in progress_facts(progress, compiles, lanes):
+    for name, text in progress_facts(progress, compiles, lanes, unit):
         style = "green" if name == "best" else ""
-        table.add_row(in_unit(name, unit), Text(in_unit(text, unit), style=style))
+        table.add_row(name, Text(text, style=style))
     return table

@@ -15,7 +15,7 @@ from ...search.state.progress import Best, Observer, Progress
 from ...store.rows import TrialRow, TrialState
 from ...studies.algorithm import ENV_STEPS
 from ...studies.spec import Study, env_words
-from ..formatting import duration, in_unit, number, steps, with_interval
+from ..formatting import duration, number, steps, with_interval
 from ..output import echo
 from .console import let_go_of_terminal
 
@@ -47,12 +47,12 @@ def counts_text(progress: Progress, always: Sequence[TrialState] = ()) -> str:
     return ", ".join(f"{n} {state}" for state, n in counts.items() if n or state in always)
 
 
-def standing_text(progress: Progress) -> str:
+def standing_text(progress: Progress, unit: str = ENV_STEPS) -> str:
     if progress.best is not None:
         return best_text(progress.best)
     if (leader := progress.leader) is None:
         return "none has finished yet"
-    at = f"{number(leader.value)} at {steps(leader.env_steps)} env steps"
+    at = f"{number(leader.value)} at {steps(leader.env_steps)} {unit}"
     return f"{at} in trial {leader.trial}; none has finished yet"
 
 
@@ -75,7 +75,7 @@ def left_text(progress: Progress) -> str:
 
 
 def progress_facts(
-    progress: Progress, compiles: str = "", lanes: str = "lanes"
+    progress: Progress, compiles: str = "", lanes: str = "lanes", unit: str = ENV_STEPS
 ) -> list[tuple[str, str]]:
     amounts = f"{steps(progress.env_steps)} of about {steps(progress.env_steps_total)}, "
     speed = f"{steps(round(progress.env_steps_per_second))} a second{compiles}"
@@ -84,14 +84,14 @@ def progress_facts(
     trials = f"{progress.proposed}{total} proposed: {counts_text(progress, _ALWAYS)}"
     return [
         ("phase", PHASE_WORDS[progress.phase]),
-        (ENV_STEPS, amounts + speed),
+        (unit, amounts + speed),
         (lanes, f"{busy}, {progress.occupancy:.0%} while there was work"),
         ("trials", trials),
-        ("best", standing_text(progress)),
+        ("best", standing_text(progress, unit)),
     ]
 
 
-def status_line(progress: Progress, lanes: str = "lanes") -> str:
+def status_line(progress: Progress, lanes: str = "lanes", unit: str = ENV_STEPS) -> str:
     """Return everything in one line, for output that is not a terminal."""
     best = ""
     if progress.best is not None:
@@ -100,14 +100,14 @@ def status_line(progress: Progress, lanes: str = "lanes") -> str:
         best = f" | trial {one.trial} leads: {number(one.value)} at {steps(one.env_steps)}"
     return (
         f"{duration(progress.seconds)}{left_text(progress)} | {_STAGES[progress.phase]} "
-        f"{steps(progress.env_steps)} env steps ({progress.share:.0%}), "
+        f"{steps(progress.env_steps)} {unit} ({progress.share:.0%}), "
         f"{steps(round(progress.env_steps_per_second))}/s | {lanes} "
         f"{progress.lanes_busy}/{progress.lanes} | {counts_text(progress)}{best}"
     )
 
 
-def ended_text(trial: TrialRow) -> str:
-    text = f"trial {trial.trial} {trial.state} after {steps(trial.env_steps)} env steps"
+def ended_text(trial: TrialRow, unit: str = ENV_STEPS) -> str:
+    text = f"trial {trial.trial} {trial.state} after {steps(trial.env_steps)} {unit}"
     if trial.value is not None:
         return f"{text}: {number(trial.value)}"
     if trial.state is TrialState.STOPPED:
@@ -147,7 +147,7 @@ class RunView(Observer):
 
     def write(self, text: str, command: str = "") -> None:
         """Print a line unless the stream is gone; from any thread."""
-        text = in_unit(f"{text} {command}" if command else text, self.unit)
+        text = f"{text} {command}" if command else text
         with self._lock:
             if self.stream is None:
                 return
@@ -217,7 +217,7 @@ class RunView(Observer):
         failed = trial.state is TrialState.FAILED
         self._failures += failed
         if self._every_trial or (failed and self._failures <= _FAILURES_SAID):
-            self.say(ended_text(trial))
+            self.say(ended_text(trial, self.unit))
 
     def on_confirm(self, phase: Phase, trials: tuple[int, ...]) -> None:
         if trials:
@@ -241,11 +241,11 @@ class LinesView(RunView):
         now = time.monotonic()
         if now - self._said >= self._every and progress.phase is not Phase.DONE:
             self._said, self._last = now, (progress.phase, progress.env_steps)
-            self.say(status_line(progress, self.lanes))
+            self.say(status_line(progress, self.lanes, self.unit))
 
     def on_end(self, progress: Progress, state: str) -> None:
         if self._last != (progress.phase, progress.env_steps):
-            self.say(status_line(progress, self.lanes))
+            self.say(status_line(progress, self.lanes, self.unit))
 
 
 class QuietView(RunView):

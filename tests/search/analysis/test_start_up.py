@@ -10,7 +10,7 @@ from hpo.store.journal import Journal
 from hpo.store.rows import AskRow, TrialRow, TrialState
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import SearchSpec
-from hpo.views.trial_text import start_up_words, trial_data, trial_text
+from hpo.views.trial_text import start_up_words, trial_page, trial_text
 
 
 def told(method, asks, states=(), **options):
@@ -69,6 +69,6 @@ def test_a_trial_is_told_to_be_drawn_where_its_sampler_draws(tmp_path, fewest, m
     assert set(found) == by_tpe - set(modelled)
     folder = StudyFolder(tmp_path / "s")
     first = min(found)
-    data = trial_data(folder, first)
-    assert data["start_up"] == found[first] and found[first] in trial_text(data, verbose=True)
-    assert trial_data(folder, max(by_tpe))["start_up"] is None
+    page = trial_page(folder, first)
+    assert page.start_up == found[first] and found[first] in trial_text(page, verbose=True)
+    assert trial_page(folder, max(by_tpe)).start_up is None

@@ -16,7 +16,7 @@ from hpo.search.what_if import what_if
 from hpo.store.study_folder import StudyFolder, common_failure
 from hpo.studies.chunk_sizes import quanta_of
 from hpo.studies.spec import EarlyTerminate, Evaluation, Seeds
-from hpo.views.trial_text import trial_data
+from hpo.views.trial_text import trial_page
 
 TRIALS = 40
 FIRST_TRIAL = "codec.py:trial_from_text"
@@ -63,7 +63,7 @@ def test_a_study_with_a_finished_trial_has_no_common_failure_to_read(folder):
 
 def test_one_trial_is_shown_without_all_decisions(folder):
     for trial in range(4):
-        seen = reads(lambda trial=trial: trial_data(StudyFolder(folder), trial))
+        seen = reads(lambda trial=trial: trial_page(StudyFolder(folder), trial))
         assert seen[FIRST_TRIAL] == TRIALS
         assert seen["codec.py:decision_from_text"] < 4  # of this trial
         assert seen["leaderboard.py:leaderboard"] == 1

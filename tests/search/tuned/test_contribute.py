@@ -361,7 +361,7 @@ def test_a_study_of_other_settings_than_its_file_says_is_refused(proof):
 
 
 def test_the_same_code_gives_the_same_bits_and_fresh_seeds_agree(tmp_path, proof):
-    found = verify(proof.record, tmp_path / "again", 8, 32, 0, analytic)
+    found = verify(proof.record, tmp_path / "again", 8, 32, 0, runner=analytic)
     assert (found.verdict, found.recorded, found.equal) == ("bit-equal", 8, 8)
     assert found.agreement.within and found.seeds == 32
 
@@ -372,7 +372,7 @@ def test_another_machine_is_within_the_interval(tmp_path, proof):
     def other(study, out):
         return analytic(study, out, episodes=3)
 
-    found = verify(proof.record, tmp_path / "again", 8, 32, 0, other)
+    found = verify(proof.record, tmp_path / "again", 8, 32, 0, runner=other)
     assert (found.verdict, found.equal) == ("within the interval", 0)
 
 
@@ -382,7 +382,7 @@ def test_code_that_lost_what_was_found_is_not(tmp_path, proof):
         fixed = {**study.fixed, "learning_rate": 0.05}
         return analytic(dataclasses.replace(study, fixed=fixed), out)
 
-    assert verify(proof.record, tmp_path / "again", 8, 32, 0, worse).verdict == "not"
+    assert verify(proof.record, tmp_path / "again", 8, 32, 0, runner=worse).verdict == "not"
 
 
 def test_lucky_seeds_are_not_made_good_by_equal_bits():
@@ -408,7 +408,7 @@ def test_a_seed_that_diverges_now_counts_against_it():
 def test_what_is_written_of_a_proof_can_be_verified_from_the_file(tmp_path, proof):
     path = tmp_path / "CartPole-v1.yaml"
     path.write_text(record_text(proof.record))
-    found = verify(read_record(path), tmp_path / "again", 8, 8, 0, analytic)
+    found = verify(read_record(path), tmp_path / "again", 8, 8, 0, runner=analytic)
     assert found.verdict == "bit-equal"
 
 

@@ -325,7 +325,7 @@ def test_what_lost_seeds_leave_open_is_said(tmp_path):
     run(asked, tmp_path, factory, settings=quick())
     with Journal(tmp_path) as journal:
         values = {row.trial: row.value for row in journal.trials()}
-    found = what_if(tmp_path, ["asha,eta=2,min=4000"], None, quantum)
+    found = what_if(tmp_path, ["asha,eta=2,min=4000"], quantum=quantum)
     assert found.best is not None and values[found.best] == max(values.values())
     assert (found.rows[0].exact, found.rows[0].why, found.rows[0].lost) == (False, "unseen", None)
 
@@ -336,7 +336,7 @@ def test_seeds_lost_out_of_step_are_said(tmp_path):
     among = {"among": lambda config: config["gamma"] > 0.99}
     factory = samples.LosingFactory(lanes=2, block=1, diverges_above=9.0, **among)
     run(asked, tmp_path, factory, settings=quick())
-    own, asha = what_if(tmp_path, ["none", "asha,eta=2,min=2000"], None, quantum).rows
+    own, asha = what_if(tmp_path, ["none", "asha,eta=2,min=2000"], quantum=quantum).rows
     assert own.exact and asha.why == "lost"
 
 
@@ -358,8 +358,7 @@ def test_runs_of_other_lengths_stand_in_for_what_nobody_saw(tmp_path):
         found = what_if(
             tmp_path / str(seed),
             ["none"],
-            None,
-            lambda _, config: quanta["x".join(map(str, config["hidden_sizes"]))],
+            quantum=lambda _, config: quanta["x".join(map(str, config["hidden_sizes"]))],
         )
         assert found.rows[0].why == "unseen"
 
@@ -375,7 +374,7 @@ def test_training_returns_count_in_a_replay_as_they_did(tmp_path, method):
         evaluation=EVERY,
     )
     run(asked, tmp_path, interim.Shows(quanta={"32": 500}, lanes=6), settings=quick())
-    found = what_if(tmp_path, ["asha,eta=2,min=1000"], None, quantum)
+    found = what_if(tmp_path, ["asha,eta=2,min=1000"], quantum=quantum)
     assert found.matched == found.judgements > 0
     assert (found.rows[0].own, found.rows[0].exact, found.rows[0].lost) == (True, True, 0.0)
 
@@ -423,7 +422,7 @@ def test_a_rule_that_ends_runs_at_a_rung_that_others_are_past_is_exact(tmp_path)
     found = read_record(folder, quantum)
     ahead = [key for key, seen in found.results.items() if max(seen) > ended.get(key[0], 1e9)]
     assert ahead
-    verdict = what_if(folder, ["plateau,patience=2,tolerance=0.1,min=1000"], None, quantum)
+    verdict = what_if(folder, ["plateau,patience=2,tolerance=0.1,min=1000"], quantum=quantum)
     assert verdict.matched == verdict.judgements > 0 and verdict.rows[0].exact
 
 
@@ -441,8 +440,7 @@ def test_a_program_whose_run_is_one_chunk_has_no_rung(tmp_path):
     found = what_if(
         tmp_path,
         ["asha,eta=2", "none"],
-        None,
-        lambda _, config: quanta["x".join(map(str, config["hidden_sizes"]))],
+        quantum=lambda _, config: quanta["x".join(map(str, config["hidden_sizes"]))],
     )
     assert found.matched == found.judgements > 0
 

@@ -1,0 +1,131 @@
+"""A trial as every screen shows it, and the trials of a study in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..store.environment_columns import environment_names
+from ..store.leaderboard import Entry
+from ..store.rows import StudyMeta, TrialState
+from .formatting import steps
+
+_SHOWN_WITH_RUNG = (
+    TrialState.STOPPED,
+    TrialState.PAUSED,
+    TrialState.INTERRUPTED,
+    TrialState.UNFINISHED,
+)
+_PLAIN_DEFAULT = (TrialState.FINISHED, TrialState.CONFIRMED, TrialState.REFERENCE)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A mean over seeds of one kind; `value` is None where none was measured."""
+
+    value: float | None = None
+    seeds: int = 0
+
+
+@dataclass(frozen=True)
+class TrialView:
+    """A trial as every screen shows it."""
+
+    place: int  # 1 is the best
+    trial: int
+    state: TrialState
+    note: str  # its state in a table: `winner`, `default, 8.19k`, `stopped 8.19k`
+    is_default: bool
+    is_confirmed: bool
+    is_winner: bool  # first and confirmed; several objectives have a front, not a winner
+    has_value: bool  # of a full run
+    search: Measured  # of the full run; of the last rung where it was stopped
+    select: Measured
+    test: Measured
+    seeds: int  # behind the value that ranks it
+    stop: str  # the rule that stopped it, or would have; "" without one
+    stopped_at: int | None  # env steps of each seed at its last rung
+    params: Mapping[str, Any]
+    scores: tuple[float, ...] = ()  # per environment
+    objectives: tuple[float, ...] = ()
+    front: int | None = None
+    feasible: bool | None = None
+    low: float | None = None  # 95 % interval of the value that ranks it
+    high: float | None = None
+
+    @classmethod
+    def of(cls, entry: Entry) -> TrialView:
+        first = entry.rank == 1 and entry.confirmed
+        searched = entry.rung_value if entry.search_value is None else entry.search_value
+        made = cls(
+            place=entry.rank,
+            trial=entry.trial,
+            state=entry.state,
+            note="",
+            is_default=entry.is_default,
+            is_confirmed=entry.confirmed,
+            is_winner=first and not entry.objectives,
+            has_value=entry.value is not None,
+            search=Measured(searched, entry.search_seeds),
+            select=Measured(entry.choose_value, entry.choose_seeds),
+            test=Measured(entry.report_value, entry.report_seeds),
+            seeds=entry.seeds,
+            stop=entry.stop_rule,
+            stopped_at=entry.rung_env_steps,
+            params=entry.params,
+            scores=entry.scores,
+            objectives=entry.objectives,
+            front=entry.front,
+            feasible=entry.feasible,
+            low=entry.ci_low,
+            high=entry.ci_high,
+        )
+        return replace(made, note=_note(made))
+
+
+def _note(one: TrialView) -> str:
+    state = _state_words(one)
+    if not one.is_default:
+        return state
+    if state in _PLAIN_DEFAULT:
+        return "default"
+    return f"default, {state.removeprefix('stopped ')}"
+
+
+def _state_words(one: TrialView) -> str:
+    if one.is_winner and one.has_value:
+        return "winner"
+    if one.state in _SHOWN_WITH_RUNG and one.stopped_at is not None:
+        return f"{one.state} {steps(one.stopped_at)}"
+    return str(one.state)
+
+
+@dataclass(frozen=True)
+class Board:
+    """The trials of a study, the best first, and the names of their columns."""
+
+    trials: tuple[TrialView, ...]
+    objectives: tuple[str, ...] = ()  # where there are several
+    environments: tuple[str, ...] = ()  # where there are several
+
+    @classmethod
+    def of(
+        cls,
+        entries: Iterable[Entry],
+        objectives: Sequence[str] = (),
+        environments: Sequence[str] = (),
+    ) -> Board:
+        return cls(tuple(map(TrialView.of, entries)), tuple(objectives), tuple(environments))
+
+    @classmethod
+    def of_study(cls, meta: StudyMeta, entries: Iterable[Entry]) -> Board:
+        objectives = [str(objective["name"]) for objective in meta.objectives]
+        return cls.of(entries, objectives, environment_names(meta.environments))
+
+    def first(self, most: int | None) -> Board:
+        """Return the board of the first trials, and of the default wherever it ranks."""
+        if most is None:
+            return self
+        default = [one for one in self.trials[most:] if one.is_default]
+        return replace(self, trials=(*self.trials[:most], *default))
