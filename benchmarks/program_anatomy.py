@@ -274,28 +274,27 @@ def main() -> None:
         found = {"hpo": ours, "rejax": rejax}[args.side](CASES[args.only[0]])
         return print(json.dumps(found))
     make_importable()
-    rows = {}
-    print("| case | program | StableHLO | HLO | fusions | kernels | lower, CPU s | compile |")
-    print("|---|---|---|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as folder:
-        for case in args.only:
-            sides: dict[str, tuple[str, str, Path | None]] = {"hpo": (sys.executable, "hpo", None)}
-            if args.before:
-                before = Path(folder) / "before"
-                before = before if before.exists() else unpack(args.before, before)
-                sides["before"] = (sys.executable, "hpo", before)
-            if args.rejax_python and case.startswith("cartpole"):
-                sides["rejax"] = (args.rejax_python, "rejax", None)
-            rows[case] = compare(case, sides, args.rounds)
-            show(case, rows[case])
     about = {
         "machine": platform.machine(),
         "python": platform.python_version(),
         "jax": metadata.version("jax"),
         "rounds": args.rounds,
     }
-    if not args.before:
-        args.out.write_text(json.dumps({**about, "cases": rows}, indent=1) + "\n")
+    rows: dict[str, dict[str, Any]] = {}
+    print("| case | program | StableHLO | HLO | fusions | kernels | lower, CPU s | compile |")
+    print("|---|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        before = unpack(args.before, Path(folder)) if args.before else None
+        for case in args.only:
+            sides: dict[str, tuple[str, str, Path | None]] = {"hpo": (sys.executable, "hpo", None)}
+            if before is not None:
+                sides["before"] = (sys.executable, "hpo", before)
+            if args.rejax_python and case.startswith("cartpole"):
+                sides["rejax"] = (args.rejax_python, "rejax", None)
+            rows[case] = compare(case, sides, args.rounds)
+            show(case, rows[case])
+            if before is None:  # after each: the last cases take minutes
+                args.out.write_text(json.dumps({**about, "cases": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
