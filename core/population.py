@@ -202,34 +202,55 @@ def _fresh_state(
 def refill_lanes(
     plan: Plan, seed: Leaf, lanes: Lanes, refills: Refills, initial: Initial | None = None
 ) -> Lanes:
-    """Start new replicates where the mask says so, as many side by side as the backend says."""
-    if plan.backend.refill_batch > 1:
-        return _refill_in_batches(plan, seed, lanes, refills, initial)
-    order = jnp.argsort(~refills.mask)
+    """Start new replicates where the mask says so.
 
-    def start(index: Int[Array, ""], lanes: Lanes) -> Lanes:
+    Only what is drawn is made by a loop over fresh lanes. The rest of their state is chosen for
+    all lanes at once: an array that a loop writes needs several kernels more.
+    """
+    state = lanes.state
+    before = state.key, Drawn(state.params, state.env_state, state.observation)
+    draw = _draw_in_batches if plan.backend.refill_batch > 1 else _draw_in_turn
+    keys, drawn = draw(plan, seed, refills, before)
+
+    def started(refill: Refills, raw: Array, drawn: Drawn) -> Lanes:
+        times = (refill.updates, refill.total_updates)
+        state = _fresh_state(plan, refill.hypers, raw, *times, drawn)
+        return Lanes(refill.hypers, start_from(state, initial))
+
+    whole = where(refills.mask, jax.vmap(started)(refills, keys, drawn), lanes)
+    # What was drawn has the old values in all other lanes, so nothing is to be chosen there.
+    ready = {"key": keys, "env_state": drawn.env_state, "observation": drawn.observation}
+    if initial is None:
+        ready["params"] = drawn.params
+    return whole.replace(state=whole.state.replace(**ready))
+
+
+_Draws = tuple[Array, Drawn]  # the keys of lanes, and what is drawn from them
+
+
+def _draw_in_turn(plan: Plan, seed: Leaf, refills: Refills, before: _Draws) -> _Draws:
+    # An index without a sign needs no check for one below 0 in each array.
+    order = jnp.argsort(~refills.mask).astype(jnp.uint32)
+
+    def start(index: Int[Array, ""], draws: _Draws) -> _Draws:
         at = order[index]
-        refill: Refills = jax.tree.map(lambda leaf: leaf[at], refills)
-        state = init_lane(
-            plan,
-            seed,
-            refill.hypers,
-            refill.stream,
-            refill.replicate,
-            refill.updates,
-            refill.total_updates,
-        )
-        fresh = Lanes(refill.hypers, start_from(state, initial))
-        return jax.tree.map(lambda old, new: old.at[at].set(new), lanes, fresh)
 
-    return jax.lax.fori_loop(0, jnp.sum(refills.mask), start, lanes)
+        def row(leaf: Array) -> Array:
+            return jax.lax.dynamic_index_in_dim(leaf, at, keepdims=False)
+
+        def put(old: Array, new: Array) -> Array:
+            return jax.lax.dynamic_update_index_in_dim(old, new, at, 0)
+
+        raw = lane_key(seed, row(refills.stream), row(refills.replicate))
+        fresh = raw, _draw(plan, jax.tree.map(row, refills.hypers), raw)
+        return jax.tree.map(put, draws, fresh)
+
+    return jax.lax.fori_loop(0, jnp.sum(refills.mask), start, before)
 
 
-def _refill_in_batches(
-    plan: Plan, seed: Leaf, lanes: Lanes, refills: Refills, initial: Initial | None
-) -> Lanes:
-    # Draws of so many lanes fill a GPU; the rest of fresh lanes is chosen for all at once.
-    state, count = lanes.state, refills.mask.shape[0]
+def _draw_in_batches(plan: Plan, seed: Leaf, refills: Refills, before: _Draws) -> _Draws:
+    # Draws of so many lanes fill a GPU.
+    count = refills.mask.shape[0]
     batch = min(plan.backend.refill_batch, count)
     order = jnp.argsort(~refills.mask)
     keys = jax.vmap(lambda s, r: lane_key(seed, s, r))(refills.stream, refills.replicate)
@@ -248,17 +269,9 @@ def _refill_in_batches(
 
         return jax.tree.map(put, drawn, fresh)
 
-    before = Drawn(state.params, state.env_state, state.observation)
     rounds = (jnp.sum(refills.mask) + batch - 1) // batch
-    drawn = jax.lax.fori_loop(0, rounds, start, before)
-
-    def started(refill: Refills, raw: Array, drawn: Drawn) -> Lanes:
-        times = (refill.updates, refill.total_updates)
-        state = _fresh_state(plan, refill.hypers, raw, *times, drawn)
-        return Lanes(refill.hypers, start_from(state, initial))
-
-    made = jax.vmap(started)(refills, keys, drawn)
-    return where(refills.mask, made, lanes)
+    drawn = jax.lax.fori_loop(0, rounds, start, before[1])
+    return where(refills.mask, keys, before[0]), drawn
 
 
 Device = Any  # a `jax.Device`, which type checkers take for a variable
@@ -305,7 +318,8 @@ def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
     def local(
         seed: Leaf, lanes: Lanes, refills: Refills, initial: Initial | None
     ) -> tuple[Lanes, Metrics]:
-        lanes = refill_lanes(plan, seed, lanes, refills, initial)
+        with jax.named_scope("refill"):
+            lanes = refill_lanes(plan, seed, lanes, refills, initial)
         states, metrics = jax.lax.map(tile_chunk, in_tiles((lanes, refills.busy), tile))
         joined = untiled(states)
         # [tiles, K, lanes of a tile] -> [K, lanes]

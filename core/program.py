@@ -51,6 +51,22 @@ class EvaluationPlan:
     cut_after: int = STEP_LIMIT
 
 
+class compiled_property(cached_property[Any]):  # used like a built-in decorator
+    """A cached property that two programs can compute at the same time.
+
+    Until Python 3.12 all instances share one lock of a `cached_property`, so that of two programs
+    one would wait until the other has compiled. Each is compiled by one thread at a time.
+    """
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+        if instance is None:
+            return self
+        kept, name = instance.__dict__, self.attrname
+        if name not in kept:
+            kept[name] = self.func(instance)
+        return kept[name]
+
+
 class LaneProgram:
     """Where lanes are, copies between them, their files: the same whatever a program trains."""
 
@@ -76,7 +92,7 @@ class LaneProgram:
     def place(self, lanes: Any) -> Any:
         return jax.device_put(lanes, self._spread)
 
-    @cached_property
+    @compiled_property
     def _advance(self) -> Any:
         return self._compiled("_lowered", compiler_options(self.devices))
 
@@ -202,7 +218,7 @@ class Program(LaneProgram):
         how = self.evaluation
         return evaluate(self.plan, policies, how.episodes, how.greedy, how.steps, how.cut_after)
 
-    @cached_property
+    @compiled_property
     def _evaluate(self) -> Any:
         return self._compiled("_evaluation_lowered")
 

@@ -28,7 +28,7 @@ from .evaluation import film, trace
 from .lane_state import lane_key, use_key
 from .policy_document import TRAINING, read_training, saved_env
 from .population import EVERYWHERE, INIT, LANES, TIME_FIRST, Changes, Device, Lanes
-from .program import LaneProgram, compiler_options
+from .program import LaneProgram, compiled_property, compiler_options
 from .pytree import Leaf, Pytree, over_lanes, pytree, where
 from .saved_policy import HELD_OUT
 from .training import Lane, StudyEnvironment, Training
@@ -218,7 +218,7 @@ class TrainingProgram(LaneProgram):
         """The training's shared arrays, on every device."""
         return jax.device_put(self.lane.shared, NamedSharding(self.mesh, EVERYWHERE))
 
-    @cached_property
+    @compiled_property
     def _evaluate(self) -> Any:
         return self._compiled("_evaluation_lowered", compiler_options(self.devices))
 

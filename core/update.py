@@ -42,7 +42,9 @@ _KL_LIMIT = 1e3
 
 def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Metrics]:
     """Return the lanes [L] after one update, and its metrics; in warm-up they learn nothing."""
-    return learn(plan, hypers, rollout(plan, hypers, state))
+    with jax.named_scope("rollout"):
+        played = rollout(plan, hypers, state)
+    return learn(plan, hypers, played)
 
 
 @pytree
@@ -72,11 +74,14 @@ class _Learnt(Pytree):
 
 def learn(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[LaneState, Metrics]:
     """Return the lanes [L] after learning from a rollout, and their metrics."""
-    values, state, samples = prepare(plan, hypers, played)
+    with jax.named_scope("advantages"):
+        values, state, samples = prepare(plan, hypers, played)
     in_lanes = _by_lane(played.trajectory)
-    learning = run_epochs(plan, hypers, values, state, samples)
+    with jax.named_scope("epochs"):
+        learning = run_epochs(plan, hypers, values, state, samples)
     learnt = _Learnt(hypers, values, state, learning, samples, in_lanes, played.sums)
-    metrics = over_lanes(lambda lane: _measure(plan, lane))(learnt)
+    with jax.named_scope("metrics"):
+        metrics = over_lanes(lambda lane: _measure(plan, lane))(learnt)
     state = state.replace(
         params=learning.params,
         moments=learning.moments,

@@ -116,6 +116,7 @@ def run(
         anew=bool(failure),
         retry_failed=retry_failed,
         warn=warn,
+        compiling=compiling,
         shown=shown,
     )
     with factory_of(study, compiling, warn) as factory:
@@ -280,6 +281,7 @@ def confirm(
         accept_changed_files=accept_changed_files,
         study_text=asked.text,
         sinks=sinks_of(study, warn),
+        compiling=compiling,
         shown=shown,
     )
     with factory_of(study, compiling, warn) as factory:

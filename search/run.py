@@ -6,7 +6,7 @@ The same call does all three; a resumed study ends with the same tables as one n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -110,6 +110,8 @@ class Settings:
     callbacks: Sequence[Callback] = ()
     retry_failed: bool = False  # trials that failed run again
     warn: Callable[[str], None] = _say_nothing  # takes lines about that
+    # entered while the end waits for a compile that nothing needs
+    compiling: Callable[[str], AbstractContextManager[object]] = nullcontext
     shown: Path | None = None  # the folder as it was given, before any code of the study ran
 
 
@@ -303,7 +305,7 @@ def _run(
         closing(stop),
         closing(AskAhead(proposer)) as ahead,
         Interrupts(partial(telling.tell, "on_interrupt"), stop) as interrupts,
-        CompileBeside() as beside,
+        CompileBeside(settings.compiling) as beside,
     ):
         fresh = read_fresh(ledger, store)
         names = study.confirm is not None and bool(study.confirm.also)

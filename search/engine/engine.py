@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any, Literal
@@ -71,32 +72,56 @@ def replicates_to_come(ledger: Ledger, key: str) -> float:
     return -(-int(trials) * own // max(1, len(ledger.trials))) * study.seeds.first
 
 
+_AT_ONCE = 2  # compiles; each has phases that use one core
+_NOT_NEEDED = "a program ahead, which is not needed any more"
+
+
 class CompileBeside:
-    """Compiles one population at a time in a thread, so that at most two compile at once."""
+    """Compiles populations in threads, two at a time.
 
-    def __init__(self):
-        self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compile")
+    `compiling` is entered while the end of a study waits for a compile that nothing needs.
+    """
+
+    def __init__(self, compiling: Callable[[str], AbstractContextManager[object]] = nullcontext):
+        self._compiling = compiling
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="compile")
         self._begun: WeakSet[Population] = WeakSet()
+        self._queue: list[Future[None]] = []
 
-    def begin(self, population: Population) -> None:
-        """Queue a population for compiling, once.
+    def begin(self, population: Population) -> bool:
+        """Queue a population for compiling, once; return whether it is compiled in a thread.
 
         Errors are dropped: the bucket meets them again when it compiles, and fails its trials.
         """
         if population in self._begun or population.compiles:
-            return
+            return False
         self._begun.add(population)
         with suppress(Exception):
             ahead = population.compile_ahead()
             if ahead is not None:
-                self._threads.submit(ahead)
+                self._queue.append(self._threads.submit(ahead))
+                return True
+        return False
 
     def __enter__(self) -> CompileBeside:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Wait for the running compile, except when leaving at once; drop the queue."""
-        self._threads.shutdown(wait=not isinstance(error, Leave), cancel_futures=True)
+        """Wait for running compiles, except when leaving at once; drop the queue."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        running = [one for one in self._queue if not one.done()]
+        if not running or isinstance(error, Leave):
+            return
+        with self._compiling(_NOT_NEEDED):  # as such it does not outlast a request to stop by long
+            self._threads.shutdown(wait=True)
+
+
+@dataclass(frozen=True)
+class _Ahead:
+    """A population that compiles before the lanes of its bucket are final."""
+
+    asked: int | None  # lanes, None for the rule's
+    population: Population
 
 
 Outcome = Literal["finished", "interrupted"]
@@ -122,6 +147,7 @@ class Engine:
         self.committer, self.policies, self.telling = committer, policies, telling
         self._add_rows, self._beside = add_rows, beside
         self._shelf = Shelf(ledger, buckets, factory) if shelf is None else shelf
+        self._ahead: dict[str, _Ahead] = {}  # by bucket
         self._part = 0.0  # of a chunk of all busy lanes, that advance one by one
         self._whole = True  # the state is one between two steps, which may be committed
 
@@ -211,7 +237,7 @@ class Engine:
             if changes := changes_of(self.ledger, bucket, runs):
                 population.change(changes)
             with self.ledger.state.usage.spending("compile"):
-                population.compile()
+                self._compile(bucket, population)
             lanes = [run.lane for run in runs if run.lane is not None]
             result = population.advance(refills, lanes)
         except Exception as error:
@@ -220,6 +246,46 @@ class Engine:
         self.telling.worked(bucket, lanes)
         count_chunk(self.ledger, bucket, runs, result, self._add_rows)
         return True
+
+    def _compile(self, bucket: Bucket, population: Population) -> None:
+        """Compile a bucket's training; while that takes, trace the programs of others.
+
+        Threads compile it and its evaluation, so that none waits for the other.
+        """
+        if self._beside is not None and self._beside.begin(population):
+            others = [one for one in self.buckets.values() if one is not bucket and one.work]
+            for other in sorted(others, key=lambda one: -one.work):
+                if not population.compiles:
+                    self._expect(other, self._beside)
+        population.compile()
+
+    def _expect(self, bucket: Bucket, beside: CompileBeside) -> None:
+        """Compile for a bucket whose lanes are not final, if their number is known already.
+
+        It stays free to take a different number. An error is dropped: it comes again in its turn.
+        """
+        wanted = self.study.population.lanes
+        if bucket.lanes_fixed or bucket.key in self._ahead:
+            return
+        if wanted is None and replicates_to_come(self.ledger, bucket.key):
+            return
+        with suppress(Exception):
+            asked = bucket.lanes or wanted
+            made = self.factory.make(bucket.resolved, asked)
+            lanes = made.lanes
+            if wanted is None:
+                lanes = fitting_lanes(made.lanes, made.block, bucket.work)
+            if lanes != made.lanes:
+                asked, made = lanes, self.factory.make(bucket.resolved, lanes)
+            self._ahead[bucket.key] = _Ahead(asked, made)
+            beside.begin(made)
+
+    def _with_lanes(self, bucket: Bucket, lanes: int | None) -> Population:
+        ahead = self._ahead.get(bucket.key)
+        if ahead is None or lanes not in (ahead.asked, ahead.population.lanes):
+            return self.factory.make(bucket.resolved, lanes)
+        del self._ahead[bucket.key]
+        return ahead.population
 
     def _evaluate(self, bucket: Bucket, runs: Sequence[Run]) -> list[EvaluationRow]:
         due = due_for_evaluation(bucket, runs)
@@ -272,7 +338,7 @@ class Engine:
         population = bucket.population
         if population is None:
             wanted = bucket.lanes or self.study.population.lanes or lanes
-            population = self.factory.make(bucket.resolved, wanted)
+            population = self._with_lanes(bucket, wanted)
             bucket.equip(population)
         return population
 
@@ -296,12 +362,11 @@ class Engine:
         if self.study.population.lanes is None and len(self.buckets) > 1:
             lanes = lanes_to_keep(self.ledger, bucket)
         if lanes == bucket.lanes:
+            self._ahead.pop(bucket.key, None)
             bucket.fix_lanes()
             return True
         bucket.drop()  # before the other one is made: both may not find room
-        return self._succeeds(
-            bucket, lambda: bucket.fix_lanes(self.factory.make(bucket.resolved, lanes))
-        )
+        return self._succeeds(bucket, lambda: bucket.fix_lanes(self._with_lanes(bucket, lanes)))
 
     def compile_ahead(self, bucket: Bucket) -> None:
         """Start compiling for a bucket with its final lanes, while another one runs."""

@@ -108,6 +108,17 @@ class Usage:
         return {**parts, "between": max(0.0, self.run_seconds - sum(parts.values()))}
 
     @property
+    def idle_share(self) -> float:
+        """The share of the wall time in which nothing trains or is evaluated; 0 before a chunk.
+
+        >>> Usage(run_seconds=10.0, chunk_seconds=6.0, evaluate_seconds=1.5).idle_share
+        0.25
+        """
+        if self.run_seconds <= 0.0:
+            return 0.0
+        return max(0.0, 1.0 - (self.chunk_seconds + self.evaluate_seconds) / self.run_seconds)
+
+    @property
     def env_steps_per_second(self) -> float:
         """Over all processes, with compiles."""
         return self.env_steps / self.run_seconds if self.run_seconds > 0 else 0.0

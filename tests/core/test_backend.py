@@ -88,10 +88,11 @@ def running(tiny):
     return Lanes(stack([tiny.hypers(gamma=0.5)] * LANES), state)
 
 
-@pytest.fixture(scope="module")
-def started(tiny):
-    """A function of lanes and refills: the lanes started side by side, and each one alone."""
-    batches = dataclasses.replace(tiny.plan, backend=dataclasses.replace(CPU, refill_batch=4))
+@pytest.fixture(scope="module", params=[1, 4], ids=["in turn", "four side by side"])
+def started(request, tiny):
+    """A function of lanes and refills: the lanes that a program starts, and each one alone."""
+    backend = dataclasses.replace(CPU, refill_batch=request.param)
+    batches = dataclasses.replace(tiny.plan, backend=backend)
 
     @jax.jit
     def both(running, refills):
@@ -107,9 +108,7 @@ def started(tiny):
 
 
 @pytest.mark.parametrize("starts", [(), (3,), (0, 2, 4, 5, 9), tuple(range(LANES))])
-def test_lanes_started_side_by_side_are_those_started_alone(
-    tiny, running, starts, started, quickly
-):
+def test_started_lanes_are_those_started_alone(tiny, running, starts, started, quickly):
     numbers = np.arange(LANES, dtype=np.int32)
     mask = np.isin(numbers, starts)
     hypers = stack([tiny.hypers(learning_rate=1e-4 * (i + 1)) for i in range(LANES)])

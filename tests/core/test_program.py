@@ -1,3 +1,5 @@
+import threading
+
 import jax
 import numpy as np
 import pytest
@@ -6,7 +8,8 @@ from hpo.core.envs import registry
 from hpo.core.hypers import make_hypers
 from hpo.core.memory import estimate_memory, parameter_count
 from hpo.core.plan import EnvPlan, make_plan
-from hpo.core.program import EvaluationPlan, Program
+from hpo.core.program import EvaluationPlan, LaneProgram, Program, compiled_property
+from hpo.core.training_program import TrainingProgram
 from hpo.errors import ConfigError
 from hpo.machine.devices import prepare_devices
 
@@ -59,3 +62,27 @@ def test_parameters_and_memory_are_counted_from_shapes(tiny):
     assert parameter_count(tiny.plan, hypers) == towers + (8 * 2 + 2) + (8 + 1)
     few, many = (estimate_memory(tiny.plan, hypers, n, 2, 2) for n in (8, 80))
     assert 0 < few < many < 10 * few
+
+
+def test_two_programs_compile_at_the_same_time():
+    """Until Python 3.12 a `cached_property` would let one wait for the other."""
+    both = threading.Barrier(2, timeout=30)
+
+    class Meets:
+        @compiled_property
+        def made(self):
+            both.wait()  # breaks unless the other one computes its own meanwhile
+            return object()
+
+    one, other = Meets(), Meets()
+    thread = threading.Thread(target=lambda: other.made)
+    thread.start()
+    assert one.made is one.made
+    thread.join()
+    assert other.made is other.made is not one.made
+
+
+def test_programs_are_compiled_by_properties_without_a_common_lock():
+    for kind, name in [(LaneProgram, "_advance"), (Program, "_evaluate")]:
+        assert isinstance(vars(kind)[name], compiled_property)
+    assert isinstance(vars(TrainingProgram)["_evaluate"], compiled_property)

@@ -92,6 +92,7 @@ def print_results(
         speed = steps(round(usage.env_steps_per_second))
         console.print(f"{speed} {words.unit} per second, {words.lanes} busy {usage.occupancy:.0%}")
         console.print(time_text(usage.seconds_by_part))
+        console.print(f"nothing trained or was evaluated in {usage.idle_share:.0%} of the time")
     if commands := next_commands(results.folder, entries, results.conclusion, verbose):
         console.print("Next:")
     for line in _command_lines(commands, console.width):
@@ -137,7 +138,7 @@ def summary(results: Results, unit: str = ENV_STEPS) -> str:
 def results_data(results: Results) -> dict[str, Any]:
     best = results.best
     usage, report = asdict(results.usage), StudyFolder(results.folder).report
-    for name in ("env_steps", "occupancy", "seconds_by_part"):  # properties
+    for name in ("env_steps", "occupancy", "seconds_by_part", "idle_share"):  # properties
         usage[name] = getattr(results.usage, name)
     return {
         "state": results.state,

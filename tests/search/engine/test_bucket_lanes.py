@@ -5,6 +5,7 @@ import json
 import shutil
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -238,23 +239,57 @@ def compiling(kind=Compiled, **attributes):
     return CompilingFactory(lanes=64, block=4, quanta=QUANTA, diverges_above=0.3, kind=made)
 
 
-def test_the_next_program_is_compiled_beside_the_running_one_once(tmp_path):
+def test_each_program_is_compiled_in_a_thread_once(tmp_path):
     factory = compiling()
     run(PLAIN, tmp_path / "s", factory, (), NEVER)
     assert sorted(factory.kind.beside) == [
         (what, quantum, what == "traced")  # user code runs in the thread of the loop
         for what in ("compiled", "traced")
-        for quantum in sorted({*QUANTA.values()} - {first_quantum(tmp_path / "s")})
+        for quantum in sorted(QUANTA.values())
     ]
 
 
-def first_quantum(folder):
-    """The quantum of the bucket that ran first: nothing could be compiled beside another."""
-    with Journal(folder) as journal:
-        first = min((row for row in journal.trials()), key=lambda row: (row.started_at, row.trial))
-        begun = {row.bucket for row in journal.trials()}
-    assert begun == set(QUANTA)
-    return QUANTA[first.bucket]
+def test_others_are_traced_in_the_order_of_their_work_while_the_first_compiles(tmp_path):
+    """No chunk has run by then, and the lanes of the study are those without compiles ahead."""
+    seen = []
+
+    class Waits(Compiled):
+        def compile(self):
+            seen.append(("needed", self.steps_per_chunk, len(type(self).beside)))
+            super().compile()
+
+        def advance(self, refills, busy):
+            seen.append(("chunk", self.steps_per_chunk, len(type(self).beside)))
+            return super().advance(refills, busy)
+
+    factory = compiling(Waits, seconds=0.2)
+    run(PLAIN, tmp_path / "s", factory, (), NEVER)
+    traced = [quantum for what, quantum, _ in factory.kind.beside if what == "traced"]
+    with Journal(tmp_path / "s") as journal:
+        rows = list(journal.trials())
+    work = {key: sum(row.bucket == key for row in rows) for key in {row.bucket for row in rows}}
+    order = sorted(QUANTA, key=lambda key: -work[key])
+    assert seen[0][:2] == ("needed", traced[0]) and seen[0][2] >= len(QUANTA)
+    assert traced[1:] == [QUANTA[key] for key in order if QUANTA[key] != traced[0]]
+    run(PLAIN, tmp_path / "without", FACTORY, (), NEVER)
+    assert lanes_of(tmp_path / "s") == lanes_of(tmp_path / "without")
+    assert tables_equal(tmp_path / "s", tmp_path / "without") == []
+
+
+def test_nothing_is_compiled_before_its_lanes_are_known(tmp_path):
+    """More trials may come, so a bucket may get more lanes than its work needs now."""
+    factory = compiling(seconds=0.1)
+    study = dataclasses.replace(PLAIN, budget=Budget(trials=400))
+    made = []
+
+    class Counts(CompilingFactory):
+        def make(self, resolved, lanes):
+            made.append(lanes)
+            return super().make(resolved, lanes)
+
+    counted = Counts(lanes=16, block=4, quanta=QUANTA, diverges_above=0.3, kind=factory.kind)
+    run(study, tmp_path / "s", counted, (), NEVER)
+    assert len(made) <= 2 * len(QUANTA)
 
 
 @pytest.mark.parametrize(
@@ -297,6 +332,24 @@ def test_closing_waits_for_a_compile_and_leaves_what_has_not_begun():
     done = [entry[:2] for entry in factory.kind.beside]
     assert done.count(("compiled", 500)) == 1 and ("compiled", 2_000) not in done
     assert [what for what, _ in done].count("traced") == 3
+
+
+def test_the_end_says_that_it_waits_for_a_compile():
+    said = []
+
+    @contextmanager
+    def compiling_words(words):
+        said.append(words)
+        yield
+
+    factory = compiling(seconds=0.3)
+    config = {"learning_rate": 1e-3, "gamma": 0.99, "hidden_sizes": [16]}
+    with CompileBeside(compiling_words) as beside:
+        beside.begin(factory.make(factory.resolve(config), 4))
+    assert len(said) == 1 and "not needed" in said[0]
+    with CompileBeside(compiling_words):
+        pass
+    assert len(said) == 1
 
 
 def test_who_leaves_at_once_waits_for_no_compile():
