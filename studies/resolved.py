@@ -18,7 +18,7 @@ from ..spaces.space import Parameter
 from .field import keys_of
 from .spec import Confirm, EarlyTerminate, Executor, SearchSpec, Study, environments_of
 from .stopping_rules import foreign_keys
-from .study_keys import DRIVEN_KEYS, SEARCHER_KEYS, TOP
+from .study_keys import DRIVEN_KEYS, EXECUTOR_KEYS, SEARCHER_KEYS, TOP
 from .train_study import LENGTH_KEYS, why_not_longer
 from .yaml_io import plain, read_text, to_yaml
 
@@ -91,8 +91,8 @@ def _written(section: Any) -> dict[str, Any]:
     if isinstance(section, SearchSpec):
         others = SEARCHER_KEYS if section.driver == "ray_tune" else ("driver", *DRIVEN_KEYS)
         return {key: value for key, value in data.items() if key not in others}
-    if isinstance(section, Executor) and section.type == "local":
-        return {key: data[key] for key in ("type", "workers")}
+    if isinstance(section, Executor):
+        return {key: data[key] for key in EXECUTOR_KEYS[section.type] if key in data}
     return data
 
 
@@ -198,7 +198,12 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
         one, other = before.get(key, ABSENT), after.get(key, ABSENT)
         same = one == other and isinstance(one, bool) == isinstance(other, bool)
         if not same and not (key in _RESOLVED_BY_RULE and other == "auto"):
-            why = why_not_longer(old, new) if key in LENGTH_KEYS else _why_not(key, one, other)
+            if key in LENGTH_KEYS:
+                why = why_not_longer(old, new)
+            elif "command" in new and key.startswith("executor."):
+                why = ""  # a process is the same anywhere
+            else:
+                why = _why_not(key, one, other)
             changes.append(Change(key, one, other, not why, why))
     orders = [list(data.get("space", {})) for data in (old, new)]
     if orders[0] != orders[1] and sorted(orders[0]) == sorted(orders[1]):
