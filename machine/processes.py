@@ -187,6 +187,8 @@ class Guard:
 
     def _tell(self, line: str) -> None:
         if self._process is None or self._process.poll() is not None:
+            if not self._known:
+                return
             self._process = subprocess.Popen(
                 [*_PYTHON, "watch"], stdin=subprocess.PIPE, text=True, start_new_session=True
             )

@@ -17,6 +17,7 @@ from hpo.machine import slurm
 from hpo.machine.processes import Launch
 from hpo.machine.slurm import SlurmJobs
 from hpo.search.api import run
+from hpo.store.journal import Journal
 from hpo.store.rows import TrialState
 from hpo.studies.load import load
 from hpo.studies.spec import Executor, Processes
@@ -137,8 +138,13 @@ def test_a_job_whose_node_dies_runs_again(cluster, tmp_path):
         "NODE_FAIL",
         "COMPLETED",
     ]
-    trials, _ = rows_of(run(load(tmp_path / "study.yaml")))
+    trials = kept(tmp_path)
     assert trials[0].value == 8 * trials[0].params["rate"]
+
+
+def kept(folder):
+    with Journal(folder / "results/study") as journal:
+        return journal.trials()
 
 
 def alive_now(folder):
@@ -224,7 +230,7 @@ def test_a_job_at_its_time_limit_fails(cluster, tmp_path):
     )
     fake_slurm.stop(cluster, 1, "TIMEOUT")
     head.wait()
-    trials, _ = rows_of(run(load(tmp_path / "study.yaml")))
+    trials = kept(tmp_path)
     words = "ended by SIGTERM: hpo: the job reached its time limit; raise executor.time"
     assert trials[0].error.startswith(words)
     assert len(fake_slurm.jobs(cluster)) == 1
@@ -266,7 +272,7 @@ def test_a_job_that_is_refused_for_a_while_is_sent_again(cluster, tmp_path):
     time.sleep(0.5)
     (cluster / "refusal").unlink()
     assert head.wait() == 0
-    trials, _ = rows_of(run(load(tmp_path / "study.yaml")))
+    trials = kept(tmp_path)
     assert [trial.state for trial in trials] == [TrialState.FINISHED] * 4
 
 
