@@ -9,6 +9,8 @@ from __future__ import annotations
 import signal
 import socket
 import time
+import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,19 +31,20 @@ from ...studies.spec import Processes
 from .via_ray import line_of
 
 _THREADS = 2  # of an actor: one follows the process, one answers
+_RUN = Wish()
 _PATIENCE = 10.0  # seconds beyond `grace` after which an actor itself is killed
 
 
-class NodeProcess:
-    """Runs one process on a node; an actor of Ray."""
+class NodeProcesses:
+    """Runs processes on a node, one at a time; an actor of Ray."""
 
     def __init__(self):
-        self._wish = Wish()
+        self._wishes: dict[str, Wish] = {}
 
     def is_there(self) -> bool:
         return True
 
-    def run(self, launch: Launch) -> int | str:
+    def run(self, token: str, launch: Launch) -> int | str:
         """Return the exit code, or why the process could not be started here."""
         if not launch.folder.is_dir():
             return (
@@ -49,21 +52,24 @@ class NodeProcess:
                 "results in a folder that all nodes share"
             )
         try:
-            return follow(launch, lambda: self._wish)
+            return follow(launch, lambda: self._wishes.get(token, _RUN))
         except SearchError as error:
             return str(error)
 
-    def ask(self, wish: Wish) -> None:
-        self._wish = wish
+    def ask(self, token: str, wish: Wish) -> None:
+        self._wishes = {token: wish}
 
 
 class RayProcess:
     """A process of the cluster; see `Process`."""
 
-    def __init__(self, ray: ModuleType, actor: Any, launch: Launch):
-        self._ray, self._actor = ray, actor
+    def __init__(
+        self, ray: ModuleType, actor: Any, launch: Launch, give_back: Callable[[Any], None]
+    ):
+        self._ray, self._actor, self._give_back = ray, actor, give_back
+        self._token = uuid.uuid4().hex
         self._there = actor.is_there.remote()
-        self._ended = actor.run.remote(launch)
+        self._ended = actor.run.remote(self._token, launch)
         self.is_waiting, self.is_paused, self.lost = True, False, ""
         self.exit_code: int | None = None
         self._deadline: float | None = None  # for the actor, once its process has to end
@@ -77,7 +83,6 @@ class RayProcess:
             self._kill()
         if self._is_ready(self._ended):
             self.exit_code = self._result()
-            self._kill()
         return self.exit_code
 
     def _is_ready(self, reference: Any) -> bool:
@@ -91,6 +96,7 @@ class RayProcess:
         except (errors.RayActorError, errors.OutOfMemoryError, errors.ObjectLostError) as error:
             if self._deadline is None:
                 self.lost = f"the Ray worker died: {line_of(error)}"
+            self._kill()
             return -signal.SIGKILL
         except (errors.LocalRayletDiedError, errors.RaySystemError) as error:
             raise SearchError(
@@ -99,6 +105,7 @@ class RayProcess:
             ) from error
         if isinstance(result, str):
             raise SearchError(result)
+        self._give_back(self._actor)
         return result
 
     def _kill(self) -> None:
@@ -108,23 +115,23 @@ class RayProcess:
     def pause(self) -> None:
         if not self.is_paused and self._deadline is None and self.exit_code is None:
             self.is_paused = True
-            self._actor.ask.remote(Wish(halted=True))
+            self._actor.ask.remote(self._token, Wish(halted=True))
 
     def go_on(self) -> None:
         if self.is_paused:
             self.is_paused = False
-            self._actor.ask.remote(Wish())
+            self._actor.ask.remote(self._token, Wish())
 
     def ask_to_end(self, grace: float) -> None:
         if self._deadline is not None or self.exit_code is not None:
             return
         self.is_paused = False
         if self.is_waiting:  # nothing runs, and its place may never come
-            self._deadline = time.monotonic()
+            self._deadline, self.is_waiting = time.monotonic(), False
             self._kill()
             return
         self._deadline = time.monotonic() + grace + _PATIENCE
-        self._actor.ask.remote(Wish(grace=grace))
+        self._actor.ask.remote(self._token, Wish(grace=grace))
 
     def end(self, grace: float = 0.0) -> None:
         self.ask_to_end(grace)
@@ -140,6 +147,8 @@ class RayProcesses:
 
     def __init__(self, ray: ModuleType, settings: Processes):
         self._ray, self._settings = ray, settings
+        self._idle: list[Any] = []  # actors whose process has ended
+        self._started: list[RayProcess] = []
 
     @property
     def _cpus(self) -> int:
@@ -182,15 +191,32 @@ class RayProcesses:
         gpus = self._settings.gpus
         share = thread_settings(self._cpus) | share_of_memory(gpus or 0)
         share |= {"CUDA_VISIBLE_DEVICES": ""} if gpus == 0 else {}
-        actor = self._ray.remote(NodeProcess).options(
+        actor = self._idle.pop() if self._idle else self._new_actor()
+        launch = replace(launch, settings={**share, **launch.settings})
+        process = RayProcess(self._ray, actor, launch, self._take_back)
+        self._started = [one for one in self._started if one.exit_code is None] + [process]
+        return process
+
+    def _take_back(self, actor: Any) -> None:
+        """Keep an actor for the next process, except if one waits for its CPUs."""
+        if any(process.is_waiting for process in self._started):
+            self._ray.kill(actor)
+        else:
+            self._idle.append(actor)
+
+    def _new_actor(self) -> Any:
+        actor = self._ray.remote(NodeProcesses).options(
             num_cpus=self._cpus,
-            num_gpus=gpus or 0,
+            num_gpus=self._settings.gpus or 0,
             max_restarts=0,
             max_concurrency=_THREADS,
             scheduling_strategy="SPREAD",
         )
-        settings = {**share, **launch.settings}
-        return RayProcess(self._ray, actor.remote(), replace(launch, settings=settings))
+        return actor.remote()
 
     def close(self) -> None:
-        """Leave the cluster as it is; all actors have been ended."""
+        """End the actors; the cluster stays."""
+        for actor in self._idle:
+            with suppress(self._ray.exceptions.RayError):  # of a cluster that is gone
+                self._ray.kill(actor)
+        self._idle = []
