@@ -461,13 +461,16 @@ class ProcessRun:
 
     def leave(self) -> Process | None:
         """Ask its process to end; return it while it has not."""
-        if self.process is not None and self.process.look() is None:
-            if not self.is_over:  # else its end is noted
-                self._read(ended=False)
-                self._note_end()
-            self.process.ask_to_end(self.factory.settings.grace)
-            return self.process
-        return self.before
+        if self.process is None:
+            return self.before
+        has_ended = self.process.look() is not None
+        if not self.is_over:  # else its end is noted
+            self._read(ended=has_ended)
+            self._note_end()
+        if has_ended:
+            return None
+        self.process.ask_to_end(self.factory.settings.grace)
+        return self.process
 
     def put_aside(self) -> None:
         """Halt it, or end it if it can resume from a checkpoint."""

@@ -126,6 +126,22 @@ def test_a_process_is_halted_at_a_rung_until_it_is_judged(folder):
     assert alive(folder) == []
 
 
+def test_the_last_step_of_a_run_that_ended_early_is_noted(folder):
+    """A trial is stopped at its rung while its process has already come to its end."""
+    factory = ProcessFactory(study_of(folder))
+    factory.begin(folder / "place")
+    refill = Refill(0, factory.resolve(factory.study.default()), Stream.SEARCH, 0, trial=0)
+    population = factory.make(refill.resolved, 1)
+    population.advance([refill], [0])
+    process = population._runs[0].process
+    while process.look() is None:
+        time.sleep(0.01)
+    population.ready([], [])  # nothing wants it any more
+    record = json.loads((factory.folder_of(refill) / "run.json").read_text())
+    assert record["last_step"] == 800
+    factory.close()
+
+
 def test_env_steps_are_those_of_the_same_study_in_lanes(folder):
     """The rungs and the count of env steps do not depend on what trains."""
     more = "early_terminate: {type: asha, min: 200, eta: 2}\n"
