@@ -251,6 +251,13 @@ def test_a_job_that_is_preempted_runs_on_from_its_checkpoint(cluster, tmp_path):
     assert len(fake_slurm.jobs(cluster)) == 2
 
 
+def test_a_study_may_move_to_the_cluster(cluster, tmp_path):
+    run(submitted(tmp_path, "slow", trials=2, more=""))
+    trials, _ = rows_of(run(submitted(tmp_path, "slow", trials=3)))
+    assert [trial.state for trial in trials] == [TrialState.FINISHED] * 3
+    assert len(fake_slurm.jobs(cluster)) == 1
+
+
 def test_a_refused_first_job_ends_the_study(cluster, tmp_path):
     (cluster / "refusal").write_text("invalid partition specified: sort")
     with pytest.raises(

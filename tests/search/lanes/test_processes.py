@@ -381,6 +381,16 @@ MISTAKES = {
     "algorithm: a.py:A": "command and algorithm are both given",
     "resume: python a.py {w}": "resume has {w}",
     "evaluation: {episodes: 3}": "evaluation has only `every`",
+    "executor: {type: slurm}": "processes.at_once is auto, but SLURM has any number of places; "
+    "give the number of jobs at a time, such as processes: {at_once: 8}",
+    "executor: {type: ray, workers: 3}": "type processes: {at_once: 3}",
+    "executor: {type: ray, cpus: 2}": "type processes: {threads: 2}",
+    "executor: {type: ray, partition: x}": "executor.partition needs executor: {type: slurm}",
+    "executor: {type: slurm, address: x}": "executor.address needs executor: {type: ray}; remove",
+    "executor: {type: slurm, options: {time: 3}}": "give executor.time, such as 4h",
+    "executor: {type: slurm, options: {x: [1]}}": "executor.options.x is [1]; allowed: a text",
+    "executor: {type: slurm, time: 3s}": "executor.time is '3s'; allowed: a time such as",
+    "executor: {type: slrum}": "unknown type 'slrum'; did you mean 'slurm'",
 }
 
 
@@ -399,6 +409,37 @@ def test_a_mistake_is_one_sentence_with_its_line(line, words):
     assert str(caught.value).startswith("study.yaml:")
 
 
+PLACES = "processes: {at_once: 2}\n"
+
+
+@pytest.mark.parametrize("kind", ["ray", "slurm"])
+def test_paused_processes_keep_no_places_of_a_cluster(kind):
+    text = (
+        "command: python a.py {x}\nlength: 100\nspace: {x: {min: 0.0, max: 1.0}}\n"
+        "metric: {name: y}\nearly_terminate: {type: asha, min: 10, pause: 2}\n"
+        f"executor: {{type: {kind}}}\n{PLACES}"
+    )
+    with pytest.raises(StudyError, match="would keep the places of paused processes; set resume"):
+        loads(text)
+    assert loads(f"{text}resume: ... --load\n").executor.type == kind
+
+
+def test_parts_of_a_gpu_are_not_for_slurm():
+    text = (
+        "command: python a.py {x}\nlength: 100\nspace: {x: {min: 0.0, max: 1.0}}\n"
+        "metric: {name: y}\nexecutor: {type: slurm}\nprocesses: {at_once: 2, gpus: 0.5}\n"
+    )
+    with pytest.raises(StudyError, match=r"gpus is 0\.5, but jobs of SLURM have whole GPUs"):
+        loads(text)
+    assert loads(text.replace("0.5}", "2}")).executor.poll == 15.0
+
+
+def test_lanes_are_not_for_slurm():
+    text = "env: CartPole-v1\nenv_steps: 10k\nexecutor: {type: slurm}\n"
+    with pytest.raises(StudyError, match="is slurm, which applies only to a study with command"):
+        loads(text)
+
+
 def test_a_metric_is_needed():
     text = "command: python a.py {x} {seed}\nlength: 10\nspace: {x: {min: 0.0, max: 1.0}}\n"
     with pytest.raises(StudyError, match="the study needs one that the command prints"):
@@ -409,9 +450,11 @@ def test_the_resolved_study_loads_to_itself():
     text = (
         "command: python a.py {x} {n} {w} {seed}\nlength: 10 epochs\nmetric: {name: y}\n"
         "space: {x: {min: 0.0, max: 1.0}, n: {min: 1, max: 4}, w: {values: [a, b]}}\n"
-        "confirm: {default: {x: 0.25, n: 2, w: b}}\n"
+        "confirm: {default: {x: 0.25, n: 2, w: b}}\nprocesses: {at_once: 2}\n"
+        "executor: {type: slurm, time: 4h, options: {mem: 8G, exclusive: true}, setup: a b}\n"
     )
     study = loads(text)
+    assert study.executor.options == {"mem": "8G", "exclusive": True}
     written = resolved_yaml(study)
     assert resolved_yaml(loads(written)) == written
     assert study.default() == {"x": 0.25, "n": 2, "w": "b"}
