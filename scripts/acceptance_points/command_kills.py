@@ -23,7 +23,7 @@ from typing import Any
 
 from .common import Outcome, hpo_command
 
-KILLS, SMALL_KILLS = 300, 8  # over all kinds
+KILLS, SMALL_KILLS = 300, 4  # over all kinds
 _PATIENCE = 300.0
 _WAIT = 3.0  # seconds of a start before its kill, at most
 SCRIPT = '''\
