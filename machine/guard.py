@@ -49,6 +49,7 @@ def kill(group: int, mark: str) -> None:
 
 def watch() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of a batch system, to all processes of a job
     groups: dict[int, str] = {}
     for line in sys.stdin:
         words = line.split()

@@ -1,25 +1,32 @@
-"""Processes of a command: started as process groups, halted, continued and ended with children.
+"""Processes of a command, and the executors that say where they run: here, or on a cluster.
 
-Each has a session, files for its output, and a mark in its environment that also identifies
-children outside the group. A guard kills all of them if this process dies.
+A process of this machine has a session, files for its output, and a mark in its environment that
+also identifies children outside the group. A guard kills all of them if this process dies.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-from ..errors import SearchError
+from ..errors import ConfigError, SearchError, counted
 from ..files.atomic_files import make_folder
 from . import guard
+
+if TYPE_CHECKING:  # not on nodes, where each process starts this module
+    from ..studies.spec import Processes
 
 _SCRIPT = str(Path(guard.__file__))
 _PYTHON = [sys.executable, "-I", "-S", _SCRIPT]
@@ -28,6 +35,7 @@ _THREADS = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
 )  # fmt: skip
 _OF_XLA = 0.9  # of a process's share of a GPU, that jax reserves
+_PAUSE = 0.01  # seconds between two looks at a process that is followed
 STDOUT, STDERR = "stdout.log", "stderr.log"
 
 
@@ -39,6 +47,69 @@ class Launch:
     settings: Mapping[str, str]  # environment variables beyond ours
     cwd: Path
     folder: Path  # of its output; made if it is not there
+
+
+class Process(Protocol):
+    """One started process, with its children, wherever it runs.
+
+    Its output is in the files `STDOUT` and `STDERR` of its folder.
+    """
+
+    is_paused: bool
+    lost: str
+    """Why it ended although its command did not, such as a dead node; it may run again."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for a place on a cluster."""
+        ...
+
+    def look(self) -> int | None:
+        """Return the exit code after its end, negative for a signal; None before."""
+        ...
+
+    def pause(self) -> None: ...
+
+    def go_on(self) -> None: ...
+
+    def ask_to_end(self, grace: float) -> None:
+        """Send SIGTERM, and SIGKILL after `grace` seconds; `look` sees its end."""
+        ...
+
+    def end(self, grace: float = 0.0) -> None:
+        """End it and wait for that."""
+        ...
+
+    def memory(self) -> int:
+        """Return its bytes of memory; 0 where that is not known."""
+        ...
+
+
+class ProcessExecutor(Protocol):
+    """Where the processes of a study run."""
+
+    @property
+    def at_once(self) -> int:
+        """The number of processes that have room."""
+        ...
+
+    def check(self, program: str, cwd: Path) -> None:
+        """Raise ConfigError if no process could start; an empty program is not looked for."""
+        ...
+
+    def begin(self, folder: Path) -> None:
+        """Set the folder of all processes; end those of an earlier start, or find them again."""
+        ...
+
+    def find(self, folder: Path) -> Process | None:
+        """Return the process that an earlier start left in the folder of a run."""
+        ...
+
+    def start(self, launch: Launch, lane: int) -> Process: ...
+
+    def close(self) -> None:
+        """Leave nothing that runs."""
+        ...
 
 
 def cores() -> int:
@@ -63,6 +134,11 @@ def gpus_here() -> tuple[str, ...]:
     return tuple(str(number) for number in range(len(found)))
 
 
+def share_of_memory(each: float) -> dict[str, str]:
+    """Return the variable that gives jax its part of a GPU that several processes share."""
+    return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{_OF_XLA * each:.3g}"} if 0 < each < 1 else {}
+
+
 def share_of_gpus(lane: int, each: float, gpus: Sequence[str]) -> dict[str, str]:
     """Return the variables that give a process its GPUs, `each` of them or a part of one.
 
@@ -76,7 +152,7 @@ def share_of_gpus(lane: int, each: float, gpus: Sequence[str]) -> dict[str, str]
     if each < 1:
         beside = int(1 / each + 1e-9)
         own = {"CUDA_VISIBLE_DEVICES": gpus[lane // beside % len(gpus)]}
-        return {**own, "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{_OF_XLA * each:.3g}"}
+        return own | share_of_memory(each)
     whole = int(each)
     first = lane * whole % len(gpus)
     return {"CUDA_VISIBLE_DEVICES": ",".join(gpus[first : first + whole])}
@@ -86,7 +162,11 @@ def share_of_threads(threads: int | None, at_once: int) -> dict[str, str]:
     """Return the variables that bound a process's threads; none if the user has set some."""
     if threads is None and any(name in os.environ for name in _THREADS):
         return {}
-    count = threads or max(1, cores() // at_once)
+    return thread_settings(threads or max(1, cores() // at_once))
+
+
+def thread_settings(count: int) -> dict[str, str]:
+    """Return the variables that bound the threads of a process."""
     return dict.fromkeys(_THREADS, str(count))
 
 
@@ -107,6 +187,8 @@ class Guard:
 
     def _tell(self, line: str) -> None:
         if self._process is None or self._process.poll() is not None:
+            if not self._known:
+                return
             self._process = subprocess.Popen(
                 [*_PYTHON, "watch"], stdin=subprocess.PIPE, text=True, start_new_session=True
             )
@@ -126,7 +208,9 @@ class Guard:
 
 
 class Running:
-    """One started process, with its children."""
+    """A process of this machine; see `Process`."""
+
+    lost, is_waiting = "", False
 
     def __init__(self, launch: Launch, guard: Guard):
         self._guard, self.mark = guard, f"{_MARK}={uuid.uuid4().hex}"
@@ -204,9 +288,84 @@ class Running:
         while self.look() is None:
             time.sleep(0.005)
 
+    def memory(self) -> int:
+        return memory_of(self.group)
+
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.group, number)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The request of another machine for a process of this one."""
+
+    halted: bool = False
+    grace: float | None = None  # seconds from SIGTERM to SIGKILL, if it has to end
+
+
+def follow(launch: Launch, wish: Callable[[], Wish], pause: float = _PAUSE) -> int:
+    """Run a process here to its end, as another machine wishes; return its exit code."""
+    watching = Guard()
+    process = Running(launch, watching)
+    while (code := process.look()) is None:
+        now = wish()
+        if now.grace is not None:
+            process.ask_to_end(now.grace)
+        elif now.halted:
+            process.pause()
+        else:
+            process.go_on()
+        time.sleep(pause)
+    watching.close()
+    return code
+
+
+class LocalProcesses:
+    """Processes of this machine; see `ProcessExecutor`."""
+
+    def __init__(self, settings: Processes):
+        self._settings, self._guard = settings, Guard()
+
+    @cached_property
+    def _gpus(self) -> tuple[str, ...]:
+        return gpus_here() if self._settings.gpus else ()
+
+    @property
+    def at_once(self) -> int:
+        given, each = self._settings.at_once, self._settings.gpus
+        if given is not None:
+            return given
+        if each:
+            return max(1, int(len(self._gpus) / each + 1e-9))
+        return max(1, cores() // (self._settings.threads or 1))
+
+    def check(self, program: str, cwd: Path) -> None:
+        """Refuse a program that is not there, or more GPUs than there are."""
+        each = self._settings.gpus
+        if each and len(self._gpus) < math.ceil(each):
+            seen = counted(len(self._gpus), "GPU")
+            raise ConfigError(
+                f"processes.gpus is {each:g}, but this machine shows {seen}; remove gpus, "
+                "or type gpus: 0"
+            )
+        if program and shutil.which(program) is None and shutil.which(str(cwd / program)) is None:
+            raise ConfigError(f"command: {program} is not a program here; give its path")
+
+    def begin(self, folder: Path) -> None:
+        end_leftovers(folder)
+
+    def find(self, folder: Path) -> Process | None:
+        return None  # `begin` has ended all of them
+
+    def start(self, launch: Launch, lane: int) -> Process:
+        share = share_of_threads(self._settings.threads, self.at_once)
+        if self._settings.gpus is not None:
+            share |= share_of_gpus(lane, self._settings.gpus, self._gpus)
+        return Running(replace(launch, settings={**share, **launch.settings}), self._guard)
+
+    def close(self) -> None:
+        self._guard.close()
 
 
 def memory_of(process: int) -> int:

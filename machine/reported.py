@@ -66,12 +66,10 @@ class Tail:
 
     def read(self) -> bytes:
         try:
-            size = self._path.stat().st_size
-            if size < self.offset:  # written anew
-                self.offset = 0
-            if size == self.offset:
-                return b""
-            with self._path.open("rb") as file:
+            with self._path.open("rb") as file:  # network disks then show its size of now
+                size = os.fstat(file.fileno()).st_size
+                if size < self.offset:  # written anew
+                    self.offset = 0
                 file.seek(self.offset)
                 return file.read(size - self.offset)
         except FileNotFoundError:

@@ -15,11 +15,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..errors import ConfigError, HpoError
+from ..machine.slurm import SlurmJobs
 from ..machine.timings import Timings
 from ..studies.check import CheckReport, Cost, check
 from ..studies.expected_cost import TimeEstimate
 from ..studies.programs import programs_note
-from ..studies.spec import Study
+from ..studies.spec import Processes, Study
 from ..studies.user_code import check_registered, run_own_code
 from .lanes.contract import Resolved, check_divides, factory_here
 from .lanes.multi_environment import SeveralFactory, factories_of, notes_of
@@ -55,6 +56,8 @@ def preview(
         why = "it was not timed"
     elif report.mistakes:
         why = "fix the mistakes to get an estimate"
+    elif study.executor.type != "local" and study.algorithm.is_process:
+        why = "no process is tried on a cluster; --set executor.type=local tries one here"
     elif study.executor.type != "local":
         why = "several workers cannot be timed here; executor: {type: local} can"
     elif study.algorithm.is_process:
@@ -150,9 +153,8 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
     def cost_of(bucket: str) -> Cost:
         if study.algorithm.is_process:
             processes: Any = factory
-            processes.check(firsts[bucket])
             notes.extend(processes.notes(firsts[bucket]))
-            return Cost(processes.at_once)
+            return Cost(_places(study, processes, firsts[bucket], notes))
         if not study.algorithm.is_ppo:
             cost = _own_cost(factory, firsts[bucket], workers)
             notes.extend(notes_of(factory, firsts[bucket]))
@@ -163,6 +165,20 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
 
     report = check(study, bucket_key, cost_of)
     return replace(report, warnings=(*report.warnings, *dict.fromkeys(notes))), ""
+
+
+def _places(study: Study, factory: Any, first: Resolved, notes: list[str]) -> int | None:
+    """Return how many processes run together; None where a cluster decides."""
+    settings = study.processes or Processes()
+    if study.executor.type == "local":
+        factory.check(first)
+        return factory.at_once
+    if study.executor.type == "slurm":
+        try:
+            SlurmJobs(study.executor, settings, study.resume is not None).check("", Path())
+        except ConfigError as error:  # the study is for another machine
+            notes.append(str(error))
+    return settings.at_once
 
 
 def _cost(factory: Any, first: Resolved, buckets: int, workers: int) -> Cost:

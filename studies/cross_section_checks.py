@@ -25,13 +25,14 @@ from .spec import (
     EarlyTerminate,
     Evaluation,
     PopulationSpec,
+    Processes,
     Racing,
     Study,
     each_alone,
     environments_of,
 )
 from .stopping_rules import foreign_keys, rule_row
-from .study_keys import COSTS, DRIVEN_KEYS, SEARCHER_KEYS
+from .study_keys import COSTS, DRIVEN_KEYS, EXECUTOR_KEYS, SEARCHER_KEYS
 from .user_code import misfits
 from .yaml_io import Node
 
@@ -81,8 +82,10 @@ def unused_keys(root: Node, study: Study) -> Problems:
     others: list[tuple[str, tuple[str, ...], str]] = []
     if early is not None:
         others = [("early_terminate", foreign_keys(early.type), f"is not a key of {early.type}")]
-    if study.executor.type == "local":
-        others.append(("executor", ("address", "cpus"), "needs executor: {type: ray}"))
+    for kind in ("ray", "slurm"):
+        own = EXECUTOR_KEYS[study.executor.type]
+        foreign = tuple(key for key in EXECUTOR_KEYS[kind] if key not in own)
+        others.append(("executor", foreign, f"needs executor: {{type: {kind}}}"))
     if driver == "lanes":
         others.append(("search", DRIVEN_KEYS, "needs search: {driver: ray_tune}"))
     else:
@@ -249,9 +252,12 @@ def _pause(study: Study, early: EarlyTerminate) -> Problems:
     if early.audit:
         text = "does not work with pause; remove one of them"
         yield "early_terminate.audit", text
-    if study.executor.type != "local":
+    away = study.executor.type != "local"
+    if away and not study.algorithm.is_process:
         text = f"works only with executor.type: local (here: {study.executor.type})"
         yield path, f"{text}; remove one of them"
+    elif away and study.resume is None:
+        yield path, "would keep the places of paused processes; set resume, or remove pause"
     if hosted := _hosted(study):
         text = f"does not work with {hosted[0]}, which is stepped by the host and cannot "
         yield path, f"{text}be saved; remove pause, or use a compiled environment"
@@ -445,6 +451,8 @@ def _custom_training(study: Study) -> Problems:
 def _command(study: Study) -> Problems:
     """The script of a command has the environment, the networks and the evaluation."""
     if not study.algorithm.is_process:
+        if study.executor.type == "slurm":
+            yield "executor.type", "is slurm, which applies only to a study with command; type ray"
         for path, given in (
             ("resume", study.resume),
             ("processes", study.processes),
@@ -466,7 +474,6 @@ def _command(study: Study) -> Problems:
             "has only `every` with command: the script evaluates",
         ),
         ("checkpoint.parts", study.checkpoint.parts, f"{of_lanes}; remove it"),
-        ("executor", study.executor.type != "local", "is local with command"),
         ("search.driver", study.search.driver != "lanes", "is lanes with command"),
         ("schedule_env_steps", study.schedule_env_steps, f"{of_lanes}; remove it"),
         ("log_every", study.log_every, f"{of_lanes}; remove it"),
@@ -478,6 +485,25 @@ def _command(study: Study) -> Problems:
     ):
         if wrong:
             yield path, text
+    yield from _cluster(study)
+
+
+def _cluster(study: Study) -> Problems:
+    """The processes of a command on a cluster."""
+    settings, executor = study.processes or Processes(), study.executor
+    text = "does not apply to a study with command;"
+    if executor.type == "ray" and executor.workers != 1:
+        yield "executor.workers", f"{text} type processes: {{at_once: {executor.workers}}}"
+    if executor.type == "ray" and executor.cpus is not None:
+        yield "executor.cpus", f"{text} type processes: {{threads: {executor.cpus}}}"
+    if executor.type != "slurm":
+        return
+    if settings.at_once is None:
+        text = "is auto, but SLURM has any number of places; give the number of jobs at a time"
+        yield "processes.at_once|executor.type", f"{text}, such as processes: {{at_once: 8}}"
+    if settings.gpus and settings.gpus != int(settings.gpus):
+        text = f"is {settings.gpus:g}, but jobs of SLURM have whole GPUs; type gpus: 1, or remove"
+        yield "processes.gpus", f"{text} gpus and type executor: {{options: {{gres: 'shard:1'}}}}"
 
 
 def environment_faults(study: Study) -> Problems:

@@ -31,6 +31,7 @@ from .spec import (
     Confirm,
     Constraint,
     Evaluation,
+    Executor,
     Init,
     Logger,
     Metric,
@@ -43,7 +44,17 @@ from .study_values import Vocabulary
 from .yaml_io import Node, Notes, place_of, plain, read_file, read_text, text_of, to_yaml
 
 DEFAULT_BASELINES = ("ksp_ff", "ff_ksp")  # of studies in optical networks that name none
-_WITHOUT_RULES = ("seeds", "population", "budget", "executor", "checkpoint")
+_WITHOUT_RULES = ("seeds", "population", "budget", "checkpoint")
+_OF_JOBS = {
+    "partition": "give executor.partition",
+    "time": "give executor.time, such as 4h",
+    "gpus": "give processes.gpus",
+    "cpus-per-task": "give processes.threads",
+    "array": "each process is a job of its own; remove it",
+    "job-name": "hpo names the jobs; remove it",
+    "output": "hpo reads the output; remove it",
+}  # fmt: skip
+"""Options of sbatch that other keys give."""
 _TRIAL, _MOST_SEEDS = re.compile(r"-1|[0-9]{1,9}"), 1000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -222,6 +233,7 @@ class _Reader:
             "early_terminate": early,
             "confirm": confirm,
             "init": self._init(given["init"]),
+            "executor": self._executor(given["executor"]),
             "processes": Processes(**given["processes"]) if self.is_process else None,
             "metrics": MetricFiles(**given["metrics"]) if self.is_process else None,
             "loggers": tuple(filter(None, map(self._logger, self._items("loggers")))),
@@ -231,6 +243,20 @@ class _Reader:
                 if field.key in _WITHOUT_RULES
             },
         }
+
+    def _executor(self, values: dict[str, Any]) -> Executor:
+        """Read the options of sbatch: words, numbers, and flags."""
+        node = values["options"]
+        given: dict[str, Any] = plain(node) if isinstance(node, Node) else {}
+        for name, value in given.items():
+            if name in _OF_JOBS:
+                text = f"executor.options has {name}; {_OF_JOBS[name]}"
+                self.notes.add(text, node, name)
+            elif not isinstance(value, str | int | float):
+                text = f"executor.options.{name} is {value!r}; allowed: a text, a number, or true"
+                self.notes.add(f"{text} for a flag without a value", node, name)
+        made: dict[str, Any] = {**values, "options": given}
+        return Executor(**made)
 
     def _items(self, key: str) -> list[Node]:
         node = self.root.value.get(key)

@@ -18,7 +18,7 @@ from ..spaces.space import Parameter, Space
 from .field import keys_of
 from .spec import Confirm, EarlyTerminate, Executor, SearchSpec, Study, environments_of
 from .stopping_rules import foreign_keys
-from .study_keys import DRIVEN_KEYS, SEARCHER_KEYS, TOP
+from .study_keys import DRIVEN_KEYS, EXECUTOR_KEYS, SEARCHER_KEYS, TOP
 from .train_study import LENGTH_KEYS, why_not_longer
 from .yaml_io import plain, read_text, to_yaml
 
@@ -95,8 +95,8 @@ def _written(section: Any) -> dict[str, Any]:
     if isinstance(section, SearchSpec):
         others = SEARCHER_KEYS if section.driver == "ray_tune" else ("driver", *DRIVEN_KEYS)
         return {key: value for key, value in data.items() if key not in others}
-    if isinstance(section, Executor) and section.type == "local":
-        return {key: data[key] for key in ("type", "workers")}
+    if isinstance(section, Executor):
+        return {key: data[key] for key in EXECUTOR_KEYS[section.type] if key in data}
     return data
 
 
@@ -245,6 +245,11 @@ def _is_fixed(changed: _Changed) -> str:
     return "fixed once a study has started"
 
 
+def _free_for_processes(changed: _Changed) -> str:
+    """Return why an executor may not change: a process of a command is the same anywhere."""
+    return "" if "command" in changed.after else _is_fixed(changed)
+
+
 def _keeps_value(changed: _Changed) -> str:
     """Return why a hyperparameter may not change, and what to type where its meaning did."""
     section, _, rest = changed.key.partition(".")
@@ -270,6 +275,7 @@ RESUMING: Mapping[str, Callable[[_Changed], str]] = {
     "name": _is_free,
     "population.workers": _is_free,
     "population.step_timeout": _is_free,
+    "executor": _free_for_processes,
     "executor.address": _is_free,
     "executor.cpus": _is_free,
     "processes.gpus": _is_free,

@@ -32,35 +32,58 @@ _PPO = Algorithm()
 
 
 def schema(algorithm: Algorithm = _PPO) -> dict[str, Any]:
+    """Return the schema of studies of an algorithm; without one, of PPO and of any command."""
+    names = _condition("the parameter is searched if all are true", _names(algorithm.knobs))
+    found: dict[str, Any] = {
+        "$schema": _DIALECT,
+        "title": "hpo study",
+        "description": "A study: environment, search space, search method and budget.",
+        "$defs": {"distribution": _distribution("condition"), "condition": names},
+    }
+    if not algorithm.is_ppo:
+        return {**found, **_of_algorithm(algorithm)}
+    found["$defs"] |= {
+        "distribution_of_command": _distribution("condition_of_command"),
+        "condition_of_command": _condition("the parameter is searched if all are true", {}),
+    }
+    either = {"then": _of_command(), "else": _of_algorithm(algorithm)}
+    return {**found, "if": {"required": ["command"]}, **either}
+
+
+def _of_algorithm(algorithm: Algorithm) -> dict[str, Any]:
     properties = {field.key: _top(field, algorithm) for field in TOP}
     required = {"required": [field.key for field in TOP if not field.has_default]}
     if not algorithm.is_ppo:
         if not algorithm.takes_env:
             del properties["env"]
-        length = {"description": f"of a full run, in {algorithm.unit}"}
-        properties["length"] = {**length, "type": ["integer", "string"]}
-        required = {"oneOf": [{"required": ["algorithm", key]} for key in ("length", "env_steps")]}
-    closed = {
-        section: {"properties": {key: {"enum": list(table)}}}
-        for section, key, table in (
-            ("search", "method", METHODS),
-            ("early_terminate", "type", RULES),
-        )
+        properties["length"] = _length(algorithm.unit)
+        required = _with_length("algorithm")
+    return {**_object(properties), **required, **_closed()}
+
+
+def _of_command() -> dict[str, Any]:
+    """Return the schema of a study whose hyperparameters are names in its command."""
+    properties = {field.key: _top_of_command(field) for field in TOP}
+    properties["length"] = _length("env steps, or the unit after the number")
+    needed = _any([{"required": ["metric"]}, {"required": ["objectives"]}])
+    return {**_object(properties), **_with_length("command"), **_closed(), **needed}
+
+
+def _closed() -> dict[str, Any]:
+    """Without `imports` only the methods and rules of the tables exist."""
+    sections = {
+        "search": {"properties": {"method": {"enum": list(METHODS)}}},
+        "early_terminate": {"properties": {"type": {"enum": list(RULES)}}},
     }
-    return {
-        "$schema": _DIALECT,
-        "title": "hpo study",
-        "description": "A study: environment, search space, search method and budget.",
-        **_object(properties),
-        **required,
-        # Without `imports` only the methods and rules of the tables exist.
-        "if": {"not": {"required": ["imports"]}},
-        "then": {"properties": closed},
-        "$defs": {
-            "distribution": _distribution(),
-            "condition": _condition("the parameter is searched if all are true", algorithm.knobs),
-        },
-    }
+    return {"if": {"not": {"required": ["imports"]}}, "then": {"properties": sections}}
+
+
+def _length(unit: str) -> dict[str, Any]:
+    return {"description": f"of a full run, in {unit}", "type": ["integer", "string"]}
+
+
+def _with_length(key: str) -> dict[str, Any]:
+    return {"oneOf": [{"required": [key, length]} for length in ("length", "env_steps")]}
 
 
 def _object(properties: Mapping[str, Any], required: Sequence[str] = ()) -> dict[str, Any]:
@@ -86,8 +109,10 @@ def _top(field: Field, algorithm: Algorithm) -> dict[str, Any]:
         "env": lambda: _any([known, given, _array(_any([known, given]), minItems=2)]),
         "algorithm": lambda: {"const": algorithm.name},
         "fixed": lambda: _object(_each_knob(knobs, _knob_value)),
-        "space": lambda: _space(knobs),
-        "forbid": lambda: _array(_any([_condition("a combination of values", knobs), rule])),
+        "space": lambda: _space(_parameters(knobs), _parameters(knobs, nullable=True)),
+        "forbid": lambda: _array(
+            _any([_condition("a combination of values", _names(knobs)), rule])
+        ),
         "enqueue": lambda: _array(
             {**_object(_each_knob(knobs, _knob_value)), "patternProperties": values}
         ),
@@ -103,6 +128,37 @@ def _top(field: Field, algorithm: Algorithm) -> dict[str, Any]:
         return {"description": field.meaning, **_value(field)}
     body = special[field.key]()
     return {"description": field.meaning, **_any([body, _OFF] if field.off else [body])}
+
+
+def _top_of_command(field: Field) -> dict[str, Any]:
+    """Return the schema of a key at the top of a study with `command`."""
+    any_object = {"type": "object"}
+    one = {"$ref": "#/$defs/distribution_of_command"}
+    options = _any([one, _array(one, minItems=1)])
+    special: Mapping[str, Callable[[], dict[str, Any]]] = {
+        "env": lambda: _any([{"type": "string"}, any_object]),  # of a resolved study
+        "algorithm": lambda: any_object,  # the same
+        "fixed": lambda: any_object,
+        "space": lambda: _space({"type": "object", "additionalProperties": options}),
+        "forbid": lambda: _array(_any([any_object, {"type": "string"}])),
+        "enqueue": lambda: _array(any_object),
+        "metric": lambda: _with_any("name", {"type": "string"}, SECTIONS["metric"]),
+        "objectives": lambda: _array(_with_any("name", {"type": "string"}, SECTIONS["metric"])),
+        "confirm": lambda: _with_any(
+            "default", _any([{"type": "boolean"}, any_object]), SECTIONS["confirm"]
+        ),
+    }
+    if field.key not in special:
+        return _top(field, _PPO)
+    body = special[field.key]()
+    return {"description": field.meaning, **_any([body, _OFF] if field.off else [body])}
+
+
+def _with_any(key: str, value: dict[str, Any], fields: Iterable[Field]) -> dict[str, Any]:
+    """Return a section in which a key has other values."""
+    section = _section(fields)
+    section["properties"][key] = value
+    return section
 
 
 def _section(fields: Iterable[Field]) -> dict[str, Any]:
@@ -166,13 +222,13 @@ def _parameters(knobs: Mapping[str, Knob], nullable: bool = False) -> dict[str, 
     return {**each, "patternProperties": {r"^env\.": options}}
 
 
-def _space(knobs: Mapping[str, Knob]) -> dict[str, Any]:
+def _space(parameters: dict[str, Any], override: dict[str, Any] | None = None) -> dict[str, Any]:
     file = {"type": "string", "description": "such as spaces/ppo.yaml"}
-    from_file = _object({"file": file, "override": _parameters(knobs, nullable=True)}, ["file"])
-    return {"if": {"required": ["file"]}, "then": from_file, "else": _parameters(knobs)}
+    from_file = _object({"file": file, "override": override or parameters}, ["file"])
+    return {"if": {"required": ["file"]}, "then": from_file, "else": parameters}
 
 
-def _distribution() -> dict[str, Any]:
+def _distribution(condition: str) -> dict[str, Any]:
     number = _any([{"type": "number"}, AMOUNT])
     properties: dict[str, Any] = {
         key: {"description": meaning, **(number if key != "values" else {"type": "array"})}
@@ -183,7 +239,7 @@ def _distribution() -> dict[str, Any]:
         "distribution": {"description": kinds, "enum": [*KINDS, None]},
         "value": {"description": "a single value"},
         "default": {"description": "its value in the default configuration"},
-        "when": {"$ref": "#/$defs/condition"},
+        "when": {"$ref": f"#/$defs/{condition}"},
     }
     each = [_where("distribution", kind, _kind(kind)) for kind in KINDS]
     return {**_object(properties), "allOf": each}
@@ -198,10 +254,13 @@ def _kind(kind: str) -> dict[str, Any]:
     return {"required": list(cls.required), "propertyNames": {"enum": allowed}}
 
 
-def _condition(meaning: str, knobs: Mapping[str, Knob]) -> dict[str, Any]:
+def _names(knobs: Mapping[str, Knob]) -> dict[str, Any]:
     spelled = [spelling for name in knobs for spelling in _spellings(name)]
-    names = _any([{"enum": spelled}, {"pattern": r"^env\."}])
-    return {"description": meaning, "type": "object", "minProperties": 1, "propertyNames": names}
+    return {"propertyNames": _any([{"enum": spelled}, {"pattern": r"^env\."}])}
+
+
+def _condition(meaning: str, names: Mapping[str, Any]) -> dict[str, Any]:
+    return {"description": meaning, "type": "object", "minProperties": 1, **names}
 
 
 def _search() -> dict[str, Any]:

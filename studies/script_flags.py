@@ -1,16 +1,21 @@
-"""A first study of a training script, from the flags that its file declares; it is not run."""
+"""A first study of a training script, from the flags that its file declares; it is not run.
+
+Flags are those of argparse, click and dataclasses, or the keys of Hydra's configuration.
+"""
 
 from __future__ import annotations
 
 import ast
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError
-from .yaml_io import to_yaml
+from ..files.plain_data import is_mapping, is_sequence
+from .study_values import number_of
+from .yaml_io import plain, read_text, text_of, to_yaml
 
 _SEEDS = ("seed", "random_seed")
 _LENGTHS = ("env_steps", "total_timesteps", "total_steps", "timesteps", "max_steps", "steps",
@@ -32,12 +37,25 @@ class Flag:
 
     @property
     def name(self) -> str:
-        return self.flag.lstrip("-").replace("-", "_")
+        return self.flag.lstrip("-").replace("-", "_").replace(".", "_")
+
+    @property
+    def last(self) -> str:
+        """Its name without the groups that Hydra puts before it."""
+        return self.flag.lstrip("-").replace("-", "_").rpartition(".")[2]
+
+    def typed(self, value: str) -> str:
+        """Return the words that set it.
+
+        >>> Flag("--lr", 0.1).typed("{lr}"), Flag("optimizer.lr", 0.1).typed("{lr}")
+        ('--lr {lr}', 'optimizer.lr={lr}')
+        """
+        return f"{self.flag} {value}" if self.flag.startswith("-") else f"{self.flag}={value}"
 
     @property
     def is_tuned(self) -> bool:
         is_number = isinstance(self.default, int | float) and not isinstance(self.default, bool)
-        parts = self.name.lower().split("_")
+        parts = self.last.lower().split("_")
         return is_number and self.default > 0 and any(part in _TUNED for part in parts)
 
     def distribution(self) -> dict[str, Any]:
@@ -67,8 +85,10 @@ def _short(number: float) -> float:
     return float(f"{number:.4g}")
 
 
-def flags_of_script(text: str) -> list[Flag]:
+def flags_of_script(text: str, folder: Path = Path(".")) -> list[Flag]:
     """Return the flags that a file declares by argparse, click or the dataclass of a command.
+
+    Of a script with `hydra.main` they are the keys of its configuration, read from `folder`.
 
     >>> flags_of_script("parser.add_argument('-l', '--lr', type=float, default=1e-3)")
     [Flag(flag='--lr', default=0.001)]
@@ -81,7 +101,60 @@ def flags_of_script(text: str) -> list[Flag]:
     for node in ast.walk(tree):
         for flag in _flags(node):
             found.setdefault(flag.name, flag)
-    return list(found.values())
+    hydra = next(filter(None, map(_hydra_main, ast.walk(tree))), None)
+    if hydra is None:
+        return list(found.values())
+    path = folder / str(hydra.get("config_path") or ".")
+    read = list(_flags_of_config(path, str(hydra.get("config_name") or "config"), ""))
+    if not read:  # a structured configuration: the fields of dataclasses
+        read = [Flag(flag.name, flag.default) for flag in found.values()]
+    return list({flag.flag: flag for flag in read}.values())
+
+
+def _hydra_main(node: ast.AST) -> dict[str, Any] | None:
+    """Return the keywords of `hydra.main` if a node is a function with that decorator."""
+    for mark in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
+        if isinstance(mark, ast.Call) and ast.unparse(mark.func) in ("hydra.main", "main"):
+            return {word.arg: _plain(word.value) for word in mark.keywords if word.arg}
+    return None
+
+
+def _flags_of_config(
+    folder: Path, name: str, package: str, above: tuple[Path, ...] = ()
+) -> Iterator[Flag]:
+    """Yield the keys of one file of a Hydra configuration, after those of its defaults."""
+    path = folder / (name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
+    if not path.is_file() or path in above:  # of another package, or declared in Python
+        return
+    text = text_of(path)
+    package = "" if "@package _global_" in text.partition("\n")[0] else package
+    data = plain(read_text(text, str(path)))
+    given = dict[str, Any](data) if is_mapping(data) else {}
+    for group, option in _defaults_of(given.pop("defaults", ())):
+        inner = ".".join(filter(None, [package, group.replace("/", ".")]))
+        yield from _flags_of_config(path.parent / group, option, inner, (*above, path))
+    yield from _flags_of_keys(given, package)
+
+
+def _defaults_of(given: Any) -> Iterator[tuple[str, str]]:
+    """Yield (group, option) of a defaults list; those of Hydra itself are left out."""
+    for entry in given if is_sequence(given) else ():
+        pairs = entry.items() if is_mapping(entry) else [str(entry).rpartition("/")[::2]]
+        for group, option in pairs:
+            name = str(group).removeprefix("override ").removeprefix("optional ").lstrip("/")
+            if isinstance(option, str) and option != "_self_" and not name.startswith("hydra"):
+                yield name, option
+
+
+def _flags_of_keys(given: Mapping[str, Any], package: str) -> Iterator[Flag]:
+    for key, value in given.items():
+        name = f"{package}.{key}" if package else key
+        if is_mapping(value):
+            if name != "hydra":
+                yield from _flags_of_keys(value, name)
+            continue
+        number = number_of(value) if isinstance(value, str) else None
+        yield Flag(name, value if number is None else number)
 
 
 def _flags(node: ast.AST) -> Iterator[Flag]:
@@ -129,7 +202,7 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
     """
     path = _script_of(command, folder)
     flags = _open_flags(path, command)
-    tuned = [flag for flag in flags if flag.is_tuned and flag.name not in _LENGTHS][:_MOST]
+    tuned = [flag for flag in flags if flag.is_tuned and flag.last not in _LENGTHS][:_MOST]
     if not tuned:
         shown = ", ".join(flag.flag for flag in flags[:20]) or "none"
         raise ConfigError(f"{path.name} has no flag with a number to search; its flags: {shown}")
@@ -154,19 +227,19 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
 
 def _open_flags(path: Path, command: str) -> list[Flag]:
     """Return the flags of a script that a command does not give."""
-    given = {word.partition("=")[0] for word in shlex.split(command) if word.startswith("--")}
-    read = flags_of_script(path.read_text(encoding="utf-8"))
+    given = {word.partition("=")[0] for word in shlex.split(command)}
+    read = flags_of_script(path.read_text(encoding="utf-8"), path.parent)
     return [flag for flag in read if flag.flag not in given]
 
 
 def _length_flag(flags: Sequence[Flag]) -> Flag | None:
-    by_name = {flag.name: flag for flag in reversed(flags)}
+    by_name = {flag.last: flag for flag in reversed(flags)}
     return next((by_name[name] for name in _LENGTHS if name in by_name), None)
 
 
 def _others(flags: Sequence[Flag], tuned: Sequence[Flag], line: str) -> str:
-    rest = [flag for flag in flags if flag not in tuned and f"{flag.flag} " not in line]
-    return ", ".join(f"{flag.flag} {flag.default}" for flag in rest[:12]) or "none"
+    rest = [flag for flag in flags if flag not in tuned and flag.typed("{") not in line]
+    return ", ".join(flag.typed(str(flag.default)) for flag in rest[:12]) or "none"
 
 
 def _script_of(command: str, folder: Path) -> Path:
@@ -182,13 +255,15 @@ def _filled_in(
     command: str, tuned: Sequence[Flag], flags: Sequence[Flag], length: Flag | None
 ) -> str:
     """Return the command with placeholders: searched flags, seed, folder and length."""
-    line = [command, *(f"{flag.flag} {{{flag.name}}}" for flag in tuned)]
+    line = [command, *(flag.typed(f"{{{flag.name}}}") for flag in tuned)]
     for names, filled in ((_SEEDS, "{seed}"), (_FOLDERS, "{folder}")):
-        known = [flag for flag in flags if flag.name in names]
+        known = [flag for flag in flags if flag.last in names]
         if known:
-            line.append(f"{known[0].flag} {filled}")
+            line.append(known[0].typed(filled))
     if length is not None:
-        line.append(f"{length.flag} {{length}}")
+        line.append(length.typed("{length}"))
+    if not tuned[0].flag.startswith("-"):
+        line.append("hydra.run.dir={folder}")
     return " ".join(line)
 
 
@@ -196,5 +271,5 @@ def _length_of(flag: Flag | None) -> tuple[int, str]:
     """Return the length of a run and its unit."""
     if flag is None:
         return _LENGTH, "env steps"
-    unit = "epochs" if "epochs" in flag.name else "env steps"
+    unit = "epochs" if "epochs" in flag.last else "env steps"
     return (flag.default if isinstance(flag.default, int) else _LENGTH), unit

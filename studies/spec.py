@@ -317,13 +317,43 @@ class Budget:
 
 @dataclass(frozen=True)
 class Executor:
-    type: Literal["local", "ray"] = key("local", "this process, or workers of a Ray cluster")
+    type: Literal["local", "ray", "slurm"] = key(
+        "local", "this process, workers of a Ray cluster, or (command alone) jobs of SLURM"
+    )
     workers: int = key(1, "ray: processes over which lanes are spread", low=1, high=1024)
     address: str | None = key(
         None, "ray: address of the cluster, auto or host:port; null: this machine alone"
     )
     cpus: int | None = key(
         None, "ray: CPUs of each worker; null: its share of the cluster's", low=1, high=4096
+    )
+    partition: str | None = key(
+        None, "slurm: of the jobs; null: the cluster's default", type="text", late=True
+    )
+    time: float | None = key(
+        None,
+        "slurm: time limit of each job; null: that of the partition",
+        type="seconds",
+        low=60,
+        high=1e9,
+        late=True,
+    )
+    options: Mapping[str, Any] = key(
+        {}, "slurm: more options of sbatch, such as {account: lab, mem: 8G}", late=True
+    )
+    setup: str | None = key(
+        None,
+        "slurm: shell lines of each job before the command, such as module load cuda",
+        type="text",
+        late=True,
+    )
+    poll: float = key(
+        15.0,
+        "slurm: time between two calls of squeue",
+        type="seconds",
+        low=0,
+        high=3600,
+        late=True,
     )
 
 

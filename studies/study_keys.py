@@ -15,6 +15,12 @@ DRIVEN_KEYS = ("scheduler", "searcher", "scheduler_options", "searcher_options")
 """Keys of `search` for driver ray_tune alone."""
 SEARCHER_KEYS = ("method", "portfolio", "random_share", "options", "warm_start", "ahead")
 """Keys of `search` for driver lanes alone."""
+EXECUTOR_KEYS: Mapping[str, tuple[str, ...]] = {
+    "local": ("type", "workers"),
+    "ray": ("type", "workers", "address", "cpus"),
+    "slurm": ("type", "partition", "time", "options", "setup", "poll"),
+}
+"""Type of `executor` -> its keys."""
 
 _FOLLOWING = (
     count("top_k", 10, "number of best trials to follow", 0, high=10_000),

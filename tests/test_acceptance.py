@@ -112,6 +112,12 @@ def test_damaged_journals_come_back_equal_or_are_refused(load, tmp_path):
     assert "refused" in outcome.numbers
 
 
+def test_studies_of_a_command_survive_kills(load, tmp_path):
+    outcome = load("acceptance_points.command_kills").kills(True, tmp_path)
+    assert outcome.passed, outcome.numbers
+    assert outcome.numbers.startswith("4 kills over 4 kinds of studies: ")
+
+
 def wait_for_commits(child: subprocess.Popen[bytes], folder: Path, count: int) -> None:
     """Wait until the child has written that many checkpoints, or has ended."""
     checkpoints, end = folder / "checkpoints", time.monotonic() + 600

@@ -116,6 +116,13 @@ POINTS: dict[str, dict[int, Point]] = {
             "every_commit",
         ),
     },
+    "processes": {
+        1: Point(
+            "studies of a command, killed 300 times: nothing lost, no orphan",
+            "command_kills",
+            "kills",
+        ),
+    },
     "answers": {
         3: Point("hpo check's minutes are those that studies take", "answers_time", "minutes"),
         4: Point("six programs for 24 trials: lanes busy, compiling", "answers_lanes", "buckets"),

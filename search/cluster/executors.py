@@ -9,13 +9,15 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import partial
 from typing import Any
 
+from ...machine.processes import LocalProcesses, ProcessExecutor
+from ...machine.slurm import SlurmJobs
 from ...machine.software import enable_compilation_cache, versions
 from ...store.codec import plain_json
 from ...store.rows import Stream
 from ...studies.algorithm_section import with_code
 from ...studies.check import spread_note
 from ...studies.programs import words_of_bucket
-from ...studies.spec import Study
+from ...studies.spec import Processes, Study
 from ...studies.user_code import check_registered, run_own_code
 from ..lanes.contract import (
     Division,
@@ -26,6 +28,7 @@ from ..lanes.contract import (
     factory_here,
 )
 from ..lanes.multi_environment import factories_of, notes_of
+from ..lanes.processes import ProcessFactory
 from .worker_shards import Machine, SharedPopulation, Team, asked
 
 
@@ -120,19 +123,16 @@ def factory_of(
             handles = min(study.budget.trials or 1, _MOST_HANDLES) + executor.workers
             purpose = "search: {driver: ray_tune}"
             opened.enter_context(connected(executor, purpose, handles))
+        if study.algorithm.is_process:
+            own = opened.enter_context(_process_executor(study))
+            yield _checked(study, opened, warn, ProcessFactory(study, warn=warn, executor=own))
+            return
         if executor.type == "local":
-            if not study.algorithm.is_process:
-                enable_compilation_cache()
+            enable_compilation_cache()
             local: Any = factories_of(
                 study, lambda one, of: factory_here(one, compiling, warn, environments=of)
             )
-            resolved = local.resolve(config)
-            local.check(resolved)
-            for note in notes_of(local, resolved):
-                warn(note)
-            if close := getattr(local, "close", None):
-                opened.callback(close)
-            yield local
+            yield _checked(study, opened, warn, local)
             return
         from .via_ray import RayTeam, connected, place_of
 
@@ -147,3 +147,33 @@ def factory_of(
         shared = SharedFactory(team, team.begin(), compiling, words)
         shared.check(shared.resolve(config))
         yield shared
+
+
+def _checked(
+    study: Study, opened: ExitStack, warn: Callable[[str], None], factory: Any
+) -> PopulationFactory:
+    """Return a factory that can run the default configuration and is closed in the end."""
+    resolved = factory.resolve(study.default())
+    factory.check(resolved)
+    for note in notes_of(factory, resolved):
+        warn(note)
+    if close := getattr(factory, "close", None):
+        opened.callback(close)
+    return factory
+
+
+@contextmanager
+def _process_executor(study: Study) -> Iterator[ProcessExecutor]:
+    """Yield where the processes of a command run."""
+    executor, settings = study.executor, study.processes or Processes()
+    if executor.type == "local":
+        yield LocalProcesses(settings)
+    elif executor.type == "slurm":
+        yield SlurmJobs(executor, settings, resumes=study.resume is not None)
+    else:
+        from .ray_processes import RayProcesses
+        from .via_ray import connected
+
+        cpus = (settings.at_once or 1) * (settings.threads or 1)
+        with connected(executor, "executor: {type: ray}", cpus) as ray:
+            yield RayProcesses(ray, settings)

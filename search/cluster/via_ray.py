@@ -84,8 +84,8 @@ def _reach(address: str | None) -> None:
 
 def _no_cluster(executor: Executor, error: Exception) -> str:
     if executor.address is None:
-        return f"executor: cannot start a Ray cluster on this machine: {_line(error)}; try again"
-    text = f"executor: no Ray cluster at {executor.address!r}: {_line(error)}; start one with "
+        return f"executor: cannot start a Ray cluster on this machine: {line_of(error)}; try again"
+    text = f"executor: no Ray cluster at {executor.address!r}: {line_of(error)}; start one with "
     text += "`ray start --head`, or remove executor.address to use this machine alone"
     if os.environ.get("RAY_AUTH_MODE") == "token":
         return f"{text}; if there is one, ~/.ray/auth_token must be that of its head node"
@@ -242,10 +242,10 @@ class RayTeam:
         try:
             return self._ray.get(reference)
         except (errors.RayActorError, errors.OutOfMemoryError, errors.ObjectLostError) as error:
-            return Lost(_line(error))
+            return Lost(line_of(error))
         except (errors.LocalRayletDiedError, errors.RaySystemError) as error:
             raise SearchError(
-                f"lost the Ray cluster: {_line(error)}; nothing committed is lost: the same "
+                f"lost the Ray cluster: {line_of(error)}; nothing committed is lost: the same "
                 "command resumes"
             ) from error
 
@@ -305,7 +305,7 @@ def _words(machine: Machine, other: Machine) -> str:
     return ", ".join(parts)
 
 
-def _line(error: Exception) -> str:
+def line_of(error: Exception) -> str:
     if isinstance(error, HpoError):
         return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,21 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ConfigError, counted
+from ...errors import ConfigError
 from ...files.atomic_files import delete_folder, make_folder, new_folder, read_text, write_text
 from ...machine.processes import (
     STDERR,
     STDOUT,
-    Guard,
     Launch,
-    Running,
-    cores,
-    end_leftovers,
-    gpus_here,
+    LocalProcesses,
+    Process,
+    ProcessExecutor,
     last_lines,
-    memory_of,
-    share_of_gpus,
-    share_of_threads,
 )
 from ...machine.reported import Reader, Row, reader_of
 from ...machine.software import code_version
@@ -59,6 +53,7 @@ _STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1000, Stream.REPORT: 2000}
 _NEAR = 0.9  # of the length, at which a process may end by itself: batches do not divide it
 _MOST_OUTPUT = 1 << 30  # bytes of one process's output
 _MOST_NAMED = 12  # metrics in an error
+_MOST_LOSSES = 3  # of the node of one run in a row
 _MOST_ROWS = 5000  # rows of one process that are kept once they were counted
 
 
@@ -82,14 +77,15 @@ class ProcessFactory:
         warn: Callable[[str], None] = lambda text: None,
         cores: int | None = None,
         environments: int = 1,
+        executor: ProcessExecutor | None = None,
     ):
         self.study = study
         self.settings = study.processes or Processes()
+        self.executor = executor or LocalProcesses(self.settings)
         self.metrics = study.metrics or MetricFiles()
         self.line = Template(study.command or "")
         self.resume = None if study.resume is None else resumed(self.line.text, study.resume)
         self.quanta: Quanta = quanta_of(study, study.steps_per_update({}))
-        self.guard = Guard()
         self.cwd = Path(study.source).absolute()
         self.folder = self.cwd / FOLDER
         self._made: list[ProcessPopulation] = []
@@ -97,9 +93,9 @@ class ProcessFactory:
         self._looked = -math.inf
 
     def begin(self, folder: Path) -> None:
-        """Set the results folder; end processes of an earlier start of the study."""
+        """Set the results folder; end or find processes of an earlier start of the study."""
         self.folder = folder.absolute() / FOLDER
-        end_leftovers(self.folder)
+        self.executor.begin(self.folder)
 
     def code(self) -> dict[str, str]:
         """Return the state of the code in the working folder, looked at every few seconds."""
@@ -111,11 +107,7 @@ class ProcessFactory:
         """End all processes."""
         for population in self._made:
             population.close()
-        self.guard.close()
-
-    @cached_property
-    def gpus(self) -> tuple[str, ...]:
-        return gpus_here() if self.settings.gpus else ()
+        self.executor.close()
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -127,32 +119,20 @@ class ProcessFactory:
 
     @property
     def at_once(self) -> int:
-        given, each = self.settings.at_once, self.settings.gpus
-        if given is not None:
-            return given
-        if each:
-            return max(1, int(len(self.gpus) / each + 1e-9))
-        return max(1, cores() // (self.settings.threads or 1))
+        return self.executor.at_once
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
         return Resolved(config, FOLDER, self.quanta.steps_per_chunk, dict(config))
 
     def check(self, resolved: Resolved) -> None:
-        """Refuse a command that is not there, or more GPUs than there are."""
+        """Refuse a command that cannot start where it runs, or an unusual number of GPUs."""
         each = self.settings.gpus
         if each and each > 1 and each != int(each):
             raise ConfigError(f"processes.gpus is {each:g}; allowed: 0.5, 0.25, 1, 2, ...")
-        if each and len(self.gpus) < math.ceil(each):
-            seen = counted(len(self.gpus), "GPU")
-            raise ConfigError(
-                f"processes.gpus is {each:g}, but this machine shows {seen}; remove gpus, "
-                "or type gpus: 0"
-            )
-        if self.line.needs_shell:
-            return
-        program = self.line.argv(self.values(Refill(0, resolved, Stream.SEARCH, 0)))[0]
-        if shutil.which(program) is None and shutil.which(str(self.cwd / program)) is None:
-            raise ConfigError(f"command: {program} is not a program here; give its path")
+        program = ""  # of a line for the shell
+        if not self.line.needs_shell:
+            program = self.line.argv(self.values(Refill(0, resolved, Stream.SEARCH, 0)))[0]
+        self.executor.check(program, self.cwd)
 
     def notes(self, resolved: Resolved) -> Iterator[str]:
         if "seed" not in self.line.names:
@@ -195,9 +175,6 @@ class ProcessFactory:
             "HPO_ENV_STEPS": str(values["env_steps"]),
             "HPO_TRIAL": str(refill.trial),
         }
-        own |= share_of_threads(self.settings.threads, self.at_once)
-        if self.settings.gpus is not None:
-            own |= share_of_gpus(refill.lane, self.settings.gpus, self.gpus)
         settings = {**own, **line.settings(values)}
         return Launch(line.argv(values), settings, self.cwd, Path(values["folder"]))
 
@@ -209,8 +186,8 @@ class ProcessRun:
     factory: ProcessFactory = field(repr=False)
     refill: Refill
     chunks: int = 0  # counted so far
-    process: Running | None = None
-    before: Running | None = None  # of the same lane, which has to end first
+    process: Process | None = None
+    before: Process | None = None  # of the same lane, which has to end first
     reader: Reader | None = None
     rows: list[Row] = field(default_factory=list[Row])
     exit_code: int | None = None
@@ -220,6 +197,8 @@ class ProcessRun:
     starts_over: bool = False  # because it could not
     last_step: float = 0.0
     has_steps: bool = False
+    losses: int = 0  # in a row, of its node or its place
+    _lost_at: float = 0.0  # its last step then
     _sign: float = 0.0  # when it last reported something
 
     @property
@@ -261,9 +240,14 @@ class ProcessRun:
         record = _record_of(folder)
         same = record.get("command") == list(launch.argv)
         is_whole = same and record.get("exit_code") == 0 and "failure" not in record
+        left = None if is_whole or self.losses else self.factory.executor.find(folder)
+        if left is not None and not same:
+            left.ask_to_end(self.factory.settings.grace)
+            self.before = left
+            return
         may_resume = self.factory.resume is not None and not self.starts_over
         continues = same and "failure" not in record and may_resume
-        if not (is_whole or continues):
+        if not (is_whole or continues or left):
             delete_folder(folder)
             record = {}
         since = float(record.get("started_at", time.time()))
@@ -272,6 +256,9 @@ class ProcessRun:
         if is_whole:  # by an earlier life of the study, which could not commit it
             self._read(ended=True)
             self._end(0)
+            return
+        if left is not None:
+            self.process = left
             return
         if continues and self.factory.resume is not None:
             launch = self.factory.launch(self.refill, self.factory.resume)
@@ -287,7 +274,7 @@ class ProcessRun:
         if continues:
             told["resumed_by"] = list(launch.argv)
         write_text(folder / _RECORD, json.dumps(told, indent=2) + "\n")
-        self.process = Running(launch, self.factory.guard)
+        self.process = self.factory.executor.start(launch, self.refill.lane)
 
     def _filled(self, pattern: str) -> str:
         text = Template(pattern)
@@ -316,9 +303,12 @@ class ProcessRun:
             self.process.ask_to_end(0.0)
 
     def _end(self, code: int) -> None:
+        if self.process is not None and self.process.lost and not self.diverged:
+            self._lose(self.process.lost)
+            return
         if code != 0 and self.continued:  # perhaps its checkpoint was cut short
-            self.process, self.continued, self.starts_over = None, False, True
-            self.rows, self.last_step, self.has_steps = [], 0.0, False
+            self.continued, self.starts_over = False, True
+            self._run_again()
             return
         self.exit_code = code
         if self.diverged:
@@ -338,6 +328,21 @@ class ProcessRun:
             )
         elif self.process is not None:  # else it was noted by an earlier life of the study
             self._note_end()
+
+    def _lose(self, why: str) -> None:
+        """Run it again, except if it is lost time after time."""
+        resumes = self.factory.resume is not None
+        has_advanced = resumes and self.last_step > self._lost_at
+        self.losses = 1 if has_advanced else self.losses + 1
+        self._lost_at = self.last_step
+        if self.losses < _MOST_LOSSES:
+            self._run_again()
+        else:
+            self._fail(f"{why}, {self.losses} times in a row")
+
+    def _run_again(self) -> None:
+        self.process = None
+        self.rows, self.last_step, self.has_steps = [], 0.0, False
 
     @property
     def _seen(self) -> str:
@@ -373,6 +378,8 @@ class ProcessRun:
     def _check_output(self) -> None:
         timeout = self.factory.settings.timeout
         assert self.process is not None
+        if self.process.is_waiting:
+            self._sign = time.monotonic()
         if timeout and not self.process.is_paused and time.monotonic() - self._sign > timeout:
             self._fail(f"no metric for {timeout:g} s; raise processes.timeout (0: any time)")
         for name in (STDOUT, STDERR):
@@ -452,15 +459,18 @@ class ProcessRun:
             cut = [at for at, (step, _) in enumerate(self.rows) if (step or mark) < mark]
             del self.rows[: min(keep, len(cut))]
 
-    def leave(self) -> Running | None:
+    def leave(self) -> Process | None:
         """Ask its process to end; return it while it has not."""
-        if self.process is not None and self.process.look() is None:
-            if not self.is_over:  # else its end is noted
-                self._read(ended=False)
-                self._note_end()
-            self.process.ask_to_end(self.factory.settings.grace)
-            return self.process
-        return self.before
+        if self.process is None:
+            return self.before
+        has_ended = self.process.look() is not None
+        if not self.is_over:  # else its end is noted
+            self._read(ended=has_ended)
+            self._note_end()
+        if has_ended:
+            return None
+        self.process.ask_to_end(self.factory.settings.grace)
+        return self.process
 
     def put_aside(self) -> None:
         """Halt it, or end it if it can resume from a checkpoint."""
@@ -515,7 +525,7 @@ def try_out(factory: ProcessFactory, folder: Path, seconds: float) -> Tried:
         run.look()
         now = time.monotonic()
         if run.process is not None:
-            memory = max(memory, memory_of(run.process.group))
+            memory = max(memory, run.process.memory())
         if run.has_steps and run.last_step != last[1]:
             first, last = first or (now, run.last_step), (now, run.last_step)
         time.sleep(_PAUSE)
@@ -553,9 +563,9 @@ class ProcessPopulation(Population):
         self._factory, self.lanes = factory, lanes
         self.steps_per_chunk = factory.quanta.steps_per_chunk
         self._runs: list[ProcessRun | None] = [None] * lanes
-        self._ending: list[Running | None] = [None] * lanes
+        self._ending: list[Process | None] = [None] * lanes
         self._away: dict[tuple[int, Stream, int], ProcessRun] = {}  # taken out of their lanes
-        self._leaving: list[Running] = []  # of runs that nothing wants any more
+        self._leaving: list[Process] = []  # of runs that nothing wants any more
         self._counted_at = time.perf_counter()
 
     def ready(self, refills: Sequence[Refill], busy: Sequence[int]) -> list[int]:

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import jsonschema
@@ -99,3 +100,57 @@ def test_misspelt_files_are_not_valid(extra):
 def test_whatever_loads_is_valid(extra):
     loads(BASE + extra)
     assert errors(BASE + extra) == []
+
+
+COMMAND = (
+    "command: python a.py {x} {layers} {seed}\nlength: 10 epochs\nmetric: {name: loss}\n"
+    "space: {x: {min: 1e-5, max: 1}, layers: [{values: [a, b], when: {x: 1}}]}\n"
+)
+PAGE = Path(hpo.__file__).parent / "docs" / "training-script.md"
+BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), flags=re.S)
+
+
+@pytest.mark.parametrize("text", [one for one in BLOCKS if "command:" in one])
+def test_studies_of_a_command_are_valid_in_both_forms(text):
+    assert errors(text) == []
+    assert list(VALIDATOR.iter_errors(resolved(loads(text)))) == []
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "executor: {type: ray, address: auto}\nprocesses: {gpus: 0.5, threads: 2}\n",
+        "executor: {type: slurm, time: 4h, options: {mem: 8G}, setup: module load cuda}\n"
+        "processes: {at_once: 8, timeout: 2h}\n",
+        "confirm: {default: {x: 0.5, layers: a}, report: 4}\n",
+        "confirm: {default: false}\nmetrics: {type: csv, step: t}\nresume: ... --load\n",
+        "fixed: {y: [64, 64]}\nforbid: [x < y]\n".replace("x < y", "{layers: a}"),
+    ],
+)
+def test_whatever_loads_of_a_command_is_valid(extra):
+    text = COMMAND.replace("{seed}", "{seed} {y}") if "fixed" in extra else COMMAND
+    loads(text + extra)
+    assert errors(text + extra) == []
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "executor: {type: slrum}\n",
+        "executor: {partion: gpu}\n",
+        "processes: {at_onse: 4}\n",
+        "metrics: {type: tensorbord}\n",
+        "confirm: {defaults: {x: 1}}\n",
+        "population_size: 3\n",
+        "budget: {wall: soon}\n",
+    ],
+)
+def test_misspelt_studies_of_a_command_are_not_valid(extra):
+    assert errors(COMMAND) == []
+    assert errors(COMMAND + extra) != []
+
+
+def test_a_study_of_a_command_needs_a_metric_and_a_length():
+    for key in ("length", "metric"):
+        lines = [line for line in COMMAND.splitlines() if not line.startswith(f"{key}:")]
+        assert errors("\n".join(lines)) != []

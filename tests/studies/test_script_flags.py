@@ -60,6 +60,56 @@ def test_the_study_of_a_script_loads(tmp_path, monkeypatch):
     assert study.default() == {"lr": 3e-4, "hidden": 64}
 
 
+HYDRA = """
+import hydra
+
+@hydra.main(config_path="conf", config_name="config", version_base=None)
+def main(config): ...
+"""
+CONFIG = {
+    "config.yaml": "defaults: [config, _self_, optimizer: adam, env/physics: fast]\n"
+    "seed: 1\ntotal_timesteps: 20000\n"
+    "hydra: {run: {lr: 3}}\nname: ${seed}\n",
+    "optimizer/adam.yaml": "lr: 1e-3\nbetas: [0.9, 0.99]\n",
+    "env/physics/fast.yaml": "# @package _global_\nmodel: {hidden: 64}\ngamma: 0.99\n",
+}
+
+
+def hydra_script(folder, text=HYDRA):
+    (folder / "train.py").write_text(text)
+    for name, content in CONFIG.items():
+        path = folder / "conf" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+
+
+def test_keys_of_a_hydra_configuration_are_flags(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hydra_script(tmp_path)
+    found = {flag.flag: flag.default for flag in flags_of_script(HYDRA, tmp_path)}
+    assert found == {
+        "optimizer.lr": 1e-3, "optimizer.betas": [0.9, 0.99], "model.hidden": 64, "gamma": 0.99,
+        "seed": 1, "total_timesteps": 20_000, "name": "${seed}",
+    }  # fmt: skip
+    command = "python train.py gamma=0.9"
+    assert main(["init", "--command", command, "--to", "study.yaml"]) == 0
+    study = load("study.yaml")
+    assert study.command == (
+        f"{command} optimizer.lr={{optimizer_lr}} model.hidden={{model_hidden}} seed={{seed}} "
+        "total_timesteps={length} hydra.run.dir={folder}"
+    )
+    assert study.env_steps == 20_000
+    assert study.default() == {"optimizer_lr": 1e-3, "model_hidden": 64}
+
+
+def test_a_structured_hydra_configuration_is_a_dataclass(tmp_path):
+    script = HYDRA.replace('config_path="conf"', "config_path=None")
+    (tmp_path / "train.py").write_text(f"{TYRO}\n{script}")
+    made = command_init_text("python train.py", tmp_path)
+    assert "train.py learning_rate={learning_rate} gamma={gamma} seed={seed}" in made
+    assert "total_timesteps={length} hydra.run.dir={folder}" in made
+
+
 def test_flags_that_the_command_gives_are_not_searched(tmp_path):
     (tmp_path / "train.py").write_text(TYRO)
     text = command_init_text("python train.py --gamma 0.9", tmp_path)

@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from hpo.cli import main
 from hpo.core.saved_policy import load_policy
 from hpo.errors import HpoError
 from hpo.search.analysis.replay import replay
+from hpo.search.api import run as run_study
 from hpo.search.checks import check_continues, files_of_study, study_meta
 from hpo.search.cluster.executors import LocalShares, SharedFactory
 from hpo.search.engine.callbacks import StopStudy
@@ -482,3 +484,67 @@ def test_the_schema_is_printed(tmp_path, capsys, monkeypatch):
 def test_what_is_for_ppo_says_so(tmp_path):
     with pytest.raises(HpoError, match="a tuned configuration is for PPO, but study trains Walk"):
         only_ppo(written(tmp_path, "asha"), "a tuned configuration")
+
+
+LINE = """
+import jax.numpy as jnp
+import hpo
+
+
+class Line(hpo.Training):
+    unit = "steps"
+    rate = hpo.traced(5.0, low=0.0)
+
+    def setup(self):
+        self.steps_per_update = 50
+
+    def init(self, key, h):
+        return {"time": jnp.zeros(())}
+
+    def update(self, state, h):
+        return {"time": state["time"] + 50}, {}
+
+    def evaluate(self, state, h, key):
+        return {"score": h.rate * state["time"] / 100}
+"""
+SCRIPT = """
+import json, sys, time
+rate, steps = float(sys.argv[1]), int(sys.argv[2])
+for step in range(50, steps + 1, 50):
+    print(json.dumps({"step": step, "score": rate * step / 100}), flush=True)
+    time.sleep(0.02)
+"""
+RUNGS = """
+length: 800 steps
+space: {rate: {min: 1.0, max: 9.0}}
+search: {method: random}
+early_terminate: {type: asha, min: 100, eta: 3}
+budget: {trials: 18}
+"""
+
+
+def test_rungs_save_as_many_steps_with_processes_as_in_lanes(tmp_path):
+    """One at a time, so that the order in which trials reach a rung is the same."""
+    (tmp_path / "line.py").write_text(LINE)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    lanes = "algorithm: line.py:Line\npopulation: {lanes: 1}\nmetric: {name: eval/score}\n"
+    processes = f"command: {sys.executable} script.py {{rate}} {{length}}\n"
+    processes += "metric: {name: score}\nprocesses: {at_once: 1}\n"
+    found = {}
+    for name, text in (("lanes", lanes), ("processes", processes)):
+        (tmp_path / f"{name}.yaml").write_text(text + RUNGS)
+        results = run_study(load(tmp_path / f"{name}.yaml"), tmp_path / "results")
+        with Journal(results.folder) as journal:
+            found[name] = journal.trials()
+    ends = {
+        name: [(one.params, one.state, one.rung_env_steps) for one in trials]
+        for name, trials in found.items()
+    }
+    assert ends["lanes"] == ends["processes"]
+    steps = {name: sum(one.env_steps for one in trials) for name, trials in found.items()}
+    assert steps["lanes"] < 0.7 * 18 * 800  # rungs do save
+    assert steps["processes"] == pytest.approx(steps["lanes"], rel=0.05)
+    trained = 0  # what the processes themselves reported, beyond rungs too
+    for path in (tmp_path / "results").glob("processes/processes/*/*/run.json"):
+        trained += json.loads(path.read_text())["last_step"]
+    assert trained >= steps["processes"]

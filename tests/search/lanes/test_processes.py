@@ -12,115 +12,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.process_study import alive, rows_of, study_of, write_script
 from hpo.cli import main
 from hpo.errors import ConfigError, StudyError
-from hpo.machine import guard
 from hpo.machine.processes import share_of_gpus
 from hpo.search.api import run
 from hpo.search.lanes.contract import Refill, RunsAlone
 from hpo.search.lanes.processes import ProcessFactory, ProcessPopulation, seed_of, try_out
-from hpo.store.journal import Journal
 from hpo.store.rows import Stream, TrialState
 from hpo.studies.load import load, loads
 from hpo.studies.resolved import resolved_yaml
 
-SCRIPT = """
-import json, os, signal, subprocess, sys, time
-
-how, rate, seed, steps, folder = sys.argv[1:6]
-rate, seed, steps = float(rate), int(seed), int(steps)
-
-def say(step, **numbers):
-    print(json.dumps({"step": step, **numbers}), flush=True)
-
-def wait():
-    while True:
-        time.sleep(0.01)
-
-if how == "silent":
-    sys.exit(0)
-if how == "other":
-    say(steps, los=1.0)
-    sys.exit(0)
-if how == "stepless":
-    print("a line for people")
-    print(json.dumps({"score": rate, "nested": {"loss": 2.0}}))
-    sys.exit(0)
-start = 0
-checkpoint = os.path.join(folder, "checkpoint")
-if how == "resumes" and "--load" in sys.argv:
-    start = int(open(checkpoint).read())
-for part in range(start + 1, 9):
-    say(part * steps // 8, score=rate * part + seed % 10 / 100, loss=1.0 / part)
-    if how == "resumes":
-        open(checkpoint, "w").write(str(part))
-        time.sleep(0.02)
-    if how == "slow":
-        time.sleep(0.03)
-    if part == 2:
-        if how == "crash":
-            raise RuntimeError("out of memory")
-        if how == "code":
-            print("a last word")
-            sys.exit(3)
-        if how == "short":
-            sys.exit(0)
-        if how == "nan":
-            say(steps // 2, score=float("nan"))
-            wait()
-        if how == "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if how == "hang":
-            wait()
-        if how == "deaf":
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            wait()
-        if how in ("forks", "forks and crashes"):
-            sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
-            subprocess.Popen(sleep)
-            subprocess.Popen(sleep, start_new_session=True)
-            if how == "forks and crashes":
-                sys.exit(1)
-"""
-STUDY = """
-command: {python} script.py {{how}} {{rate}} {{seed}} {{env_steps}} {{folder}}
-length: 800
-space:
-  rate: {{min: 1.0, max: 9.0}}
-fixed: {{how: {how}}}
-search: {{method: random}}
-budget: {{trials: {trials}}}
-metric: {{name: score}}
-processes: {{at_once: 2, timeout: 1s, grace: 0.2s}}
-"""
-
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    (tmp_path / "script.py").write_text(SCRIPT)
+    write_script(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def study_of(folder, how="plain", trials=3, more="", **changes):
-    text = STUDY.format(python=sys.executable, how=how, trials=trials) + more
-    for old, new in changes.items():
-        text = text.replace(old, new)
-    (folder / "study.yaml").write_text(text)
-    return load(folder / "study.yaml")
-
-
-def alive(folder):
-    """Return processes that a study in this folder has started, once killed ones are gone."""
-    end = time.monotonic() + 30
-    while (found := guard.marked(f"HPO_FOLDER={folder}")) and time.monotonic() < end:
-        time.sleep(0.01)
-    return found
-
-
-def rows_of(results):
-    with Journal(results.folder) as journal:
-        return journal.trials(), list(journal.evaluations())
 
 
 def test_a_study_of_processes_ends_with_a_value_for_each_trial(folder):
@@ -216,6 +124,22 @@ def test_a_process_is_halted_at_a_rung_until_it_is_judged(folder):
     population.ready([], [])  # nothing wants it any more
     factory.close()
     assert alive(folder) == []
+
+
+def test_the_last_step_of_a_run_that_ended_early_is_noted(folder):
+    """A trial is stopped at its rung while its process has already come to its end."""
+    factory = ProcessFactory(study_of(folder))
+    factory.begin(folder / "place")
+    refill = Refill(0, factory.resolve(factory.study.default()), Stream.SEARCH, 0, trial=0)
+    population = factory.make(refill.resolved, 1)
+    population.advance([refill], [0])
+    process = population._runs[0].process
+    while process.look() is None:
+        time.sleep(0.01)
+    population.ready([], [])  # nothing wants it any more
+    record = json.loads((factory.folder_of(refill) / "run.json").read_text())
+    assert record["last_step"] == 800
+    factory.close()
 
 
 def test_env_steps_are_those_of_the_same_study_in_lanes(folder):
@@ -457,6 +381,16 @@ MISTAKES = {
     "algorithm: a.py:A": "command and algorithm are both given",
     "resume: python a.py {w}": "resume has {w}",
     "evaluation: {episodes: 3}": "evaluation has only `every`",
+    "executor: {type: slurm}": "processes.at_once is auto, but SLURM has any number of places; "
+    "give the number of jobs at a time, such as processes: {at_once: 8}",
+    "executor: {type: ray, workers: 3}": "type processes: {at_once: 3}",
+    "executor: {type: ray, cpus: 2}": "type processes: {threads: 2}",
+    "executor: {type: ray, partition: x}": "executor.partition needs executor: {type: slurm}",
+    "executor: {type: slurm, address: x}": "executor.address needs executor: {type: ray}; remove",
+    "executor: {type: slurm, options: {time: 3}}": "give executor.time, such as 4h",
+    "executor: {type: slurm, options: {x: [1]}}": "executor.options.x is [1]; allowed: a text",
+    "executor: {type: slurm, time: 3s}": "executor.time is '3s'; allowed: a time such as",
+    "executor: {type: slrum}": "unknown type 'slrum'; did you mean 'slurm'",
 }
 
 
@@ -475,6 +409,37 @@ def test_a_mistake_is_one_sentence_with_its_line(line, words):
     assert str(caught.value).startswith("study.yaml:")
 
 
+PLACES = "processes: {at_once: 2}\n"
+
+
+@pytest.mark.parametrize("kind", ["ray", "slurm"])
+def test_paused_processes_keep_no_places_of_a_cluster(kind):
+    text = (
+        "command: python a.py {x}\nlength: 100\nspace: {x: {min: 0.0, max: 1.0}}\n"
+        "metric: {name: y}\nearly_terminate: {type: asha, min: 10, pause: 2}\n"
+        f"executor: {{type: {kind}}}\n{PLACES}"
+    )
+    with pytest.raises(StudyError, match="would keep the places of paused processes; set resume"):
+        loads(text)
+    assert loads(f"{text}resume: ... --load\n").executor.type == kind
+
+
+def test_parts_of_a_gpu_are_not_for_slurm():
+    text = (
+        "command: python a.py {x}\nlength: 100\nspace: {x: {min: 0.0, max: 1.0}}\n"
+        "metric: {name: y}\nexecutor: {type: slurm}\nprocesses: {at_once: 2, gpus: 0.5}\n"
+    )
+    with pytest.raises(StudyError, match=r"gpus is 0\.5, but jobs of SLURM have whole GPUs"):
+        loads(text)
+    assert loads(text.replace("0.5}", "2}")).executor.poll == 15.0
+
+
+def test_lanes_are_not_for_slurm():
+    text = "env: CartPole-v1\nenv_steps: 10k\nexecutor: {type: slurm}\n"
+    with pytest.raises(StudyError, match="is slurm, which applies only to a study with command"):
+        loads(text)
+
+
 def test_a_metric_is_needed():
     text = "command: python a.py {x} {seed}\nlength: 10\nspace: {x: {min: 0.0, max: 1.0}}\n"
     with pytest.raises(StudyError, match="the study needs one that the command prints"):
@@ -485,9 +450,11 @@ def test_the_resolved_study_loads_to_itself():
     text = (
         "command: python a.py {x} {n} {w} {seed}\nlength: 10 epochs\nmetric: {name: y}\n"
         "space: {x: {min: 0.0, max: 1.0}, n: {min: 1, max: 4}, w: {values: [a, b]}}\n"
-        "confirm: {default: {x: 0.25, n: 2, w: b}}\n"
+        "confirm: {default: {x: 0.25, n: 2, w: b}}\nprocesses: {at_once: 2}\n"
+        "executor: {type: slurm, time: 4h, options: {mem: 8G, exclusive: true}, setup: a b}\n"
     )
     study = loads(text)
+    assert study.executor.options == {"mem": "8G", "exclusive": True}
     written = resolved_yaml(study)
     assert resolved_yaml(loads(written)) == written
     assert study.default() == {"x": 0.25, "n": 2, "w": "b"}

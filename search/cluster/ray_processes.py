@@ -1,0 +1,222 @@
+"""Processes of a command on a Ray cluster: an actor each, with its CPUs and its part of a GPU.
+
+The head asks for nothing but CPUs and GPUs; Ray finds the node and sets `CUDA_VISIBLE_DEVICES`.
+The process runs under its actor's guard, so it ends with the actor, and the actor with the head.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ...errors import ConfigError, SearchError, counted
+from ...machine.processes import (
+    Launch,
+    Process,
+    Wish,
+    end_leftovers,
+    follow,
+    share_of_memory,
+    thread_settings,
+)
+from ...studies.spec import Processes
+from .via_ray import line_of
+
+_THREADS = 2  # of an actor: one follows the process, one answers
+_RUN = Wish()
+_PATIENCE = 10.0  # seconds beyond `grace` after which an actor itself is killed
+
+
+class NodeProcesses:
+    """Runs processes on a node, one at a time; an actor of Ray."""
+
+    def __init__(self):
+        self._wishes: dict[str, Wish] = {}
+
+    def is_there(self) -> bool:
+        return True
+
+    def run(self, token: str, launch: Launch) -> int | str:
+        """Return the exit code, or why the process could not be started here."""
+        if not launch.folder.is_dir():
+            return (
+                f"{socket.gethostname()} does not see {launch.folder}; put the study and its "
+                "results in a folder that all nodes share"
+            )
+        try:
+            return follow(launch, lambda: self._wishes.get(token, _RUN))
+        except SearchError as error:
+            return str(error)
+
+    def ask(self, token: str, wish: Wish) -> None:
+        self._wishes = {token: wish}
+
+
+class RayProcess:
+    """A process of the cluster; see `Process`."""
+
+    def __init__(
+        self, ray: ModuleType, actor: Any, launch: Launch, give_back: Callable[[Any], None]
+    ):
+        self._ray, self._actor, self._give_back = ray, actor, give_back
+        self._token = uuid.uuid4().hex
+        self._there = actor.is_there.remote()
+        self._ended = actor.run.remote(self._token, launch)
+        self.is_waiting, self.is_paused, self.lost = True, False, ""
+        self.exit_code: int | None = None
+        self._deadline: float | None = None  # for the actor, once its process has to end
+
+    def look(self) -> int | None:
+        if self.exit_code is not None:
+            return self.exit_code
+        if self.is_waiting:
+            self.is_waiting = not self._is_ready(self._there)
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            self._kill()
+        if self._is_ready(self._ended):
+            self.exit_code = self._result()
+        return self.exit_code
+
+    def _is_ready(self, reference: Any) -> bool:
+        ready, _ = self._ray.wait([reference], timeout=0)
+        return bool(ready)
+
+    def _result(self) -> int:
+        errors = self._ray.exceptions
+        try:
+            result = self._ray.get(self._ended)
+        except (errors.RayActorError, errors.OutOfMemoryError, errors.ObjectLostError) as error:
+            if self._deadline is None:
+                self.lost = f"the Ray worker died: {line_of(error)}"
+            self._kill()
+            return -signal.SIGKILL
+        except (errors.LocalRayletDiedError, errors.RaySystemError) as error:
+            raise SearchError(
+                f"lost the Ray cluster: {line_of(error)}; nothing committed is lost: the same "
+                "command resumes"
+            ) from error
+        if isinstance(result, str):
+            raise SearchError(result)
+        self._give_back(self._actor)
+        return result
+
+    def _kill(self) -> None:
+        with suppress(self._ray.exceptions.RayError):  # of a cluster that is gone
+            self._ray.kill(self._actor)
+
+    def pause(self) -> None:
+        if not self.is_paused and self._deadline is None and self.exit_code is None:
+            self.is_paused = True
+            self._actor.ask.remote(self._token, Wish(halted=True))
+
+    def go_on(self) -> None:
+        if self.is_paused:
+            self.is_paused = False
+            self._actor.ask.remote(self._token, Wish())
+
+    def ask_to_end(self, grace: float) -> None:
+        if self._deadline is not None or self.exit_code is not None:
+            return
+        self.is_paused = False
+        if self.is_waiting:  # nothing runs, and its place may never come
+            self._deadline, self.is_waiting = time.monotonic(), False
+            self._kill()
+            return
+        self._deadline = time.monotonic() + grace + _PATIENCE
+        self._actor.ask.remote(self._token, Wish(grace=grace))
+
+    def end(self, grace: float = 0.0) -> None:
+        self.ask_to_end(grace)
+        while self.look() is None:
+            time.sleep(0.005)
+
+    def memory(self) -> int:
+        return 0
+
+
+class RayProcesses:
+    """The processes of a study on a cluster; see `ProcessExecutor`."""
+
+    def __init__(self, ray: ModuleType, settings: Processes):
+        self._ray, self._settings = ray, settings
+        self._idle: list[Any] = []  # actors whose process has ended
+        self._started: list[RayProcess] = []
+
+    @property
+    def _cpus(self) -> int:
+        return self._settings.threads or 1
+
+    @property
+    def at_once(self) -> int:
+        """The number given, or all that the cluster has room for now."""
+        if self._settings.at_once is not None:
+            return self._settings.at_once
+        there = self._ray.cluster_resources()
+        room = there.get("CPU", 1) / self._cpus
+        if self._settings.gpus:
+            room = min(room, there.get("GPU", 0) / self._settings.gpus)
+        return max(1, int(room + 1e-9))
+
+    def check(self, program: str, cwd: Path) -> None:
+        """Refuse processes that are larger than any node; nodes may have other programs."""
+        each = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        most = {name: max(one.get(name, 0) for one in each) for name in ("CPU", "GPU")}
+        if self._cpus > most["CPU"]:
+            raise ConfigError(
+                f"processes.threads is {self._cpus}, but no node of the cluster has more than "
+                f"{counted(int(most['CPU']), 'CPU')}; lower it"
+            )
+        gpus = self._settings.gpus or 0
+        if gpus > most["GPU"]:
+            raise ConfigError(
+                f"processes.gpus is {gpus:g}, but no node of the cluster has more than "
+                f"{counted(int(most['GPU']), 'GPU')}; lower it, or type gpus: 0"
+            )
+
+    def begin(self, folder: Path) -> None:
+        end_leftovers(folder)  # those of other nodes ended with their actors
+
+    def find(self, folder: Path) -> Process | None:
+        return None
+
+    def start(self, launch: Launch, lane: int) -> Process:
+        gpus = self._settings.gpus
+        share = thread_settings(self._cpus) | share_of_memory(gpus or 0)
+        share |= {"CUDA_VISIBLE_DEVICES": ""} if gpus == 0 else {}
+        actor = self._idle.pop() if self._idle else self._new_actor()
+        launch = replace(launch, settings={**share, **launch.settings})
+        process = RayProcess(self._ray, actor, launch, self._take_back)
+        self._started = [one for one in self._started if one.exit_code is None] + [process]
+        return process
+
+    def _take_back(self, actor: Any) -> None:
+        """Keep an actor for the next process, except if one waits for its CPUs."""
+        if any(process.is_waiting for process in self._started):
+            self._ray.kill(actor)
+        else:
+            self._idle.append(actor)
+
+    def _new_actor(self) -> Any:
+        actor = self._ray.remote(NodeProcesses).options(
+            num_cpus=self._cpus,
+            num_gpus=self._settings.gpus or 0,
+            max_restarts=0,
+            max_concurrency=_THREADS,
+            scheduling_strategy="SPREAD",
+        )
+        return actor.remote()
+
+    def close(self) -> None:
+        """End the actors; the cluster stays."""
+        for actor in self._idle:
+            with suppress(self._ray.exceptions.RayError):  # of a cluster that is gone
+                self._ray.kill(actor)
+        self._idle = []
