@@ -162,7 +162,9 @@ class _Main(argparse.ArgumentParser):
 def _add_study_verbs(verb: Callable[..., Any]) -> None:
     init = verb("init", "init_check_run", "write a study file to start from")
     _option(init, "env", "ENV", "an environment; `hpo envs` lists them", nargs="?")
-    _option(init, "--algorithm", "FILE.py:CLASS", "a custom training instead of PPO")
+    _option(
+        init, "--algorithm", "FILE.py:CLASS", "a custom training, or rejax:SAC, instead of PPO"
+    )
     _option(init, "--command", "LINE", "a training script: python train.py", dest="script")
     runs = "a Python file that registers ENV and runs now; repeatable"
     _option(init, "--import", "FILE", runs, dest="imports", action="append", default=[])
@@ -385,7 +387,9 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _flag(bench, "--quiet", "print only the results")
     _add_json(bench)
     described = verb("schema", "catalogue", "print the JSON Schema of the study file, for editors")
-    _option(described, "--algorithm", "FILE.py:CLASS", "a custom training (default: PPO)")
+    _option(
+        described, "--algorithm", "FILE.py:CLASS", "a custom training, or rejax:SAC (default: PPO)"
+    )
     completion = verb("completion", "completion", "print the shell's completion script")
     shells = f'{", ".join(_SHELLS)}; for bash: eval "$(hpo completion bash)"'
     _option(completion, "shell", "SHELL", shells, choices=_SHELLS)

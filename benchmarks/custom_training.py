@@ -1,6 +1,6 @@
 """Sixteen lanes of rejax's SAC against sixteen runs of it in turn, side by side.
 
-The same class (`examples/rejax_training.py:SAC`, Pendulum-v1, 10,000 transitions, past the fill of
+The same class (`algorithm: rejax:SAC`, Pendulum-v1, 10,000 transitions, past the fill of
 the buffer) on both sides. In turn: `jit` of the updates with the learning rate traced, so one
 compile serves all runs. Closing over it compiles each run separately, which is measured, too.
 
@@ -21,20 +21,23 @@ from pathlib import Path
 
 from checkout import make_importable
 
+SETTINGS = {"buffer_size": 10_000, "batch_size": 64, "fill_buffer": 500}
 LANES, UPDATES, RUN = 16, 2, 16_384  # lanes; updates of a round; env steps of a whole run
 RATES = [10 ** (-4 + 1.5 * at / (LANES - 1)) for at in range(LANES)]
 
 
 def the_lane():
-    sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-    import rejax_training
+    from hpo.core.envs.registry import plan_of_env
+    from hpo.core.from_rejax import ALGORITHMS
+    from hpo.core.training import Lane, StudyEnvironment
 
-    from hpo.core.training import Lane
-
-    knobs = rejax_training.SAC.declared()
-    traced = {name: knob.default for name, knob in knobs.items() if knob.traced}
-    static = {name: knob.default for name, knob in knobs.items() if not knob.traced}
-    return Lane(rejax_training.SAC.of(static, RUN), tuple(traced)), traced
+    cls = ALGORITHMS["SAC"]
+    knobs = cls.declared()
+    values = {name: knob.default for name, knob in knobs.items()} | SETTINGS
+    traced = {name: float(values[name]) for name, knob in knobs.items() if knob.traced}
+    static = {name: values[name] for name, knob in knobs.items() if not knob.traced}
+    env = StudyEnvironment(*plan_of_env("Pendulum-v1", {}, ""))
+    return Lane(cls.of(static, RUN, env), tuple(traced)), traced
 
 
 def lanes():

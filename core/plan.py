@@ -124,6 +124,7 @@ class Plan:
     cnn_kernels: tuple[int, ...] | None
     cnn_strides: tuple[int, ...] | None
     cnn_dense: tuple[int, ...] | None
+    cnn_residual_blocks: int
     recurrent_size: int
     link_critic_sees: str
     gnn_message_passing_steps: int

@@ -58,8 +58,8 @@ class Declared:
         return training.fixed_values[self.name]
 
     def knob(self) -> Knob:
-        type_ = "float" if self.is_traced else _type_of(self.name, self.default)
         rest = dict(self.rest)
+        type_ = rest.pop("type", None) or _type_of(self.name, self.default)
         if type_ == "choice":
             rest["choices"] = tuple(rest.get("choices") or (self.default,))
         return Knob(

@@ -1,16 +1,97 @@
-"""Atari games as CleanRL's wrappers show them: keys of ale-py's environment say the same."""
+"""Atari games as wrappers of CleanRL and Stable-Baselines3 show them: keys of ale-py's game."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from ..environments.via_gymnasium import is_atari
+from ..files.plain_data import is_dict
 from ..foreign_names.trainer_tables import WRAPPED
-from .converted_study import Draft
+from .converted_study import Draft, Source
 
 _GAME = re.compile(r"(?:gym:)?(?:ALE/)?(\w+?)(?:NoFrameskip-v[04]|-v5)")
 _HISTORY = "(history 4)"
 """As the list of defaults has it; here the environment stacks its images."""
+
+_WRAPPER = "AtariWrapper"
+_SB3_KEYS: Mapping[str, tuple[str, ...]] = {
+    "noop_max": ("noop_max",),
+    "frame_skip": ("frameskip",),
+    "screen_size": ("img_height", "img_width"),
+    "terminal_on_life_loss": ("episodic_life",),
+    "clip_reward": ("reward_clipping",),
+    "action_repeat_probability": ("repeat_action_probability",),
+}
+"""Argument of Stable-Baselines3's wrapper -> the keys that say the same."""
+_OF_MAKER = ("env", "env_id", "n_envs", "seed", "start_index", "monitor_dir", "vec_env_cls")
+_STICKY = {"v0": 0.25, "v4": 0.0}
+"""Version of an id -> the chance that a game repeats the last action."""
+_SB3_GAME = re.compile(r"(?:gym:)?(?:(\w+?)NoFrameskip-(v[04])|ALE/\w+-v5)")
+
+
+def wrapped_game(draft: Draft, source: Source) -> None:
+    """Turn Stable-Baselines3's `AtariWrapper` and `frame_stack` into keys of ale-py's game."""
+    arguments = _arguments_of_wrapper(source.constants.get("env_wrapper"))
+    named = [name for name in source.names() if draft.any_target(name) == "env"]
+    id_ = str(source.find(named[0])) if named else ""
+    game = _SB3_GAME.fullmatch(id_)
+    if arguments is None or game is None:
+        return
+    if game[1] is None:
+        plain = id_.removeprefix("gym:").removeprefix("ALE/").removesuffix("-v5")
+        text = f"{id_} skips 4 frames, and {_WRAPPER} skips again; import its plain form"
+        raise draft.fault(text, env=f"{plain}NoFrameskip-v4")
+    unknown = [name for name in arguments if name not in _SB3_KEYS]
+    if unknown:
+        raise draft.fault(f"{_WRAPPER} has no argument {unknown[0]}")
+    images = source.find("frame_stack") or 1
+    ours = f"gym:ALE/{game[1]}-v5"
+    keys = {"episodic_life": True, "repeat_action_probability": _STICKY[game[2]]}
+    for name, value in arguments.items():
+        keys |= dict.fromkeys(_SB3_KEYS[name], value)
+    if images != 4:
+        keys["stack_num"] = images
+    source.put(named[0], ours)
+    source.drop("env_wrapper", "frame_stack")
+    draft.env |= keys
+    draft.note(
+        f"env: {id_} with {_WRAPPER} is {ours} (no-ops, frame skip, small images in gray, "
+        f"{images} of them, signs of rewards; a lost life ends an episode); evaluation plays "
+        "whole games"
+    )
+
+
+def _arguments_of_wrapper(given: Any) -> dict[str, Any] | None:
+    """Return the arguments of the wrapper, if it is the only one; else None."""
+    only = given[0] if isinstance(given, list) and len(given) == 1 else given
+    if only is True:  # a call without arguments
+        return {}
+    if isinstance(only, str):
+        only = {only: None}
+    if not is_dict(only):
+        return None
+    names = [name for name in only if name.rpartition(".")[2] == _WRAPPER]
+    if names:
+        return _plain(only[names[0]]) if len(only) == 1 else None
+    return _arguments_of_call(only)
+
+
+def _arguments_of_call(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments that a call in Python gives the wrapper, itself or `make_atari_env`."""
+    if set(given) <= set(_SB3_KEYS):
+        return given
+    rest = {name: value for name, value in given.items() if name not in _OF_MAKER}
+    if set(rest) - {"wrapper_kwargs"}:
+        return None
+    return _plain(rest.get("wrapper_kwargs"))
+
+
+def _plain(arguments: Any) -> dict[str, Any] | None:
+    if arguments is None:
+        return {}
+    return dict(arguments) if is_dict(arguments) else None
 
 
 def preprocessing(draft: Draft) -> None:

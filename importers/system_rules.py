@@ -30,6 +30,7 @@ _RULES: Mapping[str, Rules] = {
         (
             torch_rules.policy_first,
             torch_rules.refuse_settings_elsewhere,
+            atari_rules.wrapped_game,
             torch_rules.gamma_of_rewards,
             apply_derived,
             torch_rules.leave_out_noise,

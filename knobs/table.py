@@ -112,6 +112,17 @@ NETWORK_KNOBS = (
         off=True,
     ),
     _of(
+        "cnn",
+        "cnn_residual_blocks",
+        "int",
+        0,
+        "residual blocks after each convolution, which max pooling follows, as in IMPALA (2 "
+        "blocks; unset sizes are then 16, 32, 32 channels and 256); 0: none",
+        low=0,
+        high=16,
+        search={"values": [0, 2]},
+    ),
+    _of(
         "recurrent",
         "recurrent_size",
         "int",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..environments.hosted import is_hosted
 from ..environments.via_gymnasium import engine_of, is_atari
+from ..studies.algorithm_section import is_library
 from ..studies.portfolio import read_portfolio
 from ..studies.search_methods import method_row
 from ..studies.spec import Study
@@ -61,6 +62,7 @@ _OF_ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "jaxmarl": ("jaxmarl",),
     "playground": ("playground", "mujoco", "mujoco-mjx"),
 }
+_OF_REJAX = ("rejax", "distrax")
 _OF_ENGINES: Mapping[str, tuple[str, ...]] = {
     "box2d": ("box2d", "box2d-py"),  # one of them is installed
     "mujoco": ("mujoco",),
@@ -80,6 +82,8 @@ def versions_of_study(study: Study) -> dict[str, str]:
         found = {**own, **code_version(Path(study.source))}
     else:
         found = versions(env.id for env in (study.env, *study.more_envs))
+        if is_library(study.algorithm.name):
+            found |= _installed(_OF_REJAX)
     found |= _installed(filter(None, proposing))
     if study.search.portfolio:
         found["portfolio"] = read_portfolio().digest[:12]

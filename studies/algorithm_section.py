@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from ..errors import ConfigError, suggestion
+from ..errors import ConfigError, MissingExtraError, suggestion
 from ..spaces.make import make_distribution
 from .algorithm import COMMAND, PPO, Algorithm, knob_of_data
 from .command import command_algorithm
@@ -18,6 +20,8 @@ from .user_code import import_user_code, is_inside, user_module
 from .yaml_io import Node, Notes, plain
 
 _CLASS = re.compile(r"(?P<file>[^:]+\.py):(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
+_REJAX = "rejax:"
+_KINDS = "FILE.py:CLASS such as my_sac.py:SAC, or rejax:SAC"
 _LENGTH = re.compile(r"(?P<count>[0-9.]+[kKMGB]?)\s*(?P<unit>[A-Za-z ]*)")
 
 
@@ -39,16 +43,33 @@ def read_algorithm(
         env = (data.get("environment", False), data.get("acts", False))
         return Algorithm(data["class"], table, data["unit"], *env)
     given = node.value["class"].value if node.is_map and "class" in node.value else node.value
-    match = _CLASS.fullmatch(given) if isinstance(given, str) else None
-    if match is None or source is None:  # a record never runs a file
-        text = f"algorithm is {node.shown()}; allowed: ppo, or FILE.py:CLASS such as my_sac.py:SAC"
+    if source is None or not _is_named(given):  # a record never runs a file
+        text = f"algorithm is {node.shown()}; allowed: ppo, {_KINDS}"
         notes.add(text, root, "algorithm")
         return Algorithm()
-    before_code()
+    if not is_library(given):
+        before_code()
     ask_for_devices_of(root)
     with notes.at(root, "algorithm", "algorithm: "):
-        return _loaded(given, match["file"], match["name"], source)
+        if is_library(given):
+            _check_installed(given)
+        return _loaded(given, source)
     return Algorithm()
+
+
+def is_library(name: str) -> bool:
+    """Return whether an algorithm is that of an installed package, so that no file is run."""
+    return name.startswith(_REJAX)
+
+
+def _check_installed(given: str) -> None:
+    package = _REJAX.removesuffix(":")
+    if find_spec(package) is None:
+        raise ConfigError(str(MissingExtraError(package, package, given)))
+
+
+def _is_named(given: object) -> bool:
+    return isinstance(given, str) and (is_library(given) or _CLASS.fullmatch(given) is not None)
 
 
 def _command(notes: Notes, root: Node, source: Path) -> Algorithm:
@@ -60,7 +81,20 @@ def _command(notes: Notes, root: Node, source: Path) -> Algorithm:
     return command_algorithm(notes, root, source)
 
 
-def _loaded(given: str, file: str, name: str, source: Path) -> Algorithm:
+def _loaded(given: str, source: Path) -> Algorithm:
+    made = _of_rejax(given) if is_library(given) else _of_file(given, source)
+    env = (made.takes_environment(), made.acts())
+    return Algorithm(given, made.declared(), made.unit, *env, made)
+
+
+def _of_rejax(given: str) -> Any:
+    from ..core.from_rejax import algorithm
+
+    return algorithm(given.removeprefix(_REJAX))
+
+
+def _of_file(given: str, source: Path) -> Any:
+    file, _, name = given.partition(":")
     if not is_inside(file) or not (source / file).is_file():
         raise ConfigError(f"{file}: no such file in the study's folder")
     import_user_code([file], source)
@@ -80,26 +114,22 @@ def _loaded(given: str, file: str, name: str, source: Path) -> Algorithm:
                 make_distribution(dict(knob.search))
             except ConfigError as error:
                 raise ConfigError(f"{name}.{knob.name}: search: {error}") from error
-    env = (made.takes_environment(), made.acts())
-    return Algorithm(given, made.declared(), made.unit, *env, made)
+    return made
 
 
 def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
-    """Run the file of `FILE.py:CLASS` and return what the class declares."""
-    match = _CLASS.fullmatch(given)
-    if match is None:
-        raise ConfigError(f"{given!r} is not FILE.py:CLASS, such as my_sac.py:SAC")
+    """Return what a class declares: of `FILE.py:CLASS`, whose file is run, or of `rejax:SAC`."""
+    if not _is_named(given):
+        raise ConfigError(f"{given!r} is not {_KINDS}")
     ask_for_devices_of(Node(None, {}))
-    return _loaded(given, match["file"], match["name"], source)
+    return _loaded(given, source)
 
 
 def with_code(study: Study) -> Study:
     """Return a study from another process with the class of its custom training."""
     if study.algorithm.is_ppo or study.algorithm.is_process:
         return study
-    given = study.algorithm.name
-    file, _, name = given.partition(":")
-    return replace(study, algorithm=_loaded(given, file, name, Path(study.source)))
+    return replace(study, algorithm=_loaded(study.algorithm.name, Path(study.source)))
 
 
 def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
@@ -114,7 +144,7 @@ def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
             notes.add(text, root, "env")
         root.value["env"] = Node(here, {"id": Node(here, algorithm.label)}, {"id": here})
         root.key_lines.setdefault("env", here)
-    if not algorithm.is_process:
+    if not algorithm.is_process and not is_library(algorithm.name):
         _import(root, algorithm.name.partition(":")[0])
     _set_length(notes, root, algorithm)
 

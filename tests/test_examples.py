@@ -12,8 +12,6 @@ from hpo.testing.trainings import TrainingContract
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 OF_DIGITS = {"width": 8, "batch_size": 16}
-OF_PQN = {"num_envs": 2, "num_steps": 8}
-OF_SAC = {"buffer_size": 256, "fill_buffer": 4, "batch_size": 8}
 
 
 @pytest.fixture(autouse=True)
@@ -23,8 +21,8 @@ def _as_users_have_it():
 
 
 def example(file, name):
-    """Return a class of an example, or skip where a package that it needs is missing."""
-    pytest.importorskip({"digits": "sklearn", "rejax_training": "rejax"}[file])
+    """Return a class of an example, or skip where scikit-learn is missing."""
+    pytest.importorskip("sklearn")
     sys.path.insert(0, str(EXAMPLES))
     try:
         return getattr(__import__(file), name)
@@ -40,38 +38,11 @@ class TestDigits(TrainingContract):
         cls.training = example("digits", "Digits")
 
 
-class TestPQN(TrainingContract):
-    values, length = OF_PQN, 1000
-
-    @classmethod
-    def setup_class(cls):
-        cls.training = type("PQN", (example("rejax_training", "PQN"),), {"iterations": 1})
-
-
-class TestSAC(TrainingContract):
-    values, length, unused = OF_SAC, 1000, ("target_entropy_ratio",)  # of discrete actions
-
-    @classmethod
-    def setup_class(cls):
-        cls.training = type("SAC", (example("rejax_training", "SAC"),), {"iterations": 8})
-
-
-@pytest.mark.parametrize("name", ["SAC", "TD3", "DQN", "PQN"])
-def test_shapes_of_rejax(name):
-    training = example("rejax_training", name)
-    knobs = training.declared()
-    made = training.of({n: k.default for n, k in knobs.items() if not k.traced}, 4096)
-    found = shapes_of(made, tuple(n for n, k in knobs.items() if k.traced))
-    assert found.values == ("length", "return") and found.metrics == ("param_norm",)
-
-
-@pytest.mark.parametrize(
-    ("study", "package"), [("digits", "sklearn"), ("rejax_sac", "rejax"), ("dqn", "flax")]
-)
+@pytest.mark.parametrize(("study", "package"), [("digits", "sklearn"), ("dqn", "flax")])
 def test_the_study_file_loads(study, package):
     pytest.importorskip(package)
     found = load(EXAMPLES / f"{study}.yaml")
-    assert found.algorithm.made.__name__ in ("Digits", "SAC", "DQN")
+    assert found.algorithm.made.__name__ in ("Digits", "DQN")
 
 
 NETWORK = ["env={id: rmsa, topology: 5node, slots: 16, k: 2, load: 20}", "evaluation.steps=20"]

@@ -62,6 +62,11 @@ class _Actor(Pytree):
     observation: Array
 
 
+def to_act(lanes: Lanes) -> Lanes:
+    """Return what acting reads of lanes: each array costs time in each call of a program."""
+    return lanes.replace(state=lanes.state.replace(moments=(), carry=()))
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Functions:
     plan: Plan
@@ -88,8 +93,9 @@ class Functions:
     def act(self) -> Any:
         """`act(lanes, memory, rollout, step, observation, ended) -> (memory, rollout, action)`.
 
-        The action is as the environments take it. `memory` is that of recurrent networks, `ended`
-        [L, E] marks episodes that ended in the step before; the rollout is donated.
+        `lanes` are those of `to_act`. The action is as the environments take it. `memory` is
+        that of recurrent networks, `ended` [L, E] marks episodes that ended in the step before;
+        the rollout is donated.
         """
         plan = self.plan
 
@@ -189,7 +195,7 @@ def _actor(
         jax.lax.dynamic_index_in_dim(rows, step, keepdims=False)
         for rows in (rollout.noise, rollout.words)
     )
-    state = lanes.state.replace(moments=(), carry=memory)
+    state = lanes.state.replace(carry=memory)
     return _Actor(lanes.hypers, state, noise, words, observation)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 
 from ...errors import SearchError
 from ..checkpoint import restore_tree, save_tree
@@ -28,7 +29,7 @@ from ..population import EVERYWHERE, LANES, Changes, Lanes, Refills, over_device
 from ..program import Program, compiler_options
 from ..rollout import forget
 from .batch import Batch, BatchMaker, EnvironmentsFailed, Infos, Warn, columns, unheard
-from .compiled import Functions, HostSteps, look_function
+from .compiled import Functions, HostSteps, look_function, to_act
 from .host_evaluation import act_function, evaluate_on_host, hosted
 from .stage import Stage
 from .vector_batch import make_batch
@@ -66,20 +67,27 @@ class HostProgram(Program):
         functions, lanes = Functions(self.plan, self.mesh, self.tile), self.empty()
         compiled: dict[str, Any] = {}
         memory, rollout = lanes.state.carry, jax.eval_shape(functions.begin, lanes)
+        acting = to_act(lanes)
         cut = np.zeros((self.lanes, self.plan.num_envs), bool)
         busy, step, struct = np.zeros(self.lanes, bool), np.int32(0), self.env.observation_struct
         seen = np.zeros((*cut.shape, *struct.shape), struct.dtype)
         arguments = {
             "start": (step, lanes, self.no_refills(), self._initial),
             "begin": (lanes,),
-            "act": (lanes, memory, rollout, step, seen, cut),
-            "cut": (lanes, memory, rollout, step, seen, cut),
+            "act": (acting, memory, rollout, step, seen, cut),
+            "cut": (acting, memory, rollout, step, seen, cut),
             "learn": (lanes, busy, busy, memory, seen, rollout, self._no_answers()),
         }
         for name, given in arguments.items():
             lowered = getattr(functions, name).lower(*given)
             compiled[name] = lowered.compile(compiler_options=compiler_options(self.devices))
         return compiled
+
+    @cached_property
+    def _steps(self) -> list[jax.Array]:
+        """Return the numbers of a rollout's steps, on the devices: calls would send them again."""
+        numbers = list(np.arange(self.plan.rollout_length, dtype=np.int32))
+        return jax.device_put(numbers, NamedSharding(self.mesh, EVERYWHERE))
 
     def _no_answers(self) -> HostSteps:
         steps = (self.plan.rollout_length, self.lanes, self.plan.num_envs)
@@ -172,10 +180,10 @@ class HostProgram(Program):
         arrays, compiled = stage.batch.arrays, self._advance
         memory, rollout, answers = lanes.state.carry, compiled["begin"](lanes), self._no_answers()
         ended = np.zeros((self.lanes, self.plan.num_envs), bool)
-        for step in range(self.plan.rollout_length):
-            at = np.int32(step)
+        acting = to_act(lanes)
+        for step, at in enumerate(self._steps):
             given = (rollout, at, stage.observation, ended)
-            memory, rollout, action = compiled["act"](lanes, memory, *given)
+            memory, rollout, action = compiled["act"](acting, memory, *given)
             stage.step(np.asarray(action), busy)
             if said is not None:
                 said.append(dict(stage.batch.said))
@@ -185,7 +193,7 @@ class HostProgram(Program):
             ended = answers.terminated[step] | answers.truncated[step]
             cut = answers.truncated[step] & ~answers.terminated[step]
             if cut.any():
-                rollout = compiled["cut"](lanes, memory, rollout, at, stage.final, cut)
+                rollout = compiled["cut"](acting, memory, rollout, at, stage.final, cut)
         return memory, rollout, answers
 
     def change(self, lanes: Lanes, changes: Changes) -> Lanes:

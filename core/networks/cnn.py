@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from .layers import Outputs
 from .mlp import activated, both_heads, both_towers, initialiser
 
 _SMALL = 36  # pixels; the large default leaves nothing of smaller images
+_POOLED = 3  # side of a window of max pooling in pixels
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,14 @@ def convolutions_of(plan: Plan, height: int, width: int) -> Convolutions:
     """Return the plan's sizes, or the published ones for images of a size.
 
     Those of Mnih et al. 2015 (Nature 518) or, for images below 36 pixels, of Young and Tian 2019
-    (MinAtar): one convolution of 16 3x3 kernels and a dense layer of 128.
+    (MinAtar): one convolution of 16 3x3 kernels and a dense layer of 128. With residual blocks
+    those of Espeholt et al. 2018 (IMPALA); strides are then those of the max pooling.
     """
-    small = min(height, width) < _SMALL
-    sizes = ((16,), (3,), (1,), (128,)) if small else ((32, 64, 64), (8, 4, 3), (4, 2, 1), (512,))
+    sizes = _usual_sizes(plan, min(height, width) < _SMALL)
     given = (plan.cnn_channels, plan.cnn_kernels, plan.cnn_strides, plan.cnn_dense)
     made = Convolutions(*(b if a is None else a for a, b in zip(given, sizes, strict=True)))
+    if plan.cnn_residual_blocks:  # which are padded, so that every size fits
+        return made
     left = min(height, width)
     for number, (kernel, stride) in enumerate(zip(made.kernels, made.strides, strict=True)):
         if left < kernel:
@@ -52,9 +55,66 @@ def convolutions_of(plan: Plan, height: int, width: int) -> Convolutions:
     return made
 
 
-class Convolution(nn.Module):
-    """A convolution without padding, as a product with patches [.., H', W', kernel^2 C]."""
+def _usual_sizes(plan: Plan, small: bool) -> tuple[tuple[int, ...], ...]:
+    if plan.cnn_residual_blocks:
+        return ((16, 32, 32), (3, 3, 3), (2, 2, 2), (256,))
+    if small:
+        return ((16,), (3,), (1,), (128,))
+    return ((32, 64, 64), (8, 4, 3), (4, 2, 1), (512,))
 
+
+class Convolution(nn.Module):
+    """A convolution, as a product with patches [.., H', W', kernel^2 C]."""
+
+    channels: int
+    kernel: int
+    stride: int
+    kernel_init: nn.initializers.Initializer
+    padded: bool = False  # by zeros, to H / stride, rounded up
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "... H W C"]) -> Float[Array, "... H2 W2 C2"]:
+        if self.padded:
+            x = _padded(x, self.kernel, self.stride, 0.0)
+        patches = jnp.concatenate(_windows(x, self.kernel, self.stride), -1)
+        return nn.Dense(self.channels, kernel_init=self.kernel_init, name="patches")(patches)
+
+
+def _windows(x: Float[Array, "... H W C"], size: int, stride: int) -> list[Array]:
+    """Return each place of a window as an image [.., H', W', C] of what the windows have there."""
+    height, width = ((side - size) // stride + 1 for side in (x.shape[-3], x.shape[-2]))
+
+    def shifted(row: int, column: int) -> Array:
+        rows = slice(row, row + (height - 1) * stride + 1, stride)
+        columns = slice(column, column + (width - 1) * stride + 1, stride)
+        return x[..., rows, columns, :]
+
+    return [shifted(row, column) for row in range(size) for column in range(size)]
+
+
+def _padded(
+    x: Float[Array, "... H W C"], size: int, stride: int, value: float
+) -> Float[Array, "... H2 W2 C"]:
+    """Return an image that windows cover with H / stride places, rounded up; half on each side."""
+    lead = [(0, 0)] * (x.ndim - 3)
+    sides = [_around(side, size, stride) for side in (x.shape[-3], x.shape[-2])]
+    return jnp.pad(x, [*lead, *sides, (0, 0)], constant_values=value)
+
+
+def _around(side: int, size: int, stride: int) -> tuple[int, int]:
+    missing = max(0, (math.ceil(side / stride) - 1) * stride + size - side)
+    return missing // 2, missing - missing // 2
+
+
+def max_pool(x: Float[Array, "... H W C"], size: int, stride: int) -> Float[Array, "... H2 W2 C"]:
+    """Return the largest value of each window; H2 is H / stride, rounded up."""
+    return reduce(jnp.maximum, _windows(_padded(x, size, stride, -jnp.inf), size, stride))
+
+
+class Stage(nn.Module):
+    """A convolution, max pooling and residual blocks: Espeholt et al. 2018, figure 3, right."""
+
+    plan: Plan
     channels: int
     kernel: int
     stride: int
@@ -62,18 +122,20 @@ class Convolution(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "... H W C"]) -> Float[Array, "... H2 W2 C2"]:
-        height, width = (
-            (size - self.kernel) // self.stride + 1 for size in (x.shape[-3], x.shape[-2])
-        )
+        # patches are made again for the gradient: kept, they are 9 times as large as images
+        layer = nn.remat(Convolution)
 
-        def shifted(row: int, column: int) -> Array:
-            rows = slice(row, row + (height - 1) * self.stride + 1, self.stride)
-            columns = slice(column, column + (width - 1) * self.stride + 1, self.stride)
-            return x[..., rows, columns, :]
+        def convolved(image: Array, name: str) -> Array:
+            return layer(self.channels, self.kernel, 1, self.kernel_init, True, name=name)(image)
 
-        reach = range(self.kernel)
-        patches = jnp.concatenate([shifted(row, column) for row in reach for column in reach], -1)
-        return nn.Dense(self.channels, kernel_init=self.kernel_init, name="patches")(patches)
+        x = max_pool(convolved(x, "convolution"), _POOLED, self.stride)
+        for block in range(self.plan.cnn_residual_blocks):
+            inner = x
+            for part in ("a", "b"):
+                inner = activated(self.plan, inner, f"norm_{block}{part}")
+                inner = convolved(inner, f"convolution_{block}{part}")
+            x = x + inner
+        return x
 
 
 class Encoder(nn.Module):
@@ -86,8 +148,13 @@ class Encoder(nn.Module):
         kernel_init = initialiser(plan, plan.hidden_gain)
         triples = zip(sizes.channels, sizes.kernels, sizes.strides, strict=True)
         for i, (channels, kernel, stride) in enumerate(triples):
+            if plan.cnn_residual_blocks:
+                x = Stage(plan, channels, kernel, stride, kernel_init, name=f"stage_{i}")(x)
+                continue
             x = Convolution(channels, kernel, stride, kernel_init, name=f"convolution_{i}")(x)
             x = activated(plan, x, f"convolution_norm_{i}")
+        if plan.cnn_residual_blocks:
+            x = activated(plan, x, "stages_norm")
         x = x.reshape((*x.shape[:-3], -1))
         for i, width in enumerate(sizes.dense):
             x = nn.Dense(width, kernel_init=kernel_init, name=f"dense_{i}")(x)

@@ -11,9 +11,10 @@ from .crash import kill_and_compare
 KILLS = 5
 _SAC = """\
 name: small
-algorithm: rejax_training.py:SAC
+algorithm: rejax:SAC
+env: Pendulum-v1
 env_steps: 4096
-fixed: {env: Pendulum-v1}
+fixed: {buffer_size: 10000, batch_size: 64, fill_buffer: 500}
 space:
   learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}
   gamma: {min: 0.9, max: 0.999, distribution: one_minus_log}
@@ -38,5 +39,6 @@ budget: {trials: 8}
 
 def kills(small: bool, work: Path) -> Outcome:
     """Kill a study of a custom training at any moment: rejax's SAC, small a classifier."""
-    shutil.copy(ROOT / "examples" / ("digits.py" if small else "rejax_training.py"), work)
+    if small:
+        shutil.copy(ROOT / "examples" / "digits.py", work)
     return kill_and_compare(_DIGITS if small else _SAC, 1 if small else KILLS, work)

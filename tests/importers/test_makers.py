@@ -352,3 +352,72 @@ Acrobot-v1:
     for env in ("MountainCarContinuous-v0", "Acrobot-v1"):
         found, says = imported("rlzoo", text, f"--env={env}", name="ppo.yml")
         assert found is None and f"ppo.yml: {env}: use_sde" in says
+
+
+# Stable-Baselines3 docs/guide/examples.rst, "Atari Games"
+SB3_ATARI = """
+vec_env = make_atari_env("PongNoFrameskip-v4", n_envs=4, seed=0%s)
+vec_env = VecFrameStack(vec_env, n_stack=%d)
+model = PPO("CnnPolicy", vec_env, verbose=1)
+model.learn(total_timesteps=25_000)
+"""
+ZOO_ATARI = """
+PongNoFrameskip-v0:
+  env_wrapper:
+    - stable_baselines3.common.atari_wrappers.AtariWrapper:
+        terminal_on_life_loss: false
+        screen_size: 64
+        %s
+  policy: CnnPolicy
+  n_timesteps: !!float 1e6
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "name", "keys"),
+    [
+        (
+            "sb3",
+            SB3_ATARI % ("", 4),
+            "a.py",
+            {"episodic_life": True, "repeat_action_probability": 0.0},
+        ),
+        (
+            "sb3",
+            SB3_ATARI % (", wrapper_kwargs=dict(clip_reward=False, noop_max=10)", 2),
+            "a.py",
+            {
+                "episodic_life": True,
+                "repeat_action_probability": 0.0,
+                "reward_clipping": False,
+                "noop_max": 10,
+                "stack_num": 2,
+            },
+        ),
+        (
+            "rlzoo",
+            ZOO_ATARI % "frame_skip: 3",
+            "ppo.yml",
+            {
+                "episodic_life": False,
+                "repeat_action_probability": 0.25,
+                "img_height": 64,
+                "img_width": 64,
+                "frameskip": 3,
+                "stack_num": 1,
+            },
+        ),
+    ],
+)
+def test_the_wrapper_of_atari_games_is_keys_of_the_game(kind, text, name, keys, imported):
+    found, says = imported(kind, text, name=name)
+    assert found["env"] == {"id": "gym:ALE/Pong-v5", **keys}, says
+    assert found["fixed"]["network"] == "cnn" and "history" not in found["fixed"]
+
+
+def test_an_argument_that_the_wrapper_lacks_and_a_second_wrapper_are_refused(imported):
+    found, says = imported("rlzoo", ZOO_ATARI % "colour: true", name="ppo.yml")
+    assert found is None and "AtariWrapper has no argument colour" in says
+    more = "terminal_on_life_loss: true\n    - gymnasium.wrappers.FlattenObservation"
+    found, says = imported("rlzoo", ZOO_ATARI % more, name="ppo.yml")
+    assert found is None and "wrappers change the environment" in says

@@ -18,7 +18,7 @@ from ...foreign_names.tables import names_of
 from ...knobs import KNOBS, Knob, allowed
 from ...store.codec import finite_json
 from ...store.study_folder import StudySummary
-from ...studies.algorithm_section import loaded_algorithm
+from ...studies.algorithm_section import is_library, loaded_algorithm
 from ...studies.schema import schema
 from ..formatting import Listing, duration, number, param
 from ..output import echo, print_json
@@ -123,7 +123,8 @@ def _range(knob: Knob) -> str:
 
 
 def do_knobs(args: Namespace) -> int:
-    if ".py:" in (args.word or ""):
+    word = args.word or ""
+    if ".py:" in word or is_library(word):
         found = [*loaded_algorithm(str(args.word)).knobs.values()]
     else:
         texts = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,8 @@ from ...machine.software import enable_compilation_cache
 from ...store.comparison import Bounds
 from ...store.statistics import mean
 from ...store.unobserved import bounded_interval
-from ...studies.algorithm_section import loaded_algorithm
+from ...studies.algorithm import Algorithm
+from ...studies.algorithm_section import is_library, loaded_algorithm
 from ...studies.evaluation import LONGEST
 from ...studies.user_code import import_user_code
 from ..formatting import number, origin_lines, with_interval
@@ -118,7 +119,7 @@ def _means(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _eval_training(args: Namespace) -> int:
-    """Evaluate the state of a custom training, by its class in a file of `--import`."""
+    """Evaluate the state of a custom training, by its class, of rejax or of `--import`."""
     folder = Path(args.policy)
     name = read_training(folder)["algorithm"]
     saved = _saved_training(args, folder, name)
@@ -148,15 +149,22 @@ def _saved_training(args: Namespace, folder: Path, name: str) -> SavedTraining:
     """Read the state of a custom training with the class that trained it."""
     from ...core.training_program import SavedTraining
 
+    algorithm = _algorithm_of(name, folder, args.imports)
+    if args.sample:
+        raise ConfigError(f"--sample is for PPO; {algorithm.label} chooses its actions itself")
+    return SavedTraining.read(folder, algorithm.made)
+
+
+def _algorithm_of(name: str, folder: Path, imports: Sequence[str]) -> Algorithm:
+    """Return the class that trained a policy; its file must be one of the imports."""
+    if is_library(name):
+        return loaded_algorithm(name)
     file, _, label = name.partition(":")
-    places = [Path(path).parent for path in args.imports if Path(path).name == Path(file).name]
+    places = [Path(path).parent for path in imports if Path(path).name == Path(file).name]
     if not places:
         told = f"{folder} was trained by {name}; read that file, then type"
         raise ConfigError(f"{told} hpo eval {folder} --import {file}")
-    if args.sample:
-        raise ConfigError(f"--sample is for PPO; {label} chooses its actions itself")
-    made = loaded_algorithm(f"{Path(file).name}:{label}", places[0]).made
-    return SavedTraining.read(folder, made)
+    return loaded_algorithm(f"{Path(file).name}:{label}", places[0])
 
 
 def _check_options(args: Namespace, network: bool) -> None:

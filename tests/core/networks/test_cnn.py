@@ -42,6 +42,63 @@ def test_it_computes_what_the_loop_computes():
         np.testing.assert_allclose(made.value[place], value, rtol=1e-4, atol=1e-4)
 
 
+def _pooled(image):
+    """Return the largest of each 3x3 window, every second row and column, pixel by pixel."""
+    height, width, _ = image.shape
+    rows, columns = -(-height // 2), -(-width // 2)
+    above, left = (
+        (2 * (count - 1) + 3 - side) // 2 for count, side in ((rows, height), (columns, width))
+    )
+    made = np.full((rows, columns, image.shape[-1]), -np.inf)
+    for row, column in np.ndindex(rows, columns):
+        for i, j in np.ndindex(3, 3):
+            at, across = 2 * row + i - above, 2 * column + j - left
+            if 0 <= at < height and 0 <= across < width:
+                made[row, column] = np.maximum(made[row, column], image[at, across])
+    return made
+
+
+def _same(layer, image):
+    return slow.convolution(layer, np.pad(image, ((1, 1), (1, 1), (0, 0))), 3, 1)
+
+
+def test_residual_blocks_compute_what_the_loop_computes():
+    """Espeholt et al. 2018, figure 3: convolution, max pooling, two residual blocks, a stage."""
+    plan = plan_of(cnn_residual_blocks=2, cnn_channels=[3, 2], cnn_kernels=[3, 3],
+                   cnn_strides=[2, 2], cnn_dense=[5], shared_encoder=True)  # fmt: skip
+    module = CNN(plan, 4, (9, 8, 2))
+    images = np.random.default_rng(0).normal(size=(2, 9, 8, 2)).astype(np.float32)
+    params = slow.drawn(module, jnp.asarray(images[0]))
+    made = jax.jit(lambda p, x: module.apply({"params": p}, x))(params, images)
+    exact = slow.as_float64(params)
+    for at, x in enumerate(images):
+        for number in range(2):
+            stage = exact["encoder"][f"stage_{number}"]
+            x = _pooled(_same(stage["convolution"], x))
+            for block in range(2):
+                inner = _same(stage[f"convolution_{block}a"], slow.relu(x))
+                x = x + _same(stage[f"convolution_{block}b"], slow.relu(inner))
+        assert x.shape == (3, 2, 2)
+        x = slow.relu(slow.dense(exact["encoder"]["dense_0"], slow.relu(x).reshape(-1)))
+        policy = slow.head(exact["actor_head"], x)
+        np.testing.assert_allclose(made.policy[at], policy, rtol=1e-4, atol=1e-4)
+        value = slow.head(exact["critic_head"], x)[0]
+        np.testing.assert_allclose(made.value[at], value, rtol=1e-4, atol=1e-4)
+
+
+def test_the_residual_network_has_the_published_size():
+    """As the stages of 16, 32, 32 channels and 256 units count, of images of 84 pixels."""
+    plan = plan_of(cnn_residual_blocks=2, shared_encoder=True)
+    module = registry.make(plan, 6, jax.ShapeDtypeStruct((4, 84, 84), np.uint8))
+    shapes = jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((4, 84, 84), np.uint8))
+    count = sum(leaf.size for leaf in jax.tree.leaves(shapes["params"]["encoder"]))
+    stages, before = 0, 4
+    for channels in (16, 32, 32):
+        stages += 9 * before * channels + channels + 4 * (9 * channels * channels + channels)
+        before = channels
+    assert count == stages + 11 * 11 * 32 * 256 + 256
+
+
 def test_bytes_are_scaled_and_histories_become_channels():
     plan = plan_of(**SIZES, shared_encoder=True, layer_norm=True)
     frames = np.random.default_rng(1).integers(0, 256, size=(3, 9, 8, 2), dtype=np.uint8)

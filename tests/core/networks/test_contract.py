@@ -31,6 +31,13 @@ class TestCNN(NetworkContract):
              "cnn_dense": (4,), "history": 2, "activation": "tanh"}  # fmt: skip
 
 
+class TestResidualCNN(NetworkContract):
+    network = "cnn"
+    env = EnvPlan("Breakout-MinAtar")
+    knobs = {"cnn_channels": (3,), "cnn_kernels": (3,), "cnn_strides": (3,),  # noqa: RUF012
+             "cnn_dense": (4,), "cnn_residual_blocks": 1, "activation": "tanh"}  # fmt: skip
+
+
 class TestGNN(NetworkContract):
     network = "gnn"
     env = RMSA
