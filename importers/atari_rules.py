@@ -1,4 +1,4 @@
-"""Atari games as CleanRL's wrappers show them: keys of ale-py's environment say the same."""
+"""Atari games with CleanRL's wrappers, expressed as keys of ale-py's environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HISTORY = "(history 4)"
 
 
 def preprocessing(draft: Draft) -> None:
-    """Train a game with the preprocessing of the wrappers, which the script adds by itself."""
+    """Train a game with the wrappers' preprocessing, which the script adds itself."""
     id_ = str(draft.env.get("id", ""))
     game = _GAME.fullmatch(id_)
     if game is None or WRAPPED not in draft.system.differs or "imports" in draft.rest:

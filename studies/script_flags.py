@@ -1,4 +1,4 @@
-"""A first study of a training script, from the flags that its file declares; it is not run."""
+"""A first study of a training script, from the flags in its file, which is not run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST, _NEAR_ONE, _LENGTH = 6, 0.8, 100_000
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag of a script, as it is typed, and its default."""
+    """One flag of a script as typed, and its default."""
 
     flag: str
     default: Any
@@ -68,7 +68,7 @@ def _short(number: float) -> float:
 
 
 def flags_of_script(text: str) -> list[Flag]:
-    """Return the flags that a file declares by argparse, click or the dataclass of a command.
+    """Return the flags declared in a file by argparse, click or a command's dataclass.
 
     >>> flags_of_script("parser.add_argument('-l', '--lr', type=float, default=1e-3)")
     [Flag(flag='--lr', default=0.001)]
@@ -85,7 +85,7 @@ def flags_of_script(text: str) -> list[Flag]:
 
 
 def _flags(node: ast.AST) -> Iterator[Flag]:
-    """Yield the flags that one node declares, as argparse, click or tyro do."""
+    """Yield the flags declared by one node, in the style of argparse, click or tyro."""
     if isinstance(node, ast.Call):
         yield from _flag_of_call(node)
     if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(d) for d in _marks(node)):
@@ -122,7 +122,7 @@ def _plain(node: ast.expr) -> Any:
 
 
 def command_init_text(command: str, folder: Path = Path(".")) -> str:
-    """Return the text of a study of a command whose script has flags.
+    """Return the text of a study for a command whose script has flags.
 
     Raises:
         ConfigError: the script is missing, or has no flag with a number.
@@ -169,7 +169,7 @@ def _script_of(command: str, folder: Path) -> Path:
 def _filled_in(
     command: str, tuned: Sequence[Flag], flags: Sequence[Flag], length: Flag | None
 ) -> str:
-    """Return the command with placeholders: searched flags, seed, folder and length."""
+    """Return the command with placeholders for searched flags, seed, folder and length."""
     line = [command, *(f"{flag.flag} {{{flag.name}}}" for flag in tuned)]
     for names, filled in ((_SEEDS, "{seed}"), (_FOLDERS, "{folder}")):
         known = [flag for flag in flags if flag.name in names]
@@ -181,7 +181,7 @@ def _filled_in(
 
 
 def _length_of(flag: Flag | None) -> tuple[int, str]:
-    """Return the length of a run and its unit."""
+    """Return a run's length and its unit."""
     if flag is None:
         return _LENGTH, "env steps"
     unit = "epochs" if "epochs" in flag.name else "env steps"

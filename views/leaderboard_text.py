@@ -1,4 +1,4 @@
-"""The leaderboard as columns, for the terminal and the report, and sentences about its winner."""
+"""The leaderboard as columns, for terminal and report, and sentences about its winner."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ order    confirmed trials by select, then finished ones by search, then stopped
 
 
 def knob_columns(shown: Sequence[Entry]) -> tuple[list[str], str]:
-    """Return the hyperparameters that differ, and a sentence about the others."""
+    """Return the differing hyperparameters, and a sentence about the others."""
     names = dict.fromkeys(name for entry in shown for name in entry.params)
     same = (
         {}
@@ -113,7 +113,7 @@ def deciding_command(
 
 
 def _deciding_seeds(conclusion: Conclusion, entries: Sequence[Entry]) -> int:
-    """Return how many test seeds would decide; 0 where none would, or a verdict is known."""
+    """Return how many test seeds would decide; 0 if none would, or if there is a verdict."""
     against, first = conclusion.against, entries[0]
     if against.verdict == "undecided":
         more = against.more_seeds or 0
@@ -206,7 +206,9 @@ def print_leaderboard(
         table.add_row(*row, style="bold" if entry.rank == 1 and entry.value is not None else None)
     console.print(table)
     if environments:
-        console.print(Text("Under an environment: score; 0 random, 1 the reference.", style="dim"))
+        console.print(
+            Text("Environment columns are scores: 0 is random, 1 the reference.", style="dim")
+        )
     if more := len(entries) - len(shown):
         console.print(Text(f"{more:,} more: hpo top -n {len(entries)}{which}", style="dim"))
     if hidden:
@@ -244,7 +246,7 @@ def board_columns(entries: Sequence[Entry], objectives: Sequence[str] = ()) -> l
 def _by_seeds(
     name: str, values: Sequence[float | None], seeds: Sequence[int | None], title: str
 ) -> list[Column]:
-    """Return a column of values, and another of their seeds where these are not as many in all."""
+    """Return a column of values, and one of their seeds if these numbers differ."""
     counts = {count for count in seeds if count}
     named = _numbers(f"{name}*{max(counts)}" if len(counts) == 1 else name, values)
     return [named, _integers(title, seeds)] if len(counts) > 1 else [named]
@@ -348,7 +350,7 @@ def winner_line(entries: Sequence[Entry], metric: str) -> str:
 
 
 def named(value: str, stream: str) -> str:
-    """Return the name of a value, which `studies.spec.value_words` gives, on these seeds."""
+    """Return a value's name, given by `studies.spec.value_words`, on these seeds."""
     return value.removesuffix(WITH_TRAINING) if stream == "report" else value
 
 
@@ -379,7 +381,7 @@ def target(folder: Path) -> str:
 
 
 def study_word(folder: Path) -> str:
-    """Return how a command names a study: its name in `results`, else its folder."""
+    """Return a study's name for commands: its name in `results`, otherwise its folder."""
     usual = folder.absolute().parent == RESULTS.absolute()
     return shlex.quote(folder.name if usual else str(folder))
 

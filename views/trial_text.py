@@ -1,4 +1,4 @@
-"""Everything about one trial: `trial_data` gathers it, `trial_text` lays it out."""
+"""Everything about one trial: `trial_data` collects it, `trial_text` formats it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _words(search: Mapping[str, Any], method: str, known: int) -> str:
 
 
 def lineage_text(schedule: Sequence[Mapping[str, Any]]) -> str:
-    """Return one line per segment: its first env step, its trial, and what changed.
+    """Return one line per segment: its first env step, its trial, and the changes.
 
     >>> parts = [{"env_steps": 0, "trial": 3, "params": {"gamma": 0.9, "ent_coef": 0.01}},
     ...          {"env_steps": 8000, "trial": 5, "params": {"gamma": 0.95, "ent_coef": 0.01}}]
@@ -168,7 +168,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
 def _audit_of(
     journal: Journal, rows: Sequence[TrialRow], decisions: Sequence[Mapping[str, Any]]
 ) -> Audit | None:
-    """Return the audit of a study, for a trial with these decisions that a rule would stop."""
+    """Return a study's audit, for a trial that a rule would have stopped."""
     stopped = any(decision["action"] in ("stop", "audit") for decision in decisions)
     if not stopped or not any(row.audited for row in rows):
         return None
@@ -241,7 +241,7 @@ def _mean(values: Sequence[float]) -> float | None:
 def trial_text(
     data: Mapping[str, Any], blocks: bool = True, verbose: bool = False, unit: str = ENV_STEPS
 ) -> str:
-    """Return the data as text of 80 columns, the answer first; `unit` of the length of runs."""
+    """Return the data as text of 80 columns, the answer first; `unit` of the run length."""
     parts = [in_unit("\n".join(_head(data, verbose)), unit), _params(data["params"])]
     several = data.get("over_environments") is not None
     if several:
@@ -298,7 +298,7 @@ def _head(data: Mapping[str, Any], verbose: bool) -> list[str]:
 
 
 def _what(data: Mapping[str, Any], lost: bool) -> str:
-    """Return what became of a trial, to follow its number."""
+    """Return a trial's outcome, to follow its number."""
     confirmed = data.get("confirmed")
     won = confirmed and data["rank"] == 1 and not data.get("objectives")
     if data.get("is_default"):
@@ -319,7 +319,7 @@ def _what(data: Mapping[str, Any], lost: bool) -> str:
 
 
 def _last_rung(data: Mapping[str, Any]) -> str:
-    """Return where a trial was judged last, or ""."""
+    """Return where a trial was last judged, or ""."""
     if not data["decisions"]:
         return ""
     at = data["decisions"][-1]["env_steps"]
@@ -327,7 +327,7 @@ def _last_rung(data: Mapping[str, Any]) -> str:
 
 
 def _value_of(data: Mapping[str, Any], lost: bool) -> str:
-    """Return a trial's value and its seeds; without a value that at its last rung; or ""."""
+    """Return a trial's value and seeds; without a value the one at its last rung; or ""."""
     value, source = data["value"], data.get("value_from", "")
     test = data.get("report_values") or []
     if value is None and test and data.get("report_value") is not None:
@@ -379,7 +379,7 @@ def _audit(data: Mapping[str, Any]) -> str:
 
 
 def _number(value: Any) -> str:
-    """Format a value, which JSON holds as text if it is not finite."""
+    """Format a value, which JSON stores as text if it is not finite."""
     return value if isinstance(value, str) else number(value)
 
 
@@ -431,7 +431,7 @@ def _stages(data: Mapping[str, Any], verbose: bool, several: bool, unit: str) ->
 
 
 def _measured(data: Mapping[str, Any]) -> tuple[Measured, bool]:
-    """Return the values at each point, and whether any has training returns in it."""
+    """Return the values at each point, and whether any includes training returns."""
     metric = data.get("metric", "").split(",")[0].split(" ")[0].removeprefix("eval/")
     weight, counts = data.get("training_weight", 0.0), False
     lacking = {

@@ -1,4 +1,4 @@
-"""The report of a study: its sections in order, from one snapshot of its journal and tables."""
+"""A study's report: its sections in order, from one snapshot of its journal and tables."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _ROWS = 200
 
 
 def profiled(snapshot: Snapshot) -> tuple[list[int], Stream | None]:
-    """Return the trials to compare, and the one kind of seeds they share."""
+    """Return the trials to compare, and the only kind of seeds they share."""
     first = snapshot.winner
     if first is None or not first.value_from or not snapshot.scores.names:
         return [], None
@@ -76,7 +76,7 @@ def profile(snapshot: Snapshot) -> Picture:
     if stream is None:
         why = "No trial has a value yet."
         if not snapshot.scores.names:
-            why = "A performance profile is over several environments; this study has one."
+            why = "A performance profile needs several environments; this study has one."
         return Picture("profile", _TITLE, why)
     sides = [snapshot.scores.of(trial, stream) for trial in trials]
     found = profiles(sides)
@@ -99,7 +99,7 @@ def profile(snapshot: Snapshot) -> Picture:
     scale = Scale(low, high, ticks, "score")
     panel = XY("Runs above a score", scale, _SHARES, tuple(marks), tuple(keys), wide=True)
     flattered = "" if stream is Stream.REPORT else " These seeds also selected trials."
-    caption = "The share of all runs (environments x seeds) with a score above; a higher line is "
+    caption = "The share of all runs (environments x seeds) that score higher; a higher line is "
     caption += f"better. Bands: pointwise 95%, from a stratified bootstrap over seeds.{flattered}"
     return Picture("profile", _TITLE, caption, (panel,))
 
@@ -120,7 +120,7 @@ def environments_section(snapshot: Snapshot) -> str:
     lost = sum(one.lost for one in found)
     told = f"Mean scores over {many}, with 95% intervals; 0 as random actions, 1 as the reference."
     if lost:
-        told += f" {counted(lost, 'run')} diverged: in no mean, below everything in the profile."
+        told += f" {counted(lost, 'run')} diverged: excluded from means, lowest in the profile."
     return (
         f'<p class="note">{escape(told)}</p>{_scores(snapshot, found, names, against)}'
         f"{_improvement(trials[0], against, stream)}{_together(found, names, against)}"
@@ -213,7 +213,7 @@ def leaderboard_table(snapshot: Snapshot) -> str:
     )
     notes: list[str] = []
     if snapshot.meta.environments:
-        notes.append("Under an environment: its score; 0 random actions, 1 the reference.")
+        notes.append("Environment columns are scores: 0 is random actions, 1 the reference.")
     if same:
         notes.append(escape(same))
     if len(entries) < len(snapshot.entries):
@@ -225,7 +225,7 @@ def leaderboard_table(snapshot: Snapshot) -> str:
 
 
 def _meanings() -> str:
-    """Return what the columns mean as a list that wraps on a phone."""
+    """Return the meanings of the columns as a list that wraps on a phone."""
     found: list[tuple[str, list[str]]] = []
     for line in EXPLAINED.splitlines():
         if line.startswith(" "):
@@ -343,7 +343,7 @@ def _conclusion(snapshot: Snapshot, portable: bool) -> str:
 
 
 def _next(snapshot: Snapshot) -> str:
-    """Return the commands that follow a finished study."""
+    """Return the next commands for a finished study."""
     if snapshot.standing != "finished":
         return ""
     folder, conclusion = snapshot.folder.path, snapshot.conclusion
