@@ -169,7 +169,8 @@ def test_a_part_of_a_study_that_the_documents_show_is_taken(block, folder):
     _skip_without_its_package(block[2])
     for text in map(_whole, _one_env(block[2])):
         report = check(loads(text, source=folder))
-        assert report.mistakes == () and "has no effect here" not in " ".join(report.warnings), text
+        assert report.mistakes == (), text
+        assert "has no effect here" not in " ".join(report.warnings), text
         given = plain(read_text(text, "x"))
         validator = VALIDATOR
         if "algorithm" in given:
