@@ -271,7 +271,7 @@ def test_code_that_is_not_the_studys_never_runs(own, tmp_path):
     evil = tmp_path / "evil"
     evil.mkdir()
     (evil / "noisy.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{CODE}")
-    with pytest.raises(StoreError, match="was trained with other contents"):
+    with pytest.raises(StoreError, match="was trained with different versions"):
         replay(StudyFolder(own), 0, evil)
     assert not (tmp_path / "ran").exists()
 
