@@ -1,4 +1,4 @@
-"""`hpo`: sweeps and hyperparameter optimisation of PPO, many trials as lanes of one program."""
+"""`hpo`: sweeps and hyperparameter optimisation for PPO, with trials as lanes of one program."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _HOMES = {name: home for home, names in _NAMES_OF.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: `import hpo` loads nothing."""
+    """Import on first use: `import hpo` itself loads nothing."""
     if name in __all__:
         from importlib import import_module
 

@@ -1,7 +1,7 @@
 """The command `hpo`: from a command line to a call of `hpo.views.commands`.
 
-Results go to stdout, everything else to stderr. Nothing but the parser is imported before a verb
-is known, so that `hpo --help` answers at once.
+Results go to stdout, everything else to stderr. Only the parser is imported before the command is
+known, so that `hpo --help` answers at once.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def make_parser() -> tuple[_Main, list[str]]:
 
 
 class _Kinds:
-    """What `hpo import` reads, by the tables, which are loaded only if it is asked for."""
+    """The sources of `hpo import`, from the tables, which are loaded only on request."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(import_module(".foreign_names.tables", __package__).KINDS)
@@ -141,7 +141,7 @@ class _Main(argparse.ArgumentParser):
     shows_all = False  # `hpo --help -v`
 
     def format_help(self) -> str:
-        """Return the help: the commands by what they are for, or those needed first."""
+        """Return the help: the commands by purpose, or those needed first."""
         (verbs,) = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))
         texts = {choice.dest: choice.help or "" for choice in verbs._choices_actions}
         lines = [self.description or "", "", "usage: hpo COMMAND ...", ""]
@@ -168,7 +168,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     _option(init, "--command", "LINE", "a training script: python train.py", dest="script")
     runs = "a Python file that registers ENV and runs now; repeatable"
     _option(init, "--import", "FILE", runs, dest="imports", action="append", default=[])
-    _flag(init, "--plain", "start from the knobs' defaults where there is a tuned configuration")
+    _flag(init, "--plain", "start from the defaults instead of a tuned configuration")
     _flag(init, "--time", "time the study here and say how long it takes")
     taken = verb("import", "import_export", "convert another system's sweep into a study file")
     kinds = "the system that SOURCE comes from: %(choices)s"
@@ -176,14 +176,14 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     source = "a file, a command line or a storage; flags after `--` override it"
     _option(taken, "source", "SOURCE", source)
     _option(taken, "--study", "NAME", "the study, if a storage holds several")
-    _option(taken, "--env", "ID", "the environment; for rlzoo also whose configuration to read")
+    _option(taken, "--env", "ID", "the environment; for rlzoo it also selects the configuration")
     _flag(taken, "--space", "search the usual ranges around the one configuration in SOURCE")
     for parser in (init, taken):
         _option(parser, "--to", "FILE", "write to FILE instead of stdout")
     check = verb("check", "init_check_run", "show what a study will do, its cost and its mistakes")
     timed = "time the study's programs; runs `imports` (default: only without `imports`)"
     _flag(check, "--time", timed, default=None)
-    _add_verbose(check, "also programs, chunks, memory, and what the time goes into")
+    _add_verbose(check, "also programs, chunks, memory, and where the time goes")
     _flag(check, "--no-time", "compile and time nothing", dest="time", action="store_false")
     run = verb("run", "init_check_run", "run a study, or resume it")
     train = verb("train", "train", "train one configuration on all its seeds")
@@ -211,7 +211,7 @@ def _add_running(parser: Any) -> None:
 def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     top = verb("top", "read_study", "print the leaderboard")
     _option(top, "-n", "N", "show N trials (default: 8; all with --json)", type=types.positive)
-    _flag(top, "--explain", "say what the columns mean")
+    _flag(top, "--explain", "explain the columns")
     _flag(top, "--latex", "print the leaderboard as a LaTeX table (booktabs)")
     _flag(top, "--markdown", "print the leaderboard as a Markdown table")
     show = verb("show", "read_study", "print everything about one trial")
@@ -307,7 +307,7 @@ def _add_bundles(verb: Callable[..., Any]) -> None:
     _flag(verify, "--retrain", "train the seeds of its claims again")
     some = "--retrain: N seeds of each trial, drawn at random (default: all)"
     _option(verify, "--seeds", "N", some, type=types.positive)
-    _flag(verify, "--allow-code", "--play, --retrain: run the code that it brings, unasked")
+    _flag(verify, "--allow-code", "--play, --retrain: run its code without asking")
     for parser in (bundle, verify):
         _add_json(parser)
 
@@ -370,7 +370,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
         knobs,
         "word",
         "WORD",
-        "a name (also one of another system), or a word of the meaning",
+        "a name (also from another system), or a word in the meaning",
         nargs="?",
     )
     _flag(knobs, "--all", "all of them (default: the 20 usual ones)")
@@ -435,7 +435,7 @@ def _open_streams() -> None:
 
 
 def _disk_words(error: OSError, reason: str) -> str:
-    """Return one line about an error of a disk; an unnamed file is stdout or a temporary one."""
+    """Return one line about a disk error; an unnamed file is stdout or a temporary one."""
     from pathlib import Path
 
     from .files.atomic_files import TEMPORARY_CURE, full_temporary_folder, has_refused
@@ -452,6 +452,6 @@ def _disk_words(error: OSError, reason: str) -> str:
 
 
 def _discard_stdout() -> None:
-    """Discard buffered text: the reader of stdout has left, or its disk is full."""
+    """Discard buffered text, because stdout's reader has left, or its disk is full."""
     with suppress(OSError, ValueError):  # stdout is no file
         discard(sys.stdout.fileno())

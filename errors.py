@@ -1,7 +1,7 @@
 """Every error that `hpo` raises on purpose.
 
 A message names the problem, with the value, and the allowed values, in the library's terms.
-`remedies` are settings that help: `hpo.views.words` has the words of each interface for them. The
+`remedies` are settings that help: `hpo.views.words` has the wording for each interface. The
 command line exits with `exit_code`.
 
     HpoError
@@ -37,8 +37,8 @@ _OURS = f"{__name__.partition('.')[0]}."
 class HpoError(Exception):
     """Base of all errors raised on purpose; the command line returns `exit_code`.
 
-    `remedies`: setting or request -> its value, such as `new=True`; each one alone helps, and
-    one with the value None does not apply.
+    `remedies`: setting or request -> its value, such as `new=True`; each one alone helps, and one
+    with the value None does not apply.
     """
 
     exit_code = 2
@@ -86,7 +86,7 @@ class Mistake:
 
 
 class StudyError(HpoError):
-    """A study file is wrong; `mistakes` has all mistakes in the order of the file."""
+    """A study file is wrong; `mistakes` has all mistakes in file order."""
 
     def __init__(self, path: str, mistakes: Sequence[Mistake], **remedies: Any):
         self.path, self.mistakes = path, tuple(mistakes)
@@ -96,7 +96,7 @@ class StudyError(HpoError):
 
 
 class UnknownNameError(ConfigError):
-    """An id that no registry knows; the message suggests the nearest."""
+    """An id that is in no registry; the message suggests the nearest."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], meant: str | None = None):
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
@@ -105,9 +105,9 @@ class UnknownNameError(ConfigError):
 
 
 class UnimportedModuleError(UnknownNameError):
-    """An id belongs to a module that is not imported, as that of `gym:module:Env-v0` or Atari's.
+    """An id belongs to a module that is not imported, such as `gym:module:Env-v0` or Atari.
 
-    `package` is the name to install it by, if that is not known to be done.
+    `package` is the name to install, unless it is known to be installed.
     """
 
     def __init__(self, id_: str, module: str, package: str = ""):
@@ -131,7 +131,7 @@ class MissingExtraError(HpoError):
 
 
 def not_as_written(what: str) -> StoreError:
-    """Return the error of a study's file that is missing or damaged."""
+    """Return the error for a study's missing or damaged file."""
     return StoreError(f"{what}; restore it from a copy, or start the study over", new=True)
 
 
@@ -176,14 +176,14 @@ def listed(name: str, known: Sequence[str]) -> str:
 
 
 class Leave(KeyboardInterrupt):
-    """A second Ctrl-C while a study runs: leave at once."""
+    """A second Ctrl-C while a study runs: quit at once."""
 
 
 def is_interrupt(error: BaseException) -> bool:
     """Return whether an exception comes from a signal, not from the code that it passed through.
 
     While a study runs, a signal raises `Leave`. Elsewhere Python's handler raises a plain
-    `KeyboardInterrupt`, as code could, too: it counts as a signal.
+    `KeyboardInterrupt`, which code could also raise: it counts as a signal.
     """
     if not isinstance(error, KeyboardInterrupt) or isinstance(error, Leave):
         return isinstance(error, Leave)
@@ -194,15 +194,15 @@ def is_interrupt(error: BaseException) -> bool:
 def format_error(error: BaseException) -> str:
     """Return an exception on one line: `file:line: Type: message`.
 
-    The line is the innermost in the user's code; without one, the innermost outside this package.
-    If a library that this code called raised it, `, in package/file.py:line` follows.
+    The line is the innermost in the user's code or, without one, the innermost outside this
+    package. If a library called by this code raised it, `, in package/file.py:line` follows.
     """
     place = _place(error.__traceback__)
     return f"{place.shown}: {named(error)}{place.foreign}" if place.shown else named(error)
 
 
 def format_error_if_own(error: BaseException) -> str:
-    """Return `format_error` if an exception passed through the user's code, else `named`."""
+    """Return `format_error` if an exception passed through user code, otherwise `named`."""
     return format_error(error) if _place(error.__traceback__).is_own else named(error)
 
 
@@ -213,7 +213,7 @@ def place_of(error: BaseException) -> str:
 
 
 def foreign_of(error: BaseException) -> str:
-    """Return `, in package/file.py:line` of a library that the user's code called, or ""."""
+    """Return `, in package/file.py:line` of a library called by the user's code, or ""."""
     return _place(error.__traceback__).foreign
 
 
@@ -235,7 +235,7 @@ def named(error: BaseException) -> str:
 
 @contextmanager
 def blamed(id_: str, values: Mapping[str, Any]) -> Generator[None, None, None]:
-    """Turn any error of a constructor into one line about the values that it was given."""
+    """Turn any error of a constructor into one line with the values that it was given."""
     try:
         yield
     except BaseException as error:
@@ -312,7 +312,7 @@ def shown_path(path: str) -> str:
 
 @contextmanager
 def user_streams() -> Generator[None]:
-    """Restore stdout and stderr if the user's code removed them."""
+    """Restore stdout and stderr if user code removed them."""
     kept = {name: getattr(sys, name) for name in ("stdout", "stderr")}
     try:
         yield

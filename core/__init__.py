@@ -1,4 +1,4 @@
-"""The compiled half: pure functions on arrays; here, what a trained policy is used with."""
+"""The compiled half: pure functions on arrays; this package exposes what uses a trained policy."""
 
 from __future__ import annotations
 

@@ -52,10 +52,10 @@ def v_trace(
     c_clip: Float[Array, "*#batch"],
     unroll: int = 1,
 ) -> Float[Array, "T *batch"]:
-    """Return the V-trace advantages of a rollout of another policy, time first.
+    """Return V-trace advantages of a rollout from another policy, time first.
 
-    With rho_t = min(ratio_t, rho_clip), c_t = min(ratio_t, c_clip), and `ratio` the probability of
-    the action now over that when it was taken:
+    With rho_t = min(ratio_t, rho_clip), c_t = min(ratio_t, c_clip), and `ratio` the action's
+    current probability divided by that at acting time:
 
     delta_t = rho_t (r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t))
 

@@ -1,7 +1,7 @@
 """Exact states on disk, through Orbax: a restored state continues with the same bits.
 
-Orbax does not notice a changed byte in its data files, so the checksums of all files are kept in
-the format of `sha256sum --check`.
+Orbax does not detect changed bytes in its data files, so checksums of all files are kept in the
+format of `sha256sum --check`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _SUMS = "SHA256SUMS"
 
 
 def save_tree(directory: Path, tree: Any) -> None:
-    """Write a pytree of arrays into a new directory; returns when it is on disk.
+    """Write a pytree of arrays into a new directory; returns once it is on disk.
 
-    No array may be empty, and typed keys are not allowed (store their words).
+    Arrays must not be empty, and typed keys are not allowed (store their words).
 
     Raises:
         StoreError: the disk refuses.
@@ -49,7 +49,7 @@ def save_tree(directory: Path, tree: Any) -> None:
 
 @contextmanager
 def _quiet() -> Generator[None, None, None]:
-    """Keep the threads of Orbax from printing tracebacks of errors that it raises anyway."""
+    """Keep Orbax's threads from printing tracebacks of errors that it raises anyway."""
     logger, hook = logging.getLogger("absl"), sys.excepthook
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -68,7 +68,7 @@ def _quiet() -> Generator[None, None, None]:
 
 
 def restore_tree(directory: Path, like: Any) -> Any:
-    """Read a tree that `save_tree` wrote, as host arrays in the structure of `like`."""
+    """Read a tree written by `save_tree`, as host arrays with the structure of `like`."""
     import orbax.checkpoint as ocp
 
     _check_files(directory)
@@ -116,7 +116,7 @@ def save_lane(directory: Path, state: Any) -> None:
 
 
 def restore_lane(directory: Path, like: Any) -> Any:
-    """Read a lane that `save_lane` wrote, in the structure, shapes and dtypes of `like`."""
+    """Read a lane written by `save_lane`, with the structure, shapes and dtypes of `like`."""
     path = directory / _NAME
     try:
         whole = path.read_bytes()

@@ -1,7 +1,7 @@
-"""Requests to jax before it makes its devices: how many of the host, with which kernels.
+"""Requests to jax before it creates devices: how many host devices, with which kernels.
 
-Separate from `machine.devices`, which makes them, because a study's Python files may start jax
-when they are imported.
+Separate from `machine.devices`, which creates them, because a study's Python files may start jax
+on import.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ DETERMINISTIC = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
 def ask_for_devices(
     platform: str = "auto", deterministic: bool = False, cores: int | None = None
 ) -> None:
-    """Set how many host devices jax makes, and with which kernels.
+    """Set how many host devices jax creates, and with which kernels.
 
-    Called before user code runs: an array made at import starts jax. Does nothing once jax has
-    started. Arguments as of `machine.devices.prepare_devices`; jax is not bound to the platform.
+    Called before user code runs, because an array created at import starts jax. Has no effect once
+    jax has started. Takes the arguments of `machine.devices.prepare_devices`; jax is not bound to
+    the platform.
     """
     if has_started():
         return
@@ -37,7 +38,7 @@ def lacks_flags(platform: str, deterministic: bool) -> bool:
 
 
 def has_started() -> bool:
-    """Return whether jax has made its devices, after which their number and flags are fixed."""
+    """Return whether jax has created its devices, which fixes their number and flags."""
     known = int(jax.config.values["jax_num_cpu_devices"])
     try:
         jax.config.update("jax_num_cpu_devices", known + 1)  # refused once there are devices

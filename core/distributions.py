@@ -1,7 +1,7 @@
 """Action distributions over the outputs of a policy head, as small frozen pytrees.
 
-A distribution is sampled from random numbers drawn beforehand (`Family.noise`), because
-drawing those of a whole rollout at once is cheaper than splitting keys step by step.
+Distributions are sampled from random numbers drawn beforehand (`Family.noise`), because drawing
+them for a whole rollout at once is cheaper than splitting keys at each step.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 @runtime_checkable
 class Distribution(Protocol):
-    """Distribution of one action, the argument of `log_prob`; leading axes are batch axes.
+    """Distribution of one action as taken by `log_prob`; leading axes are batch axes.
 
-    The environment's action may be a function of it (see `policy.environment_action`).
+    The environment's action may be a function of this action (see `policy.environment_action`).
     """
 
     def sample(self, noise: Array) -> Array:
-        """Return an action from noise of `Family.noise`."""
+        """Return an action from the noise of `Family.noise`."""
         ...
 
     def log_prob(self, action: Any) -> Array:
@@ -45,7 +45,7 @@ class Distribution(Protocol):
         ...
 
     def entropy(self, noise: Any = None) -> Array:
-        """Return the entropy in nats; a sampled one needs noise of `Family.entropy_noise`."""
+        """Return the entropy in nats; sampled ones need the noise of `Family.entropy_noise`."""
         ...
 
     def mode(self) -> Array:
@@ -67,8 +67,8 @@ class Categorical(Pytree):
     ) -> Categorical:
         """Normalise logits; masked actions get probability 0 and no gradient.
 
-        A mask that allows nothing is ignored: the raw policy acts and the action fails in the
-        environment.
+        A mask that allows nothing is ignored: the raw policy acts, and the environment rejects the
+        action.
         """
         if mask is not None:
             usable = mask | ~jnp.any(mask, axis=-1, keepdims=True)
@@ -76,7 +76,7 @@ class Categorical(Pytree):
         return cls(jax.nn.log_softmax(logits, axis=-1), selects)
 
     def sample(self, noise: Float[Array, "..."]) -> Int[Array, "..."]:
-        """Invert the cumulative distribution at `noise` in [0, 1); never gives a masked action."""
+        """Invert the cumulative distribution at `noise` in [0, 1); never a masked action."""
         probs = jnp.exp(self.log_probs)
         possible = probs > 0.0
         # Sums of more than 256 terms are trees: a masked action may seem to add a rounding error
@@ -115,7 +115,7 @@ class MultiCategorical(Pytree):
         mask: Bool[Array, "... P"] | None = None,
         selects: bool = False,
     ) -> MultiCategorical:
-        """Normalise each component's logits (P in all); masks as in `Categorical.make`."""
+        """Normalise the logits of each component (P in all); masks as in `Categorical.make`."""
         valid = None if mask is None else _by_component(mask, sizes, False)
         return cls(Categorical.make(_by_component(logits, sizes, _MASKED), valid, selects))
 
@@ -207,7 +207,7 @@ def _log_slope(u: Float[Array, "..."]) -> Float[Array, "..."]:
 
 @pytree
 class Beta(Pytree):
-    """low + (high - low) x with x ~ Beta(alpha, beta), both at least 1: never at an edge's pole.
+    """low + (high - low) x with x ~ Beta(alpha, beta), both at least 1, so there are no poles.
 
     Chou et al. 2017. Actions are kept as y = log(x / (1 - x)), [..., D]; the density is that of x.
     """
@@ -218,7 +218,7 @@ class Beta(Pytree):
 
     @classmethod
     def make(cls, outputs: Float[Array, "... P"], log_volume: Float[Array, ""]) -> Beta:
-        """Return it from P = 2D outputs of a head: alpha, then beta, are softplus(.) + 1."""
+        """Make it from P = 2D head outputs: alpha, then beta, are softplus(.) + 1."""
         alpha, beta = jnp.split(jax.nn.softplus(outputs) + 1.0, 2, axis=-1)
         return cls(alpha, beta, log_volume)
 
@@ -231,9 +231,9 @@ class Beta(Pytree):
     def log_prob(self, action: Float[Array, "... D"]) -> Float[Array, "..."]:
         """Return sum((alpha - 1) log x + (beta - 1) log(1 - x) - log B(alpha, beta)) - log_volume.
 
-        Written around the mean m = alpha / (alpha + beta), so that no large terms cancel: with t =
-        logit(x) - logit(m), log(x / m) = c and log((1 - x) / (1 - m)) = c - t, where c = -log(1 +
-        (1 - m) (exp(-t) - 1)); with the sides exchanged if t < 0.
+        Written around the mean m = alpha / (alpha + beta), so that large terms do not need to
+        cancel. With t = logit(x) - logit(m), log(x / m) = c and log((1 - x) / (1 - m)) = c - t,
+        where c = -log(1 + (1 - m) (exp(-t) - 1)). The sides are exchanged if t < 0.
         """
         both = self.alpha + self.beta
         t = action - self.mode()
@@ -252,11 +252,11 @@ class Beta(Pytree):
         return jnp.sum(each, axis=-1) + self.log_volume
 
     def mode(self) -> Float[Array, "... D"]:
-        """Return the greedy y, that of the mean alpha / (alpha + beta)."""
+        """Return the greedy y, for the mean alpha / (alpha + beta)."""
         return jnp.log(self.alpha) - jnp.log(self.beta)
 
     def _spread(self) -> Float[Array, "... D"]:
-        """Return alpha log m + beta log(1 - m) - log B, by Stirling's formula: small numbers."""
+        """Return alpha log m + beta log(1 - m) - log B by Stirling's formula: small terms."""
         both = self.alpha + self.beta
         width = 0.5 * jnp.log(self.alpha * (self.beta / both)) - _HALF_LOG_2PI
         return width - _remainder(self.alpha) - _remainder(self.beta) + _remainder(both)
@@ -267,9 +267,9 @@ def _log_gamma_draw(
 ) -> Float[Array, "*rows"]:
     """Return log g, g ~ Gamma(shape), for shapes of at least 1 (Marsaglia and Tsang 2000).
 
-    The first accepted of J proposals, instead of a loop until one is. Each is accepted with
-    probability at least 0.951, so the probability that all are refused is below float32's
-    resolution.
+    It takes the first accepted of J proposals instead of looping until one is accepted. Each is
+    accepted with probability at least 0.951, so the probability that all are refused is below
+    float32's resolution.
     """
     d = (shape - 1.0 / 3.0)[..., None]
     root = 1.0 + normal * jax.lax.rsqrt(9.0 * d)
@@ -284,8 +284,8 @@ def _log_gamma_draw(
 def _remainder(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """Return log Gamma(x) - ((x - 1/2) log x - x + log(2 pi) / 2) for x of at least 1.
 
-    Three steps of its recurrence, then the asymptotic series (Abramowitz and Stegun 6.1.41; the
-    first term left out is below 4e-9). `lgamma` itself is 4e-6 off in float32.
+    Uses three steps of the recurrence, then the asymptotic series (Abramowitz and Stegun 6.1.41;
+    the first omitted term is below 4e-9). `lgamma` itself has an error of 4e-6 in float32.
     """
     steps = sum((x + (i + 0.5)) * jnp.log1p(1.0 / (x + float(i))) - 1.0 for i in range(3))
     inverse = 1.0 / (x + 3.0)
@@ -307,9 +307,9 @@ def _digamma_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def _trigamma(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Return psi'(x) for x of at least 1: six steps of its recurrence, then the asymptotic series.
+    """Return psi'(x) for x of at least 1: six recurrence steps, then the asymptotic series.
 
-    (Abramowitz and Stegun 6.4.6 and 6.4.12; the first term left out is below 1e-9.)
+    (Abramowitz and Stegun 6.4.6 and 6.4.12; the first omitted term is below 1e-9.)
     """
     steps = sum(jnp.square(1.0 / (x + float(i))) for i in range(6))
     inverse = 1.0 / (x + 6.0)
@@ -323,7 +323,7 @@ assert 0.0489**BETA_PROPOSALS < 2.0**-24  # see `_log_gamma_draw`
 
 @dataclass(frozen=True, eq=False)
 class Actions:
-    """The actions of an environment, as NumPy and plain numbers."""
+    """An environment's actions, as NumPy arrays and plain numbers."""
 
     space: ActionSpace
     shape: tuple[int, ...]  # of a policy's action: [] for one choice, [C] choices, [D] reals
@@ -337,7 +337,7 @@ class Actions:
 
 
 class Family:
-    """A kind of distribution; to add one, subclass this and `register` an instance.
+    """A kind of distribution; to add one, subclass it and `register` an instance.
 
     Methods are pure functions of arrays and run inside compiled programs.
     """
@@ -379,7 +379,7 @@ class Family:
     def noise(
         self, key: PRNGKeyArray, batch: tuple[int, ...], shape: tuple[int, ...]
     ) -> Float[Array, "..."]:
-        """Draw what `sample` needs, [batch, ...]: by default one number per component.
+        """Draw the noise for `sample`, [batch, ...]; the default is one number per component.
 
         Uniform in [0, 1) for choices, standard normal for real actions.
         """
@@ -389,7 +389,7 @@ class Family:
     def entropy_noise(
         self, key: PRNGKeyArray, batch: tuple[int, ...], shape: tuple[int, ...]
     ) -> Float[Array, "..."] | None:
-        """Draw what `entropy` needs, [batch, ...], or None where it is exact."""
+        """Draw the noise for `entropy`, [batch, ...], or return None if the entropy is exact."""
         return None
 
     def environment_action(
@@ -397,12 +397,13 @@ class Family:
     ) -> Float[Array, "... D"]:
         """Return the environment's action for real actions of the policy.
 
-        Densities near the edges of a box need unbounded actions, which are mapped into it here.
+        Densities near the edges of a box need unbounded actions, which are mapped into the box
+        here.
         """
         return action
 
     def logits(self, outputs: Float[Array, "... P"], actions: Actions) -> Float[Array, "... A"]:
-        """Return logits of the choices without a mask, from which the valid mass is computed."""
+        """Return the unmasked logits of the choices, from which the valid mass is computed."""
         return outputs
 
 
@@ -467,7 +468,7 @@ class _Beta(Squashed):
         return Beta.make(outputs, _log_volume(actions.high - actions.low))
 
     def noise(self, key: PRNGKeyArray, batch: Any, shape: Any) -> Array:
-        """Draw [batch, D, 2, J, 2]: normal and uniform, J proposals of each of two Gamma draws."""
+        """Draw [batch, D, 2, J, 2]: normal and uniform, J proposals per Gamma draw (two)."""
         shape = (*batch, *shape, 2, BETA_PROPOSALS)
         normal = jax.random.normal(jax.random.fold_in(key, 0), shape, jnp.float32)
         uniform = jax.random.uniform(jax.random.fold_in(key, 1), shape, jnp.float32)
@@ -498,7 +499,7 @@ _FAMILIES: dict[str, Family] = {
 def register(name: str, family: Family) -> None:
     """Add a distribution under a name for `distribution`.
 
-    `testing.DistributionContract` checks everything that is required.
+    `testing.DistributionContract` checks all requirements.
 
     Raises:
         ConfigError: the name is taken, or the family has an unknown kind of actions.

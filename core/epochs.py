@@ -1,6 +1,6 @@
 """The gradient steps of one update: epochs over shuffled minibatches, for a whole tile of lanes.
 
-Loops run with bounds traced per lane: a lane that has done its epochs, or was stopped by
+Loops have per-lane traced bounds: a lane that has finished its epochs, or was stopped by
 target_kl, is masked until the slowest lane of the tile is done.
 """
 
@@ -29,7 +29,7 @@ _KL_FACTOR = 1.5
 
 @pytree
 class Held(Pytree):
-    """Gradients of minibatches that have not made a step yet, with `accumulate_minibatches`."""
+    """Minibatch gradients not used in a step yet, with `accumulate_minibatches`."""
 
     gradient: Any  # their sum
     count: Float[Array, "..."]
@@ -58,7 +58,7 @@ class Learning(Pytree):
 
 @pytree
 class _Lane(Pytree):
-    """What a gradient step of one lane depends on; its rows are separate."""
+    """The inputs of one lane's gradient step; its rows are separate."""
 
     hypers: Hypers
     values: Scheduled
@@ -157,10 +157,10 @@ def _start(plan: Plan, state: LaneState) -> Learning:
 
 
 def minibatch_shape(plan: Plan, rows: int) -> tuple[int, int]:
-    """Return the number of minibatches and the rows of each but the last, which may have fewer.
+    """Return the number of minibatches and the rows of each except the last, which may have fewer.
 
-    `rows` are single steps, or whole segments (of all agents). Where rows are drawn by priority
-    and both numbers are given, they stay as given.
+    `rows` are single steps, or whole segments (of all agents). If rows are drawn by priority and
+    both numbers are given, they are kept.
     """
     bodies = rows // (plan.num_envs if plan.by_segments else plan.steps_per_update)
     size = plan.minibatch_size * bodies
@@ -206,10 +206,10 @@ def _split(
 
 
 def _minibatch(plan: Plan, count: int, lane: _Lane, part: _Minibatch) -> Learning:
-    """Learn from one of `count` minibatches, unless the lane is done or target_kl stops it.
+    """Learn from one of `count` minibatches, unless the lane is done or target_kl stopped it.
 
-    Without `closes` that is a gradient step. With it gradients are held, and where it is true
-    their mean makes a step; a stopped lane drops its held gradients.
+    Without `closes`, this is a gradient step. With it, gradients are held. Where it is true, their
+    mean makes a step; a stopped lane drops its held gradients.
     """
     hypers, values, learning, live = lane.hypers, lane.values, lane.learning, part.live
     if "schedule_on_gradient_steps" in plan.features:
@@ -249,7 +249,7 @@ def _minibatch(plan: Plan, count: int, lane: _Lane, part: _Minibatch) -> Learnin
 
 
 def _step(plan: Plan, lane: _Lane, gradients: Any, takes: Bool[Array, ""]) -> Learning:
-    """Take one step of the optimiser, where `takes`; else only the counters see it."""
+    """Take one optimiser step where `takes`; elsewhere only the counters change."""
     learning = lane.learning
     squares = distance = None
     if plan.backend.sums_first:
@@ -286,11 +286,11 @@ def _step(plan: Plan, lane: _Lane, gradients: Any, takes: Bool[Array, ""]) -> Le
 def _moved_spread(
     mean: Any, taken: Float[Array, ""], gradients: Any, distance: Float[Array, ""] | None = None
 ) -> tuple[Any, Float[Array, ""]]:
-    """Return the mean of gradients with one more, and how much that adds to their spread.
+    """Add one gradient to a mean; return the mean and the increase of the gradients' spread.
 
     The n-th gradient g moves the mean m by (g - m) / n and adds |g - m|^2 (n - 1) / n (Welford
-    1962). The difference of mean(|g|^2) and |mean(g)|^2 would lose the digits they share.
-    `distance` is |g - m| where it is known already.
+    1962). The difference of mean(|g|^2) and |mean(g)|^2 would lose their common digits. `distance`
+    is |g - m| if it is already known.
     """
     away = jax.tree.map(jnp.subtract, gradients, mean)
     count = taken + 1.0

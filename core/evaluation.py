@@ -63,7 +63,7 @@ class Seen(Pytree):
 
 @pytree
 class Carry(Pytree):
-    """Episodes of lanes that are under way, or of one lane."""
+    """Running episodes of lanes, or of one lane."""
 
     step: Int[Array, ""]
     env_state: Any
@@ -81,7 +81,7 @@ class Carry(Pytree):
         return cls(jnp.int32(0), env_state, observation, memory, running, zero, lengths, {})
 
     def with_info(self, step: Callable[[Carry], Carry]) -> Carry:
-        """Return it with sums of 0 for all that a step adds to."""
+        """Return a copy whose per-step sums are 0."""
         struct = jax.eval_shape(step, self).info
         return self.replace(info=jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), struct))
 
@@ -96,7 +96,7 @@ class Carry(Pytree):
         steps: int | None,
         fresh: Callable[[], tuple[Any, Any, Any]],
     ) -> Carry:
-        """Return it after a step; `fresh` gives state, observation, memory of new episodes."""
+        """Return the state after a step; `fresh`: state, observation, memory of new episodes."""
         counted, ended = self.counted(env, steps), step.terminated | step.truncated
         state, observation, running = step.state, step.observation, self.running
         if steps is None:
@@ -126,7 +126,7 @@ class Carry(Pytree):
     def played(
         self, env: Environment, step: Callable[[Carry], Carry], last: int
     ) -> tuple[Array, Array, dict[str, Array]]:
-        """Return the fields of `Episodes` after the last step, or when none runs any more."""
+        """Return the fields of `Episodes` after the last step, or once no episode is running."""
         end: Carry = jax.lax.while_loop(lambda c: (c.step < last) & jnp.any(c.running), step, self)
         summarise = env.summarise
         for _ in end.lengths.shape:
@@ -137,7 +137,7 @@ class Carry(Pytree):
 
 @dataclass(frozen=True)
 class Players:
-    """Policies [L] at work in one environment."""
+    """The policies [L] acting in one environment."""
 
     env: Environment
     params: Any  # of the environment, [L, ...]
@@ -172,9 +172,8 @@ def evaluate(
     """Return the results of `episodes` episodes per lane.
 
     Episode e of every lane with the same key has the same seed, whatever the policy (common random
-    numbers). With `steps` so many env steps after the environment's warm-up are counted and
-    episode ends ignored (continuous operation); else each episode runs to its end, or to
-    `cut_after`.
+    numbers). With `steps`, counts that many env steps after the environment's warm-up and ignores
+    episode ends (continuous operation). Otherwise each episode runs to its end, or to `cut_after`.
     """
     return play(players_of(plan, lanes, greedy), episodes, steps, cut_after)
 
@@ -228,7 +227,7 @@ def act(
     memory: Any,
     greedy: bool,
 ) -> tuple[Array, Array, Any]:
-    """Return one lane's actions (of every agent), raw step keys [episodes, 2] and memory."""
+    """Return the actions of one lane (of every agent), raw step keys [episodes, 2] and memory."""
     segments = jax.tree.leaves(observation)[0].shape[0]
     mask = contract.mask_all(env, env_state, lane.hypers.eval_params)
     key = None if greedy else jax.random.fold_in(use_key(lane.key, EVALUATION, step + 1), 1)
@@ -280,9 +279,9 @@ Making = Callable[[Any], Players]  # of a tree of arrays, within a compiled func
 
 
 def film(make: Making, policies: Any, episodes: int) -> tuple[float, Iterator[np.ndarray]]:
-    """Return pictures per second, and the pictures uint8 [H, W, 3] of one episode after the other.
+    """Return pictures per second, and uint8 pictures [H, W, 3] of consecutive episodes.
 
-    `make(policies)` gives one player.
+    `make(policies)` creates one player.
 
     Raises:
         ConfigError: the environment cannot draw itself.
@@ -290,8 +289,8 @@ def film(make: Making, policies: Any, episodes: int) -> tuple[float, Iterator[np
     env = contract.unwrapped(make(policies).env)
     if not isinstance(env, DrawingEnvironment):
         raise ConfigError(
-            f"{env.id} cannot be drawn; environments of Gymnasium (gym:...) and gymnax "
-            "can, and any environment with a method `pictures`"
+            f"{env.id} cannot be drawn; Gymnasium (gym:...) and gymnax environments can, and "
+            "any environment with a method `pictures`"
         )
     return env.pictures_a_second, _pictures(make, policies, episodes, env)
 
@@ -327,7 +326,7 @@ def _blocks(
     steps: int | None,
     show: Callable[[Carry, Carry, Seen], Any],
 ) -> Iterator[Any]:
-    """Yield blocks [steps, ...] of `show(before, after, seen)` of each step, as host arrays."""
+    """Yield `show(before, after, seen)` of each step in blocks [steps, ...], as host arrays."""
 
     @jax.jit
     def block(policies: Any, carry: Any) -> tuple[Any, Any]:
@@ -356,9 +355,9 @@ def trace(
 ) -> dict[str, np.ndarray]:
     """Return columns with one row per env step, episode by episode; see `film`.
 
-    Columns are `episode`, `step`, `reward`, `return` so far, `terminated`, `truncated`, `action`
-    (or `action_0`, ...), `observation_0`, ... (before the step; of up to 256 components) and the
-    environment's numbers as `info_<name>`.
+    Columns are `episode`, `step`, `reward`, `return` so far, `terminated`, `truncated` and
+    `action` (or `action_0`, ...). They also include `observation_0`, ... (before the step; up to
+    256 components) and the environment's numbers as `info_<name>`.
     """
     last = last_step(make(policies).env, steps)
     carry = _start(make, policies, episodes, steps)
@@ -371,7 +370,7 @@ def trace(
 
 
 def columns_of(seen: Seen) -> dict[str, np.ndarray]:
-    """Return the steps that count as rows; arrays come as [episodes, steps, ...]."""
+    """Return the steps that become rows; arrays have the shape [episodes, steps, ...]."""
     rows = np.asarray(seen.counted)
     episode, at = np.nonzero(rows)
     reward = np.where(rows, seen.reward, 0.0).astype(np.float64)

@@ -26,10 +26,10 @@ _OWN: list[Factor] = []
 
 
 def register(name: str, factor: Factor) -> None:
-    """Add a schedule: `factor(p, end_fraction)` gives the value over the initial one.
+    """Add a schedule: `factor(p, end_fraction)` returns the value divided by the initial one.
 
-    p is the share of the horizon that is done, float32 in 0 .. 1. Every `..._schedule`
-    hyperparameter then takes the name. Programs compiled before do not know it.
+    p is the completed share of the horizon, float32 in 0 .. 1. Every `..._schedule` hyperparameter
+    then accepts the name. Programs compiled earlier do not have it.
 
     Raises:
         ConfigError: the name is taken.
@@ -95,8 +95,9 @@ def annealed_lambda(
 ) -> Scalar:
     """Return lambda(p) = l0 + (l1 - l0)(1 - sech(3 p)) with p = progress / multiplier.
 
-    At multiplier 1 it ends 90.07 % of the way, as published. No horizon ends it: below 1 it comes
-    nearer to l1 until the run ends. Above 1, progress past the run's length counts as before.
+    At multiplier 1 it covers 90.07 % of the way by the end, as published. It has no end: with a
+    multiplier below 1 it moves closer to l1 until the run ends. Above 1, progress beyond the run's
+    length still counts.
     """
     p = jnp.minimum(jnp.maximum(1.0, 1.0 / multiplier), progress / multiplier)
     return initial + (final - initial) * (1.0 - 1.0 / jnp.cosh(3.0 * p))
@@ -116,7 +117,7 @@ class Hypers(Pytree):
     """The traced part of a configuration: an array, [] or [L], for each traced hyperparameter.
 
     Leaves are float32 or int32. Switches are float32 0 or 1, schedules are int32 indices into
-    `SCHEDULES`, limits that are off are infinite.
+    `SCHEDULES`, and disabled limits are infinite.
     """
 
     __annotations__ = {name: _leaf(knob) for name, knob in KNOBS.items() if knob.traced}

@@ -1,9 +1,9 @@
 """The state that a lane carries from update to update, and the keys of its random numbers.
 
-Letters of array shapes, used everywhere: L lanes, E environments, T steps of a rollout, N rows to
-learn from (T E single steps, or E whole segments), B minibatch rows, A actions or action
-components, K updates of a chunk. Where one environment has several agents (see `envs.contract`), E
-of a learner counts segments: environments times agents.
+Letters of array shapes, used everywhere: L lanes, E environments, T rollout steps, N training rows
+(T E single steps, or E whole segments), B minibatch rows, A actions or action components, K
+updates per chunk. If an environment has several agents (see `envs.contract`), a learner's E counts
+segments: environments times agents.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RunningStatistics(Pytree):
         return RunningStatistics(total, moved, square)
 
     def std(self) -> Float[Array, "*shape"]:
-        """Return the standard deviation (divisor N), 1 before anything was seen, at least 1e-4."""
+        """Return the standard deviation (divisor N): 1 before any data, at least 1e-4."""
         variance = self.square / jnp.maximum(self.count, 1.0)
         return jnp.where(self.count > 0.0, jnp.sqrt(jnp.maximum(variance, 1e-8)), 1.0)
 
@@ -142,7 +142,7 @@ def _floats(data: Mapping[str, float], names: tuple[str, ...]) -> list[Array]:
 
 
 def reward_notes(plan: Plan, rewards: RewardState | None, same_units: bool = True) -> list[str]:
-    """Return which reward memory a saved policy lacks; None: an earlier version saved it."""
+    """Return the reward memory that a saved policy lacks; None if an earlier version saved it."""
     found = RewardState() if rewards is None else rewards
     here = {"normalise_rewards": found.returns, "reward_centering": found.average}
     lacks = [name for name, value in here.items() if name in plan.features and value is None]

@@ -1,7 +1,7 @@
 """The PPO loss of one minibatch of one lane (Schulman et al. 2017), every switch traced.
 
-Rows are single steps, or whole segments where a plan learns by segments. Terms that only some
-plans need (see `plan.FEATURES`) are compiled into theirs alone.
+Rows are single steps, or whole segments if a plan learns from segments. Terms that only some plans
+need (see `plan.FEATURES`) are compiled only into those.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Mean = Callable[[Array], Array]
 
 
 class _Purposes(NamedTuple):
-    """By purpose, as in `masking.RowWeights`: weights of steps (None: alike), totals, or means."""
+    """By purpose, as in `masking.RowWeights`: step weights (None: equal), totals, or means."""
 
     policy: Any
     value: Any
@@ -40,7 +40,7 @@ class _Purposes(NamedTuple):
 
 @pytree
 class Losses(Pytree):
-    """Results of one minibatch; means over its rows unless said otherwise."""
+    """Results of one minibatch; means over its rows unless stated otherwise."""
 
     loss: Float[Array, "..."]
     policy_loss: Float[Array, "..."]
@@ -115,13 +115,13 @@ def ppo_loss(
     = 0.5 mean((V - R)^2), or the larger of that and the same for V clipped to V_old +-
     value_clip_eps. approx_kl = mean((r - 1) - log r) (Schulman 2020, estimator k3).
 
-    Where there are masks, means are weighted as `masking.row_weights` says. With V-trace, A and R
-    = A + V are recomputed from the current parameters. With priorities, A carries the importance
-    weight in the policy loss alone. With `off_policy_masking`, r is the raw policy's probability
-    over that of the masked policy which acted; approx_kl stays that of the two masked policies, so
-    that target_kl means the same. The valid-mass loss is -valid_mass_coef mean(log valid mass).
+    With masks, means are weighted as in `masking.row_weights`. With V-trace, A and R = A + V are
+    recomputed from the current parameters. With priorities, A carries the importance weight only
+    in the policy loss. With `off_policy_masking`, r is the raw policy's probability divided by
+    that of the masked policy that acted. approx_kl still compares the two masked policies, so that
+    target_kl keeps its meaning. The valid-mass loss is -valid_mass_coef mean(log valid mass).
 
-    `weight` is 0 for rows that only fill the last minibatch up, or None if there are none.
+    `weight` is 0 for padding rows in the last minibatch; None if there are none.
     """
     terms = _forward(params, plan, hypers, rows)
     learned = _learning_targets(plan, hypers, coefficients, rows, terms)
@@ -143,10 +143,11 @@ def loss_and_gradient(
     *,
     weight: Float[Array, " B"] | None,
 ) -> tuple[Losses, dict[str, Any]]:
-    """Return the losses and the gradient of `ppo_loss`, in `gradient_accumulation` parts.
+    """Return the losses and gradient of `ppo_loss`, computed in `gradient_accumulation` parts.
 
-    The parts are of equal size, one after the other, and their sum is that of the whole minibatch:
-    advantages are normalised over all of it and means divided by its weights.
+    The parts have equal size and are computed one after the other; their sum equals the whole
+    minibatch. Advantages are normalised over the whole minibatch, and means are divided by its
+    weights.
     """
     count = plan.gradient_parts
     if count == 1:
@@ -214,8 +215,8 @@ def _learning_targets(
 ) -> _Targets:
     """Return the rollout's advantages and targets, or V-trace's in lanes where it is on.
 
-    V of a final observation where an episode was cut stays that of the rollout: such steps are
-    few, and the network would have to run on as many observations again.
+    V of a final observation where an episode was cut is kept from the rollout: such steps are
+    rare, and recomputing it would double the network's observations.
     """
     seen = rows.segments
     if seen is None or terms is None or terms.last_value is None:
@@ -270,7 +271,7 @@ def _weights(plan: Plan, rows: Samples, weight: Float[Array, " B"] | None) -> _P
 
 
 def _mean(weight: Array | None, total: Array | None = None) -> Mean:
-    """Return the weighted mean, or the part of one whose weights are `total` in all."""
+    """Return the weighted mean, or one part of a mean whose total weight is `total`."""
     if weight is None:
         return jnp.mean if total is None else lambda x: jnp.sum(x) / total
     whole = jnp.maximum(jnp.sum(weight), _LEAST_TOTAL) if total is None else total
@@ -278,7 +279,7 @@ def _mean(weight: Array | None, total: Array | None = None) -> Mean:
 
 
 class _Batch(NamedTuple):
-    """Single steps, and what the loss is computed from."""
+    """Single steps, and the inputs of the loss."""
 
     rows: Samples
     terms: _Terms
@@ -295,7 +296,7 @@ def _loss(
     *,
     in_parts: bool = False,
 ) -> tuple[Float[Array, ""], Losses]:
-    """Return the loss of single steps; `in_parts`, `ratio_std` is a share of mean (r - 1)^2."""
+    """Return the loss of single steps; `in_parts`: `ratio_std` is a share of mean (r - 1)^2."""
     rows, terms, learned, counts = batch
     over_policy, over_value, over_mass = means.policy, means.value, means.mass
     # r = pi(a|s) / pi_old(a|s), and KL(pi_old, pi) by the estimator k3
@@ -368,7 +369,7 @@ def _outputs(plan: Plan, params: dict[str, Any], rows: Samples) -> Outputs:
 def _normalise(
     advantage: Float[Array, " B"], hypers: Hypers, weight: Float[Array, " B"] | None
 ) -> Float[Array, " B"]:
-    """Return advantages with mean 0 and deviation 1 over the rows that teach; one alone stays."""
+    """Return advantages with mean 0 and deviation 1 over counted rows; one row is kept."""
     if weight is None and advantage.size == 1:
         return advantage
     mean = _mean(weight)

@@ -1,9 +1,9 @@
-"""Valid actions: how much of the raw policy they have, and how much a row with few of them counts.
+"""Valid actions: their share of the raw policy, and the weight of rows with few of them.
 
-The valid mass of a state is the probability that the raw (unmasked) policy gives to its valid
-actions. A masked policy whose raw policy leaves it no mass learns from rounding errors. Of several
-components all must be valid. `sizes` are the choices of each component of an action, None for an
-action of one choice; logits and masks have component after component.
+The valid mass of a state is the raw (unmasked) policy's probability of its valid actions. A masked
+policy whose raw policy gives them no mass learns from rounding errors. With several components,
+all must be valid. `sizes` are the numbers of choices of each action component, None for an action
+of one choice; logits and masks list component after component.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_ACTIONS = 2.0**24  # that are counted; the largest `masking_gate_min_actio
 
 @pytree
 class RowWeights(Pytree):
-    """Weights of rows, 0 .. 1; all but `policy` are 0 or 1."""
+    """Row weights from 0 to 1; all except `policy` are 0 or 1."""
 
     # in the policy loss, the entropy bonus and the statistics of the advantages
     policy: Float[Array, "..."]
@@ -35,7 +35,7 @@ class RowWeights(Pytree):
 def log_valid_mass(
     logits: Float[Array, "*batch A"], mask: Bool[Array, "*batch A"], sizes: Sizes = None
 ) -> Float[Array, "*batch"]:
-    """Return log sum over valid actions of the raw policy, summed over components; or 0."""
+    """Return the log of the raw policy's valid probability, summed over components; or 0."""
     masses = []
     for part, valid in zip(_components(logits, sizes), _components(mask, sizes), strict=True):
         usable = valid | ~jnp.any(valid, axis=-1, keepdims=True)
@@ -92,11 +92,11 @@ def row_weights(
     valid_mass: Float[Array, "*batch"],
     sizes: Sizes = None,
 ) -> RowWeights:
-    """Return the weights of one lane's rows; `valid_mass` is that of the policy that acted.
+    """Return the weights of one lane's rows; `valid_mass` belongs to the acting policy.
 
     With `masking_gating`, rows with fewer valid actions than `masking_gate_min_actions` give no
-    gradient to policy and entropy, and rows without any give none to the value either. With
-    `masking_damping`, the others weigh min(1, valid mass / valid_mass_target). Where
+    gradient to policy and entropy, and rows without any give none to the value. With
+    `masking_damping`, the others have weight min(1, valid mass / valid_mass_target). If
     `action_masking` is off, every row counts in full.
     """
     count = valid_actions(mask, sizes)

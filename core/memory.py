@@ -1,6 +1,6 @@
 """Device memory of a program, estimated from shapes alone, before it is compiled.
 
-It decides how many lanes fit.
+It determines how many lanes fit.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def parameter_count(plan: Plan, example: Hypers) -> int:
 
 
 def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices: int) -> int:
-    """Estimate the bytes a program needs: all lanes, and the temporaries of the tiles that run.
+    """Estimate the bytes a program needs: all lanes, and the temporaries of the running tiles.
 
-    A lane is its state, twice while it is refilled. A running lane adds its trajectory in both
-    layouts and shuffled, its gradients and steps, and the activations of the part of a minibatch
-    that is learned from at a time (packed observations expanded). A GPU updates the lanes of a
-    single tile in place; `benchmarks/gpu_compiled.py` checks the estimate against its compiler.
+    A lane counts as its state, twice while it is refilled. A running lane adds its trajectory in
+    both layouts and shuffled, its gradients and steps, and the activations of one minibatch part
+    (packed observations expanded). A GPU updates the lanes of a single tile in place;
+    `benchmarks/gpu_compiled.py` checks the estimate against its compiler.
     """
     shapes = lane_shapes(plan, example)
     lane = _bytes(shapes) + _bytes(example)
@@ -87,10 +87,11 @@ def _on_gpus(plan: Plan, shapes: LaneState, lane: int, lanes: int, block: int) -
 
 
 def _row_numbers_on_gpus(plan: Plan, params: Any) -> int:
-    """Return how many numbers learning holds of one sample at a time.
+    """Return the number of values that learning keeps per sample at a time.
 
-    Of a perceptron the layers of both towers, the two widest arrays on the way back, and three and
-    a half times the outputs; of other networks a share of all numbers of one forward pass.
+    For an MLP these are the layers of both towers, the two widest arrays of the backward pass, and
+    three and a half times the outputs. For other networks it is a share of all values of one
+    forward pass.
     """
     if plan.network != "mlp":
         share = _KEPT_ON_GPUS.get(plan.network, 1.0)
@@ -100,11 +101,11 @@ def _row_numbers_on_gpus(plan: Plan, params: Any) -> int:
 
 
 def gpu_tile(plan: Plan, example: Hypers, lanes: int, memory_bytes: int) -> int:
-    """Return the lanes that one GPU runs side by side.
+    """Return the number of lanes that one GPU runs side by side.
 
-    Tiles run one after the other, and a kernel of few lanes takes as long as one of many: all
-    lanes at once where memory holds them, else the highest rung of a ladder at which it does.
-    Where no wide rung fits, fewer lanes run: those of the widest tile that fits.
+    Tiles run one after the other, and a kernel for few lanes takes as long as one for many. So all
+    lanes run at once if memory allows, otherwise the highest rung of a ladder that fits. If no
+    wide rung fits, fewer lanes run: those of the widest tile that fits.
     """
     whole = min(_RUNGS[0], math.ceil(lanes / _LEAST_STEP) * _LEAST_STEP)
     ladder = (whole, *(rung for rung in _RUNGS if rung < whole))
@@ -144,11 +145,11 @@ _FEWEST_ROWS = 16
 
 
 def for_platform(plan: Plan, platform: str) -> Plan:
-    """Return a plan with nothing left to the devices of a platform.
+    """Return a plan with every device-dependent choice made for a platform.
 
-    It is written for their backend, its optical environments observe in the form that fits it, and
-    it says in how many parts the gradient of every minibatch is summed: as many as it says
-    already; where it leaves that open 1 on a GPU, on a CPU `fitting_parts`.
+    It is written for that backend, and its optical environments observe in the form that suits it.
+    The number of gradient parts per minibatch is kept if set; otherwise it is 1 on a GPU and
+    `fitting_parts` on a CPU.
     """
     backend = backend_of(platform)
     env, eval_env = (for_backend(env, backend) for env in (plan.env, plan.eval_env))
@@ -160,10 +161,10 @@ def for_platform(plan: Plan, platform: str) -> Plan:
 
 
 def fitting_parts(rows: int, row_bytes: int, least: int = _FEWEST_ROWS) -> int:
-    """Return the fewest parts of equal size whose activations stay in cache.
+    """Return the fewest parts of equal size whose activations fit into cache.
 
-    A part has at least `least` rows, or matrix products would be slow. Where no number of parts
-    below twice the fewest divides the rows, the last part is filled up.
+    A part has at least `least` rows, because matrix products are slow otherwise. If no number of
+    parts below twice the fewest divides the rows, the last part is padded.
 
     >>> fitting_parts(1600, 10_000), fitting_parts(1600, 200_000), fitting_parts(1600, 10**7)
     (1, 20, 100)

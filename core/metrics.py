@@ -1,4 +1,4 @@
-"""Metrics of one update of one lane, and how updates become rows of a curve."""
+"""Metrics of one update of one lane, and how updates become curve rows."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from .pytree import Pytree, pytree
 
 @pytree
 class Metrics(Pytree):
-    """One update, [L] (or [K, L] for a chunk); all float32 but `diverged`.
+    """One update, [L] (or [K, L] for a chunk); all float32 except `diverged`.
 
     Fields without a comment are means over the gradient steps taken.
 
-    `features` has what only some plans have. With masks: `valid_actions` (mean count per step) and
-    `valid_actions_min`, `_max`, `valid_fraction` (mean share of all actions that are valid),
-    `valid_mass_mean`, `_std`, `_min`, `_max` (probability that the raw policy gives to valid
-    actions), `invalid_actions` (share of steps that took one), `all_actions_valid` (1 if none
-    did), `policy_weight_mean` (mean weight of a step in the policy loss), `choice_fraction` (share
-    of steps with two valid actions or more), and `choice_log_prob` and `choice_entropy`
-    (`log_prob` and the entropy over those steps). With the features of these names:
-    `average_reward`, `priority_beta`, `priority_mean`, `priority_std`, `valid_mass_loss`,
-    `valid_mass_coef`, `progress` (by which the schedules go). With shadows: `shadow_removed`, the
-    share of the variance of advantages that they removed.
+    `features` holds metrics that only some plans have. With masks: `valid_actions` (mean count per
+    step) and `valid_actions_min`, `_max`, `valid_fraction` (mean share of valid actions),
+    `valid_mass_mean`, `_std`, `_min`, `_max` (the raw policy's probability of valid actions),
+    `invalid_actions` (share of steps that took one), `all_actions_valid` (1 if none did),
+    `policy_weight_mean` (mean weight of a step in the policy loss), `choice_fraction` (share of
+    steps with at least two valid actions), and `choice_log_prob` and `choice_entropy` (`log_prob`
+    and the entropy over those steps). With the features of these names: `average_reward`,
+    `priority_beta`, `priority_mean`, `priority_std`, `valid_mass_loss`, `valid_mass_coef`,
+    `progress` (which drives the schedules). With shadows: `shadow_removed`, the share of the
+    advantages' variance that they removed.
     """
 
     episodes: Float[Array, "..."]  # that ended
@@ -110,12 +110,12 @@ _WEIGHTED = ("episode_return", "episode_length")
 def split_rows(
     metrics: Metrics, ends: Sequence[int]
 ) -> tuple[list[Mapping[str, np.ndarray]], np.ndarray]:
-    """Return the row of a chunk [K, L], then one per part of its updates; which lanes diverged.
+    """Return the row of a chunk [K, L], one row per part of its updates, and the diverged lanes.
 
     A row has one value per lane and metric. Episode returns and lengths are means over the
     episodes (NaN without any). Extremes stay extremes. Scheduled values, norms, the explained
-    variance and the average reward are those of the last update. Everything else is a mean.
-    `ends` are the updates done at the end of each part, rising up to K.
+    variance and the average reward are from the last update. Everything else is a mean. `ends` are
+    the numbers of updates at the end of each part, increasing up to K.
     """
     host: Metrics = jax.device_get(metrics)
     own = [name for name in Metrics.__dataclass_fields__ if name not in ("features", "env")]
@@ -157,9 +157,9 @@ def _row(wide: Mapping[str, np.ndarray], part: slice) -> dict[str, np.ndarray]:
 def joined(
     earlier: Mapping[str, float], later: Mapping[str, float], weight: float
 ) -> dict[str, float]:
-    """Return the row of neighbouring rows of one lane, by the rules of `split_rows`.
+    """Merge neighbouring rows of one lane, by the rules of `split_rows`.
 
-    `weight` is the updates of `earlier` over those of `later`.
+    `weight` is the number of updates in `earlier` divided by that in `later`.
 
     >>> joined({"loss": 1.0, "ratio_max": 2.0}, {"loss": 4.0, "ratio_max": 1.5}, 2.0)
     {'loss': 2.0, 'ratio_max': 2.0}

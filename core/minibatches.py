@@ -1,7 +1,7 @@
 """Prioritised sampling: rows with larger advantages are drawn more often, and weigh less for it.
 
 Schaul et al. 2016 (equations 1 and 2), over the rows of one rollout: single steps, or whole
-segments. Drawn once per rollout, with replacement.
+segments. Rows are drawn once per rollout, with replacement.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ def permutation(key: Array, size: int) -> Int[Array, " N"]:
     The low bits of each word hold the index, the high bits are random; sorting single words is
     several times faster than `jax.random.permutation`, which sorts keys with values, twice.
 
-    Words with equal high bits keep their order. Of 2^16 rows each shares them with one other on
-    average, of 2^20 with 256; cut into minibatches, only those at a cut are not placed at random.
+    Words with equal high bits keep their order. With 2^16 rows, a row shares its high bits with
+    one other on average; with 2^20 rows, with 256. When they are cut into minibatches, only rows
+    at a cut are not placed at random.
     """
     bits = max(1, (size - 1).bit_length())
     low = np.uint32((1 << bits) - 1)
@@ -36,9 +37,9 @@ _LEAST = 1e-6  # added to |A|, so that every row can be drawn
 
 
 def probabilities(advantage: Float[Array, "N *T"], alpha: Float[Array, ""]) -> Float[Array, " N"]:
-    """Return P(i) = p_i / sum p, p_i = (|A|_i + 1e-6)^alpha; |A|_i of a segment sums its steps.
+    """Return P(i) = p_i / sum p, p_i = (|A|_i + 1e-6)^alpha; a segment's |A|_i sums its steps.
 
-    With alpha above 1 they are powers of the share of the largest, which cannot overflow.
+    If alpha is above 1, powers are taken of the share of the largest, which cannot overflow.
     """
     size = _sizes(advantage)
     size = jnp.where(alpha > 1.0, size / jnp.max(size), size)
@@ -72,7 +73,7 @@ def draw_rows(
 def choose_rows(
     key: PRNGKeyArray, advantage: Float[Array, "N *T"], alpha: Float[Array, ""], count: int
 ) -> Int[Array, " count"]:
-    """Return the rows of one update's epochs, drawn by priority; at alpha 0 every row as often."""
+    """Return the rows of one update's epochs, drawn by priority; uniformly at alpha 0."""
     rows = advantage.shape[0]
     plain = jnp.arange(count, dtype=jnp.int32) % rows
     if count != rows:

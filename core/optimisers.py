@@ -1,7 +1,7 @@
-"""Adam, AdamW, SGD, Muon and registered ones, traced, one for the policy and one for the critic.
+"""Traced Adam, AdamW, SGD, Muon and registered optimisers, for the policy and the critic.
 
-The two share clip, moments and step size unless `separate_vf_optimiser` is on in a lane, in which
-case the critic's parameters follow the `vf_*` hyperparameters.
+Both share clip, moments and step size unless a lane turns on `separate_vf_optimiser`. The critic's
+parameters then follow the `vf_*` hyperparameters.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def group_squares(gradients: Params) -> tuple[Float[Array, ""], Float[Array, ""]
 def squares_and_distance(
     gradients: Params, mean: Params
 ) -> tuple[tuple[Float[Array, ""], Float[Array, ""]], Float[Array, ""]]:
-    """Return `group_squares` and |g - m|: a GPU makes both sums of a leaf in one kernel."""
+    """Return `group_squares` and |g - m|: a GPU computes both sums of a leaf in one kernel."""
     (policy, near), (critic, far) = map(_pair, _groups(gradients), _groups(mean))
     return (policy, critic), jnp.sqrt(near + far)
 
@@ -159,10 +159,10 @@ def apply_gradients(
 ) -> tuple[Params, tuple[State, State], Float[Array, ""]]:
     """Take one step; return new parameters, new moments and the global gradient norm.
 
-    `squares` are the `group_squares` of the gradients, None to compute them here.
+    `squares` are the gradients' `group_squares`; None computes them here.
 
     Gradients are clipped by their global norm (over all parameters, or over each group with
-    `separate_vf_optimiser`), then give a direction d, and p becomes p - lr (d + decay p):
+    `separate_vf_optimiser`) and give a direction d. p becomes p - lr (d + decay p):
 
     - adam (Kingma & Ba 2015, no decay), adamw (Loshchilov & Hutter 2019)
     - adam_l2: adam of g + decay p, g clipped; d does not decay again (`weight_decay` of
@@ -171,7 +171,7 @@ def apply_gradients(
     - muon (Jordan 2024): matrices by `_muon`, all other parameters as in adamw with Nesterov's
       look-ahead (Dozat 2016), as optax.contrib.muon has it
 
-    A registered one gives the change of p (see `own_optimisers.register`).
+    A registered one returns the change of p (see `own_optimisers.register`).
     """
     own = own_optimiser(plan.optimiser)
     separate = hypers.separate_vf_optimiser > 0.0
@@ -230,10 +230,10 @@ def _adam(
 
 
 def _muon(settings: Settings, gradient: Params, moments: Moments) -> tuple[Params, Moments]:
-    """Return Muon's directions of matrices and those of Adam with Nesterov of everything else.
+    """Return Muon's directions of matrices, and Adam-Nesterov directions of everything else.
 
-    With m = b m + (1 - b) g, both parts corrected for their start at 0, a matrix moves along the
-    orthogonalised b m + (1 - b) g (Nesterov's look-ahead), times sqrt(max(1, outputs / inputs)).
+    With m = b m + (1 - b) g, both terms bias-corrected, a matrix moves along the orthogonalised b
+    m + (1 - b) g (Nesterov's look-ahead), times sqrt(max(1, outputs / inputs)).
     """
     paths, structure = jax.tree_util.tree_flatten_with_path(gradient)
     first, second = (jax.tree.leaves(tree) for tree in (moments.mu, moments.nu))
@@ -266,7 +266,7 @@ def _width_factor(path: tuple[Any, ...], matrix: Float[Array, "m n"]) -> float:
 
 
 def orthogonalised(matrix: Float[Array, "m n"]) -> Float[Array, "m n"]:
-    """Return U V^T of U S V^T, nearly: singular values end between about 0.7 and 1.2.
+    """Return approximately U V^T of U S V^T: singular values end between about 0.7 and 1.2.
 
     Five steps X <- a X + (b X X^T + c (X X^T)^2) X from X / |X| (a Newton-Schulz iteration with
     the coefficients of Jordan 2024), on the side with fewer rows.
@@ -302,12 +302,12 @@ class Scheduled(Pytree):
 def progress_of(
     plan: Plan, hypers: Hypers, state: LaneState, minibatches: int, taken: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """Return the share of its full run that one lane has done.
+    """Return the completed share of one lane's full run.
 
-    Updates done over updates of the full run; with `schedule_on_gradient_steps` gradient steps
-    taken over those of the full run, which then may not be reached: target_kl skips steps. `state`
-    is that before this update, `minibatches` of an epoch make a step each or per
-    `accumulate_minibatches`, `taken` is the gradient steps of this update so far.
+    This is updates done divided by updates of the full run. With `schedule_on_gradient_steps` it
+    counts gradient steps; the end may then not be reached, because target_kl skips steps. `state`
+    is from before this update. The `minibatches` of an epoch make one step each, or one per
+    `accumulate_minibatches`. `taken` counts this update's gradient steps so far.
     """
     done = jnp.maximum(state.updates, 0).astype(jnp.float32)
     updates = jnp.maximum(state.total_updates, 1).astype(jnp.float32)

@@ -1,6 +1,6 @@
 """Optimisers that user code registers: optax transformations made from traced numbers.
 
-They replace adam: the hyperparameter `optimiser` chooses them, gradients arrive clipped, and the
+They replace adam: the hyperparameter `optimiser` selects them, and gradients arrive clipped. The
 critic's parameters have a separate state, and with `separate_vf_optimiser` separate numbers.
 """
 
@@ -21,7 +21,7 @@ from .pytree import Pytree, pytree
 
 @pytree
 class Settings(Pytree):
-    """Numbers of one step of the policy's or the critic's parameters, traced."""
+    """Numbers of one step for the policy's or the critic's parameters, traced."""
 
     learning_rate: Float[Array, ""]  # after its schedule
     max_grad_norm: Float[Array, ""]  # infinite where it is off; gradients are clipped already
@@ -41,11 +41,11 @@ _OWN: dict[str, OptimiserFactory] = {}
 def register(name: str, factory: OptimiserFactory) -> None:
     """Add an optimiser under a name for `optimiser`.
 
-    `factory(settings)` is called at every step with the numbers of that step, inside the compiled
-    program: a learning rate taken from `settings` follows its schedule, one that `init` stores in
-    the state does not. It gives an `optax.GradientTransformation` whose updates are added to the
-    parameters (optax's have the sign and the learning rate in them). `testing.OptimiserContract`
-    checks everything that is required.
+    `factory(settings)` is called at every step with that step's numbers, inside the compiled
+    program. A learning rate taken from `settings` therefore follows its schedule; one that `init`
+    stores in the state does not. It returns an `optax.GradientTransformation` whose updates are
+    added to the parameters (optax's updates include the sign and the learning rate).
+    `testing.OptimiserContract` checks all requirements.
 
     Raises:
         ConfigError: the name is taken.

@@ -1,6 +1,6 @@
-"""The static part of a configuration: hashable Python values, by which a program is keyed.
+"""The static part of a configuration: hashable Python values that identify a program.
 
-Values that may differ per lane are in `hypers.Hypers`; no field is in both.
+Values that may differ between lanes are in `hypers.Hypers`; no field is in both.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class EnvPlan:
 class Plan:
     """The static part of a configuration; equal plans share a compiled program.
 
-    Its fields are the static hyperparameters of `knobs.KNOBS`, those of other networks at their
-    defaults; `history` and `transformer_obs_type` are part of the environments.
+    Its fields are the static hyperparameters of `knobs.KNOBS`; those of other networks have their
+    defaults. `history` and `transformer_obs_type` are part of the environments.
     """
 
     env: EnvPlan
@@ -206,7 +206,7 @@ On = tuple[str, ...] | None  # features that a plan compiles in; None: those tha
 def make_plan(
     config: Mapping[str, Any], env: EnvPlan, eval_env: EnvPlan | None = None, features: On = None
 ) -> Plan:
-    """Return the static part of a configuration that `knobs.complete` completes."""
+    """Return the static part of a configuration, which `knobs.complete` completes."""
     off = [] if features is None else [FEATURES[name] for name in FEATURES if name not in features]
     given = {knob: False for knob in off if KNOBS[knob].default}
     return plan_of(complete({**given, **config}), env, eval_env, features)
@@ -217,8 +217,8 @@ def plan_of(
 ) -> Plan:
     """Return the static part of a complete configuration.
 
-    `features` are costly switches that this study may turn on, None those that are on here.
-    Without `eval_env` the environment evaluates, too.
+    `features` are the costly switches that this study may turn on; None: those that are on here.
+    Without `eval_env`, evaluation uses `env`.
 
     Raises:
         ConfigError: something is on that `features` leaves out, or does not go with it.
@@ -242,9 +242,9 @@ def _check_features(on: tuple[str, ...], features: tuple[str, ...]) -> None:
 
 
 def _static_values(full: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the static hyperparameters; those without effect have their defaults.
+    """Return the static hyperparameters; those without effect get their defaults.
 
-    So configurations that differ in such a value alone share a program.
+    So configurations that differ only in such a value share a program.
     """
     names = {field.name for field in dataclasses.fields(Plan)} & set(KNOBS)
     defaults = {name: KNOBS[name].default for name in names}
@@ -281,8 +281,8 @@ def _check_minibatches(plan: Plan) -> None:
         return
     if plan.num_minibatches > plan.num_envs:
         raise ConfigError(
-            f"num_minibatches is {plan.num_minibatches}, but minibatches are whole segments here, "
-            f"one of each environment; allowed: at most num_envs, which is {plan.num_envs}"
+            f"num_minibatches is {plan.num_minibatches}, but minibatches are whole segments "
+            f"here, one per environment; allowed: at most num_envs, which is {plan.num_envs}"
         )
     segments = math.ceil(plan.num_envs / plan.num_minibatches)
     if plan.gradient_accumulation > segments:
@@ -293,7 +293,7 @@ def _check_minibatches(plan: Plan) -> None:
 
 
 def as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
-    """Return an environment that shows what the network of a complete `config` reads."""
+    """Return an environment whose observations the network of a complete `config` reads."""
     env = dataclasses.replace(env, history=config["history"])
     tokens = f"link_{config['transformer_obs_type']}"
     shown = {"gnn": "graph", "path_mlp": "paths", "transformer": tokens}
@@ -307,8 +307,8 @@ def as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
 def for_backend(env: EnvPlan, backend: Backend) -> EnvPlan:
     """Return an environment in the form that fits a backend; networks see the same numbers.
 
-    Spectra of optical networks are packed where the study leaves their form open; shared
-    lightpaths need more bits.
+    Spectra of optical networks are packed if the study leaves their form open; shared lightpaths
+    need more bits.
 
     >>> for_backend(EnvPlan("rmsa", (("k", 3),)), GPU).keys
     (('k', 3), ('observation', 'packed'))
@@ -333,10 +333,10 @@ def features_of(possible: Mapping[str, set[Any]]) -> tuple[str, ...]:
 
 
 def plan_hash(plan: Plan) -> str:
-    """Return eight hex digits that name a plan, the same in every process.
+    """Return eight hex digits that identify a plan, the same in every process.
 
-    Newer fields are not in its `repr`: they count where they differ from their defaults, so that
-    the names of other plans stay.
+    Newer fields are not in its `repr`. They count only if they differ from their defaults, so that
+    the names of older plans do not change.
     """
     text = repr(plan)
     for field in dataclasses.fields(plan):

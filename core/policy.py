@@ -1,7 +1,7 @@
-"""The policy of a plan: network, action distribution and observation normaliser put together.
+"""A plan's policy: network, action distribution and observation normaliser combined.
 
-Everything acts through `act` and `act_to_learn`, so that nothing can forget the normaliser, the
-memory or the mask.
+All acting goes through `act` and `act_to_learn`, so that the normaliser, the memory and the mask
+are never forgotten.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ _KINDS = {Discrete: "discrete", MultiDiscrete: "multi_discrete", Box: "continuou
 
 
 def distribution_kind(plan: Plan, env: Environment) -> str:
-    """Return the name of a plan's distribution; unset, the first that fits the action space."""
+    """Return the name of a plan's distribution; the default is the first that fits its actions."""
     fitting = fitting_distributions(_KINDS.get(type(env.action_space), ""))
     if not fitting:
         kind = type(env.action_space).__name__
-        raise ConfigError(f"{env.id} has actions of the kind {kind}, which no distribution fits")
+        raise ConfigError(
+            f"{env.id} has actions of the kind {kind}, which no distribution supports"
+        )
     if plan.distribution is None:
         return fitting[0]
     if plan.distribution not in fitting:
@@ -122,16 +124,16 @@ def action_range(plan: Plan, space: Box) -> tuple[np.ndarray, np.ndarray]:
         at = int(np.argmin(low < high))
         raise ConfigError(
             f"actions would be between {low[at]:g} and {high[at]:g}; action_low must be below "
-            "action_high (or the environment's bound, where one is unset)"
+            "action_high (if one is unset, the environment's bound)"
         )
     return low, high
 
 
 def environment_action(plan: Plan, env: Environment, action: Array) -> Array:
-    """Return the environment's action for actions of the policy, leading axes allowed.
+    """Return the environment's action for a policy's actions; leading axes are allowed.
 
-    Integers stay as they are. Real actions are mapped by the distribution, and clipped to
-    `action_low` and `action_high` where one is set. Else the environment clips them to its box.
+    Integers do not change. Real actions are mapped by the distribution, and clipped to
+    `action_low` and `action_high` if one is set. Otherwise the environment clips them to its box.
     """
     space = env.action_space
     if not isinstance(space, Box):
@@ -153,10 +155,10 @@ def _network(plan: Plan, env: Environment) -> nn.Module:
 
 
 def init_params(plan: Plan, hypers: Hypers, key: PRNGKeyArray) -> dict[str, Any]:
-    """Return fresh parameters of one lane, each drawn from the key and its name.
+    """Return fresh parameters of one lane, drawn from the key and each parameter's name.
 
     Orthogonal initialisation is a QR decomposition, which must not run vmapped inside a program
-    (two batched QR calls in flight deadlock on a two-core CPU): call this under `lax.map`.
+    (two concurrent batched QR calls deadlock on a two-core CPU). Call this under `lax.map`.
     """
     env = environments.make(plan.env)
     probe = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), env.observation_struct)
@@ -186,15 +188,15 @@ def initial_carry(plan: Plan, lead: tuple[int, ...]) -> Any:
 def apply(plan: Plan, params: dict[str, Any], observation: Any) -> Outputs:
     """Run the network of one lane on (normalised) observations with any leading axes.
 
-    A network with a memory takes each as the first of its episode. With `dtype: bfloat16` the
-    network gets parameters and real observations in it, and gives float32; gradients arrive at
-    float32 parameters.
+    A network with a memory treats each as the first of its episode. With `dtype: bfloat16` the
+    network receives parameters and real observations in bfloat16 and returns float32; gradients
+    arrive at float32 parameters.
     """
     return _call(plan, params, None, observation)
 
 
 def step(plan: Plan, params: dict[str, Any], observation: Any, carry: Any) -> tuple[Outputs, Any]:
-    """Run the network for one step; return outputs and memory. A `carry` of None is fresh."""
+    """Run the network for one step; return outputs and memory. A `carry` of None starts fresh."""
     if not is_recurrent(plan):
         return apply(plan, params, observation), carry
     if carry is None:
@@ -207,7 +209,7 @@ def step(plan: Plan, params: dict[str, Any], observation: Any, carry: Any) -> tu
 def unroll(
     plan: Plan, params: dict[str, Any], observation: Any, first: Bool[Array, "T S"], carry: Any
 ) -> Outputs:
-    """Return the outputs [T, S] of one lane's sequences; `first` marks where an episode starts."""
+    """Return outputs [T, S] of one lane's sequences; `first` marks the starts of episodes."""
     if not is_recurrent(plan):
         return apply(plan, params, observation)
     return _call(plan, params, "unroll", observation, first, carry)
@@ -244,9 +246,10 @@ def _cast(tree: Any, dtype: str) -> Any:
 
 
 def _read(observation: Any) -> Any:
-    """Return an observation as networks read it, packed ones expanded.
+    """Return an observation in the network's form; packed ones are expanded.
 
-    Products see the same floats as if a rollout had stored them, so outputs are the same bits.
+    Matrix products see the same floats as if a rollout had stored them, so outputs are bitwise
+    equal.
     """
     if isinstance(observation, Keyed):
         return observation.replace(observation=as_array(observation.observation))
@@ -261,14 +264,14 @@ def _network_input(plan: Plan, observation: Any) -> Any:
 
 
 def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
-    """Return an observation with words for dropout masks, so that learning drops as acting did."""
+    """Return an observation with words for dropout masks; learning reuses the masks of acting."""
     if not plan.transformer_enable_dropout:
         return observation
     return Keyed(observation, words ^ _DROPOUT_WORD)
 
 
 def shown_like(seen: Any, observation: Any) -> Any:
-    """Return one more observation [...] as a rollout shows it, [1, ...], with its last dropout."""
+    """Return one more observation [...] in a rollout's form, [1, ...], with its last dropout."""
     one = jax.tree.map(lambda x: x[None], observation)
     return seen.replace(observation=one, words=seen.words[-1:]) if isinstance(seen, Keyed) else one
 
@@ -313,8 +316,8 @@ def statistics_shape(plan: Plan) -> tuple[int, ...]:
 def normalised(plan: Plan, hypers: Hypers, statistics: RunningStatistics, observation: Any) -> Any:
     """Return the observation as one lane's network sees it (leading axes allowed).
 
-    Where lanes may differ in `normalise_observations`, bytes reach all networks as floats; a lane
-    that does not normalise sees those of a cnn divided by 255, as that network does with bytes.
+    If lanes may differ in `normalise_observations`, bytes reach all networks as floats. A lane
+    without normalisation sees a cnn's bytes divided by 255, as that network does itself.
     """
     if "normalise_observations" not in plan.features:
         return observation
@@ -363,10 +366,10 @@ def act(
     memory: Any,
     key: PRNGKeyArray | None,
 ) -> tuple[Array, Any]:
-    """Return the environment's action of one lane for raw observations [...], and the next memory.
+    """Return one lane's environment action for raw observations [...], and the next memory.
 
-    Observations are stacked where `history` is above 1. `mask` None allows every action, `memory`
-    None is that at the start of episodes. `key` draws the actions; None takes the mode.
+    Observations are stacked if `history` is above 1. `mask` None allows every action; `memory`
+    None is the memory at the start of episodes. `key` draws the actions; None takes the mode.
     """
     outputs, memory = _outputs(plan, hypers, params, statistics, observation, memory)
     distribution = distribution_of(plan, hypers, params, outputs, mask)
@@ -385,7 +388,7 @@ def act_to_learn(
     mask: Bool[Array, "S A"] | None,
     noise: Array,
 ) -> Acted:
-    """Return one lane's step of a rollout; `shown` has words for dropout where that is on."""
+    """Return one lane's rollout step; `shown` has dropout words if dropout is on."""
     params = state.params
     outputs, memory = _outputs(
         plan, hypers, params, state.observation_statistics, shown, state.carry
@@ -414,7 +417,7 @@ def value_of(plan: Plan, hypers: Hypers, state: LaneState, observation: Any) -> 
 def look_ahead(
     plan: Plan, hypers: Hypers, state: LaneState, observation: Any, memory: Any
 ) -> tuple[Float[Array, "*S"], Any]:
-    """Return V of one lane's observations [*S, ...] by a memory, and the memory after them."""
+    """Return V of one lane's observations [*S, ...] with a memory, and the memory afterwards."""
     statistics = state.observation_statistics
     outputs, memory = _outputs(plan, hypers, state.params, statistics, observation, memory)
     return outputs.value, memory

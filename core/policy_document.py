@@ -1,7 +1,6 @@
-"""The contents of `policy.json`, checked once as it is read; nothing here starts jax.
+"""The contents of `policy.json`, checked once on reading; nothing here starts jax.
 
-Whether its values fit each other is checked where they are used (`knobs.complete`, the
-environments).
+Consistency between values is checked where they are used (`knobs.complete`, the environments).
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class PolicyDocument:
 
 
 def saved_env(id_: str, keys: Mapping[str, Any], directory: Path) -> EnvPlan:
-    """Return an environment whose files, if it has any, are in the directory."""
+    """Return an environment whose files, if any, are in the directory."""
     folder = str(directory) if files_of(id_, keys) else ""
     return EnvPlan(id_, tuple(sorted(keys.items())), folder)
 
@@ -88,7 +87,7 @@ def read_imports(path: Path) -> tuple[str, ...]:
 def read_training(folder: Path) -> dict[str, Any]:
     path = folder / TRAINING
     if not path.is_file():
-        raise StoreError(f"{folder} is not the folder of a training: it has no {TRAINING}")
+        raise StoreError(f"{folder} is not a training folder: it has no {TRAINING}")
     data = _Data(path, _parse(path))
     if not isinstance(data.fields.get("algorithm"), str):
         raise StoreError(f"{path} is damaged: it has no algorithm")
@@ -125,12 +124,12 @@ class _Data:
         return tuple(self._field(name, _is_words, "a list of names"))
 
     def numbers(self, name: str) -> dict[str, float]:
-        found = self._field(name, _is_numbers, "an object of finite numbers of float32")
+        found = self._field(name, _is_numbers, "an object of finite float32 numbers")
         return {key: float(value) for key, value in found.items()}
 
     def environment(self, name: str) -> EnvPlan:
         data = _Data(self.path, self.mapping(name), f"{name}.")
-        data._field("id", lambda value: isinstance(value, str), "the id of an environment")
+        data._field("id", lambda value: isinstance(value, str), "an environment id")
         keys = {key: freeze(value) for key, value in data.mapping("keys").items()}
         known = ENVIRONMENTS[data.fields["id"]].keys if data.fields["id"] in ENVIRONMENTS else {}
         for key, value in keys.items():
@@ -148,7 +147,7 @@ class _Data:
 
         if name not in self.fields:
             raise StoreError(f"{self.path} is damaged: it has no {self.above}{name}")
-        allowed = f"null or an object of the numbers {', '.join(parts)}"
+        allowed = f"null or an object with the numbers {', '.join(parts)}"
         found = self._field(name, fits, allowed)
         return None if found is None else {part: float(found[part]) for part in parts}
 

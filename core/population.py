@@ -1,7 +1,7 @@
-"""L lanes as one program: refill some, then run K updates of all, in tiles, on all local devices.
+"""L lanes as one program: refill some, then run K updates of all lanes in tiles on all devices.
 
-`advance` is the whole inner loop of a study: one dispatch per chunk, its arguments donated, and
-only arrays of a fixed shape cross to the host.
+`advance` is the whole inner loop of a study: one dispatch per chunk with donated arguments. Only
+arrays of fixed shape cross to the host.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Keep = Literal["all", "critic", "policy"]
 
 @pytree
 class Initial(Pytree):
-    """The start of lanes from a saved policy; None where they start fresh."""
+    """Initial lane contents from a saved policy; None where lanes start fresh."""
 
     params: dict[str, Any]  # top-level parameters that are kept, by name
     statistics: RunningStatistics | None  # of the observation normaliser
@@ -61,11 +61,11 @@ def kept(
     normalised: bool = True,
     rewards: RewardState | None = None,
 ) -> Initial:
-    """Choose the kept part of a saved policy, and check that it fits.
+    """Choose the part of a saved policy to keep, and check that it fits.
 
-    Shared layers are the policy's. `normalised`: the saved policy saw observations normalised by
-    its statistics, which a study that searches `normalise_observations` gathers in all lanes.
-    `rewards` are kept with the critic, whose values are in their units.
+    Shared layers belong to the policy. `normalised`: whether the saved policy used normalised
+    observations. A study that searches `normalise_observations` gathers these statistics in all
+    lanes. `rewards` are kept with the critic, because its values are in their units.
 
     Raises:
         ConfigError: names or shapes differ from this plan's.
@@ -94,7 +94,7 @@ def _keeps(keep: Keep, name: str) -> bool:
 
 
 def _check_statistics(saved: tuple[int, ...], own: tuple[int, ...]) -> None:
-    """Refuse statistics of observations of another shape; () is that of none."""
+    """Refuse observation statistics of a different shape; () means no statistics."""
     if saved == own:
         return
     if saved:
@@ -129,7 +129,7 @@ INIT, ENV_RESET = 0, 4  # uses of a lane's key; see also rollout.py, epochs.py, 
 
 @pytree
 class Lanes(Pytree):
-    """What lanes carry, [L, ...]: `Hypers` and `LaneState`, or those of a custom training."""
+    """The contents of lanes, [L, ...]: `Hypers` and `LaneState`, or those of a custom training."""
 
     hypers: Any
     state: Any
@@ -202,7 +202,7 @@ def _fresh_state(
 def refill_lanes(
     plan: Plan, seed: Leaf, lanes: Lanes, refills: Refills, initial: Initial | None = None
 ) -> Lanes:
-    """Start new replicates where the mask says so.
+    """Start new replicates where the mask is set.
 
     Only what is drawn is made by a loop over fresh lanes. The rest of their state is chosen for
     all lanes at once: an array that a loop writes needs several kernels more.
@@ -297,11 +297,11 @@ def lane_mesh(devices: Sequence[Device]) -> Mesh:
 def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
     """Return the jitted `advance(seed, lanes, refills, initial) -> (lanes, metrics [K, L])`.
 
-    `initial` replaces the fresh parameters of refilled lanes, or is None. Lanes are spread over
-    the mesh without any collective. On each device they run in tiles of a fixed number of lanes,
-    one tile after the other for all K updates, so that temporaries stay in cache, a lane's bits do
-    not depend on the number of lanes, and idle tiles cost nothing. `tile` divides the lanes of a
-    device.
+    `initial` replaces the fresh parameters of refilled lanes; it may be None. Lanes are spread
+    over the mesh without collectives. On each device, lanes run in tiles of a fixed number of
+    lanes. Each tile runs all K updates before the next one starts. So temporaries stay in cache,
+    idle tiles cost nothing, and a lane's bits do not depend on the number of lanes. `tile` must
+    divide the number of lanes on a device.
     """
 
     def tile_chunk(args: tuple[Lanes, Bool[Array, " tile"]]) -> tuple[LaneState, Metrics]:
@@ -337,7 +337,7 @@ def over_devices(function: Callable[..., Any], mesh: Mesh, into: Any, out: Any) 
 def unless_idle(
     busy: Bool[Array, " tile"], run: Callable[[], tuple[Any, Any]], state: Any
 ) -> tuple[Any, Any]:
-    """Return the result of `run` for a tile with a busy lane, else its state and zeros."""
+    """Return the result of `run` if the tile has a busy lane, otherwise its state and zeros."""
     return jax.lax.cond(jnp.any(busy), run, lambda: (state, zeros_of(run)[1]))
 
 
@@ -354,13 +354,13 @@ def untiled(tiles: Any) -> Any:
 
 
 def change_function(mesh: Mesh) -> Any:
-    """Return the jitted `change(lanes, changes) -> lanes`, a separate program.
+    """Return the jitted `change(lanes, changes) -> lanes`, which is a separate program.
 
-    `lanes` has `hypers` and a `state` with `updates`, `changes` the fields of `Changes`.
+    `lanes` has `hypers` and a `state` with `updates`; `changes` has the fields of `Changes`.
 
-    A lane may take over the state of a lane on another device, so this program communicates; for a
-    batch of copied lanes at a time, so that a device needs no more memory than its lanes twice (a
-    copy is of the state before all copies) and one batch.
+    A lane may copy the state of a lane on another device, so this program communicates. It copies
+    one batch of lanes at a time, so a device needs memory for twice its lanes (sources are read
+    before any copy) and one batch.
     """
 
     def local(lanes: Any, source: Array, mask: Array, hypers: Any) -> Any:
@@ -377,7 +377,7 @@ def change_function(mesh: Mesh) -> Any:
 
 
 def _copy_states(state: Any, source: Int[Array, " L"]) -> Any:
-    """Return a device's lanes after all copies; `source` is of the lanes of all devices."""
+    """Return a device's lanes after all copies; `source` indexes the lanes of all devices."""
     count = source.shape[0]
     own = state.updates.shape[0]
     first = jax.lax.axis_index("lanes") * own
@@ -403,10 +403,10 @@ def _copy_states(state: Any, source: Int[Array, " L"]) -> Any:
 
 
 def _all_gather_rows(rows: Array, mine: Bool[Array, " rows"]) -> Array:
-    """Return all rows on every device, each row from the device where `mine` is true.
+    """Return all rows on every device, taking each row from the device where `mine` is true.
 
-    They travel as words of bits, each summed with zeros: a sum of floats would lose the sign of
-    zero and bits of NaN, and a copy must be exact.
+    Rows travel as words of bits, each summed with zeros. A sum of floats would lose the sign of
+    zero and NaN payloads, and a copy must be exact.
     """
     flags = rows.dtype == jnp.bool_
     words = (

@@ -1,7 +1,7 @@
-"""A compiled program: one Plan, a number of lanes, a chunk length; compiled exactly once.
+"""A compiled program for one Plan, a number of lanes and a chunk length; compiled once.
 
-`Program` is the only access to the core from above: it makes lanes, advances and evaluates them,
-and estimates its cost before it is compiled.
+`Program` is the only access to the core from above: it creates, advances and evaluates lanes, and
+estimates its cost before compiling.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class compiled_property(cached_property[Any]):  # used like a built-in decorator
 
 
 class LaneProgram:
-    """Where lanes are, copies between them, their files: the same whatever a program trains."""
+    """The placement of lanes, copies between them, and their files, for any kind of training."""
 
     lanes: int  # L; a multiple of devices times tile
     tile: int  # lanes per tile
@@ -207,7 +207,7 @@ class Program(LaneProgram):
         return {}
 
     def phase_seconds(self) -> dict[str, np.ndarray]:
-        """Return seconds of parts of the last chunk's updates, name -> [K]; hosted ones alone."""
+        """Return seconds of parts of the last chunk's updates, name -> [K]; hosted only."""
         return {}
 
     @property
@@ -276,7 +276,7 @@ class Program(LaneProgram):
         return jax.tree.map(lambda *parts: np.concatenate(parts), *found)
 
     def evaluate_policy(self, policies: Policies) -> Episodes:
-        """Return the episodes of one policy [1, ...], with the bits of a lane that holds it."""
+        """Return the episodes of one policy [1, ...], bitwise equal to those of its lane."""
         width = self.evaluation_width
         wide = jax.tree.map(lambda x: np.repeat(np.asarray(x), width, axis=0), policies)
         return self._evaluate_wide(self.place(wide), 1)

@@ -1,7 +1,7 @@
 """Frozen dataclasses that are pytrees, every field a child unless `static` marks it.
 
-Unflattening does not run `__init__`: jax fills trees with shapes, axes and sentinels, while
-`__init__`, whose annotations the tests check, sees arrays alone.
+Unflattening does not run `__init__`. jax fills trees with shapes, axes and sentinels, while
+`__init__`, whose annotations the tests check, receives only arrays.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def is_key(leaf: Any) -> bool:
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:
-    """Yield the equations of a jaxpr, and of those inside of it."""
+    """Yield the equations of a jaxpr and of all nested jaxprs."""
     for equation in jaxpr.eqns:
         yield equation
         for inner in inner_jaxprs(equation):
@@ -91,7 +91,7 @@ def stack(trees: list[Any]) -> Any:
 
 
 def where(mask: Array, new: Any, old: Any) -> Any:
-    """Return trees of arrays whose leading axes are those of the mask: `new` where it is true."""
+    """Return trees whose leading axes match the mask: `new` where it is true, otherwise `old`."""
 
     def one(new: Array, old: Array) -> Array:
         return jnp.where(mask.reshape(mask.shape + (1,) * (new.ndim - mask.ndim)), new, old)
@@ -105,7 +105,7 @@ Axes = int | None | tuple[int | None, ...]
 def over_lanes(
     function: Callable[..., Any], in_axes: Axes = 0, out_axes: int = 0
 ) -> Callable[..., Any]:
-    """Return a function of one lane as one of lanes: `jax.vmap`, but a single lane as it is.
+    """Turn a function of one lane into one of lanes: `jax.vmap`, but a single lane is not vmapped.
 
     >>> over_lanes(lambda x, y: x + y, (0, None))(jnp.zeros((1, 3)), jnp.ones(3)).shape
     (1, 3)

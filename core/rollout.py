@@ -1,8 +1,8 @@
 """T steps of E environments in each of L lanes, loops outside and `vmap` inside.
 
-All arrays lead with the lane axis except a rollout's, which lead with time. Where the backend has
-branches, real conditionals over the whole tile skip resets and bootstrap values in steps where no
-episode ends. A lane's numbers never depend on whether a neighbour took the branch.
+All arrays start with the lane axis, except those of a rollout, which start with time. If the
+backend has branches, conditionals over the whole tile skip resets and bootstrap values in steps
+where no episode ends. A lane's numbers never depend on whether a neighbour took the branch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ShadowSteps(Pytree):
 
 @pytree
 class Trajectory(Pytree):
-    """One rollout, [T, L, E, ...]; with several agents an environment E counts segments."""
+    """One rollout, [T, L, E, ...]; with several agents, E counts segments."""
 
     observation: Any  # raw (with words for dropout, where that is on)
     action: Array
@@ -58,7 +58,7 @@ class Trajectory(Pytree):
 
 @pytree
 class EpisodeSums(Pytree):
-    """Sums over ended episodes, over all steps for `info`, [L]; [L, E] while a rollout runs."""
+    """Sums over finished episodes (`info`: over all steps), [L]; [L, E] while a rollout runs."""
 
     episodes: Float[Array, "L *E"]
     returns: Float[Array, "L *E"]
@@ -71,7 +71,7 @@ class EpisodeSums(Pytree):
         return cls(zero, zero, zero, {})
 
     def of_lanes(self, agents: int) -> EpisodeSums:
-        """Return the sums of lanes, [L]; several agents' episode counts once, by their mean."""
+        """Return the lanes' sums, [L]; an episode of several agents counts once, as a mean."""
         sums = [self.episodes, self.returns, self.lengths]
         if self.episodes.ndim == 2:
             sums = [jnp.sum(x, axis=-1) for x in sums]
@@ -118,7 +118,7 @@ def forget(plan: Plan, ended: Bool[Array, "L E"], memory: Any) -> Any:
 
 
 def as_record(step: Trajectory) -> tuple[Trajectory, Int[Array, "W L E"]]:
-    """Return a step without its numbers [L, E], and these as rows of words, flags in the last."""
+    """Return a step without its [L, E] numbers, and these numbers as rows of words, flags last."""
     leaves, structure = jax.tree.flatten(step)
     small = [leaf for leaf in leaves if _is_number(leaf)]
     flags = [leaf for leaf in small if leaf.dtype == jnp.bool_]
@@ -149,14 +149,14 @@ def _is_number(leaf: Array) -> bool:
 
 @pytree
 class Shadow(Pytree):
-    """Each environment of a rollout once more, served by a heuristic on the same inputs.
+    """Each rollout environment once more, served by a heuristic on the same inputs.
 
-    Where inputs (requests) do not depend on actions, their luck affects both alike. The shadow
-    starts in the state of the policy's environment, and its advantages, of its rewards and of V at
-    its observations, are subtracted from the policy's, whose actions do not change them: the
-    expected gradient stays the same, whatever the critic and lambda are (Mao et al. 2019,
-    "Variance reduction for reinforcement learning in input-driven environments", theorem 1). The
-    critic, rewards and scores stay as they are.
+    If inputs (requests) do not depend on actions, their luck affects both in the same way. The
+    shadow starts in the state of the policy's environment. Its advantages (from its rewards, and V
+    at its observations) are subtracted from the policy's. The policy's actions do not change them,
+    so the expected gradient stays the same for any critic and lambda (Mao et al. 2019, "Variance
+    reduction for reinforcement learning in input-driven environments", theorem 1). The critic,
+    rewards and scores do not change.
     """
 
     env_state: Any
@@ -205,7 +205,7 @@ def shadow_advantages(
     last: Float[Array, " E"],
     gae_lambda: Float[Array, ""],
 ) -> Float[Array, "T E"]:
-    """Return `shadow_weight` times one lane's advantages along its shadows, `last` their V."""
+    """Return `shadow_weight` times the advantages of one lane's shadows; `last` is their V."""
     shadow = seen.shadow
     assert shadow is not None
     following = jnp.concatenate([shadow.value[1:], last[None]])
@@ -216,14 +216,14 @@ def shadow_advantages(
 
 
 def values_wait(plan: Plan) -> bool:
-    """Return whether a plan's values are computed after the rollout."""
+    """Return whether a plan computes values after the rollout."""
     return plan.backend.values_after and not (policy.is_recurrent(plan) or plan.shared_encoder)
 
 
 def with_values(
     plan: Plan, hypers: Hypers, state: LaneState, seen: Trajectory, final: Any
 ) -> Trajectory:
-    """Return a trajectory [T, L, ...] with its values and bootstraps, by the state that acted."""
+    """Return a trajectory [T, L, ...] with values and bootstraps from the acting state."""
     value, after = _in_parts(plan, hypers, state, (seen.observation, final))
     cut = seen.truncated & ~seen.terminated
     bootstrap = seen.bootstrap if after is None else jnp.where(cut, after, 0.0)
@@ -360,7 +360,7 @@ def _step(
 def _bootstrap(
     plan: Plan, env: Environment, after: Step, value: Callable[[], Float[Array, "L E"]]
 ) -> Float[Array, "L E"]:
-    """Return V of the final observations where episodes were cut, else 0."""
+    """Return V of the final observations of cut episodes, and 0 elsewhere."""
     nothing = jnp.zeros(after.reward.shape, jnp.float32)
     if env.never_ends:
         return nothing
@@ -369,7 +369,7 @@ def _bootstrap(
 
 
 def _where_any(plan: Plan, flags: Array, made: Callable[[], Any], otherwise: Any) -> Any:
-    """Return `made()`, which changes nothing where no flag is set, so that it may be skipped."""
+    """Return `made()`, which may be skipped because it changes nothing if no flag is set."""
     if not plan.backend.branches:
         return made()
     return jax.lax.cond(jnp.any(flags), made, lambda: otherwise)
@@ -378,7 +378,7 @@ def _where_any(plan: Plan, flags: Array, made: Callable[[], Any], otherwise: Any
 def _reset(
     plan: Plan, env: Environment, hypers: Hypers, words: Array, after: Step
 ) -> tuple[Any, Any]:
-    """Replace ended episodes by fresh ones; keys are the step's with one word changed."""
+    """Replace ended episodes by new ones; keys are the step's with one word changed."""
     ended = after.terminated | after.truncated
     going = (after.state, after.observation)
     if env.never_ends:

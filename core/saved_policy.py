@@ -1,4 +1,4 @@
-"""A trained policy by itself: let it act, evaluate it, here or in another environment.
+"""A standalone trained policy: act with it, or evaluate it here or in another environment.
 
 from hpo.core import evaluate, load_policy, predict
 """
@@ -75,16 +75,16 @@ class SavedPolicy:
     ) -> tuple[Any, Any]:
         """Return an action for one observation (or a batch), and the carry.
 
-        An action is an array; for Gymnasium's environments it is the argument of `env.step`.
+        An action is an array; for Gymnasium environments it is the argument of `env.step`.
 
         Args:
             observation: as the environment gives it; leading batch axes are allowed. With
-                `history: n` its last n ones, oldest first, zeros before the episode's start.
+                `history: n` the last n observations, oldest first, zeros before the start.
             mask: bool, valid actions, if the environment has them.
-            carry: of recurrent networks, as the call before gave it; None where an episode
-                starts. Passed through by all others.
-            key: a random key, needed unless `deterministic`.
-            deterministic: the mode of the distribution instead of a sample.
+            carry: the memory of a recurrent network, as returned by the previous call; None at
+                the start of an episode. Other networks pass it through.
+            key: a random key, required unless `deterministic`.
+            deterministic: take the mode of the distribution instead of a sample.
 
         Raises:
             ConfigError: the observation has another shape than those it was trained with.
@@ -106,17 +106,16 @@ class SavedPolicy:
         return self.plan.env.history
 
     def begin(self) -> Any:
-        """Return the memory of its network at the start of an episode."""
+        """Return the network's memory at the start of an episode."""
         return policy.initial_carry(self.plan, ())
 
     def act(
         self, observation: Any, mask: Any, memory: Any, key: PRNGKeyArray | None
     ) -> tuple[Array, Any]:
-        """Return the action for arrays as the environment shows them, and the memory after it.
+        """Return the action for arrays as shown by the environment, and the memory after it.
 
-        For callers inside of compiled programs; all others have `predict`. `mask` may be None,
-        `memory` is that of `begin` or the last call, and without a `key` the likeliest action is
-        taken.
+        For callers inside compiled programs; all others use `predict`. `mask` may be None, and
+        `memory` is from `begin` or the last call. Without a `key` it takes the most likely action.
         """
         return self._act(self.params, self.statistics, observation, mask, memory, key)
 
@@ -154,7 +153,7 @@ class SavedPolicy:
             if lead < 0 or array.shape[lead:] != struct.shape:
                 raise ConfigError(
                     f"the observation has shape {array.shape}, those of {env.id} have "
-                    f"{struct.shape}{stacked}; axes before these are allowed, for a batch"
+                    f"{struct.shape}{stacked}; leading axes are allowed, for a batch"
                 )
             return array
 
@@ -165,8 +164,8 @@ class SavedPolicy:
     ) -> Episodes:
         """Return [1, episodes] results on seeds that no study uses.
 
-        `greedy` takes the mode of the distribution instead of a sample; `steps` counts so many env
-        steps after the warm-up instead, in continuous operation.
+        `greedy` takes the mode of the distribution instead of a sample. `steps` counts that many
+        env steps after the warm-up instead, for continuous operation.
         """
         rest = (episodes, greedy, steps)
         if self._hosted:
@@ -177,7 +176,7 @@ class SavedPolicy:
     def trace(
         self, episodes: int, seed: int = 0, greedy: bool = True, steps: int | None = None
     ) -> dict[str, np.ndarray]:
-        """Return every env step of the episodes that `evaluate` runs, by columns."""
+        """Return every env step of the episodes of `evaluate`, by columns."""
         lane = self._as_lane(seed)
         if self._hosted:
             return _host_evaluation().trace_here(self.plan, lane, episodes, greedy, steps)
@@ -188,12 +187,12 @@ class SavedPolicy:
     ) -> tuple[float, Iterator[np.ndarray]]:
         """Return pictures per second, and the pictures of the first episodes of `evaluate`.
 
-        Pictures are uint8 [height, width, 3], one at the start of an episode and one after each of
-        its steps, and made one by one.
+        Pictures are uint8 [height, width, 3], one at the start of an episode and one after each
+        step, drawn one at a time.
 
         Raises:
-            ConfigError: the environment cannot draw itself.
-            MissingExtraError: a package that it draws with is not installed.
+            ConfigError: the environment cannot draw itself. MissingExtraError: a package needed
+            for drawing is not installed.
         """
         lane = self._as_lane(seed)
         if self._hosted:
@@ -211,7 +210,7 @@ class SavedPolicy:
         return self.as_lane(seed, HELD_OUT, 0)
 
     def as_lane(self, seed: int, stream: int, replicate: int) -> Policies:
-        """Return it as one lane [1, ...], with the episodes of a replicate of a study."""
+        """Return it as one lane [1, ...], with the episodes of a study's replicate."""
         key = lane_key(jnp.int32(seed), jnp.int32(stream), jnp.int32(replicate))
         one = Policies(self.hypers(), self.params, self.statistics, key)
         return jax.tree.map(lambda x: jnp.asarray(x)[None], one)
@@ -297,7 +296,8 @@ _FILES = "files"
 def save_policy(directory: Path, saved: SavedPolicy, code: Mapping[str, Path] = {}) -> None:
     """Write a policy into a new directory.
 
-    `code` are the files of `saved.imports`, copied into it: path within their folder -> file.
+    `code` are the files of `saved.imports`, which are copied into it: path in their folder ->
+    file.
 
     Raises:
         FileExistsError: it is there already.
@@ -337,11 +337,11 @@ def _policies_inside(directory: Path) -> list[str]:
 
 
 def load_policy(directory: str | Path) -> SavedPolicy:
-    """Read a policy that `save_policy` wrote; code in its folder is not run.
+    """Read a policy written by `save_policy`; code in its folder is not run.
 
     Raises:
-        StoreError: it is not a policy folder, or damaged.
-        ConfigError: a part of it is unknown here; names the files that define it.
+        StoreError: it is not a policy folder, or damaged. ConfigError: one of its parts is unknown
+        here; the error names the files that define it.
     """
     directory = Path(directory)
     path = directory / NAME
@@ -378,7 +378,7 @@ def load_policy(directory: str | Path) -> SavedPolicy:
 
 @contextmanager
 def _explain_unknown(imports: Sequence[str], directory: Path) -> Generator[None, None, None]:
-    """Add the file to errors, or the files that may register unknown names."""
+    """Add the file to errors, with the files that may register unknown names."""
     try:
         yield
     except (ConfigError, KeyError) as error:
@@ -394,7 +394,7 @@ def _explain_unknown(imports: Sequence[str], directory: Path) -> Generator[None,
 
 
 def copy_files(env: EnvPlan, name: str, directory: Path) -> dict[str, Any]:
-    """Return an environment as JSON data; its files are copied into the directory."""
+    """Return an environment as JSON data, after copying its files into the directory."""
     keys = dict(env.keys)
     for key, file in files_of(env.id, keys).items():
         copied = Path(_FILES) / f"{name}_{key}{Path(file).suffix}"

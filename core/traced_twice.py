@@ -1,8 +1,8 @@
-"""Trace a function twice, and find the numbers that Python draws meanwhile.
+"""Trace a function twice to find numbers that Python draws while tracing.
 
-A compiled program is traced once. A number that Python draws meanwhile, by `numpy.random`, from
-the clock or from a global that changes, is then the same in every update of every lane. Traced a
-second time, it differs.
+A compiled program is traced once. A number that Python draws at that time, from `numpy.random`,
+the clock or a changing global, is then the same in every update of every lane. In a second trace
+it differs.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Traced:
 def trace_twice(call: Callable[..., Any], *given: Any) -> Traced:
     """Trace `call` with arrays or their shapes, twice.
 
-    A function under `jax.jit` inside is traced again as well: a context of ours in the cache's key
-    keeps jax from taking the first trace.
+    A function under `jax.jit` inside it is traced again as well: our context in the cache key
+    keeps jax from reusing the first trace.
     """
     drawn = _generators()
     jaxpr, shapes = jax.make_jaxpr(call, return_shape=True)(*given)
@@ -74,7 +74,7 @@ def line_of_change(
     call: Callable[..., Any],
     *given: Any,
 ) -> str:
-    """Trace `call` again and return `file:line` of the user's code that changes what `look` sees.
+    """Trace `call` again and return `file:line` of the user code that changes the value of `look`.
 
     Return "" if nothing changes this time.
     """
@@ -93,7 +93,7 @@ def line_of_change(
 
 
 class _Watch(Generic[_T]):
-    """A trace function of Python that compares before every line of the user's code."""
+    """A Python trace function that compares before every line of user code."""
 
     def __init__(self, look: Callable[[], _T], changed: Callable[[_T, _T], list[str]]):
         self._look, self._changed, self._before = look, changed, look()
@@ -116,7 +116,7 @@ class _Watch(Generic[_T]):
 
 
 def constants(jaxpr: Any) -> Iterator[Any]:
-    """Yield the arrays that a closed jaxpr has captured, also inside its equations."""
+    """Yield the arrays that a closed jaxpr has captured, including those in its equations."""
     yield from _consts(jaxpr)
     for equation in _open(jaxpr).eqns:
         for inner in _inside(equation):
@@ -132,7 +132,7 @@ def _generators() -> dict[str, str]:
 
 @contextmanager
 def _later_clock() -> Generator[None]:
-    """Give this thread, and no other, a clock that is days ahead."""
+    """Set only this thread's clock days ahead."""
     clock, nanoseconds, here = time.time, time.time_ns, threading.get_ident()
 
     def ahead() -> float:
@@ -189,7 +189,7 @@ def _between(one: Any, other: Any) -> _Difference | None:
 
 
 def _leak(jaxpr: Any) -> _Difference | None:
-    """Return where an array of a trace that has ended is used, if one is."""
+    """Return where an array from a finished trace is used, if any."""
     pairs = zip(_open(jaxpr).constvars, _consts(jaxpr), strict=False)
     leaks = {var for var, const in pairs if isinstance(const, Tracer)}
     if not leaks:
@@ -239,7 +239,7 @@ def _is_literal(atom: Any) -> bool:
 
 
 def _numbered(jaxpr: Any) -> dict[Any, int]:
-    """Number variables in the order in which they are bound."""
+    """Number variables in the order of their binding."""
     bound = [*jaxpr.constvars, *jaxpr.invars]
     for equation in jaxpr.eqns:
         bound += equation.outvars
@@ -253,7 +253,7 @@ def _same_input(one: Any, other: Any, numbers: tuple[dict[Any, int], dict[Any, i
 
 
 def _same_parameter(one: Any, other: Any) -> bool:
-    """Compare plain values; functions and the like are new objects in each trace."""
+    """Compare plain values; functions and similar objects are new in each trace."""
     if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
         return all(_same_parameter(*pair) for pair in zip(one, other, strict=True))
     plain = isinstance(one, int | float | np.ndarray) and isinstance(
@@ -263,7 +263,7 @@ def _same_parameter(one: Any, other: Any) -> bool:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Compare constants bit by bit, NaN with NaN."""
+    """Compare constants bit by bit; NaN equals NaN."""
     if one is other or any(isinstance(value, Tracer) for value in (one, other)):
         return True  # inside, an array of the trace around it, whose wiring is compared there
     left, right = _array(one), _array(other)

@@ -1,13 +1,13 @@
-"""Custom trainings as lanes: the class to write, and the arrays a lane of it carries.
+"""Custom trainings as lanes: the class to write, and the arrays that its lanes carry.
 
-A `Training` declares its hyperparameters and is four pure functions. Those declared `fixed` are
-Python values on `self`, with one compiled program for each combination; those declared `traced`
-are float32 scalars on `h`, one set for each lane of a program.
+A `Training` declares its hyperparameters and defines four pure functions. `fixed` hyperparameters
+are Python values on `self`, with one compiled program per combination. `traced` ones are float32
+scalars on `h`, one set per lane.
 
-The engine keeps the leaves of the state that `init` returns, and takes their structure from
-`init`, traced again in each program. So a state may hold functions that close over `h`, as a
-flax `TrainState` with an optax optimiser does, and a lane that gets other hyperparameters trains
-on with them. Arrays that `init` computed from `h` stay as they are.
+The engine keeps only the leaves of the state that `init` returns. It takes the structure from
+`init`, traced again in each program. So a state may hold functions that close over `h`, such as a
+flax `TrainState` with an optax optimiser, and a lane that gets new hyperparameters trains on with
+them. Arrays that `init` computed from `h` are not updated.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def traced(
     low_open: bool = False,
     search: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Declare a hyperparameter that may differ from lane to lane: a float32 scalar on `h`.
+    """Declare a hyperparameter that may differ between lanes: a float32 scalar on `h`.
 
     Args:
         default: trial 0 has it.
@@ -106,10 +106,10 @@ def fixed(
     choices: tuple[str, ...] | None = None,
     search: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Declare a hyperparameter that a program is compiled for: a Python value on `self`.
+    """Declare a hyperparameter that is compiled in: a Python value on `self`.
 
-    Its type is that of the default: bool, int, float, str (one of `choices`), or a tuple of
-    layer widths. The other arguments are as in `traced`.
+    Its type is the default's: bool, int, float, str (one of `choices`), or a tuple of layer
+    widths. The other arguments are those of `traced`.
     """
     return Declared(default, False, meaning, low=low, high=high, choices=choices, search=search)
 
@@ -126,7 +126,7 @@ def _type_of(name: str, default: Any) -> KnobType:
 
 @dataclass(frozen=True)
 class StudyEnvironment:
-    """The environment of a study, for trainings that take it."""
+    """The environment of a study, for trainings that use it."""
 
     plan: EnvPlan
     params: Mapping[str, float]
@@ -135,7 +135,7 @@ class StudyEnvironment:
 
 
 class _EnvironmentOfStudy(property):
-    """Made by the class, so that a training can be asked whether it takes the environment."""
+    """Created by the class, so that a training can be asked whether it uses the environment."""
 
 
 def _environment_of(training: Training) -> Environment:
@@ -144,7 +144,7 @@ def _environment_of(training: Training) -> Environment:
 
 
 def environment() -> Any:
-    """Take the environment that the study names under `env`, on `self`; see `Environment`.
+    """Put the environment that the study names under `env` on `self`; see `Environment`.
 
     Its functions `reset`, `step` and `action_mask` take `h.env_params` as parameters.
     """
@@ -159,17 +159,15 @@ _TYPES: Mapping[type, KnobType] = {
 class Training:
     """A training that the lanes of a study run.
 
-    Class attributes:
-        unit: what the length of a run counts, in words.
-        epoch: how much of that is one epoch, if `length: 20 epochs` shall mean something.
+    Class attributes: unit: the unit of a run's length, in words. epoch: the number of units per
+        epoch, if `length: 20 epochs` is to be allowed.
 
-    Attributes:
-        length: of a full run, in units; known in `setup`.
-        steps_per_update: units that one `update` advances; `setup` sets it.
+    Attributes: length: the length of a full run, in units; known in `setup`. steps_per_update:
+        units per `update`; set by `setup`.
 
-    A class with an `hpo.environment()` may have `act` in place of `evaluate`.
+    A class with an `hpo.environment()` may have `act` instead of `evaluate`.
 
-    Methods must be pure: the same arguments give the same results, and nothing else changes.
+    Methods must be pure: equal arguments give equal results, and nothing else changes.
 
     >>> class Slope(Training):
     ...     unit, steps_per_update = "steps", 10
@@ -199,7 +197,7 @@ class Training:
     def __init__(
         self, values: Mapping[str, Any], length: int, given: StudyEnvironment | None = None
     ):
-        """Make the training of one combination of fixed values; `setup` runs once for it."""
+        """Make the training for one combination of fixed values; `setup` runs once for it."""
         self.fixed_values, self.length, self.given = dict(values), length, given
         with same_working_folder():
             self.setup()
@@ -217,21 +215,21 @@ class Training:
             raise SetOutsideSetup(name)
 
     def setup(self) -> None:
-        """Prepare what all lanes share: networks, data, environments; set `steps_per_update`.
+        """Prepare what lanes share (networks, data, environments); set `steps_per_update`.
 
-        Afterwards the object is frozen: what changes while training belongs in the state.
+        Afterwards the object is frozen: values that change in training belong in the state.
         """
 
     def shared(self) -> Any:
-        """Return arrays that all lanes read, as `h.shared`; None if there are none.
+        """Return arrays that all lanes read as `h.shared`; None if there are none.
 
-        They are passed to the program, once for each device. Arrays on `self` become constants of
-        the program, which takes long to compile if they are large.
+        They are passed to the program, once per device. Arrays on `self` become constants of the
+        program; large ones take long to compile.
         """
         return None
 
     def init(self, key: jax.Array, h: Any) -> Any:
-        """Return the state of a fresh lane, a pytree of arrays, from a typed PRNG key."""
+        """Return the initial state of a lane, a pytree of arrays, from a typed PRNG key."""
         raise NotImplementedError
 
     def update(self, state: Any, h: Any) -> tuple[Any, Mapping[str, Any]]:
@@ -244,29 +242,29 @@ class Training:
     def evaluate(self, state: Any, h: Any, key: jax.Array) -> Mapping[str, Any]:
         """Evaluate one episode, or one sample, from a typed key; return scalars by name.
 
-        `return` and `length` are those of an episode; others are metrics `eval/<name>`.
+        `return` and `length` describe an episode; others are metrics `eval/<name>`.
         """
         found = self.play(state, h, jax.random.key_data(key), 1)
         return {name: values[0] for name, values in found.items()}
 
     def act(self, state: Any, h: Any, observation: Any, mask: Any, key: jax.Array) -> Any:
-        """Return the action for one observation in an evaluation.
+        """Return the action for one observation during evaluation.
 
-        `mask` is bool, the valid actions; None where the environment has no mask.
+        `mask` (bool) marks the valid actions; None if the environment has no mask.
         """
         raise NotImplementedError
 
     def play(
         self, state: Any, h: Any, key: UInt32[Array, "2"], episodes: int
     ) -> dict[str, Float[Array, " episodes"]]:
-        """Return values of episodes of `act`; the same as those of a policy of PPO by name."""
+        """Return values of `act`'s episodes, with the names used for PPO policies."""
         assert self.given is not None
         found = play(self.player(state, h, key), episodes, self.given.steps, self.given.cut_after)
         values = {"return": found.returns, "length": found.lengths, **found.metrics}
         return {name: value[0] for name, value in values.items()}
 
     def player(self, state: Any, h: Any, key: UInt32[Array, "2"]) -> Players:
-        """Return one player, which acts by `act`."""
+        """Return one player that acts by `act`."""
         assert self.given is not None
         env: Environment = environments.make(self.given.plan)
 
@@ -284,7 +282,7 @@ class Training:
 
     @classmethod
     def takes_environment(cls) -> bool:
-        """Return whether the study names the environment."""
+        """Return whether the study must name the environment."""
         return any(
             isinstance(value, _EnvironmentOfStudy)
             for base in cls.__mro__
@@ -293,14 +291,14 @@ class Training:
 
     @classmethod
     def acts(cls) -> bool:
-        """Return whether it is evaluated by `act`."""
+        """Return whether `act` evaluates it."""
         return cls.evaluate is Training.evaluate and cls.takes_environment()
 
     @classmethod
     def of(
         cls, values: Mapping[str, Any], length: int, given: StudyEnvironment | None = None
     ) -> Training:
-        """Return the training of one combination of fixed values, made once.
+        """Return the training for one combination of fixed values, made once.
 
         Raises:
             ConfigError: `setup` raised, or `steps_per_update` is not a whole number above 0.
@@ -324,7 +322,7 @@ class Training:
 
     @classmethod
     def declared(cls) -> dict[str, Knob]:
-        """Return the hyperparameters by name, those of base classes first."""
+        """Return the hyperparameters by name, base classes first."""
         found: dict[str, Knob] = {}
         for base in reversed(cls.__mro__):
             for name, value in vars(base).items():
@@ -353,15 +351,15 @@ def _check_environment(cls: type[Training], given: StudyEnvironment) -> None:
     env = environments.make(given.plan)
     if isinstance(env, HostedEnvironment):
         raise ConfigError(
-            f"{env.id} runs outside of compiled programs; {cls.__name__} needs a "
-            "compiled environment, such as one of gymnax or brax"
+            f"{env.id} runs outside compiled programs; {cls.__name__} needs a "
+            "compiled environment, such as a gymnax or brax one"
         )
     if agents_of(env) > 1:
         raise ConfigError(f"{env.id} has {agents_of(env)} agents; {cls.__name__} controls one")
 
 
 def shared_of(training: Training) -> Any:
-    """Return the arrays of `shared`, made once."""
+    """Return the arrays of `shared`, computed once."""
     kept = vars(training)
     if "_shared" not in kept:
         cls = type(training)
@@ -372,10 +370,10 @@ def shared_of(training: Training) -> Any:
 
 
 class Lane:
-    """One lane of a training as arrays: the leaves of its state, without its structure.
+    """One training lane as arrays: the leaves of its state, without their structure.
 
-    Typed keys are kept as their words, and weak types are made strong, so that leaves can be
-    copied, stored and restored.
+    Typed keys are kept as words and weak types are made strong, so that leaves can be copied,
+    stored and restored.
     """
 
     def __init__(self, training: Training, traced_names: tuple[str, ...], shared: Any = None):
@@ -383,7 +381,7 @@ class Lane:
         self.shared = shared_of(training) if shared is None else shared
 
     def reading(self, shared: Any) -> Lane:
-        """Return the lane with other arrays as `h.shared`: those that a program is given."""
+        """Return the lane with the arrays given to a program as `h.shared`."""
         return Lane(self.training, self.names, shared)
 
     def hypers(self, values: Mapping[str, Any]) -> Any:
@@ -399,7 +397,7 @@ class Lane:
         return words_of(jax.tree.leaves(self.training.init(key, self.hypers(values))))
 
     def state(self, leaves: list[Any], values: Mapping[str, Any]) -> Any:
-        """Return the state with these leaves, in the structure that `init` gives, traced again."""
+        """Return a state with these leaves and the structure of `init`, traced again."""
         example = self.training.init(jax.random.key(0), self.hypers(values))
         old, structure = jax.tree.flatten(example)
         return structure.unflatten(_unwrapped(leaves, old))
@@ -418,7 +416,7 @@ class Lane:
     def episodes(
         self, leaves: list[Any], values: Mapping[str, Any], key: UInt32[Array, "2"], count: int
     ) -> dict[str, Float[Array, " count"]]:
-        """Return values of episodes by name, in the evaluation of a lane's key."""
+        """Return episode values by name, evaluated with a lane's key."""
         if self.training.acts():
             state = self.state(leaves, values)
             return _scalars(self.training.play(state, self.hypers(values), key, count))

@@ -1,6 +1,6 @@
-"""What a training must be before lanes run it: pure, with shapes that stay; nothing is compiled.
+"""Checks of a training before lanes run it: pure methods, constant shapes; compiles nothing.
 
-Each method is traced twice. The object must be as it was, and both programs must be equal.
+Each method is traced twice. The object must not have changed, and both programs must be equal.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LARGE, _SHOWN = 64 * 2**20, 2**20  # bytes of all constants, and of one that is
 
 @dataclass(frozen=True)
 class Shapes:
-    """What a training holds and returns, from shapes alone."""
+    """The contents and results of a training, from shapes alone."""
 
     state: dict[str, jax.ShapeDtypeStruct]  # leaves by path
     metrics: tuple[str, ...]
@@ -102,7 +102,7 @@ def _check_same_state(tracer: _Tracer, state: Any, after: Any) -> None:
 
 
 class _Tracer:
-    """Traces the methods of one training, and remembers the constants of their programs."""
+    """Traces the methods of one training and remembers their programs' constants."""
 
     def __init__(self, training: Training):
         self.training, self.cls = training, type(training)
@@ -112,7 +112,7 @@ class _Tracer:
         return method_of(self.cls, method)
 
     def shapes(self, method: str, call: Callable[..., Any], *given: Any) -> Any:
-        """Return the shapes of a method's results; it must be pure."""
+        """Return the shapes of a method's results; the method must be pure."""
         before = contents_of(self.training)
         with in_user_words(self.cls, method):
             found = trace_twice(call, *given)
@@ -140,9 +140,8 @@ class _Tracer:
             line = line_of_change(partial(contents_of, self.training, root), changed, call, *given)
             where = f"{self.cls.__name__}.{method}: {line}:" if line else self.at(method)
             raise ConfigError(
-                f"{where} self.{shown} changes outside setup, but lanes share one object and "
-                "have no memory on it; keep what changes in the state that init returns and "
-                "update passes on"
+                f"{where} self.{shown} changes outside setup, but all lanes share this object; "
+                "keep changing values in the state that init returns and update passes on"
             )
 
     def numbers(self, method: str, found: Any) -> dict[str, Any]:
@@ -165,7 +164,7 @@ class _Tracer:
         return dict(found)
 
     def note(self) -> str:
-        """Return a warning if the constants of the programs are large, else ""."""
+        """Return a warning if the programs' constants are large, otherwise ""."""
         total = sum(one.nbytes for one in self._constants.values())
         if total <= _LARGE:
             return ""
@@ -189,7 +188,7 @@ def _kind(value: Any) -> str:
 
 
 def _not_a_number(name: str, value: Any) -> str:
-    """Return the fault of a metric or value, in words, or ""."""
+    """Return the fault in a metric or value as text, or ""."""
     if isinstance(value, Mapping):
         first = next(iter(value), "x")
         return f'is a dict; return its parts side by side, such as "{name}_{first}"'
@@ -206,7 +205,7 @@ _OURS = ("_is_set_up", "_shared")
 
 
 def contents_of(training: Training, only: str = "") -> dict[str, Any]:
-    """Return what the attributes of a training hold, by path, to compare it with later."""
+    """Return the contents of a training's attributes by path, for later comparison."""
     own = {
         name: value
         for name, value in vars(training).items()
@@ -240,7 +239,7 @@ def _paths(held: Mapping[str, Any], prefix: str, module: str, depth: int) -> Ite
 
 
 def _mark(value: Any) -> Any:
-    """Return a value with a mark that changes as it changes, such as the sum of its bytes."""
+    """Return a value with a mark that changes when it does, such as the sum of its bytes."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         return value, zlib.crc32(value.tobytes())
     if isinstance(value, bool | int | float | str):
@@ -251,7 +250,7 @@ def _mark(value: Any) -> Any:
 
 
 def _parts(value: Any, module: str) -> dict[str, Any]:
-    """Return what a container or an object of the user's file holds, by its place in it."""
+    """Return the contents of a container or of an object from the user's file, by position."""
     if isinstance(value, dict):
         return {f"[{key!r}]": one for key, one in value.items()}
     if isinstance(value, list | tuple | deque):
@@ -262,7 +261,7 @@ def _parts(value: Any, module: str) -> dict[str, Any]:
 
 
 def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return the paths of what was changed, added or removed."""
+    """Return the paths of changed, added or removed values."""
     found: list[str] = []
     for path in dict.fromkeys([*before, *after]):
         one, other = before.get(path), after.get(path)

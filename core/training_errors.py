@@ -1,7 +1,7 @@
-"""Errors of a training's methods in words, with the user's file and line and what to do.
+"""Errors in a training's methods as sentences, with the user's file and line, and the fix.
 
-Each mistake of tracing has a sentence of its own: a traced value has no number while a program is
-traced, and what to write instead depends on what asked for one.
+Each tracing mistake has a separate sentence. A traced value has no number while a program is
+traced, and the fix depends on the code that asked for one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OWN_MODULE = f"{__package__}.training"
 
 
 class SetOutsideSetup(AttributeError):
-    """An attribute of a training is set once its setup has ended."""
+    """An attribute of a training was set after setup."""
 
     def __init__(self, name: str):
         self.attribute = name
@@ -52,7 +52,7 @@ def method_of(cls: type, method: str) -> str:
 
 @dataclass(frozen=True)
 class _Mistake:
-    """A kind of error while tracing, known by its class and a phrase of its message."""
+    """A kind of tracing error, identified by its class and a phrase in its message."""
 
     kind: str  # the name of the error's class
     phrase: str
@@ -75,20 +75,20 @@ _MISTAKES = (
         "ConcretizationTypeError",
         "`float` function",
         (
-            "float() of a traced value; remove float(), a metric may be an array of one "
-            "number, and use jnp instead of math"
+            "float() of a traced value; remove float() (a metric may be a one-element array), "
+            "and use jnp instead of math"
         ),
     ),
     _Mistake(
         "ConcretizationTypeError",
         "`int` function",
-        "int() of a traced value; to round it write .astype(jnp.int32), and for a size or a count "
-        "of a program @KNOB",
+        "int() of a traced value; to round it write .astype(jnp.int32), and for a size or a "
+        "count @KNOB",
     ),
     _Mistake(
         "ConcretizationTypeError",
         "item() method",
-        ".item() of a traced value; remove .item(), arrays of one number are fine",
+        ".item() of a traced value; remove .item(), one-element arrays are fine",
     ),
     _Mistake(
         "ConcretizationTypeError",
@@ -98,7 +98,7 @@ _MISTAKES = (
     _Mistake(
         "ConcretizationTypeError",
         "must be statically specified",
-        "how many elements this gives depends on traced values; pass size= and fill_value=",
+        "the number of elements depends on traced values; pass size= and fill_value=",
     ),
     _Mistake(
         "ConcretizationTypeError",
@@ -119,7 +119,7 @@ _MISTAKES = (
     _Mistake(
         "NonConcreteBooleanIndexError",
         "",
-        "x[mask] has as many elements as the mask is true; use jnp.where(mask, x, 0)",
+        "the size of x[mask] depends on the mask; use jnp.where(mask, x, 0)",
     ),
     _Mistake(
         "UnexpectedTracerError",
@@ -163,7 +163,7 @@ def _mistake(error: BaseException) -> _Mistake | None:
 
 
 def _traced_knob(cls: type, place: str) -> str:
-    """Return the name of the one traced hyperparameter in a line of code, or ""."""
+    """Return the name of the only traced hyperparameter in a line of code, or ""."""
     path, _, line = place.rpartition(":")
     text = linecache.getline(path, int(line)) if line.isdigit() else ""
     declared: Callable[[], Any] = getattr(cls, "declared", dict)
@@ -182,7 +182,7 @@ def _advice(cls: type, mistake: _Mistake, place: str) -> str:
 
 @contextmanager
 def _patience(cls: type, method: str) -> Generator[None]:
-    """Say so if a method takes long: a loop of Python without end prints nothing else."""
+    """Warn if a method takes long, because an endless Python loop prints nothing else."""
     text = f"{method_of(cls, method)} has run for {_LONG:.0f} s, and no program is compiled yet; "
     text += "Ctrl-C ends it"
     said = UserWarning(text)
@@ -197,7 +197,7 @@ def _patience(cls: type, method: str) -> Generator[None]:
 
 @contextmanager
 def in_user_words(cls: type, method: str) -> Generator[None]:
-    """Turn any error of a method, also `sys.exit`, into a ConfigError with file and line."""
+    """Turn any error of a method, even `sys.exit`, into a ConfigError with file and line."""
     try:
         with user_streams(), _patience(cls, method):
             yield
@@ -214,9 +214,9 @@ def _words(cls: type, method: str, error: BaseException) -> str:
     at = f"{cls.__name__}.{method}: {place}:"
     if isinstance(error, SetOutsideSetup):
         return (
-            f"{at} self.{error.attribute} is set outside setup, but lanes share one object and "
-            "have no memory on it; keep the value in the state that init returns and update "
-            "passes on, or set it in setup"
+            f"{at} self.{error.attribute} is set outside setup, but all lanes share this "
+            "object; keep the value in the state that init returns and update passes on, or "
+            "set it in setup"
         )
     if isinstance(error, SystemExit):
         return f"{at} the code calls sys.exit({error.code}); raise an error instead"
@@ -229,7 +229,7 @@ def _words(cls: type, method: str, error: BaseException) -> str:
 
 
 def _gymnax_hint(error: BaseException) -> str:
-    """Return what to do where a library expects the five values of gymnax 0.0.9."""
+    """Return the fix for libraries that expect gymnax 0.0.9's five values."""
     unpacked = "too many values to unpack (expected 5)" in str(error)
     if not unpacked or "gymnax" not in sys.modules:
         return ""

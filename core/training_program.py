@@ -1,8 +1,8 @@
 """A custom training, compiled for L lanes: refill some, run K updates of each, evaluate.
 
-A tile of lanes runs side by side by `vmap`; tiles of a device run one after the other, in place.
-A tile of one lane is not vmapped: its conditionals stay conditionals, and its numbers are those
-of a plain loop over `jit(update)`.
+The lanes of a tile run side by side by `vmap`; a device runs its tiles one after the other, in
+place. A tile of one lane is not vmapped. Its conditionals stay conditionals, and its numbers equal
+those of a plain loop over `jit(update)`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .training import Lane, StudyEnvironment, Training
 
 @pytree
 class TrainedState(Pytree):
-    """What lanes carry, [L, ...]."""
+    """The contents of lanes, [L, ...]."""
 
     key: UInt32[Array, "... 2"]  # of (seed, stream, replicate)
     updates: Int[Array, "..."]
@@ -45,7 +45,7 @@ class TrainedState(Pytree):
 
 @pytree
 class Starts(Pytree):
-    """Which lanes start, and which run; rows of others are ignored."""
+    """The lanes that start and the lanes that run; rows of other lanes are ignored."""
 
     mask: Bool[Leaf, " L"]
     busy: Bool[Leaf, " L"]
@@ -69,7 +69,7 @@ def shapes_of_lane(lane: Lane) -> TrainedState:
 
 @dataclass(frozen=True, eq=False)
 class TrainingProgram(LaneProgram):
-    """One combination of fixed values of a training, compiled for L lanes."""
+    """A training with one combination of fixed values, compiled for L lanes."""
 
     lane: Lane
     lanes: int  # L; a multiple of devices times tile
@@ -99,7 +99,7 @@ class TrainingProgram(LaneProgram):
     def starts(
         self, busy: Sequence[int], fresh: Mapping[int, tuple[int, int, Mapping[str, Any]]]
     ) -> Starts:
-        """Return which lanes run, and lane -> (stream, replicate, hyperparameters) of new ones."""
+        """Return running lanes, and lane -> (stream, replicate, hyperparameters) of new ones."""
         made = Starts(
             np.zeros(self.lanes, bool),
             np.zeros(self.lanes, bool),
@@ -115,7 +115,7 @@ class TrainingProgram(LaneProgram):
         return made
 
     def changes(self, given: Mapping[int, tuple[int | None, Mapping[str, Any]]]) -> Changes:
-        """Return changes of lane -> (lane whose state it takes, or None; hyperparameters)."""
+        """Return changes: lane -> (source lane or None, hyperparameters)."""
         order = np.arange(self.lanes, dtype=np.int32)
         made = Changes(order, np.zeros(self.lanes, bool), self._no_hypers())
         for lane, (source, hypers) in given.items():
@@ -128,7 +128,7 @@ class TrainingProgram(LaneProgram):
     def _local(
         self, seed: Any, lanes: Lanes, starts: Starts, shared: Any
     ) -> tuple[Lanes, dict[str, Float[Array, "K lanes"]]]:
-        """Run one chunk of a device's lanes."""
+        """Run one chunk on the lanes of a device."""
         hypers = where(starts.mask, starts.hypers, lanes.hypers)
         own, lane = starts.mask.shape[0], self.lane.reading(shared)
 
@@ -190,7 +190,7 @@ class TrainingProgram(LaneProgram):
 
     @cached_property
     def _evaluation_lowered(self) -> Any:
-        """Episodes of wanted lanes, name -> [L, episodes]; zeros for the others."""
+        """Episodes of the requested lanes, name -> [L, episodes]; zeros for others."""
 
         def local(lanes: Lanes, wanted: Any, shared: Any) -> dict[str, Any]:
             lane = self.lane.reading(shared)
@@ -239,7 +239,7 @@ class TrainingProgram(LaneProgram):
 
 @dataclass(frozen=True)
 class SavedTraining:
-    """One lane that a study kept, by itself; `seed` names episodes that no study uses."""
+    """A single lane that a study kept; `seed` selects episodes that no study uses."""
 
     lane: Lane
     leaves: list[Array]
@@ -247,7 +247,7 @@ class SavedTraining:
 
     @classmethod
     def read(cls, folder: Path, made: type[Training]) -> SavedTraining:
-        """Read it; the errors are those of `hpo.load_training`."""
+        """Read it; raises the errors of `hpo.load_training`."""
         record, path = read_training(folder), folder / TRAINING
         knobs = made.declared()
         try:
@@ -293,7 +293,7 @@ class SavedTraining:
         return dict(jax.device_get(run(self.leaves, self.hypers, _key(seed))))
 
     def trace(self, episodes: int, seed: int) -> dict[str, np.ndarray]:
-        """Return every env step of the episodes that `evaluate` runs, by columns."""
+        """Return every env step of the episodes of `evaluate`, by columns."""
         return trace(self._player(seed), self.leaves, episodes, self._environment.steps)
 
     def film(self, episodes: int, seed: int) -> tuple[float, Iterator[np.ndarray]]:

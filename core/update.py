@@ -1,12 +1,12 @@
 """One PPO update of a tile of lanes (Schulman et al. 2017), in the order of the algorithm.
 
 1. `rollout`: T steps of E environments by the current policy (rollout.py).
-2. `prepare`: rewards r_t, advantages A_t and value targets R_t = A_t + V(s_t) of that rollout,
-   as rows; running statistics take it in.
+2. `prepare`: rewards r_t, advantages A_t and value targets R_t = A_t + V(s_t) of that rollout, as
+   rows; running statistics are updated.
 3. `run_epochs`: gradient steps over shuffled minibatches of the rows (epochs.py, losses.py).
-4. `_measure`: what the curves show.
+4. `_measure`: the metrics shown in curves.
 
-Rollout and learning are separate functions, so that rollouts may come from hosted environments.
+Rollout and learning are separate functions, so that rollouts may come from host environments.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _KL_LIMIT = 1e3
 
 
 def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Metrics]:
-    """Return the lanes [L] after one update, and its metrics; in warm-up they learn nothing."""
+    """Return the lanes [L] after one update, and its metrics; no learning during warm-up."""
     with jax.named_scope("rollout"):
         played = rollout(plan, hypers, state)
     return learn(plan, hypers, played)
@@ -49,7 +49,7 @@ def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Met
 
 @pytree
 class _Played(Pytree):
-    """A rollout of T steps, time first in each lane, and what its update depends on."""
+    """A rollout of T steps, time first in each lane, and the inputs of its update."""
 
     hypers: Hypers
     values: Scheduled  # of the hyperparameters that have schedules, at this update
@@ -61,7 +61,7 @@ class _Played(Pytree):
 
 @pytree
 class _Learnt(Pytree):
-    """An update, for its metrics."""
+    """The parts of an update that its metrics need."""
 
     hypers: Hypers
     values: Scheduled
@@ -92,7 +92,7 @@ def learn(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[LaneState, Metri
 
 
 def prepare(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[Scheduled, LaneState, Samples]:
-    """Return scheduled values, states with this rollout's statistics, and rows to learn from."""
+    """Return scheduled values, states with this rollout's statistics, and training rows."""
     state, trajectory = played.state, played.trajectory
     bodies = trajectory.reward.shape[2]
     rows = bodies if plan.by_segments else bodies * trajectory.reward.shape[0]
@@ -110,12 +110,12 @@ def prepare(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[Scheduled, Lan
 
 
 def _by_lane(trajectory: Trajectory) -> Trajectory:
-    """Return a trajectory [L, T, ...] of one that is time first, [T, L, ...]."""
+    """Return a time-first trajectory [T, L, ...] as [L, T, ...]."""
     return jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), trajectory)
 
 
 def _prepare(plan: Plan, lane: _Played) -> tuple[LaneState, Samples]:
-    """Return one lane's state with the rollout's statistics, and the rows that it learns from."""
+    """Return one lane's state with the rollout's statistics, and its training rows."""
     hypers, state, seen = lane.hypers, lane.state, lane.seen
     learns = state.updates >= 0  # updates of the warm-up only play
     # r_t: scaled, divided by the deviation of returns, clipped
@@ -162,7 +162,7 @@ def _prepare(plan: Plan, lane: _Played) -> tuple[LaneState, Samples]:
 def _shadow_advantages(
     plan: Plan, lane: _Played, state: LaneState, average: Float[Array, ""]
 ) -> Float[Array, "T E"] | None:
-    """Return the advantages of the baseline policy that plays along, None without one."""
+    """Return the advantages of the baseline policy that acts alongside, or None."""
     seen = lane.seen
     if seen.shadow is None or lane.shadow_value is None:
         return None
@@ -175,9 +175,9 @@ def _shadow_advantages(
 def _observations(
     plan: Plan, lane: _Played, state: LaneState, learns: Bool[Array, ""]
 ) -> tuple[Any, LaneState]:
-    """Return the observations as the policy saw them, and statistics that know this rollout.
+    """Return the observations as the policy saw them, and statistics updated with this rollout.
 
-    V-trace runs the network again, so its observations end with the one after the last step.
+    V-trace runs the network again, so its observations include the one after the last step.
     """
     hypers, seen = lane.hypers, lane.seen
     observation = policy.normalised(plan, hypers, state.observation_statistics, seen.observation)
@@ -196,7 +196,7 @@ def _observations(
 
 
 def _with_memory(plan: Plan, seen: Trajectory, samples: Samples) -> Samples:
-    """Add where episodes begin, and the state of the recurrent layer at each step."""
+    """Add the starts of episodes, and the recurrent state at each step."""
     ended = seen.terminated | seen.truncated
     first = jnp.concatenate([jnp.zeros_like(ended[:1]), ended])
     if "v_trace" not in plan.features:
@@ -208,10 +208,11 @@ def _with_memory(plan: Plan, seen: Trajectory, samples: Samples) -> Samples:
 def _advantages(
     plan: Plan, hypers: Hypers, steps: Steps, decay: Float[Array, ""]
 ) -> Float[Array, "T E"]:
-    """Return one lane's advantages under the policy that acted: every ratio is 1.
+    """Return one lane's advantages under the acting policy: every ratio is 1.
 
-    V-trace's clips apply there too where they are below 1: priorities and metrics are those of the
-    losses. In lanes without V-trace both clips are infinite, which is GAE to the bit.
+    V-trace's clips apply here too if they are below 1, because priorities and metrics use the
+    advantages of the losses. In lanes without V-trace both clips are infinite, which equals GAE
+    bit for bit.
     """
     if "v_trace" not in plan.features:
         return gae(steps, hypers.gamma, decay, plan.backend.advantage_unroll)
@@ -230,7 +231,7 @@ def _advantages(
 def _with_features(
     plan: Plan, lane: _Played, rewards: Float[Array, "T E"], samples: Samples
 ) -> Samples:
-    """Add what only some plans learn with: weights of masks, priorities, V-trace's segments."""
+    """Add inputs that only some plans need: mask weights, priorities, V-trace segments."""
     hypers, seen = lane.hypers, lane.seen
     if seen.mask is not None and seen.valid_mass is not None:
         sizes = component_sizes(environments.make(plan.env))
@@ -262,8 +263,9 @@ def _shape_rewards(
 ) -> tuple[Float[Array, "T E"], LaneState]:
     """Return the learner's rewards: scaled, divided by the deviation of the return, clipped.
 
-    The deviation is that of R_t = gamma R_{t-1} (1 - done_{t-1}) + r_t over all steps so far, this
-    rollout included (Engstrom et al. 2020, section 3), or with `raw_reward_deviation` that of r_t.
+    The deviation is that of R_t = gamma R_{t-1} (1 - done_{t-1}) + r_t over all steps so far,
+    including this rollout (Engstrom et al. 2020, section 3); with `raw_reward_deviation` it is
+    that of r_t.
     """
     if "normalise_rewards" in plan.features:
         rewards = seen.reward * hypers.reward_scale
@@ -302,12 +304,12 @@ def _average_reward(plan: Plan, hypers: Hypers, state: LaneState) -> Float[Array
 def _centre_rewards(
     hypers: Hypers, state: LaneState, steps: Steps, learns: Bool[Array, ""]
 ) -> tuple[Steps, LaneState]:
-    """Return rewards less their running average, which is then moved (Naik et al. 2024).
+    """Subtract the running average from rewards, then update the average (Naik et al. 2024).
 
     o <- o + a (1 - o) and rbar <- rbar + (a / o) mean(delta), where delta is the temporal
-    difference of the centred rewards. Without an initial average o starts at 0, so that the first
-    step is 1 and later ones fall to a. A given one counts, 0 too: o starts at 1, and every step
-    is a.
+    difference of the centred rewards. Without an initial average o starts at 0, so the first step
+    is 1 and later ones decrease to a. With a given average (0 included) o starts at 1, and every
+    step is a.
     """
     on = hypers.reward_centering > 0.0
     centred = jnp.where(on, steps.reward - state.average_reward, steps.reward)
@@ -329,7 +331,7 @@ _SCHEDULED = ("clip_eps", "ent_coef", "gae_lambda")
 
 
 def _measure(plan: Plan, lane: _Learnt) -> Metrics:
-    """Return one lane's metrics: of its episodes, losses, gradients and schedules."""
+    """Return one lane's metrics: episodes, losses, gradients and schedules."""
     learning, samples, seen, values = lane.learning, lane.samples, lane.seen, lane.values
     taken = jnp.maximum(learning.taken, 1.0)
     learnt = jnp.maximum(learning.minibatches, 1.0)
@@ -419,8 +421,8 @@ def inspect_lane(plan: Plan, hypers: Hypers, state: LaneState) -> dict[str, Any]
     """Return the parts `trajectories`, `advantages`, `losses` and `gradients` of one lane.
 
     Trajectories and advantages are time first, [T, E, ...] (rows of several agents [T, S, ...]).
-    Losses and gradients are those of the whole rollout as one minibatch, before the first step:
-    every row once, without the importance weight of rows drawn by priority.
+    Losses and gradients treat the whole rollout as one minibatch before the first step: every row
+    once, without importance weights for priorities.
     """
     one = jax.tree.map(lambda x: jnp.asarray(x)[None], state)
     all_hypers = jax.tree.map(lambda x: jnp.asarray(x)[None], hypers)

@@ -1,1 +1,1 @@
-"""Which environments there are: their table, entries, references and Gymnasium."""
+"""The available environments: their table, entries, references and Gymnasium."""

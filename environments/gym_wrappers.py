@@ -1,4 +1,4 @@
-"""Wrapper lines for Gymnasium observations that a network cannot read as they are."""
+"""Wrapper lines for Gymnasium observations that networks cannot read directly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SMALLER = (
 
 @dataclass(frozen=True)
 class Observation:
-    """The observation of an environment, and the Python line that makes it readable."""
+    """An environment's observation, and the Python line that makes it readable."""
 
     space: str  # `Dict`, or `image of 96x96x3`
     is_image: bool = False
@@ -30,7 +30,7 @@ class Observation:
 def observation_of(id_: str) -> Observation | None:
     """Make a hosted environment and describe an observation that needs a wrapper or a `cnn`.
 
-    Those of a library that steps many by one call take no wrapper; their keys have its settings.
+    Libraries that step many environments per call take no wrapper; their keys have its settings.
 
     Returns:
         None for a vector or a number, which any network reads.
@@ -77,7 +77,7 @@ def _bare(spec: Any) -> str:
 
 
 def _line(new: str, spec: Any, wrappers: tuple[str, ...]) -> str:
-    """Return the call that registers an environment within wrappers."""
+    """Return the call that registers a wrapped environment."""
     made = spec.entry_point
     if not isinstance(made, str):
         made = f"{made.__module__}:{made.__qualname__}"

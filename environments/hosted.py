@@ -1,7 +1,7 @@
-"""Environments that the host steps: which ids are, and the libraries that step many by one call.
+"""Host-stepped environments: which ids they are, and libraries that step many per call.
 
-In all of them an episode ends as in `gymnasium.Env`: the step that ends it shows its last
-observation, and the first one of the next episode is there before the next action.
+In all of them an episode ends as in `gymnasium.Env`: the last step returns the final observation,
+and the first observation of the next episode is available before the next action.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # studies of compiled environments are checked without it
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What a step of n rows gave, in the order of the rows that were sent."""
+    """The results of a step of n rows, in the order in which the rows were sent."""
 
     observation: np.ndarray  # [n, ...] after the step; the last one of an episode that ended
     reward: np.ndarray  # [n]
@@ -42,15 +42,15 @@ class Simulator(Protocol):
         ...
 
     def send(self, rows: np.ndarray, actions: np.ndarray) -> None:
-        """Begin a step of some rows, ascending; the others rest or are forgotten."""
+        """Begin a step of some rows, in ascending order; the others wait or are dropped."""
         ...
 
     def receive(self) -> Answers:
-        """Wait for the step that was sent."""
+        """Wait for the results of the sent step."""
         ...
 
     def restart(self, rows: np.ndarray) -> np.ndarray:
-        """Begin the next episodes by the running random numbers; return first observations."""
+        """Begin the next episodes from the running random numbers; return first observations."""
         ...
 
     def close(self) -> None: ...
@@ -83,7 +83,7 @@ _PREFIXES = (via_gymnasium.PREFIX, *_BACKENDS)
 
 
 def is_hosted(id_: str) -> bool:
-    """Return whether the host steps an environment, Python or C++, not a compiled program.
+    """Return whether the host steps an environment (Python or C++) instead of a program.
 
     >>> is_hosted("envpool:Pong-v5"), is_hosted("gym:CartPole-v1"), is_hosted("CartPole-v1")
     (True, True, False)
@@ -130,5 +130,5 @@ def probe(id_: str, values: Mapping[str, Any]) -> Any:
 
 
 def module_of(id_: str) -> str:
-    """Return the module that defines an environment; "" for one of many."""
+    """Return the module that defines an environment; "" if one call steps many."""
     return "" if is_simulated(id_) else via_gymnasium.module_of(id_)

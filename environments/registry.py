@@ -1,4 +1,4 @@
-"""Look up environments by id, without jax; Gymnasium's are asked of that library."""
+"""Look up environments by id, without jax; Gymnasium's ids are looked up there."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fitting_distributions(kind: str) -> tuple[str, ...]:
 
 
 def entry(id_: str) -> EnvEntry:
-    """Return the entry of an id, or raise `UnknownNameError` with the nearest."""
+    """Return the entry of an id, or raise `UnknownNameError` with the nearest ids."""
     if is_hosted(id_):
         return _of_libraries(id_)
     if id_ in ENVIRONMENTS:
@@ -53,7 +53,7 @@ def entry(id_: str) -> EnvEntry:
 
 
 def gymnax_class(id_: str) -> tuple[str, str] | None:
-    """Return module and class of an id `gymnax:module:Class`, None for others.
+    """Return module and class of an id `gymnax:module:Class`, and None for others.
 
     >>> gymnax_class("gymnax:craftax.craftax_env:Craftax"), gymnax_class("CartPole-v1")
     (('craftax.craftax_env', 'Craftax'), None)
@@ -72,7 +72,7 @@ def full_id(id_: str) -> str:
 
 
 def find(id_: str) -> EnvEntry | None:
-    """Return the entry of an id, None if it is custom or its library is not installed."""
+    """Return the entry of an id; None if it is custom or its library is not installed."""
     if not is_hosted(id_):
         return ENVIRONMENTS.get(id_)
     try:
@@ -85,7 +85,7 @@ _of_libraries = lru_cache(maxsize=256)(entry_of)
 
 
 def held_out_keys(id_: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys that evaluations change: the environment's usual ones, then those given."""
+    """Return the keys that evaluations change: the environment's defaults, then the given ones."""
     known = find(id_)
     return {**({} if known is None else known.eval_keys), **given}
 
@@ -107,7 +107,7 @@ def rooted(id_: str, keys: Mapping[str, Any], folder: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Reference:
-    """The scale of one metric of one environment with its default keys."""
+    """The scale of one metric in one environment with default keys."""
 
     random: float  # the metric of uniformly random valid actions
     reference: float  # that of a good policy

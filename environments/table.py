@@ -1,4 +1,4 @@
-"""The table of environments: ids, parameters, keys and their meaning; without Gymnasium's."""
+"""The table of environments: ids, parameters, keys and their meaning; Gymnasium excluded."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..foreign_names.xlron_table import XLRON
 INT32 = 2**31 - 1
 KeyType = Literal["int", "bool", "float", "str", "any"]  # `any` is checked by the environment
 _NOUNS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text",
-          "any": "any value that the environment takes"}  # fmt: skip
+          "any": "any value that the environment accepts"}  # fmt: skip
 _TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 
 
 def type_of(default: Any, real: bool) -> KeyType:
-    """Return the type of an argument by its default; `real` takes whole numbers as real ones."""
+    """Return an argument's type from its default; `real` treats whole numbers as real."""
     if isinstance(default, bool):
         return "bool"
     if isinstance(default, float) or (real and isinstance(default, int)):
@@ -31,7 +31,7 @@ def type_of(default: Any, real: bool) -> KeyType:
 
 @dataclass(frozen=True)
 class EnvKey(Range):
-    """A key of `env:`, fixed for a program: when searched, each value needs a separate one."""
+    """An `env:` key, fixed for a program: if searched, each value needs a separate program."""
 
     type: KeyType
     default: Any
@@ -75,15 +75,15 @@ class EnvEntry:
     eval_keys: Mapping[str, Any] = field(default_factory=dict)
 
     def makes_program(self, key: str) -> bool:
-        """Return whether each value of an argument needs a program."""
+        """Return whether each value of an argument needs a separate program."""
         return key in self.keys or self.is_unnamed(key)
 
     def is_unnamed(self, key: str) -> bool:
-        """Return whether a constructor takes an argument that its signature does not name."""
+        """Return whether a constructor accepts an argument that its signature does not name."""
         return self.is_open and key not in self.keys and key not in self.params
 
     def return_range(self, given: Mapping[str, Any]) -> tuple[float, float]:
-        """Return an episode's lowest and highest return for `given` keys and parameters."""
+        """Return an episode's lowest and highest possible return for given keys and parameters."""
         values = {**{name: key.default for name, key in self.keys.items()}, **self.params, **given}
         low, high = (
             self._end(end, values, infinite)
@@ -327,7 +327,7 @@ def _above_0(default: float, meaning: str) -> EnvKey:
 _OPTICAL_PARAMS = {"load": 250.0, "mean_holding_time": 25.0, "bitrate_scale": 1.0}
 _OPTICAL_KEYS = {
     "topology": _text("nsfnet_deeprmsa", "a name, or a .json or .graphml file", file=True),
-    "directed": _switch("a spectrum for each direction of a link", True),
+    "directed": _switch("a separate spectrum for each direction of a link", True),
     "slots": _count(100, "frequency slots (wavelengths) of a link", high=10_000),
     "slot_width": _above_0(12.5, "GHz of a slot"),
     "guardband": _count(1, "slots added to every service", 0),
@@ -392,7 +392,7 @@ _OPTICAL_KEYS = {
 }
 _OPTICAL_METRICS = {
     "service_blocking_probability": "share of requests that were blocked, warm-up excluded",
-    "bitrate_blocking_probability": "share of the bitrate asked for that was blocked",
+    "bitrate_blocking_probability": "share of the requested bitrate that was blocked",
     "utilisation": "mean share of all links' slots in use",
     "requests": "number of requests in these metrics",
     "accepted_services": "requests served",
@@ -451,7 +451,7 @@ _OWN = (
         "several agents steer to goals and avoid each other",
         ("dt",),
         {
-            "collision_share": "share of agents in touch with another, over all env steps",
+            "collision_share": "share of agents that touch another one, over all env steps",
             "arrived_share": "share of agents at their goals, over all env steps",
         },
     ),

@@ -1,4 +1,4 @@
-"""EnvPool: environments in C++, many of them stepped by a pool of threads in one call."""
+"""EnvPool: C++ environments, many of which a thread pool steps in one call."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class _Spaces:
 
 
 class EnvPoolSimulator:
-    """One pool. Its automatic reset, which takes the place of the next step, is asked for at once.
+    """One pool. Its automatic reset, which replaces the next step, is requested at once.
 
-    `reset` would start a new game where a lost life has ended the episode.
+    `reset` would start a new game if a lost life ended the episode.
     """
 
     def __init__(self, id_: str, values: Mapping[str, Any], rows: int):
@@ -115,7 +115,7 @@ class EnvPoolSimulator:
 
 @contextmanager
 def _no_word_of_bounds() -> Generator[None, None, None]:
-    """Hide Gymnasium's warnings that float32 rounds the bounds of a space."""
+    """Hide Gymnasium's warnings that float32 rounds a space's bounds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield
@@ -128,10 +128,10 @@ def _cores() -> int:
 
 
 def _order(given: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return where the rows `wanted`, ascending, are among those `given`."""
+    """Return the positions of the ascending rows `wanted` among those `given`."""
     order = np.argsort(given, kind="stable")
     if not np.array_equal(given[order], wanted):
-        raise RuntimeError(f"EnvPool answered for the rows {given}, not for {wanted}")
+        raise RuntimeError(f"EnvPool returned the rows {given} instead of {wanted}")
     return order
 
 

@@ -45,7 +45,7 @@ def is_gymnasium(id_: str) -> bool:
 
 
 def is_atari(id_: str) -> bool:
-    """Return whether an id is of ale-py, with the prefix or without.
+    """Return whether an id belongs to ale-py, with or without the prefix.
 
     >>> is_atari("gym:ALE/Pong-v5"), is_atari("Pong-misc")
     (True, False)
@@ -64,8 +64,8 @@ def registered() -> tuple[str, ...]:
 def entry_of(id_: str) -> EnvEntry:
     """Return the entry of an id such as `gym:CartPole-v1` or `gym:module:Env-v0`.
 
-    Real-valued arguments of its constructor are its parameters, the others its keys. The module in
-    an id is never imported here: an id from a file must not run arbitrary code.
+    Its constructor's real-valued arguments become parameters, the others keys. The module in an id
+    is never imported here: an id from a file must not run arbitrary code.
     """
     from inspect import getdoc
 
@@ -97,7 +97,7 @@ def first_sentence(text: str) -> str:
 
 
 def _arguments(creator: Any, given: Mapping[str, Any]) -> dict[str, tuple[KeyType, Any]]:
-    """Return the constructor's arguments for studies: name -> (type, default)."""
+    """Return the constructor's arguments that studies can set: name -> (type, default)."""
     import inspect
 
     found: dict[str, tuple[KeyType, Any]] = {}
@@ -115,7 +115,7 @@ def _arguments(creator: Any, given: Mapping[str, Any]) -> dict[str, tuple[KeyTyp
 
 
 def _takes_any(creator: Any) -> bool:
-    """Return whether a constructor takes arguments that its signature does not name."""
+    """Return whether a constructor accepts arguments that its signature does not name."""
     import inspect
 
     parameters = inspect.signature(creator).parameters.values()
@@ -159,7 +159,7 @@ def drawn_by(id_: str, env: Any) -> Any:
 
 
 def draw_unheard() -> None:
-    """Let pygame and MuJoCo draw without a screen and a sound card."""
+    """Let pygame and MuJoCo draw without a display and a sound card."""
     for name in ("SDL_AUDIODRIVER", "SDL_VIDEODRIVER"):
         os.environ.setdefault(name, "dummy")
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # a greeting on stdout
@@ -168,7 +168,7 @@ def draw_unheard() -> None:
 
 
 def _hear_mujoco() -> None:
-    """Show each of MuJoCo's warnings once, instead of all on stderr and in a file."""
+    """Show each MuJoCo warning once, instead of all of them on stderr and in a file."""
     mujoco = sys.modules.get("mujoco")
     if mujoco is not None and mujoco.get_mju_user_warning() is None:
         mujoco.set_mju_user_warning(_say_once)
@@ -199,7 +199,7 @@ def engine_of(id_: str) -> str:
 
 
 def lacking_package(id_: str) -> str:
-    """Return the sentence that a package of an environment is missing here; "" if none is.
+    """Return a sentence that names an environment's missing package, or "".
 
     Raises:
         HpoError: no such environment, or it cannot be made for another reason.
@@ -227,7 +227,7 @@ def _gymnasium(id_: str) -> Any:
 
 
 def spec_of(id_: str, said: str = "") -> Any:
-    """Return Gymnasium's specification of an id; errors name the id that was `said`."""
+    """Return Gymnasium's specification of an id; errors quote `said`."""
     said = said or id_
     gymnasium = _gymnasium(said)
     if is_atari(id_):
@@ -274,7 +274,7 @@ def _creator(id_: str, spec: Any) -> Any:
 
 
 def imported(id_: str, entry_point: str) -> Any:
-    """Return what an entry point such as `package.module:Class` of a registered id names."""
+    """Return the target of a registered id's entry point, such as `package.module:Class`."""
     module, _, name = entry_point.partition(":")
     gymnasium = _gymnasium(id_)
     try:

@@ -1,11 +1,12 @@
-"""Gymnasium's vector entry points (`gymnasium.make_vec`): of ids `gym-vec:...`, and Atari's.
+"""Gymnasium's vector entry points (`gymnasium.make_vec`): for ids `gym-vec:...`, and Atari.
 
-How a simulator resets rows whose episodes ended is its `autoreset_mode`:
+A simulator's `autoreset_mode` determines how ended rows are reset:
 
 - SAME_STEP has reset them when the step returns; their last observations are in `final_obs`.
 - DISABLED leaves that to `reset` with a `reset_mask`.
 - NEXT_STEP would reset them in place of their next step, whose action is lost and whose reward is
-  0. They are reset before by a `reset_mask`, as in DISABLED, so that no such step is learned from.
+  0. With a `reset_mask` they are reset earlier, as in DISABLED, so that training never sees such a
+     step.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _LIVES, _CLIPS = "episodic_life", "reward_clipping"
 _LIFE_ENDS = "life_loss_info"
 _ATARI_MEANINGS = {
     "continuous": "actions are a joystick's radius, angle and button",
-    "episodic_life": "a lost life ends the episode in training, while the game goes on",
+    "episodic_life": "a lost life ends the episode in training, while the game continues",
     "frameskip": "emulator frames that an action is repeated for",
     "full_action_space": "all 18 actions, also those without effect in this game",
     "grayscale": "shades of gray instead of colours",
@@ -41,7 +42,7 @@ _ATARI_MEANINGS = {
     "noop_max": "most actions without effect at the start of a game",
     "repeat_action_probability": "chance per frame that the last action is repeated (sticky)",
     "reward_clipping": "rewards are -1, 0 or 1 in training",
-    "stack_num": "images that an observation has",
+    "stack_num": "images per observation",
     "use_fire_reset": "press fire at the start of a game that waits for it",
 }
 _FROM_0_TO_1 = ("continuous_action_threshold", "repeat_action_probability")
@@ -54,7 +55,7 @@ class VectorEntryBackend:
     reseeds: bool = False
 
     def entry(self, id_: str) -> EnvEntry:
-        """Return the entry of an id; all arguments of the vector constructor are keys."""
+        """Return the entry of an id; all arguments of its vector constructor are keys."""
         spec, creator = _creator(id_)
         keys: dict[str, EnvKey] = {}
         given = dict(spec.kwargs)
@@ -79,8 +80,9 @@ class VectorEntryBackend:
         try:
             if not _resets_rows(env):
                 raise ConfigError(
-                    f"the vector environment of {id_} resets rows in place of their next step and "
-                    f"takes no reset_mask, so it cannot be learned from; take {_plain(id_)}"
+                    f"the vector environment of {id_} resets rows instead of their next step "
+                    "and has no reset_mask, so it cannot be used for training; use "
+                    f"{_plain(id_)}"
                 )
             return _Spaces(env.single_observation_space, env.single_action_space)
         finally:
@@ -92,7 +94,7 @@ class VectorEntryBackend:
 
 @dataclass(frozen=True)
 class AtariBackend(VectorEntryBackend):
-    """ALE's own vector environment, one game each: a pool would step games that have ended."""
+    """ALE's vector environment with one game each: a pool would step games that have ended."""
 
     together: Literal["call", "lane", "slot"] = "slot"
     reseeds: bool = True
@@ -182,7 +184,7 @@ class VectorEntrySimulator:
 
 
 class AtariSimulator(VectorEntrySimulator):
-    """One game. Where a lost life ends the episode, its game goes on (Baselines' EpisodicLife)."""
+    """One game. If a lost life ends the episode, its game continues (Baselines' EpisodicLife)."""
 
     def receive(self) -> Answers:
         answers = super().receive()
@@ -204,7 +206,7 @@ def _mode_of(env: Any) -> str:
 
 
 def _resets_rows(env: Any) -> bool:
-    """Return whether rows can be reset before the next step, by trying it with two rows."""
+    """Test with two rows whether rows can be reset before the next step."""
     if _mode_of(env) == "SameStep":
         return True
     env.reset(seed=0)
@@ -230,7 +232,7 @@ def _creator(id_: str) -> tuple[Any, Any]:
     spec = spec_of(_plain(id_), id_)
     if spec.vector_entry_point is None:
         raise ConfigError(
-            f"{id_}: Gymnasium knows no vector entry point of {spec.id}; take {_plain(id_)}"
+            f"{id_}: Gymnasium has no vector entry point for {spec.id}; use {_plain(id_)}"
         )
     if callable(spec.vector_entry_point):
         return spec, spec.vector_entry_point

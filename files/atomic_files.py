@@ -1,7 +1,7 @@
-"""Atomic file writes, and disk errors as one sentence; everything that `hpo` writes goes here.
+"""Atomic file writes, and disk errors as one sentence; `hpo` writes all files here.
 
-A file is written under a temporary name, synced, renamed, and its folder synced. A study's files
-and folders are never links.
+A file is written under a temporary name, synced and renamed, and its folder is synced. A study's
+files and folders are never links.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OS_ERROR = re.compile(r"(?:OS error|os_error_code|errno|Errno)[:=' ]+(\d+)")
 
 
 def reason(error: BaseException) -> tuple[str, bool] | None:
-    """Return the disk's error and whether it is full; None if the error is not the disk's.
+    """Return the disk error and whether the disk is full; None for other errors.
 
     >>> reason(OSError(28, "No space left on device"))
     ('No space left on device', True)
@@ -59,7 +59,7 @@ def reason(error: BaseException) -> tuple[str, bool] | None:
 
 
 def has_refused(error: BaseException) -> bool:
-    """Whether a disk is full or fails."""
+    """Whether a disk is full or failing."""
     return isinstance(error, OSError) and error.errno in _REFUSALS
 
 
@@ -89,9 +89,9 @@ _PROBE_BYTES = 65_536
 
 
 def full_temporary_folder(place: Path | None = None, sure: bool = False) -> Path | None:
-    """Return the folder of temporary files if it is full, else None.
+    """Return the temporary folder if it is full, else None.
 
-    `place` is the file that a full disk refused, None if unknown; with `sure` the error named it.
+    `place` is the file that a full disk rejected (None if unknown); `sure`: the error named it.
     Some errors name no file, and libraries write temporary files.
     """
     folder = Path(os.environ.get("TMPDIR") or tempfile.gettempdir()).absolute()
@@ -104,7 +104,7 @@ def full_temporary_folder(place: Path | None = None, sure: bool = False) -> Path
 
 @contextmanager
 def temporary_folder(purpose: str) -> Generator[Path]:
-    """Yield a folder that is deleted at the end; a full disk of temporary files is named."""
+    """Yield a folder that is deleted at the end; a full temporary disk is named in the error."""
     with tempfile.TemporaryDirectory(prefix=f"{TEMPORARY_PREFIX}{purpose}-") as name:
         try:
             yield Path(name)
@@ -137,7 +137,7 @@ def _is_full(folder: Path) -> bool:
 
 
 def check_readable(path: Path) -> None:
-    """Raise `UnreadableError` if there is a file that this user may not read."""
+    """Raise `UnreadableError` if the file exists but this user may not read it."""
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
     except PermissionError as error:
@@ -149,12 +149,12 @@ def check_readable(path: Path) -> None:
 
 
 def is_plain_folder(path: Path) -> bool:
-    """Whether there is a folder; `StoreError` if it is a link or not a folder."""
+    """Whether the folder exists; `StoreError` if it is a link or not a folder."""
     return _is_plain(path, stat.S_ISDIR, "folder")
 
 
 def is_plain_file(path: Path) -> bool:
-    """Whether there is a file; `StoreError` if it is a link or not a file."""
+    """Whether the file exists; `StoreError` if it is a link or not a file."""
     return _is_plain(path, stat.S_ISREG, "file")
 
 
@@ -178,7 +178,7 @@ def _misplaced(path: Path, word: str) -> StoreError:
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Open a file without waiting and return its descriptor; `StoreError` for links and pipes."""
+    """Open a file without blocking and return its descriptor; `StoreError` for links and pipes."""
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -197,7 +197,7 @@ def read_text(path: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Sync a file's content, or a folder's list of names, to disk."""
+    """Sync a file's content, or a folder's directory entries, to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -206,7 +206,7 @@ def sync(path: Path) -> None:
 
 
 def sync_tree(path: Path) -> None:
-    """Sync a folder, its contents and its name in the parent folder to disk."""
+    """Sync a folder, its contents and its directory entry to disk."""
     with telling(path):
         for folder, _, files in os.walk(path):
             for name in (*files, "."):
@@ -240,7 +240,7 @@ def replacing(path: Path, kept: str = _SAFE) -> Generator[Path]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace a file; a crash leaves the old one or the new one."""
+    """Replace a file; after a crash it is either the old one or the new one."""
     with replacing(path) as partial, partial.open("xb") as file:
         file.write(content)
 
@@ -251,7 +251,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def output(path: Path, mode: str = "w") -> Generator[IO[Any]]:
-    """Open a file that the user named, through links; atomic unless it is a device or a pipe."""
+    """Open a file named by the user, following links; atomic unless it is a device or a pipe."""
     encoding, newline = (None, None) if "b" in mode else ("utf-8", "")
     with telling(path, kept=""):
         target = path.resolve()
@@ -264,7 +264,7 @@ def output(path: Path, mode: str = "w") -> Generator[IO[Any]]:
 
 
 def make_folder(path: Path, kept: str = _SAFE) -> None:
-    """Make a folder and its missing parents; sync their names to disk."""
+    """Create a folder and its missing parents; sync their entries to disk."""
     if is_plain_folder(path):
         return
     with telling(path, kept=kept):
@@ -275,7 +275,7 @@ def make_folder(path: Path, kept: str = _SAFE) -> None:
 
 
 def new_folder(path: Path) -> Path:
-    """Make a folder that must not exist, and its missing parents; return it."""
+    """Create a folder that must not exist, and its missing parents; return it."""
     make_folder(path.parent)
     with telling(path):
         path.mkdir()
@@ -297,7 +297,7 @@ def delete_file(path: Path) -> None:
 
 
 def delete_copies(folder: Path, name: str = "*") -> None:
-    """Delete incomplete copies of processes that have ended."""
+    """Delete incomplete copies left by processes that have ended."""
     for path in folder.glob(f".{name}{PARTIAL}-*"):
         pid = path.name.rpartition("-")[2]
         if pid.isdecimal() and not _runs(int(pid)):
@@ -315,7 +315,7 @@ def _runs(pid: int) -> bool:
 
 
 def link_folder(source: Path, target: Path) -> None:
-    """Copy a folder whose files never change: as hard links if the file system has them."""
+    """Copy a folder whose files never change, with hard links if the file system supports them."""
     with telling(target):
         shutil.copytree(source, target, copy_function=_link_or_copy)
 

@@ -1,6 +1,7 @@
-"""Plain values: type guards, ranges of numbers, and files read with errors that name them.
+"""Plain values: type guards, number ranges, and file readers whose errors name the file.
 
-`isinstance(value, dict)` leaves keys and values untyped; these guards make them `str` and `Any`.
+`isinstance(value, dict)` leaves keys and values untyped; these guards type them as `str` and
+`Any`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Range:
         return above and number <= self.high
 
     def in_words(self, noun: str) -> str:
-        """Return the legal numbers in words; whole bounds are written out in full.
+        """Return the legal numbers in words; whole bounds are written in full.
 
         >>> Range(low=0.0, high=1.0).in_words("a number")
         'a number from 0 to 1'
@@ -69,7 +70,7 @@ class Range:
 
 
 def as_lists(value: Any) -> Any:
-    """Return tuples as lists, at any depth.
+    """Convert tuples to lists, at any depth.
 
     >>> as_lists({"widths": (64, (32, 16))})
     {'widths': [64, [32, 16]]}
@@ -80,7 +81,7 @@ def as_lists(value: Any) -> Any:
 
 
 def freeze(value: Any) -> Any:
-    """Return lists as tuples, at any depth, so that a value can be hashed.
+    """Convert lists to tuples, at any depth, so that the value is hashable.
 
     >>> freeze([64, [1, 2]])
     (64, (1, 2))
@@ -109,7 +110,7 @@ _LONGEST = 300  # digits of a whole number; float64 ends at 309
 
 @contextmanager
 def reading(path: str | Path, what: str) -> Generator[None]:
-    """Turn errors of reading a regular file into a `ConfigError` that names it."""
+    """Turn errors from reading a regular file into a `ConfigError` that names it."""
     if not Path(path).is_file():
         problem = "is not a regular file" if Path(path).exists() else "does not exist"
         raise ConfigError(f"{what} {str(path)!r} {problem}")
@@ -125,7 +126,7 @@ def reading(path: str | Path, what: str) -> Generator[None]:
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON; `ValueError` also for too deep nesting and numbers beyond float64.
+    """Parse JSON; also raises `ValueError` for deep nesting and numbers beyond float64.
 
     >>> parse_json("[1]")
     [1]

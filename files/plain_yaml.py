@@ -10,7 +10,7 @@ import yaml
 
 
 class PlainLoader(yaml.SafeLoader):
-    """Plain YAML, `1e-4` as a number, and tuples of Python's dumper; no other tag."""
+    """Plain YAML, with `1e-4` as a number and tuples from Python's dumper; no other tags."""
 
 
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+\Z")

@@ -1,4 +1,4 @@
-"""The working folder, which code of users may change and ours relies on."""
+"""The working folder, which user code may change and our code relies on."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 @contextmanager
 def same_working_folder() -> Generator[None]:
-    """Change back to the working folder at the end, if the code inside has left it.
+    """Return to the working folder at the end, if the code inside has left it.
 
-    Configuration libraries change it while they start; paths such as `results/` are relative to
-    the one where the command was typed.
+    Configuration libraries change it on startup; paths such as `results/` are relative to the
+    folder where the command was typed.
     """
     before = os.getcwd()
     try:

@@ -1,1 +1,1 @@
-"""Files of other systems as study files; `foreign_names/` has the tables of their names."""
+"""Converts files of other systems to studies; `foreign_names/` has the name tables."""

@@ -1,4 +1,4 @@
-"""ARLBench: its files of Hydra, its AutoRLEnv, and what its checkpoints hold."""
+"""ARLBench: its Hydra files, its AutoRLEnv, and the contents of its checkpoints."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _AUTORL = {"n_envs": 10, "n_total_timesteps": 100_000}
 
 
 def drop_hydra_file(draft: Draft, source: Source) -> None:
-    """Drop the file that Hydra reads where the environment's name is given, too."""
+    """Drop the file that Hydra reads if the environment's name is also given."""
     if "environment.name" in source.constants:
         source.drop("environment")
 
 
 def steps_of_autorl(draft: Draft, source: Source) -> None:
-    """Drop the steps that an AutoRLEnv may take, which have the name of a rollout's length."""
+    """Drop AutoRLEnv's step limit, which has the name of a rollout's length."""
     made = "AutoRLEnv" in source.calls
     of_env = [name for name in ("autorl.n_steps",) if name in source.constants]
     of_env += [name for name in ("n_steps",) if made and name in source.constants]
@@ -42,7 +42,7 @@ def steps_of_autorl(draft: Draft, source: Source) -> None:
 
 
 def parts_of_checkpoints(draft: Draft, source: Source) -> None:
-    """Put the saved and tracked parts, which are written with each policy."""
+    """Set the saved and tracked parts, which are written with each policy."""
     parts = dict[str, None]()
     for name in tuple(source.constants):
         leaf, value = name.rsplit(".", 1)[-1], source.find(name)
@@ -64,7 +64,7 @@ def parts_of_checkpoints(draft: Draft, source: Source) -> None:
 
 
 def _saved(draft: Draft, name: str, value: Any) -> list[str]:
-    """Return our parts of a checkpoint; "" is one that is not kept here."""
+    """Return our names of checkpoint parts; "" for one that is not kept here."""
     words = value if isinstance(value, list) else re.findall(r"\w+", str(value or ""))
     odd = [word for word in words if word not in (*_PARTS, "all", "buffer")]
     if odd:
@@ -76,7 +76,7 @@ def _saved(draft: Draft, name: str, value: Any) -> list[str]:
 
 
 def ids_of_brax(draft: Draft, source: Source) -> None:
-    """Turn names of environments of brax into our ids."""
+    """Convert brax environment names to our ids."""
     frameworks = [name for name in source.names() if name.endswith("framework")]
     if "brax" not in map(source.find, frameworks):
         return

@@ -1,4 +1,4 @@
-"""Atari games as wrappers of CleanRL and Stable-Baselines3 show them: keys of ale-py's game."""
+"""Atari games with CleanRL's or Stable-Baselines3's wrappers, expressed as keys of ale-py."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _plain(arguments: Any) -> dict[str, Any] | None:
 
 
 def preprocessing(draft: Draft) -> None:
-    """Train a game with the preprocessing of the wrappers, which the script adds by itself."""
+    """Train a game with the wrappers' preprocessing, which the script adds itself."""
     id_ = str(draft.env.get("id", ""))
     game = _GAME.fullmatch(id_)
     if game is None or WRAPPED not in draft.system.differs or "imports" in draft.rest:

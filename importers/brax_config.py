@@ -1,7 +1,7 @@
-"""Python files of brax and MuJoCo Playground: one call of `train`, or `brax_ppo_config`.
+"""Brax and MuJoCo Playground Python files: one call of `train`, or `brax_ppo_config`.
 
-A configuration for many environments is read for one of them: branches on its name are decided,
-and of a dictionary by names the value of that name is taken. Nothing is ever run.
+A configuration for many environments is read for one of them: branches on its name are resolved,
+and from a dictionary by names its entry is taken. Nothing is ever run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Found:
 
 
 def read_brax(text: str, env: str | None) -> Found:
-    """Return the arguments of brax's PPO that a file gives, for one environment if there are many.
+    """Return a file's brax PPO arguments, for one environment if there are several.
 
     Raises:
         NotPlain: it gives none, or several, or a branch on something unknown.
@@ -52,7 +52,7 @@ def read_brax(text: str, env: str | None) -> Found:
 
 
 def _env_in(tree: ast.AST, known: Mapping[str, Any]) -> str | None:
-    """Return the name of the environment that a file makes."""
+    """Return the name of the environment that a file creates."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or last_name(node.func) not in _LOADS:
             continue
@@ -69,7 +69,7 @@ def _env_in(tree: ast.AST, known: Mapping[str, Any]) -> str | None:
 
 
 def _call_for(tree: ast.AST, env: str | None) -> ast.Call:
-    """Return the call of `train`, or the one that a dictionary has for an environment."""
+    """Return the call of `train`, or a dictionary's call for an environment."""
     of_env = dict[str, ast.Call]()
     for node in ast.walk(tree):
         pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
@@ -113,7 +113,7 @@ def _arguments(call: ast.Call, known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(node: ast.AST, known: Mapping[str, Any]) -> Any:
-    """Return a plain value: also `(128,) * 4`, and the arguments of a network's maker."""
+    """Return a plain value, including `(128,) * 4` and the arguments of a network factory."""
     name = last_name(node)
     if isinstance(node, ast.Name) and name in known:
         return known[name]
@@ -160,7 +160,7 @@ class _Config:
         return self.values
 
     def _run(self, body: Sequence[ast.stmt]) -> bool:
-        """Follow statements; return whether the function ends in them."""
+        """Follow statements; return whether they end the function."""
         for node in body:
             if isinstance(node, ast.Return):
                 return True
@@ -206,11 +206,11 @@ class _Config:
                     return getattr(self._named(test, name), how)(str(_value(part, {})))
             case _:
                 pass
-        raise NotPlain(f"line {test.lineno}: whether {ast.unparse(test)} holds cannot be read")
+        raise NotPlain(f"line {test.lineno}: the condition {ast.unparse(test)} cannot be read")
 
     def _compare(self, test: ast.expr, left: ast.expr, op: ast.cmpop, right: ast.expr) -> bool:
         if not isinstance(left, ast.Name) or left.id not in self.given:
-            raise NotPlain(f"line {test.lineno}: whether {ast.unparse(test)} holds cannot be read")
+            raise NotPlain(f"line {test.lineno}: the condition {ast.unparse(test)} cannot be read")
         value, other = self._named(test, left.id), _value(right, {})
         match op:
             case ast.Eq() | ast.Is():

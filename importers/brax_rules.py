@@ -1,4 +1,4 @@
-"""Brax: arguments of its training that are objects, or whose defaults have no counterpart."""
+"""Brax training arguments that are objects, or whose defaults have no counterpart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def refuse_default_layers(draft: Draft, source: Source) -> None:
 
 
 def leave_out_length(draft: Draft, source: Source) -> None:
-    """Leave out the length of an episode where it is an object that cannot be read."""
+    """Omit the episode length if it is an object that cannot be read."""
     length = source.constants.get("episode_length")
     if isinstance(length, Unread):
         source.drop("episode_length")

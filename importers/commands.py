@@ -1,4 +1,4 @@
-"""Training commands in shell scripts: loops, job arrays, and the benchmark line of CleanRL."""
+"""Training commands in shell scripts: loops, job arrays, and CleanRL's benchmark line."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Command:
 
 
 def read_command(text: str, folder: Path | None, given: Mapping[str, Any]) -> Command:
-    """Return the training command of a text: a line as one types it, or a shell script.
+    """Return the training command in a text: a typed line or a shell script.
 
-    A flag that a loop varies has its values listed. Of several commands, those that differ in one
-    flag are one; else `env` chooses among them, or they are refused.
+    A flag that a loop varies gets all its values. Commands that differ in one flag are merged.
+    Otherwise `env` chooses one of them, or they are refused.
 
     Raises:
         ConfigError: commands that train different things, or words that are not flags.
@@ -69,7 +69,7 @@ def _trains(words: Sequence[str]) -> bool:
 
 
 def _of_environment(found: list[Command], given: Mapping[str, Any]) -> list[Command]:
-    """Return the commands of the environment that is given; all if none is, or none has it."""
+    """Return the commands for the given environment; all if none is given, or none has it."""
     wanted = {str(given[name]).removeprefix("gym:") for name in _ENVS if name in given}
     return [one for one in found if wanted & _envs_of(one)] or found
 
@@ -79,7 +79,7 @@ def _envs_of(command: Command) -> set[str]:
 
 
 def _merge(first: Command, other: Command) -> None:
-    """Add a command that differs in one flag to a first one."""
+    """Merge a command that differs in one flag into a first one."""
     names = list(dict.fromkeys([*first.flags, *first.searched, *other.flags, *other.searched]))
     differ = [
         name
@@ -121,7 +121,7 @@ def _read(line: _Line, folder: Path | None, given: Mapping[str, Any]) -> Command
 
 
 def _plain(line: _Line) -> list[str]:
-    """Return the words with the values of variables that have one."""
+    """Replace variables in words by their values, where known."""
 
     def value(match: re.Match[str]) -> str:
         values = line.variables.get(match[1] or match[2], [])
@@ -131,7 +131,7 @@ def _plain(line: _Line) -> list[str]:
 
 
 def _values_of(value: Any, variables: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the values that a loop gives to a text that is a variable, or has one inside."""
+    """Return the values that a loop gives to a text that is, or contains, a variable."""
     match = _VARIABLE.search(value) if isinstance(value, str) else None
     if match is None:
         return []
@@ -180,7 +180,7 @@ _BEFORE_A_COMMAND = ("do", "then", "else", "nohup", "srun", "time")
 
 
 def _commands(text: str) -> list[_Line]:
-    """Return the commands of a script, in order, with the variables that hold there."""
+    """Return a script's commands in order, with the variables that apply to each."""
     array = _ARRAY.search(text)
     known: dict[str, list[str]] = {}
     if array is not None:
@@ -202,7 +202,7 @@ def _commands(text: str) -> list[_Line]:
 
 
 def _assigned(words: Sequence[str]) -> dict[str, list[str]]:
-    """Return the variables of `NAME=value`; none where a command follows."""
+    """Return the variables in `NAME=value`; none if a command follows."""
     matches = [re.fullmatch(r"([A-Za-z_]\w*)=(.*)", word) for word in words]
     if not words or not all(matches) or not words[0][:1].isupper():
         return {}
@@ -222,7 +222,7 @@ def _array(text: str) -> list[str]:
 
 
 def _listed(words: Sequence[str]) -> list[str]:
-    """Return the values that a loop goes through."""
+    """Return the values that a loop iterates over."""
     match = _COUNT.fullmatch(" ".join(words))
     if match is None:
         return " ".join(words).split()
@@ -234,8 +234,7 @@ def _listed(words: Sequence[str]) -> list[str]:
 def _split(text: str) -> list[list[str]]:
     """Return the words of each command.
 
-    A line that begins with a flag belongs to the command before it, also with a comment
-    between them.
+    A line that begins with a flag continues the previous command, even after a comment.
     """
     found, open_ = list[list[str]](), False
     for line in _whole_lines(text.replace("\\\n", " ")):
@@ -255,7 +254,7 @@ def _split(text: str) -> list[list[str]]:
 
 
 def _whole_lines(text: str) -> list[str]:
-    """Return lines, joined where a quotation is open."""
+    """Return lines, joining those inside an open quotation."""
     found, waiting = list[str](), ""
     for line in text.splitlines():
         waiting = f"{waiting}\n{line}" if waiting else line

@@ -1,4 +1,4 @@
-"""From a source's settings to a draft: its system, its values, the system's defaults."""
+"""From a source's settings to a draft: system, values, the system's defaults."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def begin(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
 
 
 def _choose_version(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
-    """Choose the version: the one given, or the only one with these names, else the newest."""
+    """Choose the version: the given one, the only one with these names, or the newest."""
     if "version" in given:
         draft.system = version_named(draft.system, str(given["version"]))
         return
@@ -79,13 +79,13 @@ def _choose_version(draft: Draft, source: Source, given: Mapping[str, Any]) -> N
 
 
 def _version_flag(one: System) -> str:
-    """Return how a version is chosen; the name of a system without a version chooses none."""
+    """Return how the version is chosen; a system without versions chooses none."""
     named = "" if one.name == one.family else f"system={one.name}, "
     return f"version={one.tag.partition(' ')[0]} ({named}{one.version})"
 
 
 def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
-    """Translate a source: its system, what the user gives, its rules, names, and defaults."""
+    """Translate a source: its system, the user's flags, its rules, names, and defaults."""
     other = another_algorithm(source.words)
     if other and given.get("system") != COMMON.name:
         raise draft.fault(other)
@@ -116,7 +116,7 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
 
 
 def _give_environment(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
-    """Let the environment that the user gives replace those of the source."""
+    """Replace the source's environment by the user's."""
     wanted = [str(given[name]).removeprefix("gym:") for name in named_env(draft, given)]
     if not wanted:
         return
@@ -129,7 +129,7 @@ def _give_environment(draft: Draft, source: Source, given: Mapping[str, Any]) ->
 
 
 def _merge_given(source: Source, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Put the names that the user gives into the source; return them."""
+    """Add the user's names to the source; return them."""
     merged = {
         name: value
         for name, value in given.items()
@@ -142,7 +142,7 @@ def _merge_given(source: Source, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _apply_rules(draft: Draft, source: Source) -> None:
-    """Leave out what the user does not want, and let the system change its names."""
+    """Omit names that the user excludes, and let the system change its names."""
     leave_out_asked(draft, source)
     draft.sought = set(source.searched)
     for name, reason in source.objects.items():
@@ -155,7 +155,7 @@ def _apply_rules(draft: Draft, source: Source) -> None:
 
 
 def _read_schedules(draft: Draft, source: Source) -> None:
-    """Read a schedule of optax as the rate that it starts or peaks with; the rest comes later."""
+    """Read an optax schedule as its initial or peak rate; the rest is set later."""
     for name, value in source.constants.items():
         if draft.target(name) != "learning_rate" or not isinstance(value, Unread):
             continue
@@ -202,7 +202,7 @@ def _count_loops(draft: Draft, source: Source) -> None:
 
 
 def put_env(draft: Draft, source: Source) -> None:
-    """Put the environment first, as it decides what other names mean."""
+    """Put the environment first, because it determines the meaning of other names."""
     for name in named_env(draft, source.names()):
         if name in source.constants:
             draft.constant(name, source.constants.pop(name))
@@ -229,7 +229,7 @@ def named_env(draft: Draft, names: Iterable[str]) -> list[str]:
 
 
 def _check_targets(draft: Draft, source: Source) -> None:
-    """Refuse names that have one target, such as actor.lr and critic.lr."""
+    """Refuse names with the same target, such as actor.lr and critic.lr."""
     found: dict[str, list[str]] = {}
     for name in source.names():
         target = draft.target(name)
@@ -255,7 +255,7 @@ def _clash(draft: Draft, source: Source, names: Sequence[str]) -> bool:
 
 
 def _add_critic(draft: Draft) -> None:
-    """Separate the optimiser of the critic where a source has a learning rate for it."""
+    """Separate the critic's optimiser if a source has a learning rate for it."""
     name = next(
         (
             name
@@ -271,7 +271,7 @@ def _add_critic(draft: Draft) -> None:
 
 
 def add_defaults(draft: Draft, source: Source) -> None:
-    """Add the system's defaults where ours differ, and its other differences."""
+    """Add the system's defaults that differ from ours, and its other differences."""
     _add_critic(draft)
     given = {name.replace("-", "_") for name in (*source.names(), *source.used)}
     for row in draft.system.rows:
@@ -287,7 +287,7 @@ def add_defaults(draft: Draft, source: Source) -> None:
 
 
 def _add_default(draft: Draft, row: Row) -> None:
-    """Add what a name's default is here, unless it is set, or without effect."""
+    """Add a name's default in our terms, unless it is set or without effect."""
     if _is_set(draft, row.target) or _is_idle(draft, row.target):
         return
     try:
@@ -302,7 +302,7 @@ def _add_default(draft: Draft, row: Row) -> None:
 
 
 def _add_unnamed(draft: Draft, target: str, value: Any) -> None:
-    """Add a setting that the system has under no name."""
+    """Add a system's setting that has no name there."""
     if _is_set(draft, target) or _is_idle(draft, target):
         return
     checked = check_value(target, value)
@@ -321,7 +321,7 @@ def _depends(draft: Draft, target: str) -> bool:
 
 
 def _shown_default(row: Row, settings: Mapping[str, Any]) -> str:
-    """Return a default as it is there, and in brackets ours if that differs."""
+    """Return a system's default, with ours in brackets if it differs."""
     shown = f"{row.name} {row.default}"
     if settings == {row.target: row.default} or not settings:
         return shown
@@ -339,7 +339,7 @@ _SWITCHES = {
 
 
 def _is_idle(draft: Draft, target: str) -> bool:
-    """Return whether a setting has no effect in a draft, so that its default is not written."""
+    """Return whether a setting has no effect in a draft, so its default is not written."""
     network = draft.fixed.get("network", "mlp")
     if target in KNOBS and "network" not in draft.space and not matters(target, network):
         return True

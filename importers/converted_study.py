@@ -1,4 +1,4 @@
-"""A study in the making: the settings of another system that are translated so far."""
+"""A study in progress: the settings of another system translated so far."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _SCHEDULED = {
 
 
 def joined(names: Sequence[str]) -> str:
-    """Return names as one reads them aloud.
+    """Return names as a phrase for reading.
 
     >>> joined(["a"]), joined(["a", "b", "c"])
     ('a', 'a, b and c')
@@ -84,11 +84,11 @@ class Source:
         return (*self.constants, *self.searched)
 
     def find(self, name: str) -> Any:
-        """Return the value of a constant as a number, a bool or a text; None if there is none."""
+        """Return a constant as a number, a bool or a string; None if it is none of these."""
         return read_word(self.constants.get(name))
 
     def values(self, name: str, default: Any) -> list[Any]:
-        """Return a constant, listed values, or bounds (of a normal distribution the middle)."""
+        """Return a constant, listed values, or bounds (for a normal distribution the middle)."""
         if name in self.searched:
             fields = self.searched[name]
             listed = fields.get("values", [fields.get(key) for key in ("min", "max", "mu")])
@@ -96,7 +96,7 @@ class Source:
         return [read_word(self.constants.get(name, default))]
 
     def negate(self, system: System) -> None:
-        """Read `--no-flag` and `--noflag` as the flag, off."""
+        """Read `--no-flag` and `--noflag` as the flag set to off."""
         found: dict[str, Any] = {}
         for name, value in self.constants.items():
             negated = value is True and name.startswith("no") and system.find(name) is None
@@ -118,10 +118,10 @@ class Source:
 
 @dataclass
 class Draft:
-    """One study in the making.
+    """A study while it is being converted.
 
-    Every name of the source ends in one of the lists at the head of the file: taken, changed,
-    without effect, left out. A fifth list has the system's defaults.
+    Every name in the source ends up in one of the lists in the file's header: taken, changed,
+    without effect, left out. A fifth list contains the system's defaults.
     """
 
     source: str
@@ -160,7 +160,7 @@ class Draft:
             self.notes.append(text)
 
     def leave_out(self, name: str, reason: str) -> None:
-        """List a name that a study does not have; a searched one only if that was asked for."""
+        """List a name that studies do not have; a searched one only on request."""
         if name in self.sought and not self.unwanted(name):
             raise self.lost_fault({name: reason})
         text = f"{name}: {reason}"
@@ -171,7 +171,7 @@ class Draft:
         return ConfigError(f"{self.source}: {text}", **remedies)
 
     def lost_fault(self, reasons: Mapping[str, str]) -> ConfigError:
-        """Return the refusal of searched names that a study would lose, by their reasons."""
+        """Return the refusal of searched names that would be lost, grouped by reason."""
         names, several = list(reasons), len(reasons) > 1
         why = next(iter(reasons.values()))
         if several:
@@ -185,7 +185,7 @@ class Draft:
         return self.rest.setdefault(name, {})
 
     def unlisted(self) -> list[str]:
-        """Return the names of the source that no list has; there must be none."""
+        """Return the source's names that are in no list; there must be none."""
         texts = (*self.notes, *self.idle, *self.left_out, *self.defaults)
         words = {word for text in texts for word in re.split(r"[:, ]+", text)} | set(self.taken)
         return [name for name in self.read if name not in words]
@@ -217,12 +217,12 @@ class Draft:
         return self._env_target(name) is not None or name.startswith("env.")
 
     def any_target(self, name: str) -> str:
-        """Return what a foreign name is here; "" if it has no counterpart."""
+        """Return our name for a foreign name; "" if it has no counterpart."""
         row = self.row(name)
         return "" if row is None else row.target
 
     def target(self, name: str) -> str | None:
-        """Return the hyperparameter or `env.<name>` that a foreign name is searched as."""
+        """Return the hyperparameter or `env.<name>` that a foreign search name becomes."""
         target = (row := self.row(name)) and row.target
         return target if target and (target in KNOBS or target.startswith("env.")) else None
 
@@ -259,7 +259,7 @@ class Draft:
     def _untaken(
         self, name: str, row: Row, value: Any, reason: NoCounterpart | ConfigError
     ) -> ConfigError:
-        """Return the refusal of a value that has no counterpart, or cannot be read."""
+        """Return the refusal of a value that has no counterpart or cannot be read."""
         if isinstance(value, Unread):
             schedule = _SCHEDULED.get(row.target, "")
             text = f"{name} is {value}, which cannot be read without running it; give its "
@@ -273,7 +273,7 @@ class Draft:
         return ConfigError(f"{name} is {value!r}: {reason}", flags={name: "VALUE"})
 
     def _note_change(self, name: str, row: Row, value: Any, settings: Mapping[str, Any]) -> None:
-        """Say what a value is here, if that is another value or sets other names."""
+        """Report a value's translation if it differs or sets other names."""
         if list(settings) != [row.target]:
             parts = [f"{target} {_shown(one)}" for target, one in settings.items()]
         elif settings[row.target] != value:
@@ -306,7 +306,7 @@ class Draft:
             self.rest[target] = count
 
     def _search_no_more(self, target: str) -> None:
-        """Remove a target from the space, and from enqueued trials, which may become equal."""
+        """Remove a target from the space and from enqueued trials, which may become equal."""
         if self.space.pop(target, None) is None:
             return
         tried = self.rest.pop("enqueue", [])
@@ -369,7 +369,7 @@ class Draft:
             self.leave_out(name, f"no counterpart; {what}")
 
     def refuse_odd(self, name: str, what: str, value: Any) -> None:
-        """Refuse an unknown name that is a slip, or that chooses a network."""
+        """Refuse an unknown name that is a typo, or that selects a network."""
         near, because = self.system.nearest(name), ""
         if (
             near
@@ -390,7 +390,7 @@ class Draft:
         return ConfigError(f"{self._place(name)}{text}", flags={"without": name})
 
     def _place(self, name: str) -> str:
-        """Return `file:line: ` of a name's first line that is not a comment, if there is one."""
+        """Return `file:line: ` of the first non-comment line with a name, if there is one."""
         if not os.path.isfile(self.source):
             return ""
         word = re.escape(name.rsplit(".", 1)[-1]).replace("_", "[-_]")
@@ -404,7 +404,7 @@ class Draft:
     # ------------------------------------------------------------------ the file
 
     def override(self, flags: Mapping[str, Any]) -> None:
-        """Set the flags given after `--`: foreign names, ours, or dotted keys of the file."""
+        """Apply the flags after `--`: foreign names, our names, or dotted keys of the file."""
         for name, value in flags.items():
             section, _, key = name.partition(".")
             if name in ("system", "version", "without") or name in self.ruled:
@@ -426,7 +426,7 @@ class Draft:
         if "id" not in self.env and "algorithm" not in self.rest:
             raise self.fault("no environment is named; name one", flags={"env": "CartPole-v1"})
         if self.lost and not self.space and "seeds" not in self.rest:
-            text = f"nothing would be searched, as nothing here is {', '.join(self.lost)}; "
+            text = f"nothing would be searched, because hpo has no {', '.join(self.lost)}; "
             raise self.fault(f"{text}is it a sweep of another system?", flags={"system": "NAME"})
         if "env_steps" not in self.rest:
             self.rest["env_steps"] = 1_000_000
@@ -444,7 +444,7 @@ class Draft:
         return self.head() + body
 
     def _complete(self) -> None:
-        """Add what a study needs that the source does not have: an evaluation, a confirm."""
+        """Add sections that a study needs and the source lacks: evaluation and confirm."""
         keys = self.entry.keys if self.entry else {}
         continuous = "continuous" in keys and keys["continuous"].default
         if self.env.get("continuous", continuous) and "steps" not in self.section("evaluation"):
@@ -465,9 +465,9 @@ class Draft:
         return knob in self.fixed or knob in self.space
 
     def _checked(self, data: Mapping[str, Any]) -> str:
-        """Return a study's text; refuse one that `hpo check` would refuse.
+        """Return a study's text; refuse it if `hpo check` would refuse it.
 
-        Its schedule is set, and the length of its runs said, as both follow from the whole study.
+        Sets the schedule and states the run length, because both depend on the whole study.
         """
         shown, reasons = f"{self.source} (imported)", list[str]()
         lacking = self._lacking()
@@ -495,7 +495,7 @@ class Draft:
         return body
 
     def _refuse_environment(self, reasons: list[str]) -> None:
-        """Refuse an environment that is not registered; `--imports` names a file that does it."""
+        """Refuse an unregistered environment; `--imports` names a file that registers it."""
         if reasons[0].endswith(_IMPORTS):  # another package has it
             text = f"{reasons[0].removesuffix(_IMPORTS)} and name it"
             meant = reasons[0].partition(" ")[0]
@@ -509,9 +509,9 @@ class Draft:
             raise self.fault(text, flags=remedy) from None
 
     def _lacking(self) -> str:
-        """Return why the study cannot be checked whole here, or ""."""
+        """Return why the study cannot be checked completely here, or ""."""
         if self._has_code():
-            return "imports: the file was not run, so what it registers is not checked yet"
+            return "imports: the file was not run, so its registrations are not checked yet"
         try:
             package = lacking_package(str(self.env["id"]))
         except HpoError:
@@ -521,7 +521,7 @@ class Draft:
         return f"env: {package}, so keys of the environment are not checked yet"
 
     def _has_code(self) -> bool:
-        """Return whether the study has code of the user's, which may not be here."""
+        """Return whether the study uses user code, which may be missing here."""
         return "imports" in self.rest or "algorithm" in self.rest
 
     def _note_length(self, asked: int, trained: set[int]) -> None:
@@ -536,7 +536,7 @@ class Draft:
             )
 
     def _settle_schedule(self, study: Study) -> None:
-        """Set the schedule of the learning rate, now that the length of a run is known."""
+        """Set the learning-rate schedule, now that the run length is known."""
         schedule, self.schedule = self.schedule, None
         assert schedule is not None
         total = _gradient_steps(study)
@@ -589,7 +589,7 @@ _COUNTED = (
 
 
 def _gradient_steps(study: Study) -> int:
-    """Return the optimiser's steps of a run of the default configuration, in whole chunks."""
+    """Return the optimiser steps of a run of the default configuration, in whole chunks."""
     config = study.default()
     quanta = quanta_of(study, study.steps_per_update(config))
     updates = quanta.schedule_chunks * quanta.updates_per_chunk
@@ -598,7 +598,7 @@ def _gradient_steps(study: Study) -> int:
 
 
 def _minibatches(config: Mapping[str, Any]) -> int:
-    """Return the minibatches of an epoch: parts of a rollout's steps, or of its segments."""
+    """Return the minibatches per epoch: parts of a rollout's steps, or of its segments."""
     envs, parts = config["num_envs"], config["num_minibatches"]
     cut = math.ceil(envs * config["rollout_length"] / config["minibatch_size"])
     drawn = config["priority_alpha"] > 0 and config["priority_over"] == "segments"

@@ -1,4 +1,4 @@
-"""Apply the formulas of a table: names whose value follows from several names."""
+"""Apply a table's formulas: names whose value follows from several other names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .converted_study import Draft, Source
 
 
 def apply_derived(draft: Draft, source: Source) -> None:
-    """Set the derived names of a draft's system, in the order of its table."""
+    """Set the derived names of a draft's system, in table order."""
     for one in draft.system.derived:
         if _applies(one, source):
             _derive(draft, source, one)

@@ -1,4 +1,4 @@
-"""Command lines, flag files and YAML as other programs write them, and distributions of ours."""
+"""Command lines, flag files and YAML from other programs, and conversion of distributions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
 def read_word(value: Any) -> Any:
-    """Return the value of a word on a command line; other values as they are."""
+    """Return the value of a command-line word; other values are returned unchanged."""
     if not isinstance(value, str):
         return value
     if value.strip().lower() in _WORDS:
@@ -78,10 +78,10 @@ def words_of(text: str) -> list[str]:
 def flags_of(
     words: Sequence[str], folder: Path | None = None, depth: int = 0
 ) -> dict[str, str | bool]:
-    """Return flag -> value; a flag without a value is true, `--noflag` stays as it is.
+    """Return flag -> value; a flag without a value is true, `--noflag` is kept.
 
-    Hydra's `name=value` is a flag, too. The flags of a `--flagfile` take its place; later flags
-    override earlier ones.
+    Hydra's `name=value` also counts as a flag. The flags in a `--flagfile` are inserted at its
+    position; later flags override earlier ones.
 
     >>> flags_of(["python", "-m", "train", "--LR=3e-4", "--k", "5", "--WANDB"])
     {'LR': '3e-4', 'k': '5', 'WANDB': True}
@@ -122,7 +122,7 @@ def _flags_in(file: str, folder: Path | None, depth: int) -> dict[str, str | boo
     if folder is None:
         raise ConfigError(f"--flagfile names another file, {file!r}; give that one instead")
     if depth >= _DEEPEST:
-        raise ConfigError(f"--flagfile={file}: flag files that name flag files without end")
+        raise ConfigError(f"--flagfile={file}: flag files that include each other in a circle")
     path = next((place for place in (folder / file, Path(file)) if place.is_file()), None)
     if path is None:
         raise ConfigError(f"--flagfile={file}: no such file next to the command, nor here")
@@ -133,7 +133,7 @@ def _flags_in(file: str, folder: Path | None, depth: int) -> dict[str, str | boo
 
 
 def read_data(path: Path) -> Any:
-    """Return the plain data of a YAML or JSON file: merge keys, tags of numbers, tuples."""
+    """Return the plain data of a YAML or JSON file: merge keys, number tags, tuples."""
     text = text_of(path)
     try:
         if path.suffix == ".json":
@@ -148,10 +148,10 @@ def read_data(path: Path) -> Any:
 
 
 class _Loader(PlainLoader):
-    """Plain YAML, and ordered dictionaries of Python's dumper."""
+    """Plain YAML, and ordered dictionaries from Python's dumper."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Refuse two values of one name; a merged one gives way."""
+        """Refuse two values for one name; a merged one is overridden."""
         seen: dict[str, yaml.Node] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag.endswith(":merge"):
@@ -175,7 +175,7 @@ _Loader.add_constructor("tag:yaml.org,2002:python/object/apply:collections.Order
 
 
 def translated(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return target -> distribution, or {"value": ...} for a setting that all values share."""
+    """Return target -> distribution, or {"value": ...} for a setting with a single value."""
     fields = _with_listed_steps(note, name, row, fields)
     try:
         read = _values if "values" in fields else _bounds
@@ -189,7 +189,7 @@ def translated(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> di
 def _with_listed_steps(
     note: Note, name: str, row: Row, fields: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """List the values of a range with steps whose steps are unequal ones here."""
+    """List the values of a stepped range whose steps would be unequal here."""
     low, high, step = (fields.get(key) for key in ("min", "max", "q"))
     if not row.values.steps_differ or not step or low is None or high is None:
         return fields
@@ -203,7 +203,7 @@ def _with_listed_steps(
 
 
 def _values(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate listed values; only one of the targets that they set may vary."""
+    """Translate listed values; only one of the targets they set may vary."""
     words = [read_word(theirs) for theirs in fields["values"]]
     sets = [row.settings(word) for word in words]
     for word, one in zip(words, sets, strict=True):
@@ -223,7 +223,7 @@ def _values(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[
 
 
 def _fields_of(row: Row, target: str, sets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the values that the listed ones give a target; each set may set others alone."""
+    """Return the values that listed values give to a target; each set may set others alone."""
     idles = target.endswith("_end_fraction") or target.startswith(_IDLE)
     if idles and target != row.target:
         sets = [one for one in sets if target in one]
@@ -232,12 +232,12 @@ def _fields_of(row: Row, target: str, sets: Sequence[Mapping[str, Any]]) -> dict
 
 
 def _absent(target: str) -> Any:
-    """Return what a target is where nothing sets it."""
+    """Return a target's value if nothing sets it."""
     return KNOBS[target].default if target in KNOBS else None
 
 
 def distinct(values: Sequence[Any]) -> list[Any]:
-    """Return each value once; 1, 1.0 and true are different ones."""
+    """Return each value once; 1, 1.0 and true are different."""
     return list({repr(value): value for value in values}.values())
 
 
@@ -265,7 +265,7 @@ def _bounds(note: Note, name: str, row: Row, fields: dict[str, Any]) -> dict[str
 def fitted(
     note: Note, name: str, target: str, fields: dict[str, Any], entry: EnvEntry | None
 ) -> dict[str, Any]:
-    """Return a distribution that its target takes here: whole numbers, lists, an open end."""
+    """Return a distribution that its target accepts: whole numbers, lists, an open end."""
     if target.startswith("env."):
         return _fitted_key(note, name, target, fields, entry)
     if "values" in fields:
@@ -279,7 +279,7 @@ def fitted(
 def _fitted_key(
     note: Note, name: str, target: str, fields: dict[str, Any], entry: EnvEntry | None
 ) -> dict[str, Any]:
-    """Return the distribution of a key of the environment; one that is not known stays."""
+    """Return the distribution of an environment key; an unknown key is kept."""
     key = target.removeprefix("env.")
     if entry is None or not (key in entry.keys or key in entry.params):
         return fields
@@ -297,7 +297,7 @@ _OF_WHOLE = {"uniform": "int_uniform", "log_uniform": "log_int_uniform"}
 def _in_whole_numbers(
     note: Note, name: str, target: str, fields: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return a range of reals as one of whole numbers, if its target takes no others."""
+    """Turn a range of reals into one of whole numbers, if its target takes only these."""
     if KNOBS[target].type != "int" or fields.get("distribution") not in _OF_WHOLE:
         return fields
     if not (float(fields["min"]).is_integer() and float(fields["max"]).is_integer()):
@@ -311,7 +311,7 @@ def _in_whole_numbers(
 
 
 def _above_open_end(note: Note, name: str, target: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Move the start of a range that is not legal itself to its first step, or just above."""
+    """Move an illegal start of a range to its first step, or just above it."""
     knob, low = KNOBS[target], fields.get("min")
     if not knob.low_open or low is None or low != knob.low:
         return fields
@@ -326,7 +326,7 @@ def _above_open_end(note: Note, name: str, target: str, fields: dict[str, Any]) 
 
 
 def _listed_key(note: Note, name: str, target: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """List the whole numbers of a range of a key that a program depends on, if they are few."""
+    """List the whole numbers in a range of a shape-changing key, if they are few."""
     low, high, step = fields["min"], fields["max"], fields.get("q") or 1
     whole = all(isinstance(one, int) for one in (low, high, step))
     if not whole or (high - low) // step >= _MOST_PROGRAMS:
@@ -344,7 +344,7 @@ def env_value(entry: EnvEntry | None, key: str, value: Any) -> Any:
 
 
 def plain_value(target: str, value: Any) -> Any:
-    """Return a value as a hyperparameter takes it: bools for 0 and 1, None below the range."""
+    """Return a value in a hyperparameter's form: bools for 0 and 1, None below the range."""
     if target.startswith("env."):
         return value
     knob = KNOBS[target]
@@ -364,7 +364,7 @@ def switch(value: Any) -> Any:
 
 
 def _listed(note: Note, name: str, target: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """List the values of a range of whole numbers; of a long one the powers of two."""
+    """List the values in a range of whole numbers; for a long range the powers of two."""
     low, high, step = fields["min"], fields["max"], fields.get("q") or 1
     rest = {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}
     count, exponents = (high - low) // step + 1, fields.get("distribution") == "pow2"

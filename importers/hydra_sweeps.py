@@ -1,7 +1,7 @@
-"""Searches in the notation of Hydra: `lr=0.001,0.003`, `choice(...)`, `tag(log, interval(...))`.
+"""Searches in Hydra's notation: `lr=0.001,0.003`, `choice(...)`, `tag(log, interval(...))`.
 
-Hydra itself tries every combination (`--multirun`); its sweeper of Optuna has ranges, whose ends
-both belong to them.
+Hydra itself tries every combination (`--multirun`); its Optuna sweeper has ranges that include
+both ends.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Sweep:
 
 
 def is_multirun(words: Sequence[str]) -> bool:
-    """Return whether a command of Hydra is run once per combination of its lists.
+    """Return whether a Hydra command runs once per combination of its lists.
 
     >>> is_multirun(["python", "-m", "x.y", "a=1,2"]), is_multirun(["python", "x.py", "-m"])
     (False, True)
@@ -49,7 +49,7 @@ def is_multirun(words: Sequence[str]) -> bool:
 
 
 def without_multirun(words: Sequence[str]) -> list[str]:
-    """Return words without `--multirun`, and without an `-m` that is not Python's."""
+    """Remove `--multirun`, and any `-m` that is not Python's."""
     started, kept = False, list[str]()
     for index, word in enumerate(words):
         of_python = word == "-m" and not started and index > 0 and "python" in words[index - 1]
@@ -72,7 +72,7 @@ def check_config_name(words: Sequence[str]) -> None:
 
 
 def searched_words(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the names of a command whose values are a list of Hydra, with their distributions."""
+    """Return the command's names whose values are Hydra lists, with their distributions."""
     each = {name: sweep_of(value) for name, value in found.items() if isinstance(value, str)}
     return {name: fields for name, fields in each.items() if fields is not None}
 
@@ -81,7 +81,7 @@ def searched_words(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def sweep_of(text: str, inclusive: bool = False) -> dict[str, Any] | None:
-    """Return the distribution of a text in the notation of Hydra; None for one value.
+    """Return the distribution of a text in Hydra's notation; None for a single value.
 
     Args:
         text: the part after `name=`.
@@ -109,7 +109,7 @@ def sweep_of(text: str, inclusive: bool = False) -> dict[str, Any] | None:
 
 
 def _split(text: str) -> list[str]:
-    """Split a text at its commas that are in no bracket or quotation."""
+    """Split a text at commas outside brackets and quotations."""
     parts, depth, quote, start = list[str](), 0, "", 0
     for index, letter in enumerate(text):
         if quote:
@@ -128,7 +128,7 @@ def _split(text: str) -> list[str]:
 
 
 def _call(text: str) -> tuple[str, str]:
-    """Return name and arguments of `name(arguments)`, else two empty texts."""
+    """Return name and arguments of `name(arguments)`, or two empty strings."""
     name, opened, rest = text.strip().partition("(")
     closed = opened and rest.endswith(")") and name.isidentifier()
     return (name, rest[:-1]) if closed else ("", "")
@@ -137,7 +137,7 @@ def _call(text: str) -> tuple[str, str]:
 def _range(text: str, given: list[Any], inclusive: bool) -> dict[str, Any]:
     bounds = [0, *given] if len(given) == 1 else given
     if not 2 <= len(bounds) <= 3 or not all(map(is_number, bounds)):
-        raise ConfigError(f"{text!r} is not a range of Hydra, such as range(1, 10, 2)")
+        raise ConfigError(f"{text!r} is not a Hydra range, such as range(1, 10, 2)")
     low, high, step = (*bounds, 1)[:3]
     if step <= 0 or low > high:
         raise ConfigError(f"{text!r} is not increasing; give its values as a list")
@@ -155,7 +155,7 @@ def _interval(text: str, inner: str) -> dict[str, Any]:
     """Read `interval(low, high)`."""
     bounds = [read_word(part) for part in _split(inner)]
     if len(bounds) != 2 or not all(map(is_number, bounds)):
-        raise ConfigError(f"{text!r} is not an interval of Hydra, such as interval(0, 1)")
+        raise ConfigError(f"{text!r} is not a Hydra interval, such as interval(0, 1)")
     whole = all(isinstance(one, int) for one in bounds)
     kind = "int_uniform" if whole else "uniform"
     return {"min": bounds[0], "max": bounds[1], "distribution": kind}
@@ -183,7 +183,7 @@ def _of_kind(name: str, inner: str, inclusive: bool) -> dict[str, Any] | None:
 
 
 def sweep_in(path: Path, hydra: Mapping[str, Any]) -> Sweep | None:
-    """Return the search of a configuration file, of its part `hydra`; None if it has none.
+    """Return the search in a configuration file's `hydra` section; None if it has none.
 
     Raises:
         ConfigError: a search that is in another file, or in a program of the user's.
@@ -201,7 +201,7 @@ def sweep_in(path: Path, hydra: Mapping[str, Any]) -> Sweep | None:
             flags={"without": "search_space"},
         )
     if sweeper.get("custom_search_space"):
-        raise ConfigError(f"{path}: its custom_search_space is a program, which is not run")
+        raise ConfigError(f"{path}: its custom_search_space is a program, which hpo does not run")
     samplers = _samplers_of(path, sweeper)
     searched = {name: _old_fields(name, fields) for name, fields in (space or {}).items()}
     searched |= _searched_params(sweeper.get("params"), inclusive=bool(samplers))
@@ -220,7 +220,7 @@ def _searched_params(params: Any, inclusive: bool) -> dict[str, dict[str, Any]]:
 
 
 def _samplers_of(path: Path, sweeper: Mapping[str, Any]) -> str:
-    """Return our search method of the sweeper of Optuna; "" for Hydra's, which tries all."""
+    """Return our search method for the Optuna sweeper; "" for Hydra's, which tries all."""
     sampler, named = sweeper.get("sampler"), dict[str, str]()
     defaults = read_data(path).get("defaults") or []
     for entry in defaults if is_list(defaults) else []:
@@ -239,7 +239,7 @@ def _samplers_of(path: Path, sweeper: Mapping[str, Any]) -> str:
 
 
 def _old_fields(name: str, fields: Any) -> dict[str, Any]:
-    """Return the distribution of `search_space`, the notation before Hydra's grammar."""
+    """Return the distribution from `search_space`, the notation before Hydra's grammar."""
     kind = fields.get("type") if is_dict(fields) else None
     if kind == "categorical":
         return {"values": list(fields["choices"])}
@@ -258,7 +258,7 @@ def _old_fields(name: str, fields: Any) -> dict[str, Any]:
 
 
 def put_sweep(draft: Draft, source: Source, sweep: Sweep) -> None:
-    """Put the searched names into a source, and the search method into a study."""
+    """Add the searched names to a source, and the search method to a study."""
     for name, fields in sweep.searched.items():
         source.constants.pop(name, None)
         values = fields.get("values", ())

@@ -1,8 +1,8 @@
-"""JaxDEM's arguments that depend on each other, as `PPOTrainer.Create` reads them.
+"""JaxDEM's interdependent arguments, as `PPOTrainer.Create` reads them.
 
-Until 4 November 2025 `minibatch_size` counted segments (a rollout of one environment each), and
-a minibatch was a part of the environments; since then it counts env steps, cut down to whole
-segments. `clip_actions` clips what the environment gets to `clip_range`.
+Until 4 November 2025 `minibatch_size` counted segments (one rollout of one environment each), and
+a minibatch was a part of the environments. Since then it counts env steps, rounded down to whole
+segments. `clip_actions` clips the environment's actions to `clip_range`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _sizes(draft: Draft, source: Source) -> _Sizes:
 
 
 def counts_segments(draft: Draft, source: Source) -> str:
-    """Return why `minibatch_size` counts segments, if no later version could run it; else ""."""
+    """Return why `minibatch_size` must count segments, or "" if a later version could run it."""
     if draft.system.name != "jaxdem":
         return ""
     size, steps = count_of(source.find("minibatch_size")) or 0, _sizes(draft, source).steps
@@ -59,7 +59,7 @@ _TOWERS = ("actor_architecture", "critic_architecture")
 
 
 def _model(draft: Draft, source: Source) -> None:
-    """Set the default sizes of models that do not have the default architecture."""
+    """Set the default sizes of models with a different architecture."""
     model = str(source.find("model") or "")
     if model and model not in MODELS:
         source.drop("model")
@@ -80,7 +80,7 @@ def _model(draft: Draft, source: Source) -> None:
 
 
 def _towers(draft: Draft, source: Source) -> None:
-    """Refuse one tower of other widths than the default of the other one."""
+    """Refuse a tower whose widths differ from the other tower's default."""
     given = [name for name in _TOWERS if name in source.constants]
     default = draft.system.defaults["architecture"]
     if len(given) != 1 or source.find(given[0]) == default:
@@ -114,7 +114,7 @@ def _clip_actions(draft: Draft, source: Source) -> None:
 
 
 def _minibatches(draft: Draft, source: Source, sizes: _Sizes) -> None:
-    """Read the size of a minibatch, whose segments are drawn or parts of a permutation."""
+    """Read a minibatch's size; its segments are drawn, or parts of a permutation."""
     old = draft.system.tag in _ALL_SEGMENTS
     usual = draft.system.defaults.get("minibatch_size")
     size = count_of(source.find("minibatch_size")) or usual or 0
@@ -145,10 +145,10 @@ def _minibatches(draft: Draft, source: Source, sizes: _Sizes) -> None:
 def _passes(
     draft: Draft, source: Source, sizes: _Sizes, segments: int, *, text: str, total: int
 ) -> None:
-    """Turn minibatches without priorities into whole passes over the rollout."""
+    """Convert minibatches without priorities into whole passes over the rollout."""
     passes = segments * sizes.parts / sizes.envs
     if not passes.is_integer() or sizes.envs % segments:
-        text = f"{text} {passes:.3g} passes over {total}; here there are whole ones in equal parts"
+        text = f"{text} {passes:.3g} passes over {total}; here passes are whole, in equal parts"
         raise draft.fault(
             text,
             flags={
@@ -171,7 +171,7 @@ def _passes(
 
 
 def after(draft: Draft) -> None:
-    """Let the cosine end where it does there: after as many minibatches as updates."""
+    """End the cosine where JaxDEM does: after as many minibatches as updates."""
     parts = draft.fixed.get("num_minibatches", KNOBS["num_minibatches"].default)
     parts = parts * draft.fixed.get("update_epochs", 1) if isinstance(parts, int) else None
     together = draft.fixed.get("accumulate_minibatches", 1)

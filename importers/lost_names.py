@@ -1,4 +1,4 @@
-"""Names of a source that a study would lose: searched ones are refused, many cause a question."""
+"""Names that a study would lose: searched ones are refused, many lead to a question."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN = 4  # names in a sentence
 
 
 def refuse_lost(draft: Draft, source: Source) -> None:
-    """Refuse a search of which some names have no counterpart, all of them in one sentence.
+    """Refuse a search with names that have no counterpart, listing all of them.
 
     Raises:
         ConfigError: names would be lost that the user has not left out.
@@ -34,12 +34,12 @@ def refuse_lost(draft: Draft, source: Source) -> None:
 
 
 def nothing_searched(draft: Draft, names: Sequence[str]) -> Exception:
-    text = f"nothing would be searched, as nothing here is {', '.join(names)}; "
+    text = f"nothing would be searched, because hpo has no {', '.join(names)}; "
     return draft.fault(f"{text}is it a sweep of another system?", flags={"system": "NAME"})
 
 
 def ask_about_the_system(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
-    """Ask whether a source is of its system if that knows fewer than half of its names.
+    """Ask whether the system is right if it knows fewer than half of a source's names.
 
     Raises:
         ConfigError: it knows fewer than half, and the user has not named the system.
@@ -59,7 +59,7 @@ def ask_about_the_system(draft: Draft, source: Source, given: Mapping[str, Any])
 def _unknown_names(
     draft: Draft, names: Sequence[str], known: Sequence[str], others: Sequence[str]
 ) -> Exception:
-    """Return the question whether a source is of another system, and of which."""
+    """Return the question whether a source belongs to another system, and which."""
     few = f"knows only {len(known)} of its {len(names)} names"
     who = draft.system.title
     if draft.system is COMMON:
@@ -77,14 +77,14 @@ def _unknown_names(
 
 
 def _is_known(draft: Draft, source: Source, name: str) -> bool:
-    """Return whether the system has a name; one that the user named has to have it itself."""
+    """Return whether the system has a name; a user-named system must have it itself."""
     if source.family and draft.system is not COMMON and not draft.system.exact:
         return draft.system.find(name) is not None or draft.is_of_env(name)
     return draft.row(name) is not None
 
 
 def _says(source: Source, name: str) -> bool:
-    """Return whether a name says something: it is searched, or has a value that is not off."""
+    """Return whether a name matters: it is searched, or has a value that is not off."""
     if name not in source.constants:
         return True
     return read_word(source.constants[name]) not in (None, False)

@@ -1,4 +1,4 @@
-"""Settings in Python files: the values that a file gives to the names of a table."""
+"""Settings in Python files: the values that a file assigns to a table's names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OBJECTS: Mapping[str, str] = {
     "eval_env": "an object; see eval_env and `evaluation`",
     "model": "an object that cannot be read; its network is the default one",
     "key": _SEEDED, "rng": _SEEDED, "policy_key": _SEEDED,
-    "callback": "callbacks of another program do not run here",
+    "callback": "callbacks of other programs are not supported",
     "action_space": "an object; see `distribution`",
 }  # fmt: skip
 """Argument that is mostly an object -> how it is listed where it cannot be read."""
@@ -50,7 +50,7 @@ Fate = Callable[[str], bool | str]
 
 @dataclass
 class Source:
-    """The values that a Python file gives to the names of a table."""
+    """The values that a Python file assigns to a table's names."""
 
     named: dict[str, Any] = field(default_factory=dict[str, Any])  # `Unread` if not plain
     env: str | None = None  # the text given to a `make`, or a class
@@ -69,11 +69,11 @@ def read_source(
     python: PythonCalls | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> Source:
-    r"""Return the values that a Python file gives to known names, and to names next to them.
+    r"""Return the values that a Python file assigns to known names, and to names next to them.
 
-    It reads assignments, dictionaries, arguments of calls, fields of classes and defaults of
-    argparse. Two different values of a known name are refused, unless it is in `given`, or its
-    fate (what `known` returns) is "left out".
+    Reads assignments, dictionaries, call arguments, class fields and argparse defaults. Two
+    different values of a known name are refused, unless it is in `given` or `known` classifies it
+    as "left out".
 
     >>> one = PythonCalls(names=("PPO",))
     >>> read_source("a = 1\nPPO(lr=2 * 4)\n", lambda name: name == "lr", one).named
@@ -101,7 +101,7 @@ def read_source(
 
 
 def _one_of(name: str, values: list[tuple[Any, int]], may_differ: bool) -> Any:
-    """Return the first plain value of a name, or its first value if none is plain."""
+    """Return the first plain value of a name, or the first value if none is plain."""
     plain = [one for one in values if not isinstance(one[0], Unread)]
     if not plain:
         return values[0][0]
@@ -124,10 +124,10 @@ def _one_environment(reader: _Reader, given: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True)
 class _Place:
-    """How much a node says about the names in it.
+    """How certain it is that the names in a node are settings.
 
-    `firm`: it surely gives the table's names, so their values count even if they are not plain.
-    `others`: it also gives names that the table lacks; `firm_others` likewise.
+    `firm`: the node certainly sets the table's names, so even non-plain values count. `others`: it
+    also sets names that the table lacks; `firm_others` similarly.
     """
 
     firm: bool = False
@@ -137,7 +137,7 @@ class _Place:
 
 
 class _Reader:
-    """Collects the values that the nodes of a file give to a table's names."""
+    """Collects the values that a file's nodes assign to a table's names."""
 
     def __init__(self, known: Fate, python: PythonCalls, names: Names) -> None:
         self.known, self.python, self.names = known, python, names
@@ -214,7 +214,7 @@ class _Reader:
     # -------------------------------------------------------------------------------- names
 
     def _keep_names(self, pairs: list[Pair], place: _Place) -> set[int]:
-        """Keep the values of a node's names; return the ids of those that were read whole."""
+        """Keep the values of a node's names; return the ids of completely read values."""
         whole = {id(value) for name, value in pairs if _FOR_EVALUATION.fullmatch(name)}
         for name, value in pairs:
             known = bool(self.known(name))
@@ -226,7 +226,7 @@ class _Reader:
         return whole
 
     def _keep(self, name: str, node: ast.AST, firm: bool) -> bool:
-        """Keep a value; one that is not plain only where the name is surely the table's."""
+        """Keep a value; a non-plain one only if its name is certainly the table's."""
         value = self.names.value(node)
         if not isinstance(value, Unread):
             self._add(name, value, node)
@@ -248,7 +248,7 @@ class _Reader:
         return sum(bool(self.known(name)) for name, _ in pairs) > 1
 
     def _plain_known(self, pairs: list[Pair]) -> int:
-        """Return how many names with a counterpart have a plain value."""
+        """Return how many names with a counterpart have plain values."""
         taken = [value for name, value in pairs if self.known(name) == "taken"]
         return sum(not isinstance(self.names.value(value), Unread) for value in taken)
 
@@ -263,18 +263,18 @@ class _Reader:
         return owned or name.lower() != "create"
 
     def _positional(self, node: ast.Call) -> list[Pair]:
-        """Return (name, value) of the arguments without a name; the table has their order."""
+        """Return (name, value) of positional arguments; the table gives their order."""
         called = last_name(node.func)
         names = self.python.order.get(called, "").split()
         pairs = list(zip(names, node.args, strict=False))
         starred = [name for name, one in pairs if isinstance(one, ast.Starred) and name != "*"]
         if len(node.args) > len(names) or starred:
-            text = f"{called} (line {node.lineno}) has {len(node.args)} arguments without a name, "
+            text = f"{called} (line {node.lineno}) has {len(node.args)} positional arguments, "
             raise NotPlain(f"{text}of which {0 if starred else len(names)} can be read; name them")
         return [(name, value) for name, value in pairs if name not in ("_", "*")]
 
     def _keep_wrapper(self, node: ast.Call, given: Mapping[str, ast.AST]) -> None:
-        """Keep a call next to the training as the name that it amounts to."""
+        """Keep a call next to the training under the name that it corresponds to."""
         name, _, keyword = self.python.around.get(last_name(node.func), "").partition("=")
         if keyword and keyword in given:
             self._keep(name, length_of(given[keyword]), True)
@@ -283,7 +283,7 @@ class _Reader:
             self._add(name, plain or True, node)
 
     def _keep_environment(self, node: ast.Call, given: Mapping[str, ast.AST]) -> None:
-        """Keep the text that makes an environment, and its keys."""
+        """Keep the text that creates an environment, and its keys."""
         called, owner = last_name(node.func), owner_of(node)
         if called == "make" and owner in _GYMS:
             for key in (key for key in given if not self.known(key)):
@@ -299,7 +299,7 @@ class _Reader:
             self.envs.append(_FRAMEWORKS[texts[0]] + texts[1] if framed else texts[0])
 
     def _texts(self, node: ast.Call) -> list[str]:
-        """Return the arguments without a name that are texts, or names of texts."""
+        """Return the positional arguments that are strings, or names of strings."""
         given = (one for one in node.args if isinstance(one, ast.Constant | ast.Name))
         values = map(self.names.value, given)
         return [one for one in values if isinstance(one, str) and not isinstance(one, Unread)]

@@ -1,4 +1,4 @@
-"""What a Python file gives to its names: values, calls, loops; nothing is ever run."""
+"""Values, calls and loops that a Python file assigns to names; nothing is ever run."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ Pair = tuple[str, ast.AST]
 
 
 class Names:
-    """The values of a file's names, wherever the file gives them."""
+    """The values assigned to a file's names, anywhere in the file."""
 
     def __init__(self, tree: ast.AST) -> None:
         self.constants = constants_of(tree)
         self.definitions = _definitions(tree)
 
     def value(self, node: ast.AST, depth: int = 0) -> Any:
-        """Return a plain value, also the one that the file gives to a name, or `Unread`."""
+        """Return a plain value, also one that the file assigns to a name, or `Unread`."""
         name = reference(node)
         made = self._definition(node)
         if name is None:
@@ -59,7 +59,7 @@ class Names:
         return value
 
     def _definition(self, node: ast.AST) -> ast.AST:
-        """Follow a name to the one call or attribute that the file gives it."""
+        """Resolve a name to the only call or attribute that the file assigns to it."""
         for _ in range(_MOST_STEPS):
             if not isinstance(node, ast.Name) or len(self.definitions.get(node.id, [])) != 1:
                 return node
@@ -80,14 +80,14 @@ class Names:
                 return None
 
     def _filled(self, node: ast.AST) -> ast.AST:
-        """Return an expression with the numbers that the file gives to its names."""
+        """Replace the names in an expression by the numbers that the file assigns to them."""
         if not isinstance(node, ast.BinOp | ast.UnaryOp):
             return node
         return _Filling(self.constants).visit(copy.deepcopy(node))
 
 
 class _Filling(ast.NodeTransformer):
-    """Puts a number in the place of each name that a file gives just one."""
+    """Replaces each name that has just one number in the file by that number."""
 
     def __init__(self, constants: Mapping[str, list[Any]]) -> None:
         self.constants = constants
@@ -105,10 +105,10 @@ class _Filling(ast.NodeTransformer):
 
 
 def pairs_of(node: ast.AST) -> list[Pair]:
-    """Return (name, value) of all names that one node sets.
+    """Return (name, value) of all names set by one node.
 
-    A class has its fields, a dictionary its keys that are texts, a call its keywords.
-    `parser.add_argument("--name", default=...)` sets the name of the option.
+    A class sets its fields, a dictionary its string keys, a call its keywords.
+    `parser.add_argument("--name", default=...)` sets the option's name.
     """
     match node:
         case ast.Assign(targets=targets, value=value):
@@ -154,7 +154,7 @@ def _option(node: ast.Call) -> Pair:
 
 
 def _field(statement: ast.AST) -> list[Pair]:
-    """Return the names that a statement in a class's body sets."""
+    """Return the names set by a statement in a class body."""
     return pairs_of(statement) if isinstance(statement, ast.Assign | ast.AnnAssign) else []
 
 
@@ -174,7 +174,7 @@ def _field_default(node: ast.AST) -> ast.AST:
 
 
 def constants_of(tree: ast.AST) -> dict[str, list[Any]]:
-    """Return name -> the distinct plain values that a file gives it anywhere."""
+    """Return name -> the distinct plain values assigned to it anywhere in a file."""
     found: dict[str, list[Any]] = {}
     for node in ast.walk(tree):
         for name, value in (*pairs_of(node), *_argument_defaults(node)):
@@ -197,7 +197,7 @@ def _argument_defaults(node: ast.AST) -> list[Pair]:
 
 
 def _definitions(tree: ast.AST) -> dict[str, list[ast.AST]]:
-    """Return name -> the calls and attributes that a file assigns to it, each text once."""
+    """Return name -> the calls and attributes assigned to it in a file, each text once."""
     found: dict[str, dict[str, ast.AST]] = {}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign | ast.AnnAssign):
@@ -209,7 +209,7 @@ def _definitions(tree: ast.AST) -> dict[str, list[ast.AST]]:
 
 
 def mentioned_in(tree: ast.AST) -> set[str]:
-    """Return the names of a file, wherever they are, and `TWO_OF_TRAIN`."""
+    """Return all names in a file, and `TWO_OF_TRAIN`."""
     found: set[str] = set()
     for node in ast.walk(tree):
         match node:
@@ -232,12 +232,12 @@ def reference(node: ast.AST) -> str | None:
 
 
 def called_name(node: ast.AST) -> str:
-    """Return `train` of the call `ppo.train(...)`, and of `ppo.train` alone."""
+    """Return `train` for the call `ppo.train(...)`, and for `ppo.train` alone."""
     return last_name(node.func if isinstance(node, ast.Call) else node)
 
 
 def owner_of(node: ast.Call) -> str:
-    """Return `gym` of the call `gym.make(...)`, "" of `make(...)`."""
+    """Return `gym` for the call `gym.make(...)`, "" for `make(...)`."""
     match node.func:
         case ast.Attribute(value=value):
             return last_name(value)
@@ -246,7 +246,7 @@ def owner_of(node: ast.Call) -> str:
 
 
 def texts_in(node: ast.Call) -> list[str]:
-    """Return the arguments of a call without a name that are texts."""
+    """Return a call's positional arguments that are strings."""
     plain = (one.value for one in node.args if isinstance(one, ast.Constant))
     return [text for text in plain if isinstance(text, str)]
 
@@ -255,7 +255,7 @@ def texts_in(node: ast.Call) -> list[str]:
 
 
 def length_of(node: ast.AST) -> ast.AST:
-    """Return the length of a list, also of `[one] * 8` and `[... for i in range(8)]`."""
+    """Return the length of a list, also for `[one] * 8` and `[... for i in range(8)]`."""
     match node:
         case ast.List(elts=items) if not any(isinstance(item, ast.Starred) for item in items):
             return ast.Constant(len(items), lineno=node.lineno)
@@ -274,7 +274,7 @@ def length_of(node: ast.AST) -> ast.AST:
 def loops_in(
     tree: ast.AST, calls: tuple[str, ...], known: Mapping[str, list[Any]]
 ) -> dict[str, int]:
-    """Return how often loops around a training call run that are not around its agent."""
+    """Return how often loops repeat a training call but not the creation of its agent."""
     trains, makes = dict[str, list[ast.AST]](), set[int]()
 
     def walk(node: ast.AST, around: list[ast.AST]) -> None:
@@ -298,7 +298,7 @@ def loops_in(
 
 
 def _times(loop: ast.AST, known: Mapping[str, list[Any]]) -> int:
-    """Return how often a loop over `range(...)` or a list runs; 0 if that is unknown."""
+    """Return the number of iterations of a loop over `range(...)` or a list; 0 if unknown."""
     match loop:
         case ast.For(iter=ast.List(elts=items) | ast.Tuple(elts=items)):
             return len(items)

@@ -1,7 +1,7 @@
-"""Configurations of other systems' programs as studies of one configuration.
+"""Program configurations of other systems as studies of one configuration.
 
-A source is a Python file (read, never run), a YAML or JSON file, or a command, in a file or as it
-would be typed. Omitted names have the program's defaults.
+A source is a Python file (read, never run), a YAML or JSON file, or a command, in a file or as
+typed. Omitted names get the program's defaults.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _typed(source: str, given: Mapping[str, Any]) -> Command:
 
 
 def _data_file(path: Path, one: System, found: Source, given: Mapping[str, Any]) -> Sweep | None:
-    """Read a YAML or JSON file; return the search of its part for Hydra."""
+    """Read a YAML or JSON file; return the search in its Hydra section."""
     data = _data(path, found.family, given)
     hydra = data.pop("hydra", None)
     sweep = None
@@ -87,13 +87,13 @@ def _data_file(path: Path, one: System, found: Source, given: Mapping[str, Any])
 
 
 def _sets_something(one: System, found: Source) -> bool:
-    """Return whether a source has a name of the system that is not the environment."""
+    """Return whether a source has a name of the system besides the environment."""
     rows = (find(name, one) for name in found.names())
     return any(row is not None and row.target != "env" and row.fate != "left out" for row in rows)
 
 
 def _told(source: str, read: Callable[[], Command]) -> Command:
-    """Read a command; errors begin with the name of its file."""
+    """Read a command; errors start with its file's name."""
     try:
         return read()
     except ConfigError as error:
@@ -119,7 +119,7 @@ def _one_configuration(
 
 
 def _brax(path: Path, found: Source, given: Mapping[str, Any]) -> None:
-    """Read a Python file of brax or MuJoCo Playground."""
+    """Read a brax or MuJoCo Playground Python file."""
     wanted = next((str(given[name]) for name in ("env", "env_name") if name in given), None)
     try:
         read = read_brax(text_of(path), wanted)
@@ -131,7 +131,7 @@ def _brax(path: Path, found: Source, given: Mapping[str, Any]) -> None:
 
 
 def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) -> None:
-    """Read a Python file with the names of all versions of a system."""
+    """Read a Python file with the names from all versions of a system."""
     versions = [one, *(other for other in SYSTEMS.values() if other.family == one.family)]
 
     def known(name: str) -> str:
@@ -159,7 +159,7 @@ def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) ->
 
 
 def _put_environment(one: System, found: Source, made: str) -> None:
-    """Keep an environment that the file makes; a class counts only if the table has it."""
+    """Keep an environment that the file creates; a class counts only if the table has it."""
     row = _env_row(one)
     if row is None:
         return
@@ -184,7 +184,7 @@ def _keep_objects(
     objects: Mapping[str, Unread],
     given: Mapping[str, Any],
 ) -> None:
-    """Read objects, list them, or refuse them: none gives way to a default unsaid.
+    """Read, list or refuse objects: none is silently replaced by a default.
 
     Raises:
         ConfigError: the environment is an object that cannot be read, and nothing names it.
@@ -210,7 +210,7 @@ def _has_default_env(one: System) -> bool:
 
 
 def _keep_object(found: Source, name: str, row: Row | None, value: Unread) -> None:
-    """Keep an optimiser, which is read later; list other objects, by the table's reason if any."""
+    """Keep an optimiser for later; list other objects, with the table's reason if any."""
     if row is not None and name == "optimizer":
         found.constants[name] = value
     else:
@@ -222,7 +222,7 @@ def _keep_object(found: Source, name: str, row: Row | None, value: Unread) -> No
 
 
 def _data(path: Path, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the mapping in a file, merged with the files that Hydra's `defaults` names."""
+    """Return the mapping in a file, merged with the files in Hydra's `defaults`."""
     data = read_data(path)
     if is_dict(data) and kind == "rejax" and is_dict(data.get("ppo")):
         data = data["ppo"]  # next to the other algorithms
@@ -266,7 +266,7 @@ def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flat(named: Mapping[str, Any], one: System, outer: str = "") -> dict[str, Any]:
-    """Return dotted name -> value; a value of a known name stays a mapping."""
+    """Return dotted name -> value; the value of a known name stays a mapping."""
     found: dict[str, Any] = {}
     for name, value in named.items():
         whole = f"{outer}{name}"
@@ -281,7 +281,7 @@ def _flat(named: Mapping[str, Any], one: System, outer: str = "") -> dict[str, A
 
 
 def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> Draft:
-    """Read one environment's configuration in rl-zoo3: `ppo.yml`, Python, `config.yml`."""
+    """Read one environment's rl-zoo3 configuration: `ppo.yml`, Python, `config.yml`."""
     if path.stem in OTHERS:
         raise ConfigError(f"{path}: hyperparameters of {path.stem}; a study trains only PPO")
     data, what = read_data(path) if path.suffix != ".py" else None, "a mapping of environments"
@@ -292,7 +292,7 @@ def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> Draft:
             raise ConfigError(f"{path}: {error}") from None
         data, what = read.named.get("hyperparams"), "a plain dictionary `hyperparams`"
     if not is_dict(data) or not data:
-        raise ConfigError(f"{path}: no hyperparameters; they are {what}")
+        raise ConfigError(f"{path}: no hyperparameters; expected are {what}")
     env = next((str(given[name]) for name in ("env", "env_id") if name in given), None)
     draft = Draft(str(path))
     constants = _chosen(draft, data, None if env is None else env.removeprefix("gym:"))
@@ -300,7 +300,7 @@ def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> Draft:
 
 
 def _chosen(draft: Draft, data: dict[str, Any], env: str | None) -> dict[str, Any]:
-    """Return the configuration of an environment; a trained agent's file has only one."""
+    """Return an environment's configuration; a trained agent's file has only one."""
     if not any(isinstance(value, dict) for value in data.values()):
         if env is None:
             raise draft.fault("one configuration; name its environment", env="CartPole-v1")
@@ -331,7 +331,7 @@ def _mapping(draft: Draft, name: str, value: Any) -> dict[str, Any]:
 
 
 def read_flags(source: str | Path, given: Mapping[str, Any]) -> Draft:
-    """Read an XLRON flag file, a file with a command line, or a command line itself."""
+    """Read an XLRON flag file, a file with a command line, or a command line."""
     text, path = str(source), Path(source)
     if "--" in text and (text.lstrip().startswith("-") or len(text.split()) > 1):
         shown, folder = _TYPED, Path()

@@ -1,4 +1,4 @@
-"""Spaces and studies that other libraries store: ConfigSpace's files, Optuna's storages."""
+"""Spaces and studies stored by other libraries: ConfigSpace files, Optuna storages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NOT_EXPORTED = ("name", "env", "fixed", "space", "enqueue", "population", "exec
 
 
 def _begin(draft: Draft, searched: Mapping[str, Any], given: Mapping[str, Any]) -> Source:
-    """Recognise a space's system, and put the environment, which decides what names mean."""
+    """Recognise a space's system, and set the environment, which determines name meanings."""
     flags = {
         name: value
         for name, value in given.items()
@@ -51,7 +51,7 @@ def _begin(draft: Draft, searched: Mapping[str, Any], given: Mapping[str, Any]) 
 
 
 def _drop_given(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
-    """Drop searched names whose value is given, under their name or another of the same thing."""
+    """Drop searched names whose value is given under any of their names."""
     rows = {name: draft.row(name) for name in (*given, *source.searched)}
     targets = {rows[name].target: name for name in given if rows[name] is not None}  # pyright: ignore
     for name in tuple(source.searched):
@@ -97,19 +97,19 @@ def read_space(path: Path, given: Mapping[str, Any]) -> Draft:
 
 @dataclass(frozen=True)
 class _Switch:
-    """A parameter of two values that only turns one hyperparameter off."""
+    """A parameter with two values that only turns one hyperparameter off."""
 
     parameter: Parameter
     child: Parameter  # what it turns off
 
     @property
     def on(self) -> tuple[Any, ...]:
-        """The values of the switch with which the other parameter counts."""
+        """The switch values that activate the other parameter."""
         return next(one.values for one in self.child.when if one.name == self.parameter.name)
 
 
 def _switches(draft: Draft, space: Space, source: Source) -> dict[str, _Switch]:
-    """Return switches that are unknown here, by name."""
+    """Return the unknown switches by name."""
     found = dict[str, _Switch]()
     for parameter in space.parameters:
         name = parameter.name
@@ -122,7 +122,7 @@ def _switches(draft: Draft, space: Space, source: Source) -> dict[str, _Switch]:
 
 
 def _switch_of(parameter: Parameter, space: Space) -> _Switch | None:
-    """Return a parameter as a switch, if one value of it turns one other parameter on."""
+    """Return a parameter as a switch if one of its values turns one other parameter on."""
     values = parameter.distribution.as_mapping().get("values", ())
     children = [one for one in space.parameters if _depends(one, parameter.name)]
     if len(values) != 2 or len(children) != 1:
@@ -140,7 +140,7 @@ def _can_be_off(target: str | None) -> bool:
 
 
 def _add_off(draft: Draft, switch: _Switch) -> None:
-    """List `off` among the values of a hyperparameter, in place of its switch."""
+    """List `off` among a hyperparameter's values instead of its switch."""
     target = draft.target(switch.child.name) or ""
     fields = draft.space.get(target)
     if fields is None:
@@ -211,7 +211,7 @@ def _ours(draft: Draft, name: str, values: Iterable[Any]) -> list[Any]:
 
 
 def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Draft:
-    """Read a study from Optuna's storage; its ten best trials are enqueued."""
+    """Read a study from an Optuna storage; its ten best trials are enqueued."""
     from ..spaces.via_optuna import read_study
 
     theirs = read_study(storage, name)
@@ -246,7 +246,7 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
 
 
 def _exported(draft: Draft, theirs: OptunaStudy) -> Draft:
-    """Read a study that `hpo export optuna` wrote: the same study, its best trials enqueued."""
+    """Read a study written by `hpo export optuna`; its best trials are enqueued."""
     ours = theirs.exported.get("study")
     if ours is None:
         text = "an earlier version of hpo exported it, without its conditions and rules"
@@ -286,8 +286,8 @@ def _set_metric(
         raise draft.fault("it has no direction")
     named = metrics[0] if metrics and metrics[0].startswith("eval/") else None
     if "metric" not in given and named is None and goal == "minimize":
-        text = "it minimises a metric without a name; name it, such as "
-        text += "eval/service_blocking_probability; for returns, which are maximised"
+        text = "it minimises an unnamed metric; name it, such as "
+        text += "eval/service_blocking_probability, or maximise returns"
         raise draft.fault(text, flags={"metric": "eval/return_mean", "metric.goal": "maximize"})
     name = str(given.get("metric", named or "eval/return_mean"))
     draft.rest["metric"] = {"name": name, "goal": goal}
@@ -297,7 +297,7 @@ def _set_metric(
 
 @dataclass
 class _Enqueued:
-    """The best trials of a study, as far as its space here has their values."""
+    """A study's best trials, as far as its space here has their values."""
 
     kept: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     outside: int = 0  # trials with values that the space lacks
@@ -318,7 +318,7 @@ class _Enqueued:
 
 
 def _enqueue(draft: Draft, theirs: OptunaStudy) -> None:
-    """Enqueue the best trials whose values the space has, each configuration once."""
+    """Enqueue the best trials whose values are in the space, each configuration once."""
     sign = -1.0 if theirs.directions[0] == "maximize" else 1.0
     finite = [trial for trial in theirs.trials if math.isfinite(trial.values[0])]
     found = _Enqueued()
@@ -363,7 +363,7 @@ def _configuration(draft: Draft, params: Mapping[str, Any]) -> dict[str, Any] | 
 
 
 def _listed_values(draft: Draft, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the nearest listed values of ranges that were thinned (of which programs depend)."""
+    """Return the nearest listed values of thinned ranges (shape-changing parameters)."""
     near = dict[str, Any]()
     for name, value in config.items():
         values = draft.space[name].get("values", ())

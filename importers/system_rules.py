@@ -1,8 +1,8 @@
-"""The rules of each system that its table cannot say, in the order in which they apply.
+"""Rules of each system that its table cannot express, in order of application.
 
-A name that follows from several others is a `Derived` in the system's table; `apply_derived` is
-the step that reads those. A rule is a function here for what no formula says: names that are
-dropped together, and settings of ours that depend on the whole study.
+A name that follows from several others is a `Derived` in the system's table; `apply_derived`
+applies these. A function here is a rule that no formula expresses: names that are dropped
+together, and settings that depend on the whole study.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .derive import apply_derived
 
 @dataclass(frozen=True)
 class Rules:
-    """What happens to a source before its names are translated, and to the study after that."""
+    """The changes to a source before its names are translated, and to the study afterwards."""
 
     before: tuple[Callable[[Draft, Source], None], ...] = (apply_derived,)
     after: tuple[Callable[[Draft], None], ...] = ()
@@ -56,5 +56,5 @@ _RULES: Mapping[str, Rules] = {
 
 
 def rules_of(family: str) -> Rules:
-    """Return the rules of a system's family; most have their table alone."""
+    """Return the rules of a system's family; most only have a table."""
     return _RULES.get(family, Rules())

@@ -1,4 +1,4 @@
-"""Stable-Baselines3 and the single-file PyTorch PPO: settings that depend on each other."""
+"""Stable-Baselines3 and the single-file PyTorch PPO: interdependent settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .converted_study import Draft, Source
 
 
 def policy_first(draft: Draft, source: Source) -> None:
-    """Read the policy before its arguments; a recurrent one has other defaults."""
+    """Read the policy before its arguments; recurrent policies have different defaults."""
     policy = source.constants.pop("policy", None)
     if policy is None:
         return
@@ -29,7 +29,7 @@ def policy_first(draft: Draft, source: Source) -> None:
 
 
 def refuse_settings_elsewhere(draft: Draft, source: Source) -> None:
-    """Refuse a command of rl-zoo3 whose settings are in its files."""
+    """Refuse an rl-zoo3 command whose settings are in its files."""
     algorithm = source.find("algo")
     if source.family != "sb3" or algorithm not in ("ppo", "ppo_lstm") or not source.words[1:]:
         return
@@ -39,7 +39,7 @@ def refuse_settings_elsewhere(draft: Draft, source: Source) -> None:
 
 
 def gamma_of_rewards(draft: Draft, source: Source) -> None:
-    """Note where VecNormalize has another gamma than the study."""
+    """Note a VecNormalize gamma that differs from the study's."""
     normalise = source.find("normalize")
     if normalise is True:
         normalise = {}
@@ -54,7 +54,7 @@ def gamma_of_rewards(draft: Draft, source: Source) -> None:
 
 
 def leave_out_noise(draft: Draft, source: Source) -> None:
-    """Leave out the deviation of gSDE's noise together with gSDE."""
+    """Omit the deviation of gSDE's noise together with gSDE."""
     if source.find("use_sde") is not True or "use_sde" not in draft.without:
         return
     with suppress(NoCounterpart):  # refused where it is taken
@@ -66,7 +66,7 @@ def leave_out_noise(draft: Draft, source: Source) -> None:
 
 
 def recurrent_minibatches(draft: Draft) -> None:
-    """Turn a minibatch's rows into parts of the environments, as recurrent networks need."""
+    """Convert a minibatch's rows into parts of the environments, as recurrent networks need."""
     if draft.fixed.get("network") not in ("lstm", "gru"):
         return
     draft.note(
@@ -90,7 +90,7 @@ def recurrent_minibatches(draft: Draft) -> None:
 
 
 def decay_as_torch(draft: Draft) -> None:
-    """Turn adam into adam_l2 where weights decay: torch.optim.Adam adds decay to the gradient."""
+    """Turn adam with weight decay into adam_l2: torch.optim.Adam adds decay to the gradient."""
     if not (draft.fixed.get("weight_decay") or "weight_decay" in draft.space):
         return
     searched = draft.space.get("optimiser", {}).get("values", ())
@@ -126,12 +126,12 @@ _RANGES = {"tanh_gaussian": (-1.0, 1.0), "beta": (0.0, 1.0)}
 
 
 def defaults_of_helper(draft: Draft, source: Source) -> None:
-    """Fill in the defaults of the one helper that a file calls."""
+    """Fill in the defaults of the only helper that a file calls."""
     helpers = list(dict.fromkeys(call for call in source.calls if call in _HELPERS))
     if not helpers:
         return
     if len(helpers) > 1:
-        text = f"it calls {' and '.join(helpers)}, which train with other defaults; keep one"
+        text = f"it calls {' and '.join(helpers)}, which train with different defaults; keep one"
         raise draft.fault(text)
     helper = helpers[0]
     given = {*source.names(), *filter(None, map(draft.any_target, source.names()))}
@@ -143,7 +143,7 @@ def defaults_of_helper(draft: Draft, source: Source) -> None:
 
 
 def unscaled_actions(draft: Draft) -> None:
-    """Keep actions in the range that the single-file PPO sends to the environment."""
+    """Keep actions in the range that the single-file PPO passes to the environment."""
     kind = draft.fixed.get("distribution")
     discrete = draft.entry is not None and draft.entry.actions == "discrete"
     named = {"action_low", "action_high"} & {*draft.fixed, *draft.space}

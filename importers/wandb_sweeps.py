@@ -1,6 +1,6 @@
-"""Sweep files of Weights & Biases as studies.
+"""Weights & Biases sweep files as studies.
 
-There, bounds of `log_uniform` are exponents of e, `q` rounds to its multiples, and `hyperband`
+In them, bounds of `log_uniform` are exponents of e, `q` rounds to its multiples, and `hyperband`
 counts logged metrics.
 """
 
@@ -92,14 +92,14 @@ _ONCE = "1 run"
 
 
 def has_program(path: Path, given: Mapping[str, Any]) -> bool:
-    """Return whether the program of a sweep is there to be run, and not to be replaced by PPO."""
+    """Return whether a sweep's program exists and should run instead of PPO."""
     sweep = _sweep(path)
     named = sweep.get("program")
     return "env" not in given and isinstance(named, str) and (path.parent / named).is_file()
 
 
 def read_program(path: Path, given: Mapping[str, Any]) -> Draft:
-    """Return a study whose command is the program of a sweep, started as its agent would."""
+    """Return a study whose command is the sweep's program, started as its agent would."""
     sweep, draft, source = _sweep(path), Draft(str(path), whole=True), Source()
     for name, fields in _flattened(sweep["parameters"]):
         if name in _SET_HERE:
@@ -134,7 +134,7 @@ def read_program(path: Path, given: Mapping[str, Any]) -> Draft:
 
 
 def _command(words: Iterable[Any], program: str, source: Source) -> str:
-    """Return the line of an agent, with a placeholder for each searched parameter."""
+    """Return an agent's command line, with a placeholder for each searched parameter."""
     pairs = [(name, str(value)) for name, value in source.constants.items()]
     pairs += [(name, f"{{{name}}}") for name in source.searched]
     flags = [f"--{name}={_quoted(value)}" for name, value in pairs]
@@ -159,7 +159,7 @@ def _quoted(word: str) -> str:
 
 
 def _stop_by_logs(draft: Draft, early: Any) -> None:
-    """Let rungs count logged metrics, as hyperband does there, where the length is known."""
+    """Let rungs count logged metrics, as hyperband does there, if the run length is known."""
     if early is None:
         return
     eta = early.get("eta", _HYPERBAND_ETA) if is_dict(early) else 0
@@ -185,7 +185,7 @@ def _sweep(path: Path) -> dict[str, Any]:
 
 
 def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
-    """Read a sweep as a study of PPO: its parameters are names of a trainer's arguments."""
+    """Read a sweep as a PPO study: its parameters are a trainer's arguments."""
     sweep = _sweep(path)
     draft = Draft(str(path))
     _leave_out_keys(draft, sweep)
@@ -221,7 +221,7 @@ def _leave_out_keys(draft: Draft, sweep: Mapping[str, Any]) -> None:
 
 
 def _log_where_there(draft: Draft, sweep: Mapping[str, Any]) -> None:
-    """Pass the project of a sweep to the logger, where the program logs at all."""
+    """Pass a sweep's project to the logger, if the program logs at all."""
     for key in (key for key in _LOGGED if key in sweep):
         if draft.loggers.get("wandb", {}).get("on"):
             draft.loggers["wandb"].setdefault(key, str(sweep[key]))
@@ -334,7 +334,7 @@ def _range(draft: Draft, name: str, fields: Mapping[str, Any], kind: str) -> dic
 
 
 def _stepped(draft: Draft, name: str, found: dict[str, Any], q: Any) -> dict[str, Any]:
-    """Round the bounds to multiples of q, as a study counts its steps from the minimum."""
+    """Round bounds to multiples of q, because studies count steps from the minimum."""
     if not is_number(q) or q <= 0:
         raise ConfigError(f"parameters.{name}.q is {q!r}; allowed: a number above 0")
     low, high = (rounded(round(found[key] / q) * q) for key in ("min", "max"))
@@ -352,7 +352,7 @@ def _stepped(draft: Draft, name: str, found: dict[str, Any], q: Any) -> dict[str
 
 
 def _every_step(draft: Draft) -> None:
-    """Let a grid try every step of a range, as it does there, and not an evenly spread subset."""
+    """Let a grid try every step of a range, as W&B does, instead of an even subset."""
     search = draft.section("search")
     if search.get("method") != "grid" or "options" in search:
         return
@@ -381,7 +381,9 @@ def _metric(draft: Draft, metric: Any, given: Mapping[str, Any]) -> None:
         name = str(given["metric"])
         best = _goal_of(name) or goal
         if best != goal and "metric.goal" not in given:
-            draft.note(f"metric: the sweep's goal is {goal} of {theirs!r}; of {name} it is {best}")
+            draft.note(
+                f"metric: the sweep's goal is {goal} for {theirs!r}; for {name} it is {best}"
+            )
             goal = best
     else:
         name = _our_metric(draft, theirs, goal)
@@ -399,7 +401,7 @@ def _goal_of(metric: str) -> str | None:
 
 
 def _our_metric(draft: Draft, given: str, goal: str) -> str:
-    """Return our metric that another system's name means, by the table or by its words."""
+    """Return our metric for another system's name, from the table or from its words."""
     entry = ENVIRONMENTS.get(draft.env.get("id", ""))
     optical = entry is not None and entry.source == "optical"
     name = _METRICS_ELSEWHERE.get(given.lower())

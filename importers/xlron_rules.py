@@ -1,13 +1,12 @@
-"""XLRON's flags that depend on each other, as its code reads them.
+"""XLRON's interdependent flags, as its code reads them.
 
 At 1.1.0 (train/train_utils.py, train/ppo.py, make_env.py):
 - `warmup_cosine` rises from LR itself to LR x WARMUP_MULTIPLIER (by default 1: no ramp).
 - `cosine` passes LR x LR_END_FRACTION to optax as the *fraction* `alpha`, so that it ends at
   LR x LR x LR_END_FRACTION, nearly 0; so do those of the entropy and the valid mass.
-- Schedules of the learning rate count gradient steps. Those of the entropy, the valid mass and
-  lambda count updates (with STEP_ON_GRADIENT gradient steps), while the horizon of the first two
-  is in gradient steps and that of lambda in updates. The fixes of July 2026 end the first two
-  with the run.
+- Schedules of the learning rate count gradient steps. Schedules of entropy, valid mass and lambda
+  count updates (with STEP_ON_GRADIENT gradient steps). The horizon of the first two is in gradient
+  steps, and that of lambda in updates. The fixes of July 2026 end the first two with the run.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ def before(draft: Draft, source: Source) -> None:
     _check_kinds(draft, source)
     if on(source.find("EVAL_MODEL")):
         raise draft.fault(
-            "--EVAL_MODEL evaluates and trains nothing; train a policy, then evaluate it",
+            "--EVAL_MODEL only evaluates; train a policy, then evaluate it",
             evaluate=True,
         )
     if _any_on(source, "EVAL_HEURISTIC"):
         raise draft.fault(
-            "--EVAL_HEURISTIC evaluates and trains nothing; import one such command "
+            "--EVAL_HEURISTIC only evaluates; import one such command "
             "alone, which becomes the evaluation of a heuristic"
         )
     if "env_type" not in source.names():
@@ -94,7 +93,7 @@ def _any_on(source: Source, name: str) -> bool:
 
 
 def _check_kinds(draft: Draft, source: Source) -> None:
-    """Refuse text where XLRON takes numbers, and mappings and lists where it takes words."""
+    """Refuse text where XLRON takes numbers, and mappings or lists where it takes words."""
     for name in source.names():
         row = draft.system.find(name)
         if row is None or (row.fate != "taken" and name != "STEPS_PER_INCREMENT"):
@@ -153,7 +152,7 @@ def _traffic(draft: Draft, source: Source) -> None:
 
 
 def _blocks(draft: Draft, source: Source) -> None:
-    """Cut the slots of a block down to those of a link."""
+    """Limit the slots of a block to those of a link."""
     name, slots = "aggregate_slots", source.values("link_resources", 5)
     if name not in source.names() or len(slots) != 1:
         return
@@ -168,7 +167,7 @@ def _blocks(draft: Draft, source: Source) -> None:
 
 
 def _listed_requests(draft: Draft, source: Source) -> None:
-    """Read a file of requests only together with the flag that makes XLRON read it."""
+    """Use a request file only together with the flag that makes XLRON read it."""
     name = "traffic_requests_csv_filepath"
     listed = source.find(name)
     if on(source.find("deterministic_requests")) and listed:
@@ -226,7 +225,7 @@ def _networks(draft: Draft, source: Source) -> None:
         )
         return
     draft.fixed |= {"policy_gain": math.sqrt(2.0), "value_gain": math.sqrt(2.0)}
-    draft.note("policy_gain, value_gain: sqrt(2), as in the mlp of XLRON")
+    draft.note("policy_gain, value_gain: sqrt(2), as in XLRON's mlp")
     if any(source.values("mlp_layer_norm", False)):
         source.drop("mlp_layer_norm")
         draft.fixed["layer_norm"] = True
@@ -234,7 +233,7 @@ def _networks(draft: Draft, source: Source) -> None:
 
 
 def _kinds(draft: Draft, source: Source) -> set[str]:
-    """Return the networks that are trained; the transformer wins over the gnn, as there."""
+    """Return the trained networks; the transformer overrides the gnn, as in XLRON."""
     transformer = set(source.values("USE_TRANSFORMER", False))
     gnn = set(source.values("USE_GNN", False))
     searched = len(transformer) > 1 or len(gnn) > 1
@@ -300,7 +299,7 @@ def _layers(draft: Draft, source: Source, kinds: set[str]) -> None:
 
 
 def _shared_sizes(draft: Draft, source: Source) -> None:
-    """Spread mlp_layers and mlp_latent over the parts of the gnn; the width switches them on."""
+    """Copy mlp_layers and mlp_latent to the parts of the gnn; the width switches them on."""
     layers, width = source.values("mlp_layers", None), source.values("mlp_latent", None)
     if width == [None]:
         if layers != [None]:
@@ -405,7 +404,7 @@ def _downsample(draft: Draft, source: Source) -> None:
 
 @dataclass(frozen=True)
 class _Scheduled:
-    """A value that has a schedule there, and where that ends."""
+    """A value with a schedule in XLRON, and the end of that schedule."""
 
     kinds: set[Any]  # of the schedule; several if it is searched
     values: list[float]
@@ -443,7 +442,7 @@ def _schedules(draft: Draft, source: Source) -> None:
 
 
 def _schedule_of_critic(draft: Draft, source: Source, kinds: set[Any], rates: list[float]) -> None:
-    """Set what the critic has there, and takes over from the policy here."""
+    """Set the critic's XLRON values, which follow the policy's here."""
     if "VF_SCHEDULE_MULTIPLIER" not in source.names():
         draft.fixed["vf_schedule_multiplier"] = 1.0
     fraction = source.values("VF_LR_END_FRACTION", None)
@@ -455,7 +454,7 @@ def _schedule_of_critic(draft: Draft, source: Source, kinds: set[Any], rates: li
 
 
 def _scale_end(draft: Draft, source: Source, one: _Scheduled) -> None:
-    """Turn the end fraction of a cosine into the effective one: the value times itself."""
+    """Turn a cosine's end fraction into the effective one: value times value times fraction."""
     if "cosine" not in one.kinds:
         return
     if len(one.kinds) > 1:
@@ -466,10 +465,10 @@ def _scale_end(draft: Draft, source: Source, one: _Scheduled) -> None:
         return
     factor = _middle(one.values)
     _scale(source, one.fraction, lambda end: rounded(end * factor), one.end)
-    exactly = ", here the middle of what is searched" if len(set(one.values)) > 1 else ""
+    exactly = ", here the middle of the searched values" if len(set(one.values)) > 1 else ""
     draft.note(
-        f"{one.fraction}: times {factor:.4g}, because XLRON's cosine ends at the "
-        f"value times itself times the fraction{exactly}"
+        f"{one.fraction}: times {factor:.4g}, because XLRON's cosine ends at the squared value "
+        f"times the fraction{exactly}"
     )
 
 
@@ -504,6 +503,6 @@ def _scale(source: Source, name: str, scaled: Callable[[float], float], default:
 
 
 def _middle(values: list[float]) -> float:
-    """Return the one value, or the middle of a range on a logarithmic scale."""
+    """Return the only value, or the middle of a range on a logarithmic scale."""
     positive = [float(value) for value in values if value > 0]
     return rounded(math.sqrt(min(positive) * max(positive))) if positive else 0.0

@@ -1,7 +1,7 @@
-"""The one table of hyperparameters: plain data that everything else derives from.
+"""The table of all hyperparameters: plain data from which everything else is derived.
 
 `KNOBS` declares every hyperparameter once (name, type, default, legal range, traced or static,
-meaning). `check_value` makes a value canonical, `complete` fills a configuration in.
+meaning). `check_value` makes a value canonical, `complete` completes a configuration.
 """
 
 from .configuration import (

@@ -1,4 +1,4 @@
-"""Complete configurations from the hyperparameters that are given."""
+"""Complete configurations from given hyperparameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .table import KNOBS, RECURRENT_NETWORKS, REGISTRABLE, Knob, choices_of
 
 
 def canonical_name(name: str) -> str | None:
-    """Return our name of a hyperparameter known here or elsewhere, or None.
+    """Return our name of a hyperparameter, from our or another system's name; or None.
 
     >>> canonical_name("n_steps"), canonical_name("normalize_advantages"), canonical_name("x")
     ('rollout_length', 'normalise_advantages', None)
@@ -70,7 +70,7 @@ def check_name(name: str) -> str:
 
 
 def hint_of(name: str) -> str:
-    """Return in words what another system's name is in a study; "" if unknown.
+    """Return in words what another system's name is called in a study; "" if unknown.
 
     >>> hint_of("num_seeds"), hint_of("learning_rates")
     (' in a study it is `seeds.per_config`', '')
@@ -88,7 +88,7 @@ def hint_of(name: str) -> str:
 
 
 def allowed(knob: Knob) -> str:
-    """Return in words which values are legal.
+    """Return the legal values in words.
 
     >>> allowed(KNOBS["rho_clip"])
     'a number above 0 or off'
@@ -119,7 +119,7 @@ def check_value(name: str, value: Any) -> Any:
 
 
 def canonical_value(knob: Knob, value: Any) -> Any:
-    """Return `check_value` of a hyperparameter of any table."""
+    """Return `check_value` for a hyperparameter of any table."""
     if knob.off and (value is None or value is False or value == "off"):
         return None
     checked = _canonical(knob, value)
@@ -134,7 +134,7 @@ _LEAST, _MOST = 2.0**-126, (2.0 - 2.0**-23) * 2.0**127  # float32: smaller ones 
 
 
 def _canonical(knob: Knob, value: Any) -> Any:
-    """Return a value as configurations have it, `_ILLEGAL` if it is out of range."""
+    """Return a value in canonical form, or `_ILLEGAL` if it is out of range."""
     return _BY_TYPE.get(knob.type, _number_of)(knob, value)
 
 
@@ -182,14 +182,14 @@ _RECTIFIED = ("cnn", "gnn", "transformer", "path_mlp")
 
 
 def complete(given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
-    """Return a complete configuration: defaults and rules applied, `env.*` kept as given.
+    """Return a complete configuration: defaults and rules applied, `env.*` unchanged.
 
-    Rules: `activation` unset follows `network`; `reward_clip` unset is 10 with
-    `normalise_rewards`; unset `vf_*` follow the policy's (`vf_learning_rate` a third of it);
-    `num_layers` with `hidden_size` give `hidden_sizes`; `minibatch_size` and `num_minibatches`
-    follow from each other, a remainder being a smaller last minibatch, unless both are given with
-    prioritised sampling. Completing a complete configuration changes nothing. `own_words` accepts
-    any word where user code may register some, before it has run.
+    Rules: unset `activation` follows `network`; unset `reward_clip` is 10 with
+    `normalise_rewards`; unset `vf_*` follow the policy's (`vf_learning_rate` is a third);
+    `num_layers` with `hidden_size` gives `hidden_sizes`. `minibatch_size` and `num_minibatches`
+    are derived from each other, with any remainder as a smaller last minibatch, unless both are
+    given with prioritised sampling. Completing a complete configuration changes nothing.
+    `own_words` accepts any word if user code may register some, before it has run.
 
     Raises:
         ConfigError: an unknown hyperparameter, an illegal value, or values that contradict each
@@ -312,7 +312,7 @@ def _check_heads(config: dict[str, Any]) -> None:
 
 
 def _check_segments(config: dict[str, Any]) -> None:
-    """Refuse more minibatches than segments where a minibatch has whole ones."""
+    """Refuse more minibatches than segments if minibatches are whole segments."""
     drawn = config["priority_alpha"] > 0 and config["priority_over"] == "segments"
     whole = drawn or config["rho_clip"] is not None or config["network"] in RECURRENT_NETWORKS
     parts, envs = config["num_minibatches"], config["num_envs"]

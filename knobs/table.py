@@ -1,4 +1,4 @@
-"""The one table of hyperparameters, and queries of it."""
+"""The table of hyperparameters, and queries on it."""
 
 from __future__ import annotations
 
@@ -355,8 +355,8 @@ STATIC = (
         "optimiser",
         "choice",
         "adam",
-        "optimiser, or one that user code registers; muon takes "
-        "matrices, adam the rest; adam_l2 adds weight_decay to the gradient",
+        "optimiser, or one that user code registers; muon updates matrices, adam the rest; "
+        "adam_l2 adds weight_decay to the gradient",
         choices=("adam", "adamw", "adam_l2", "sgd", "muon"),
         search={"values": ["adam", "muon"]},
     ),
@@ -365,8 +365,8 @@ STATIC = (
         "int",
         "auto",
         (
-            "number of parts of a minibatch whose gradients are summed; auto: 1, but on "
-            "CPUs as many as fit a part of a gnn or transformer into cache"
+            "number of parts of a minibatch, whose gradients are summed; auto: 1, but for a gnn "
+            "or transformer on a CPU as many as needed for a part to fit into cache"
         ),
         low=1,
         high=65536,
@@ -452,21 +452,26 @@ TRACED = (
     number(
         "lr_warmup_fraction",
         0.2,
-        "share of the horizon that warms up (warmup_cosine)",
+        "share of the horizon used for warm-up (warmup_cosine)",
         low=0.0,
         high=0.99,
     ),
     number(
         "lr_warmup_multiplier",
         1.0,
-        "peak learning rate over learning_rate (warmup_cosine)",
+        "peak learning rate as a multiple of learning_rate (warmup_cosine)",
         **POSITIVE,
     ),
-    number("lr_warmup_start_fraction", 0.0, "first learning rate over learning_rate", **FRACTION),
+    number(
+        "lr_warmup_start_fraction",
+        0.0,
+        "initial learning rate as a fraction of learning_rate",
+        **FRACTION,
+    ),
     number(
         "lr_schedule_multiplier",
         1.0,
-        "horizon of the schedule over the length of the run",
+        "schedule horizon as a fraction of the run",
         **POSITIVE,
     ),
     number("lr_decay_exponent", 1.0, "exponent of the cosine", **POSITIVE),
@@ -487,7 +492,7 @@ TRACED = (
     number(
         "vf_gae_lambda",
         None,
-        "lambda of the critic's targets; off: the advantages' own",
+        "lambda of the critic's targets; off: gae_lambda",
         low=0.0,
         low_open=True,
         high=1.0,
@@ -503,7 +508,10 @@ TRACED = (
     ),
     number("gae_lambda_final", None, "lambda that annealing approaches", **FRACTION, off=True),
     number(
-        "gae_lambda_schedule_multiplier", 1.0, "horizon of the annealing over the run", **POSITIVE
+        "gae_lambda_schedule_multiplier",
+        1.0,
+        "annealing horizon as a fraction of the run",
+        **POSITIVE,
     ),
     number("clip_eps", 0.2, "clip of the probability ratio", **POSITIVE, search=log(0.02, 0.4)),
     schedule("clip_eps_schedule", "constant", "how clip_eps changes over the run"),
@@ -526,7 +534,9 @@ TRACED = (
     ),
     schedule("ent_schedule", "constant", "how ent_coef changes over the run"),
     number("ent_end_fraction", 0.1, "final ent_coef as a fraction of the initial", low=0.0),
-    number("ent_schedule_multiplier", 1.0, "horizon of the schedule over the run", **POSITIVE),
+    number(
+        "ent_schedule_multiplier", 1.0, "schedule horizon as a fraction of the run", **POSITIVE
+    ),
     number(
         "max_grad_norm",
         0.5,
@@ -555,7 +565,7 @@ TRACED = (
     number(
         "weight_decay",
         0.0,
-        "decoupled weight decay (adam_l2: coupled); above 0 needs an optimiser but adam",
+        "decoupled weight decay (adam_l2: coupled); above 0 needs an optimiser other than adam",
         low=0.0,
     ),
     number(
@@ -642,8 +652,8 @@ TRACED = (
     number(
         "average_reward_initial",
         None,
-        "first average reward (reward_centering), moved by average_reward_step from the start; "
-        "off: that of the first rollout",
+        "initial average reward (reward_centering), then moved by average_reward_step; off: the "
+        "first rollout's",
         off=True,
     ),
     number(
@@ -690,7 +700,7 @@ TRACED = (
     number(
         "priority_alpha",
         0.0,
-        "exponent of sampling rows by |A|; 0 takes each once",
+        "exponent of sampling rows by |A|; 0 uses each row once",
         low=0.0,
         search=uniform(0.0, 1.0),
     ),
@@ -705,7 +715,7 @@ TRACED = (
     number(
         "rho_clip",
         None,
-        "V-trace: largest weight of an error; on with c_clip",
+        "V-trace: largest weight of an error; used with c_clip",
         **POSITIVE,
         off=True,
         search=uniform(0.5, 2.0),
@@ -713,7 +723,7 @@ TRACED = (
     number(
         "c_clip",
         None,
-        "V-trace: largest weight of later errors; on with rho_clip",
+        "V-trace: largest weight of later errors; used with rho_clip",
         **POSITIVE,
         off=True,
         search=uniform(0.5, 2.0),
@@ -737,7 +747,7 @@ TRACED = (
         meaning="passes over each rollout",
         search={"min": 1, "max": 20, "distribution": "log_int_uniform"},
     ),
-    switch("action_masking", True, "invalid actions get probability 0, where there is a mask"),
+    switch("action_masking", True, "invalid actions get probability 0, if there is a mask"),
     switch(
         "off_policy_masking",
         False,
@@ -783,9 +793,17 @@ TRACED = (
         search=log(2e-4, 0.1, zero=0.2),
     ),
     schedule("valid_mass_schedule", "constant", "how valid_mass_coef changes over the run"),
-    number("valid_mass_end_fraction", 10.0, "final valid_mass_coef over the initial", low=0.0),
     number(
-        "valid_mass_schedule_multiplier", 1.0, "horizon of the schedule over the run", **POSITIVE
+        "valid_mass_end_fraction",
+        10.0,
+        "final valid_mass_coef as a fraction of the initial",
+        low=0.0,
+    ),
+    number(
+        "valid_mass_schedule_multiplier",
+        1.0,
+        "schedule horizon as a fraction of the run",
+        **POSITIVE,
     ),
     switch(
         "schedule_on_gradient_steps",
@@ -816,17 +834,17 @@ def allow_choice(name: str, choice: str) -> None:
 
 
 def known_choices(name: str) -> tuple[str, ...]:
-    """Return the legal words of a hyperparameter, registered ones last."""
+    """Return a hyperparameter's legal words, registered ones last."""
     return (*KNOBS[name].choices, *_REGISTERED.get(name, ()))
 
 
 def choices_of(knob: Knob) -> tuple[str, ...]:
-    """Return the legal words of a hyperparameter of any table."""
+    """Return the legal words of a hyperparameter from any table."""
     return known_choices(knob.name) if KNOBS.get(knob.name) is knob else knob.choices
 
 
 def matters(name: str, network: str) -> bool:
-    """Return whether a hyperparameter can matter to a network; to a registered one all may.
+    """Return whether a hyperparameter can affect a network; all may affect a registered one.
 
     >>> matters("gnn_edge_mlp_layers", "mlp"), matters("learning_rate", "mlp")
     (False, True)

@@ -1,1 +1,1 @@
-"""This machine: its devices, package versions, and worker processes for environments."""
+"""This machine: devices, package versions, and worker processes for environments."""

@@ -1,4 +1,4 @@
-"""The devices of this machine; their number is fixed before jax makes them."""
+"""The devices of this machine; their number is fixed before jax creates them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def prepare_devices(
 ) -> tuple[Device, ...]:
     """Return all devices of a platform; on CPU one per core, at least two.
 
-    One host device gives results that differ bitwise from several. With `deterministic`, GPUs use
-    only reproducible kernels (slower: no atomic scatters, no autotuning). Raises ConfigError if
-    the platform is missing, or jax was used before with other settings.
+    A single host device gives results that differ bitwise from several. With `deterministic`, GPUs
+    use only reproducible kernels (slower: no atomic scatters, no autotuning). Raises ConfigError
+    if the platform is missing, or jax was already used with other settings.
     """
     started = has_started()
     lacking = lacks_flags(platform, deterministic)

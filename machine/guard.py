@@ -1,8 +1,8 @@
-"""Ends a study's processes after hpo itself has died; a script that needs no package.
+"""Ends a study's processes after hpo itself has died; a script without dependencies.
 
 `guard.py run PARENT COMMAND...` becomes the command, which Linux kills with its parent.
-`guard.py watch` reads lines `+ GROUP MARK` and `- GROUP` and, when its input ends, kills
-the remaining groups and all processes whose environment has their marks.
+`guard.py watch` reads lines `+ GROUP MARK` and `- GROUP`. When its input ends, it kills the
+remaining groups and all processes with their marks in the environment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TRIES, _PAUSE = 20, 0.005  # scans for marked processes, and seconds between tw
 
 
 def marked(mark: str) -> list[int]:
-    """Return the processes that have a text in their environment; none but on Linux."""
+    """Return the processes with a text in their environment; Linux only, otherwise none."""
     found: list[int] = []
     try:
         names = [name for name in os.listdir("/proc") if name.isdecimal()]
@@ -34,7 +34,7 @@ def marked(mark: str) -> list[int]:
 
 
 def kill(group: int, mark: str) -> None:
-    """Kill a process group, and marked processes that are no longer in it."""
+    """Kill a process group, and marked processes that have left it."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
     for _ in range(_TRIES):  # one may be starting another

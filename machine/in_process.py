@@ -1,8 +1,8 @@
-"""Batches that this process steps itself, whose environments' calls may take only so long.
+"""Batches stepped by this process, with a time limit for environment calls.
 
-A thread watches the calls. The main thread is interrupted in one that takes too long, which then
-counts as an error of its environment. A call that continues all the same ends this process: its
-environment would never give the lanes back.
+A thread watches the calls. If a call takes too long, the main thread is interrupted, which counts
+as an error of its environment. If the call still continues, this process ends, because its
+environment would never release the lanes.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _WORKERS = "with population.workers: 1 only a worker process would end"
 
 
 class TookTooLong(BaseException):
-    """A call of an environment took too long; environments that catch `Exception` let it pass."""
+    """An environment call took too long; code that catches `Exception` does not catch it."""
 
 
 class LimitedBatch:
-    """A batch that knows how long its running call may take, and which thread makes it."""
+    """A batch with the time limit of its running call and the thread that makes the call."""
 
     def __init__(self, id_: str, code: SpaceCode, count: int, own: InProcess):
         self.id, self._own, self._batch = id_, own, local_batch(id_, code, count)
@@ -68,13 +68,13 @@ class LimitedBatch:
 
     @property
     def call(self) -> int:
-        """The number of the running call of an environment, 0 between calls."""
+        """The number of the running environment call, 0 between calls."""
         return int(self.arrays.inside.max(initial=0))
 
 
 @dataclass
 class _Seen:
-    """A running call and how long it was seen to run; a stopped process adds nothing."""
+    """A running call and its observed time; time while the process is stopped does not count."""
 
     call: int = 0
     seconds: float = 0.0
@@ -83,10 +83,10 @@ class _Seen:
 
 
 class InProcess:
-    """Makes batches that are stepped here; see `core.host.batch.BatchMaker`.
+    """Creates batches that are stepped here; see `core.host.batch.BatchMaker`.
 
-    A call of an environment may take `limit` seconds, one that makes it `opening_limit`. `warn`
-    takes a line about one that takes long; `leave` ends the process.
+    An environment call may take `limit` seconds, and its creation `opening_limit`. `warn` receives
+    a line about a slow call; `leave` ends the process.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class InProcess:
         return min(_LOOK_SECONDS, self.limit / 4, self.opening_limit / 4)
 
     def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> Batch:
-        """Make a batch of `count` slots, whose `said` is always filled."""
+        """Make a batch of `count` slots that always fills `said`."""
         made = LimitedBatch(id_, code, count, self)
         if math.isfinite(min(self.limit, self.opening_limit)):
             with self._watched:
@@ -121,7 +121,7 @@ class InProcess:
         return made
 
     def look(self, seconds: float) -> None:
-        """Look at the running calls once, `seconds` after the look before."""
+        """Check the running calls once, `seconds` after the previous check."""
         with self._watched:
             batches = list(self._batches.items())
         for batch, seen in batches:
@@ -141,7 +141,7 @@ class InProcess:
             _interrupt(batch, seen.call)
         if seen.seconds >= batch.limit + min(_GRACE_SECONDS, batch.limit):
             self._warn(
-                f"{batch.id} has given no answer for {seen.seconds:.0f} s"
+                f"{batch.id} has not answered for {seen.seconds:.0f} s"
                 f"{_place(batch)} (population.step_timeout), and its call cannot be interrupted, "
                 f"so this process ends; everything committed is kept. {_WORKERS.capitalize()}"
             )
@@ -159,13 +159,13 @@ def _watch(of: weakref.ref[InProcess]) -> None:
 
 def _long_words(batch: LimitedBatch, seen: _Seen) -> str:
     return (
-        f"{batch.id} has given no answer for {seen.seconds:.0f} s{_place(batch)}; its call is "
+        f"{batch.id} has not answered for {seen.seconds:.0f} s{_place(batch)}; its call is "
         f"interrupted after {batch.limit:g} s (population.step_timeout)"
     )
 
 
 def _place(batch: LimitedBatch) -> str:
-    """Return ` in FILE:LINE`, where the running call is now, or ""."""
+    """Return ` in FILE:LINE` of the running call, or ""."""
     frame = sys._current_frames().get(batch.thread)
     if frame is None:
         return ""
@@ -179,7 +179,7 @@ def _is_in(file: str, package: str) -> bool:
 
 
 def _show_cursor() -> None:
-    """Show the cursor that a view of a terminal hides, as nothing else runs any more."""
+    """Show the cursor hidden by a terminal view, because nothing else will run."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write("\x1b[?25h")
         sys.stderr.flush()
@@ -192,14 +192,14 @@ _overdue: weakref.WeakKeyDictionary[LimitedBatch, int] = weakref.WeakKeyDictiona
 
 
 def _listen() -> None:
-    """Let the main thread hear about calls that take too long, unless the signal is in use."""
+    """Notify the main thread of calls that take too long, unless the signal is in use."""
     in_main = threading.current_thread() is threading.main_thread()
     if in_main and signal.getsignal(_SIGNAL) in (signal.SIG_DFL, signal.SIG_IGN):
         signal.signal(_SIGNAL, _on_signal)
 
 
 def _interrupt(batch: LimitedBatch, call: int) -> None:
-    """Interrupt a call, if the main thread makes it and listens."""
+    """Interrupt a call, if the main thread makes it and handles the signal."""
     main = threading.main_thread().ident
     if main is not None and batch.thread == main and signal.getsignal(_SIGNAL) is _on_signal:
         _overdue[batch] = call

@@ -1,7 +1,7 @@
 """Processes of a command, and the executors that say where they run: here, or on a cluster.
 
 A process of this machine has a session, files for its output, and a mark in its environment that
-also identifies children outside the group. A guard kills all of them if this process dies.
+also identifies outside the group. A guard kills all of them if this process dies.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def cores() -> int:
 
 
 def gpus_here() -> tuple[str, ...]:
-    """Return the GPUs that this process sees, as CUDA_VISIBLE_DEVICES names them."""
+    """Return the GPUs visible to this process, as in CUDA_VISIBLE_DEVICES."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is not None:
         return tuple(word.strip() for word in given.split(",") if word.strip() not in ("", "-1"))
@@ -140,7 +140,7 @@ def share_of_memory(each: float) -> dict[str, str]:
 
 
 def share_of_gpus(lane: int, each: float, gpus: Sequence[str]) -> dict[str, str]:
-    """Return the variables that give a process its GPUs, `each` of them or a part of one.
+    """Return the variables that give a process `each` GPUs, or a part of one.
 
     >>> share_of_gpus(3, 0.5, ["0", "1"])
     {'CUDA_VISIBLE_DEVICES': '1', 'XLA_PYTHON_CLIENT_MEM_FRACTION': '0.45'}
@@ -159,7 +159,7 @@ def share_of_gpus(lane: int, each: float, gpus: Sequence[str]) -> dict[str, str]
 
 
 def share_of_threads(threads: int | None, at_once: int) -> dict[str, str]:
-    """Return the variables that bound a process's threads; none if the user has set some."""
+    """Return the variables that limit a process's threads; none if the user has set some."""
     if threads is None and any(name in os.environ for name in _THREADS):
         return {}
     return thread_settings(threads or max(1, cores() // at_once))
@@ -258,7 +258,7 @@ class Running:
         return self.exit_code
 
     def _has_ended(self) -> bool:
-        """Return whether it has ended; its number stays taken, except on older systems."""
+        """Return whether it has ended; its number stays reserved, except on older systems."""
         if not hasattr(os, "waitid"):  # macOS before Python 3.13
             return self._process.poll() is not None
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -275,7 +275,7 @@ class Running:
             self._signal(signal.SIGCONT)
 
     def ask_to_end(self, grace: float) -> None:
-        """Send SIGTERM; `look` kills it after `grace` seconds."""
+        """Send SIGTERM; `look` kills the process after `grace` seconds."""
         if self._deadline is None and self.exit_code is None:
             self._deadline = time.monotonic() + grace
             self._signal(signal.SIGTERM)
@@ -283,7 +283,7 @@ class Running:
             self.is_paused = False
 
     def end(self, grace: float = 0.0) -> None:
-        """End it and wait for that."""
+        """End the process and wait for it."""
         self.ask_to_end(grace)
         while self.look() is None:
             time.sleep(0.005)
@@ -369,7 +369,7 @@ class LocalProcesses:
 
 
 def memory_of(process: int) -> int:
-    """Return the bytes of memory of a process now; 0 where that is not known."""
+    """Return a process's current memory in bytes; 0 if unknown."""
     try:
         text = Path(f"/proc/{process}/statm").read_text(encoding="ascii")
         return int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -378,14 +378,14 @@ def memory_of(process: int) -> int:
 
 
 def end_leftovers(folder: Path) -> None:
-    """Kill processes of an earlier start of a study, if it and its guard were killed."""
+    """Kill processes left by an earlier start of a study that was killed with its guard."""
     for process in guard.marked(f"HPO_FOLDER={folder}{os.sep}"):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(process, signal.SIGKILL)
 
 
 def last_lines(path: Path, most: int = 6, letters: int = 360) -> str:
-    """Return the last lines with text of a file; "" if it has none."""
+    """Return a file's last lines that contain text; "" if there are none."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 8192))

@@ -1,6 +1,6 @@
-"""Metrics that a process reports: JSON lines, CSV tables, and files of TensorBoard and W&B.
+"""Metrics reported by a process: JSON lines, CSV tables, TensorBoard and W&B files.
 
-`report` prints one line of them. Readers return rows of (step, name -> number) as files grow.
+`report` prints one such line. Readers return rows of (step, name -> number) while files grow.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EARLIER = 2.0  # seconds by which a file system's clock may differ
 def report(step: Any = None, *given: Any, **metrics: Any) -> Any:
     """Print metrics as one JSON line, which a study with `command` reads.
 
-    Given no metrics it is `hpo report`: see `hpo.views.python.open_study.report`.
+    Without metrics it is `hpo report`: see `hpo.views.python.open_study.report`.
 
     >>> report(4096, eval_return=12.5)
     {"step": 4096, "eval_return": 12.5}
@@ -42,7 +42,7 @@ def report(step: Any = None, *given: Any, **metrics: Any) -> Any:
 
 
 class Files:
-    """The files of a pattern that have changed since a time; the latest last."""
+    """The files matching a pattern that changed after a given time; the latest last."""
 
     def __init__(self, pattern: str, since: float):
         self._pattern, self._since = pattern, since - _EARLIER
@@ -76,7 +76,7 @@ class Tail:
             return b""
 
     def lines(self, whole: bool = False) -> Iterator[str]:
-        """Yield the new complete lines; the last one too if the file is `whole`."""
+        """Yield the new complete lines, and the last one if the file is `whole`."""
         data = self.read()
         end = len(data) if whole or len(data) > _LONGEST else data.rfind(b"\n") + 1
         self.offset += end
@@ -86,7 +86,7 @@ class Tail:
 
 
 class Reader:
-    """Rows of one process; subclasses read one kind of file."""
+    """Rows of one process; each subclass reads one kind of file."""
 
     def __init__(self, files: Files, step: str):
         self._files, self._step = files, step
@@ -125,7 +125,7 @@ def _numbers(given: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, 
 
 
 class JsonLines(Reader):
-    """Lines that are JSON objects; others are text for people."""
+    """Lines that are JSON objects; other lines are ignored text."""
 
     def _rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
         for line in tail.lines(whole=ended):
@@ -164,7 +164,7 @@ def _number(cell: str) -> float | None:
 
 
 class EventFiles(Reader):
-    """Scalars of TensorBoard: records of a length, its checksum, an event, and its checksum."""
+    """TensorBoard scalars: records of a length, its checksum, an event, and its checksum."""
 
     def _rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
         data, at = tail.read(), 0
@@ -189,10 +189,10 @@ def _scalars(event: bytes) -> Iterator[Row]:
 
 
 class OfflineRuns(Reader):
-    """Runs of W&B in offline mode: a log of records as LevelDB writes it.
+    """Offline W&B runs: a log of records in LevelDB's format.
 
-    Blocks have 32 KiB. A chunk in one has a checksum, its length, and a kind: whole, first,
-    middle or last of a record. The file begins with a header of seven bytes.
+    Blocks have 32 KiB. Each chunk in a block has a checksum, its length, and a kind: whole, first,
+    middle or last of a record. The file starts with a header of seven bytes.
     """
 
     def __init__(self, files: Files, step: str):
@@ -227,7 +227,7 @@ _WANDB_ENDS = (1, 4)  # kinds of a chunk that ends a record
 
 
 def _history(record: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the logged values of a record, if it is of the history."""
+    """Yield the logged values of a record that belongs to the history."""
     for message in (value for number, value in _fields(record) if number == 2):
         found: dict[str, Any] = {}
         if not isinstance(message, bytes):
@@ -241,7 +241,7 @@ def _history(record: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _scalar(parts: Mapping[int, Any]) -> float | None:
-    """Return the number of a summary value: a plain one, or a tensor with one entry."""
+    """Return the number in a summary value: a plain one, or a one-element tensor."""
     if 2 in parts:
         return struct.unpack("<f", parts[2])[0]
     tensor = dict(_fields(parts[8])) if 8 in parts else {}
@@ -253,7 +253,7 @@ def _scalar(parts: Mapping[int, Any]) -> float | None:
 
 
 def _fields(message: bytes) -> list[tuple[int, Any]]:
-    """Return (number, value) of the fields of a protocol buffer; fixed ones as bytes."""
+    """Return (number, value) of a protocol buffer's fields; fixed ones as bytes."""
     found: list[tuple[int, Any]] = []
     at = 0
     while at < len(message):
@@ -291,7 +291,7 @@ _DEFAULTS = {
 
 
 def reader_of(kind: str, pattern: str, folder: Path, step: str, since: float) -> Reader:
-    """Return the reader of a process started at `since`; without a pattern of files in `folder`.
+    """Return the reader of a process started at `since`; without a pattern it reads `folder`.
 
     A pattern that names a folder means the files of that kind in it.
     """

@@ -1,4 +1,4 @@
-"""The packages that decide results bitwise, and their versions."""
+"""Packages that affect results bitwise, and their versions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 def default_cache() -> Path:
     """Return the folder for this kind of machine: `$XDG_CACHE_HOME/hpo/jax/<machine>`.
 
-    Machines with different processors do not share one (homes on a network): a program with
-    instructions that a processor lacks would crash the process.
+    Machines with different processors do not share a folder (network homes): a program with
+    instructions that the processor lacks would crash the process.
     """
     given = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
@@ -33,7 +33,7 @@ def default_cache() -> Path:
 
 
 def enable_compilation_cache() -> Path:
-    """Turn on jax's cache and return its folder (`JAX_COMPILATION_CACHE_DIR` wins)."""
+    """Turn on jax's cache and return its folder (`JAX_COMPILATION_CACHE_DIR` takes precedence)."""
     import jax
 
     given = jax.config.values.get("jax_compilation_cache_dir")
@@ -91,9 +91,9 @@ def versions_of_study(study: Study) -> dict[str, str]:
 
 
 def code_version(folder: Path) -> dict[str, str]:
-    """Return Python's version and, in a git repository, the commit and the changes since.
+    """Return Python's version and, in a git repository, the commit and uncommitted changes.
 
-    `git_diff` is a hash of the changes in files that git knows.
+    `git_diff` is a hash of the changes in tracked files.
     """
     found = {"python": platform.python_version()}
     commit = _git(folder, "rev-parse", "HEAD").strip()

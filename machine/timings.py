@@ -1,7 +1,7 @@
-"""Timings of programs on this machine, kept next to the compile cache.
+"""Program timings on this machine, kept next to the compile cache.
 
-One JSON file per kind of machine. It only saves time: a file that cannot be read is replaced, and
-a file that cannot be written is a warning.
+One JSON file per kind of machine. It only saves time: an unreadable file is replaced, and a failed
+write is a warning.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST = 500  # timings, the latest
 
 @dataclass(frozen=True)
 class Costs:
-    """What a program takes; all times in seconds."""
+    """The times of a program, all in seconds."""
 
     block: float  # of a chunk of one block of lanes
     trace: float  # in every process
@@ -39,14 +39,14 @@ class Costs:
 
 
 def default_file() -> Path:
-    """Return the file of this machine, in `hpo/timings` of the user's caches."""
+    """Return this machine's file, in `hpo/timings` of the user's cache folder."""
     cache = default_cache()
     name = f"{cache.name}-{os.cpu_count() or 1}.v{VERSION}.json"
     return cache.parent.parent / "timings" / name
 
 
 def key_of(*parts: Any) -> str:
-    """Return the name of a timing: a short hash of all that it depends on."""
+    """Return a timing's name: a short hash of everything it depends on."""
     text = json.dumps([platform.node(), *map(str, parts)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -59,7 +59,7 @@ class Timings:
 
     @classmethod
     def read(cls, path: Path | None = None) -> Timings:
-        """Read the file; a missing or damaged one gives no timings."""
+        """Read the file; a missing or damaged file yields no timings."""
         path = path or default_file()
         try:
             found = json.loads(atomic_files.read_text(path)) if path.exists() else {}

@@ -1,8 +1,8 @@
-"""A worker process: steps its share of the environments, and ends when its parent does.
+"""A worker process: steps its share of environments, and ends when its parent does.
 
-It waits for messages on a socket, which closes when the parent ends. If an environment hangs, a
-thread watches the parent as well. The worker ignores stop signals: a batch system, a container
-or a terminal sends them to all processes at once, and the parent still needs its workers.
+It waits for messages on a socket, which closes when the parent ends. A thread also watches the
+parent, in case an environment hangs. The worker ignores stop signals. Batch systems, containers
+and terminals send them to all processes at once, and the parent still needs its workers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def receive_descriptor(link: Connection) -> int:
 
 
 def shared_block(size: int) -> tuple[int, memoryview]:
-    """Return a file descriptor, to be shared, and its zeroed anonymous memory."""
+    """Return a shareable file descriptor and its zeroed anonymous memory."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("hpo-environments")
     else:
@@ -103,7 +103,7 @@ def _answer(
 
 
 class _Unheard:
-    """A stream that environments may write to after the terminal is gone."""
+    """A stream for environment output after the terminal is gone."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream

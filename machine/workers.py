@@ -1,8 +1,8 @@
 """Worker processes that step environments, and their batches.
 
 They start from the interpreter (never forked: jax has threads), share one socket each with this
-process, and end with it. A worker that ends, or hangs in an environment for too long, loses its
-environments; another one is started when next needed.
+process, and end with it. If a worker ends, or hangs in an environment for too long, its
+environments are lost; a new worker starts when next needed.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class _Worker:
 
 
 class Workers:
-    """Processes that start on first use, and again if they ended.
+    """Processes that start on first use, and restart if they have ended.
 
     `entry` is `module:function`, called with the socket, this process's id and `arguments`; it
-    must call `worker.serve`. A call of an environment may take `limit` seconds, one that makes it
-    `opening_limit`; `warn` takes a line about one that takes long.
+    must call `worker.serve`. An environment call may take `limit` seconds, and its creation
+    `opening_limit`; `warn` receives a line about a slow call.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Workers:
         inside: np.ndarray,
         block: int | None = None,
     ) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
-        """Send messages to workers by place; return replies, and how workers without one ended."""
+        """Send messages to workers by place; return replies, and why other workers ended."""
         replies: dict[int, dict[str, Any]] = {}
         ended: dict[int, str] = {}
         try:
@@ -118,7 +118,7 @@ class Workers:
                     limit = self.limit if message["do"] == "step" else self._opening_limit
                     hangs = not self._answers(at, inside[at :: self.count], limit)
                     if hangs:
-                        why = f"gave no answer for {limit:g} s (population.step_timeout)"
+                        why = f"did not answer for {limit:g} s (population.step_timeout)"
                         ended[at] = self._bury(at, why)
                     else:
                         replies[at] = self.there[at].link.recv()
@@ -130,7 +130,7 @@ class Workers:
         return replies, ended
 
     def _answers(self, at: int, inside: np.ndarray, limit: float) -> bool:
-        """Wait for a worker's reply, at most `limit` seconds per call of an environment."""
+        """Wait for a worker's reply, at most `limit` seconds per environment call."""
         look = min(_LOOK_SECONDS, limit / 4)
         call, waited, told, waiter = 0, 0.0, False, self.there[at].waiter
         while not waiter.poll(1000 * look):
@@ -154,7 +154,7 @@ class Workers:
 
 
 class WorkerBatch:
-    """A batch whose environments are in workers; a new worker's first call reports them lost."""
+    """A batch with environments in workers; a new worker's first call reports them lost."""
 
     may_lose = True
     continues = False
@@ -256,7 +256,7 @@ def _raise_wrong(replies: Mapping[int, Mapping[str, Any]]) -> None:
 
 
 def _start(descriptor: int, entry: str, arguments: tuple[Any, ...]) -> subprocess.Popen[bytes]:
-    """Start a worker with this process's import path, its signals blocked while it imports."""
+    """Start a worker with this process's import path, blocking signals while it imports."""
     module, _, function = entry.partition(":")
     given = ", ".join(map(repr, (descriptor, os.getpid(), *arguments)))
     code = f"import sys; sys.path[:] = {sys.path!r}; from {module} import {function}; "
@@ -292,7 +292,7 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
 
 
 def _long_words(waited: float, limit: float) -> str:
-    what = f"an environment has given no answer for {waited:.0f} s"
+    what = f"an environment has not answered for {waited:.0f} s"
     if math.isinf(limit):
         return f"{what}; to end such calls, set population.step_timeout"
     return f"{what}; its worker process is ended after {limit:g} s (population.step_timeout)"
@@ -315,7 +315,7 @@ _OPENING_SECONDS = 300.0  # that making an environment and its first reset may t
 
 
 def workers_of(study: Study, cores: int, warn: Warn = unheard) -> Workers | InProcess:
-    """Return the maker of batches of a study: worker processes, or this one."""
+    """Return a study's batch maker: worker processes, or this one."""
     count = worker_count(study, cores)
     limit, opening_limit = _limits_of(study)
     if count == 0:
@@ -327,7 +327,7 @@ def workers_of(study: Study, cores: int, warn: Warn = unheard) -> Workers | InPr
 
 
 def _limits_of(study: Study) -> tuple[float, float]:
-    """Return the seconds that a step may take, and making an environment."""
+    """Return the seconds allowed for a step and for making an environment."""
     asked = study.population.step_timeout
     if asked is None:
         return _STEP_SECONDS, _OPENING_SECONDS
@@ -335,7 +335,7 @@ def _limits_of(study: Study) -> tuple[float, float]:
 
 
 def worker_count(study: Study, cores: int) -> int:
-    """Return the number of workers, on which no result depends; a step limit asks for some."""
+    """Return the number of workers, which does not affect results; a step limit needs some."""
     asked = study.population.workers
     if is_simulated(study.env.id):  # which has threads of its own
         return 0

@@ -1,4 +1,4 @@
-"""Who proposes and who decides: the search over the lanes of compiled programs.
+"""Proposals and decisions: the search over lanes of compiled programs.
 
     from hpo.search.lanes.local import LocalFactory
     from hpo.search.run import run

@@ -77,11 +77,9 @@ def run(
         warn: called with one line, from any thread.
 
     Raises:
-        StudyError: the file is wrong.
-        ConfigError: the study cannot run here.
-        StoreError: its folder is locked, damaged, or of another study.
-        SearchError: it cannot continue; everything so far is kept.
-        CallbackError: a callback raised; everything so far is kept.
+        StudyError: the file is wrong. ConfigError: the study cannot run here. StoreError: its
+        folder is locked, damaged, or belongs to another study. SearchError: it cannot continue;
+        all results so far are kept. CallbackError: a callback raised; all results so far are kept.
         MissingExtraError: a logger's package is not installed.
     """
     out = Path(out)
@@ -132,10 +130,10 @@ def load_to_run(
     accept_changed_files: bool = False,
     retry_failed: bool = False,
 ) -> tuple[Study, str]:
-    """Load a study that is to run or to resume; return it with its text.
+    """Load a study to run or resume; return it with its text.
 
-    Where it resumes one in the folder `out`, none of its Python files is run before they are
-    known to be unchanged. The other arguments are those of `run`.
+    If it resumes one in the folder `out`, its Python files run only after they are known to be
+    unchanged. The other arguments are those of `run`.
     """
     written = written_study(given)
 
@@ -162,7 +160,7 @@ def _check_files(study: Study, place: Path, accept: bool, retry_failed: bool) ->
 
 
 def _resumed(study: Study, place: Path, failure: str, warn: Callable[[str], None]) -> Study:
-    """Return a study as its folder has it, and say what changed; `failure` makes it start over."""
+    """Return a study as recorded in its folder, and report changes; `failure` starts it over."""
     if failure:
         error = f"the last error was: {failure}"
         warn(f"every trial of {study.name} failed, so it starts over; {error}")
@@ -181,7 +179,7 @@ def train(
     observers: Sequence[Observer] = (),
     **settings: Any,
 ) -> Results:
-    """Train one configuration, a study's default one, on all its seeds; see `run`.
+    """Train one configuration, a study's default, on all its seeds; see `run`.
 
     Args:
         study: given as for `run`; searched hyperparameters keep their defaults.
@@ -204,7 +202,7 @@ _RESOLVED = "study.resolved.yaml"
 
 @dataclass(frozen=True)
 class Asked:
-    """A study and those of its trials that are to run on test seeds."""
+    """A study, and its trials that are to run on test seeds."""
 
     folder: StudyFolder
     study: Study  # with these trials in `confirm.also`
@@ -222,9 +220,9 @@ def ask(
 ) -> Asked:
     """Return a study that runs some of its trials on test seeds; nothing is written.
 
-    Trial -1 is the default configuration. `seeds` is the least number of test seeds, by default as
-    many as the winner has, or 16. `source` is the folder of the study file and of those it names,
-    by default its last known place, or the current folder. None of these files is run before it is
+    Trial -1 is the default configuration. `seeds` is the minimum number of test seeds; the default
+    is the winner's number, or 16. `source` is the folder of the study file and its other files;
+    the default is its last known place, or the current folder. These files run only after they are
     known to be unchanged, unless changes are accepted.
     """
     holder = lock_holder(folder.path)
@@ -267,9 +265,9 @@ def confirm(
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Results:
-    """Run what `ask` gives; seeds that ran before do not run again. Arguments are those of `run`.
+    """Run the result of `ask`; seeds that have run do not run again. Arguments are those of `run`.
 
-    `budget` does not bound these runs, neither its env steps, which they do not use up, nor its
+    `budget` does not limit these runs: neither its env steps, which they do not use up, nor its
     wall time.
     """
     study, shown = asked.study, asked.folder.path
@@ -289,7 +287,7 @@ def confirm(
 
 
 def _number(folder: StudyFolder, rows: Sequence[TrialRow], trial: int) -> int:
-    """Return the number of a trial; of the default -1 if it has not run."""
+    """Return a trial's number; -1 for the default if it has not run."""
     if trial == REFERENCE_TRIAL:
         default = default_of(rows)
         if default is None:

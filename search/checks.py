@@ -1,4 +1,4 @@
-"""What must hold before a study is run or continued, and what its journal says about it."""
+"""Conditions for running or resuming a study, and its journal's records of them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _SHOWN = 12
 
 
 def files_of_study(study: Study) -> dict[str, str]:
-    """Return the files whose contents decide results: path from the study's folder -> sha256.
+    """Return the files that affect results: path from the study's folder -> sha256.
 
-    These are the files of `imports` with their local imports; the files of the environment
-    (topology, traffic, modulations, requests, ...), searched ones and those of `eval_env` too; and
-    the policy that lanes start from. A space in a file and the trials of a warm start are copied
-    into the study when it starts, so they are not among them.
+    These are the files of `imports` with their local imports; the environment's files (topology,
+    traffic, modulations, requests, ...), including searched ones and those of `eval_env`; and the
+    policy that lanes start from. A space file and the trials of a warm start are copied into the
+    study when it starts, so they are not included.
     """
     source = Path(study.source)
     paths = [*imported_files(study.imports, source), *files_of_environment(study)]
@@ -75,10 +75,10 @@ def takes_changed_files(
 def check_files_to_resume(
     folder: Path, source: str | Path, accept: bool, asks_for_the_same: Callable[[StudyMeta], bool]
 ) -> None:
-    """Refuse to resume a study with changed files, before any of them is run.
+    """Refuse to resume a study with changed files, before any of them runs.
 
-    The files of a study that starts over may change, and those of one that has finished if no more
-    is asked of it than before.
+    Files may change if the study starts over, or if it has finished and no more is requested than
+    before.
     """
     if not Journal.exists(folder) or common_failure(folder):
         return
@@ -97,7 +97,7 @@ def check_before_code(
     accept_changed_files: bool = False,
     retry_failed: bool = False,
 ) -> None:
-    """Refuse to resume a study with changed files, before it is loaded, which runs some of them.
+    """Refuse to resume a study with changed files before loading it, which runs some of them.
 
     Args:
         folder: of its results.
@@ -115,7 +115,7 @@ def check_before_code(
 
 
 def _given_as_before(folder: Path, text: str, overrides: Sequence[str]) -> bool:
-    """Return whether a study is given by the same text and settings as when it ran last."""
+    """Return whether a study has the same text and settings as at its last run."""
     kept = kept_text(StudyFolder(folder))
     before = given_in(kept)
     settings = () if before is None else before.overrides
@@ -123,25 +123,25 @@ def _given_as_before(folder: Path, text: str, overrides: Sequence[str]) -> bool:
 
 
 def check_same_files(meta: StudyMeta, source: str | Path) -> None:
-    """Refuse to compare with what a study recorded if its files are not as they were."""
+    """Refuse a comparison with a study's records if its files have changed."""
     if changes := changed_files(meta.files, source):
         raise StoreError(
-            f"study {meta.name!r} was trained with other contents of these files, so nothing can "
-            f"be compared; take the changes back:\n{words_of_changes(changes)}"
+            f"study {meta.name!r} was trained with different versions of these files, so "
+            f"nothing can be compared; undo the changes:\n{words_of_changes(changes)}"
         )
 
 
 def kept_text(folder: StudyFolder) -> str:
-    """Return the study file as it was given, "" if the folder has none."""
+    """Return the study file as given, or "" if the folder has none."""
     if not folder.study_file.is_file():
         return ""
     return folder.study_file.read_text(encoding="utf-8", errors="replace")
 
 
 def source_of(meta: StudyMeta, kept: str, given: Path | None = None) -> Path:
-    """Return the folder of the files that a study names: the given one, or its last known place.
+    """Return the folder of a study's files: the given one, or its last known place.
 
-    `kept` is the study file, whose first line may hold the command that ran it.
+    `kept` is the study file; its first line may contain the command that ran it.
     """
     command = given_in(kept)
     known = [] if command is None else [Path(command.file).parent]
@@ -161,7 +161,7 @@ def _missing(meta: StudyMeta, place: Path) -> str | None:
 
 
 def files_of_environment(study: Study) -> list[str]:
-    """Return the files that a study's environments read, relative to its folder."""
+    """Return the files read by a study's environments, relative to its folder."""
     given: list[Mapping[str, Any]] = [study.env.values, study.evaluation.env]
     for parameter in study.space.parameters:
         name = parameter.name.removeprefix("env.")
@@ -177,7 +177,7 @@ def files_of_environment(study: Study) -> list[str]:
 
 
 def _of_policy(study: Study, source: Path) -> list[str]:
-    """Return the files of the policy that lanes start from, as far as they are read."""
+    """Return the files of the initial policy, as far as they are read."""
     if study.init is None:
         return []
     folder = Path(study.init.folder)
@@ -195,7 +195,7 @@ def _sum(path: Path) -> str | None:
 
 
 def check_runnable(study: Study) -> None:
-    """Refuse a study that breaks a rule across its sections, however it was made."""
+    """Refuse a study that breaks a rule across its sections, whatever its origin."""
     problems = [text for _, text in contradictions(study)]
     if problems:
         raise ConfigError("\n".join(problems))
@@ -338,7 +338,7 @@ class _Commands:
 
 
 def gives_new_bits(before: StudyMeta, now: StudyMeta, accept: bool) -> bool:
-    """Return whether results here differ in the last digits from where the study ran last."""
+    """Return whether results here differ in the last digits from those of the last run."""
     moved = before.backend != now.backend or now.devices < before.devices
     if moved and not accept:
         raise StoreError(

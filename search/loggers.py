@@ -1,4 +1,4 @@
-"""The loggers of a study as sinks of its store, each in a separate thread.
+"""A study's loggers as sinks of its store, each in a separate thread.
 
 A missing package is an error before the study starts; later failures are warnings.
 """
@@ -21,7 +21,7 @@ VIEWS = ("console",)  # loggers that are not sinks but views of the command line
 
 
 def sinks_of(study: Study, warn: Callable[[str], None]) -> Sinks | None:
-    """Make the sinks of a study, None without any; raises as `make_sink`."""
+    """Make a study's sinks, or return None; raises like `make_sink`."""
     wanted = [logger for logger in study.loggers if logger.type not in VIEWS]
     data = resolved(study)
     sinks = [Background(make_sink(logger, data), warn) for logger in wanted]
@@ -29,7 +29,7 @@ def sinks_of(study: Study, warn: Callable[[str], None]) -> Sinks | None:
 
 
 def check_loggers(study: Study) -> None:
-    """Refuse loggers that could not start here: their package or their login is missing."""
+    """Refuse loggers that could not start here: package or login is missing."""
     data = resolved(study)
     for logger in study.loggers:
         if logger.type not in VIEWS:
@@ -37,9 +37,10 @@ def check_loggers(study: Study) -> None:
 
 
 def make_sink(logger: Logger, study: Mapping[str, Any], target: Path | None = None) -> Sink:
-    """Make one logger's sink, for the tables of a study given as plain data.
+    """Make one logger's sink, for a study's tables given as plain data.
 
-    It writes into `target`, else into the study's folder. MissingExtraError without its package.
+    It writes into `target`, or into the study's folder. MissingExtraError if its package is
+    missing.
     """
     options = dict(logger.options)
     if logger.type == "csv":

@@ -1,6 +1,6 @@
 """`run(study, directory, factory)`: start a study, resume it, or find it finished.
 
-The same call does all three; a resumed study ends with the same tables as one never interrupted.
+The same call does all three; a resumed study ends with the same tables as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -79,23 +79,23 @@ class Results:
 
     @property
     def best(self) -> Entry | None:
-        """The top of the leaderboard, None if no trial has a value."""
+        """The top of the leaderboard; None if no trial has a value."""
         first = self.leaderboard[0] if self.leaderboard else None
         return first if first is not None and first.value is not None else None
 
     @property
     def rejected_share(self) -> float:
-        """Of all configurations drawn, the share that a `forbid` rule refused."""
+        """The share of all drawn configurations that a `forbid` rule refused."""
         return self.usage.refused / self.usage.draws if self.usage.draws else 0.0
 
 
 def _say_nothing(text: str) -> None:
-    """Take a line that nobody asked for; a function, because settings are pickled."""
+    """Accept a line and ignore it; a function, because settings are pickled."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a study is run; none of it changes a result."""
+    """How a study is run; these settings do not affect results."""
 
     # between two commits, at least; None: `checkpoint.commit_every`, and the first ones sooner
     commit_seconds: float | None = None
@@ -249,10 +249,9 @@ def run(
     """Run a study to its end, or resume it.
 
     Raises:
-        ConfigError: the study cannot be run as asked.
-        SearchError: it cannot continue; everything so far is committed.
-        CallbackError: a callback raised; everything so far is committed.
-        StoreError: its folder is locked, damaged, or of another study.
+        ConfigError: the study cannot be run as asked. SearchError: it cannot continue; everything
+        so far is committed. CallbackError: a callback raised; everything so far is committed.
+        StoreError: its folder is locked, damaged, or belongs to another study.
     """
     settings = settings or Settings()
     shown = settings.shown or Path(directory)

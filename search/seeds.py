@@ -1,6 +1,6 @@
-"""Every random number of the search comes from (seed, purpose, numbers), never from a sequence.
+"""Every random number of the search is derived from (seed, purpose, numbers), not a sequence.
 
-So a draw does not depend on how many were made before it, and a resumed study repeats it.
+So a draw does not depend on the number of earlier draws, and a resumed study repeats it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 
 def generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
-    """Return the generator of one purpose, the same on every machine.
+    """Return the generator for one purpose, the same on every machine.
 
     >>> a, b = generator(0, "random", 7), generator(0, "random", 7)
     >>> float(a.random()) == float(b.random())
@@ -21,12 +21,12 @@ def generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
 
 
 def integer(seed: int, purpose: str, *numbers: int) -> int:
-    """Return a 32-bit seed for a library that wants an integer."""
+    """Return a 32-bit seed for a library that needs an integer."""
     return _digest(seed, purpose, numbers) % 2**32
 
 
 def study_seed(seed: int, purpose: str, *numbers: int) -> int:
-    """Return a seed that a study may have: of 31 bits, since programs hold it as an int32."""
+    """Return a seed that a study may have: 31 bits, because programs store it as an int32."""
     return integer(seed, purpose, *numbers) % 2**31
 
 

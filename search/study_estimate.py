@@ -1,6 +1,6 @@
-"""What `hpo check` says: the study's own checks, with lanes, memory and time of this machine.
+"""The output of `hpo check`: checks, and the lanes, memory and time on this machine.
 
-Only programs that are timed are compiled, and user code runs only for a timing.
+Only timed programs are compiled, and user code runs only for timing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def preview(
     own_code: bool = False,
     told: Callable[[str], None] = lambda text: None,
 ) -> tuple[CheckReport, str]:
-    """Return the report, and why it says nothing about lanes and memory, or ""."""
+    """Return the report, and why it lacks lanes and memory, or ""."""
     own_code = own_code or study.algorithm.made is not None  # which ran as the study was loaded
     if own_code and study.imports:
         run_own_code(study)
@@ -93,7 +93,7 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
 
 
 def _with_process(study: Study, report: CheckReport, told: Callable[[str], None]) -> CheckReport:
-    """Run one process for some seconds, and estimate the time of the study from it."""
+    """Run one process for some seconds, and estimate the study's time from it."""
     from .lanes.processes import ProcessFactory, try_out
 
     told(f"running one process for up to {_TRIED:.0f} s")
@@ -204,7 +204,7 @@ def _cost(factory: Any, first: Resolved, buckets: int, workers: int) -> Cost:
 
 
 def _own_cost(factory: Any, first: Resolved, workers: int) -> Cost:
-    """Return what a custom training needs: shapes alone are traced, nothing is compiled."""
+    """Return a custom training's needs, traced from shapes without compiling."""
     factory.check(first)
     shapes = factory.shapes(first)
     lanes = factory.divide(first, None, workers, workers).total

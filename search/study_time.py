@@ -1,8 +1,8 @@
-"""How long a study takes here: the work ahead of it, times what its programs take.
+"""The time of a study here: its remaining work, times the measured program times.
 
-The work is that of a study that has just drawn its first trials (`state.remaining_work`). A
-program is timed by a few chunks of few lanes and one evaluation; it is the one that the study
-runs, so that its compile is in the cache afterwards.
+The work is computed for a study that has just drawn its first trials (`state.remaining_work`). A
+program is timed by a few chunks of few lanes and one evaluation. It is the program that the study
+runs, so its compile is in the cache afterwards.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TIMING_SECONDS = 30.0  # after which no further program is timed
 
 @dataclass(frozen=True)
 class Shape:
-    """A program's lanes; as much of a population as an estimate looks at."""
+    """A program's lanes: the part of a population that an estimate needs."""
 
     asked: int | None  # lanes
     lanes: int  # as of `Population`, like the next two
@@ -54,7 +54,7 @@ class Shape:
 
 
 def programs_of(factory: Any, resolved: Resolved, lanes: int | None) -> list[Any]:
-    """Return the programs of a configuration, one per environment; nothing is compiled."""
+    """Return a configuration's programs, one per environment; nothing is compiled."""
     if not isinstance(factory, SeveralFactory):
         return [factory.program_of(resolved, lanes)]
     factories: Any = factory.factories
@@ -77,7 +77,7 @@ def shapes_of(factory: Any, resolved: Resolved, lanes: int | None) -> list[Shape
 
 @dataclass(frozen=True)
 class Program:
-    """A program of the study, on one environment, and what it is expected to do."""
+    """A study's program on one environment, and its expected work."""
 
     factory: Any  # of its environment
     drawn: Sequence[Resolved]  # configurations of it
@@ -109,7 +109,7 @@ class Program:
 
     @property
     def calls(self) -> float:
-        """The expected calls of the evaluation, each as expensive as with all its lanes."""
+        """The expected evaluation calls, each as expensive as with all its lanes."""
         work = self.search + self.confirm
         full = work.evaluations / self.shape.width
         if self.is_hosted:  # an episode costs; elsewhere a call does, however many lanes it has
@@ -124,7 +124,7 @@ def expected_work(
     factory: PopulationFactory,
     shapes_of: Callable[[Any, Resolved, int | None], list[Shape]] = shapes_of,
 ) -> list[Program]:
-    """Return the programs of a study, the default's first; its imports have run."""
+    """Return a study's programs, the default's first; imports have already run."""
     engine, asked = _begun(study, factory), study.population.lanes
     ledger, buckets, shapes = engine.ledger, list(engine.buckets.values()), list[list[Shape]]()
     for bucket in buckets:
@@ -153,7 +153,7 @@ def expected_work(
 
 
 def _begun(study: Study, factory: PopulationFactory) -> Engine:
-    """Return the study as it has drawn its first trials, at random; none has a lane yet."""
+    """Return the study after drawing its first trials at random; none has a lane yet."""
     drawn = study
     if study.search.method not in ("grid", "sobol"):
         drawn = replace(study, search=SearchSpec("random", portfolio=study.search.portfolio))
@@ -178,7 +178,7 @@ def _without_stops(expected: Expected, phases: Mapping[str, float]) -> float | N
 def study_time(
     factory: Any, timings: Timings, timing: bool = True, told: Callable[[str], None] = print
 ) -> TimeEstimate | str:
-    """Return how long a study takes here, or why that is not known."""
+    """Return how long a study takes here, or why that is unknown."""
     study = asked = factory.study
     if study.search.driver == "ray_tune":  # its scheduler's rules are not known here
         search = replace(study.search, driver="lanes", method="random", options={})
@@ -214,7 +214,7 @@ def study_time(
 def phases_of(
     study: Study, programs: Sequence[Program], timed: dict[int, Costs]
 ) -> dict[str, float]:
-    """Return the seconds of each phase; `timed` are places of programs -> what these take."""
+    """Return the seconds of each phase; `timed`: position of a program -> its times."""
     names = ("start", "compile", "search", "confirm", "evaluation", "baselines")
     found: dict[str, float] = dict.fromkeys(names, 0.0)
     found["start"] = _START
@@ -232,7 +232,7 @@ def phases_of(
 
 
 def _as_similar(program: Program, programs: Sequence[Program], timed: dict[int, Costs]) -> Costs:
-    """Return what a program takes that was not timed, from the one with most nearly its size."""
+    """Return the estimated times of an untimed program, from the one closest in size."""
     alike = [at for at in timed if programs[at].factory is program.factory]
     near = min(alike or timed, key=lambda at: abs(programs[at].weights - program.weights))
     known = programs[near]
@@ -243,11 +243,11 @@ def _as_similar(program: Program, programs: Sequence[Program], timed: dict[int, 
 
 
 def _longer_episodes(program: Program, costs: Costs) -> float:
-    """Return how many times as long evaluations take once policies have learnt.
+    """Return the factor by which evaluations slow down once policies have learnt.
 
     Learning may make episodes longer or shorter. A compiled evaluation runs until the longest of
-    many episodes has ended, which is taken to be the environment's limit; where the host steps,
-    all episodes count, between what they were now and that limit.
+    many episodes ends, which is assumed to be the environment's limit. With host environments all
+    episodes count, assumed to lie between their current length and that limit.
     """
     study, shape = program.factory.study, program.shape
     limit = own_limit(study)
@@ -262,10 +262,10 @@ def _longer_episodes(program: Program, costs: Costs) -> float:
 def _timed(
     programs: Sequence[Program], timings: Timings, timing: bool, told: Callable[[str], None]
 ) -> dict[int, Costs]:
-    """Return places of programs -> what these take; some are timed now, as long as that is short.
+    """Return position of a program -> its times; some are measured now, while that is quick.
 
-    The one with the most to do comes first. One per environment is timed, however long it takes:
-    the others say nothing of it.
+    The program with the most work comes first. One program per environment is always timed,
+    because the others do not predict it.
     """
     started, found, new = time.monotonic(), dict[int, Costs](), list[Any]()
     most = sorted(enumerate(programs), key=lambda pair: -pair[1].blocks * pair[1].shape.block)
@@ -284,7 +284,7 @@ def _timed(
 
 
 def _key(program: Program) -> str:
-    """Return the name of a program's timing: all that its time depends on."""
+    """Return the name of a program's timing: everything its time depends on."""
     factory, study, resolved = program.factory, program.factory.study, program.resolved
     knobs = [(p.name, p.distribution.as_mapping()) for p in study.space.parameters]
     return key_of(
@@ -336,7 +336,7 @@ def time_program(program: Program, baseline: bool = False) -> Costs:
 
 
 def _block_seconds(program: Program, population: Any) -> float:
-    """Return the mean seconds of a chunk of one block, over chunks of as many as are short."""
+    """Return the mean seconds of a one-block chunk, over as many chunks as are quick."""
     drawn = itertools.cycle(program.drawn)
 
     def run(blocks: int, starts: bool = False) -> float:
@@ -364,7 +364,7 @@ def _block_seconds(program: Program, population: Any) -> float:
 
 
 def _evaluation(population: Any, hosted: bool) -> tuple[float, int]:
-    """Return the seconds of one call of the evaluation, and the steps that they grow with."""
+    """Return the seconds of one evaluation call, and the steps they grow with."""
     lanes = range(min(population.program.evaluation_width, population.lanes))
     population.evaluate(lanes)  # the first call compiles what gathers the policies
     started = time.perf_counter()

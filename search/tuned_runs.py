@@ -1,6 +1,6 @@
-"""Runs of one configuration on the test seeds of a tuned record: a study that resumes.
+"""Runs of one configuration on a tuned record's test seeds, as a resumable study.
 
-All contenders run on the same root seed, which no study uses, for the same env steps.
+All contenders run with the same root seed, which no study uses, for the same env steps.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def proof_study(
     *,
     baselines: Sequence[str] = (),
 ) -> Study:
-    """Return the study that trains one configuration on the seeds of a record, each to its end."""
+    """Return the study that trains one configuration on a record's seeds, each to its end."""
     every = max(1, study.env_steps // POINTS)
     alone = replace(
         study,
@@ -86,7 +86,7 @@ def proof_study(
 
 
 def run_proof(study: Study, out: Path, runner: Runner = run) -> Runs | None:
-    """Run or resume a study of `proof_study`; None when it was interrupted."""
+    """Run or resume a study of `proof_study`; None if it was interrupted."""
     results = runner(study, out)
     return None if results.state == "interrupted" else _read(results.folder, study)
 
@@ -238,7 +238,7 @@ def verify(
 
 
 def judged(record: Record, again: Contender, fresh: Contender) -> Verification:
-    """Return the verdict on runs of the recorded seeds and of fresh ones."""
+    """Return the verdict on runs of the recorded seeds and of new ones."""
     now, then = {**versions([record.env]), "hpo-lanes": __version__}, record.made.versions
     finite = [v for one in (record.tuned, fresh) for v in one.greedy if v is not None]
     worst = min(finite) if record.goal == "maximize" else max(finite)

@@ -1,8 +1,8 @@
-"""A study under other stopping rules: the engine, with its recorded values instead of training.
+"""A study under other stopping rules: the engine runs on recorded values instead of training.
 
-Trials are asked for in the recorded order. Where a method learns from nothing (random, grid,
-sobol) the replay is what a study with that rule does; where it learns, the verdict holds for the
-trials that were asked for. At any env steps a replicate shows its last evaluation up to there.
+Trials are proposed in the recorded order. For a method that does not learn (random, grid, sobol)
+the replay equals a study with that rule. For a learning method the verdict holds for the recorded
+trials. At each point a replicate shows its last evaluation so far.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Record:
 
     @cached_property
     def of_trial(self) -> Mapping[int, Mapping[int, Mapping[int, EvaluationResult]]]:
-        """The results by trial and replicate: a loop over all for each trial takes hours."""
+        """The results by trial and replicate: looping over all of them per trial takes hours."""
         found: dict[int, dict[int, Mapping[int, EvaluationResult]]] = defaultdict(dict)
         for (trial, replicate), points in self.results.items():
             found[trial][replicate] = points
@@ -109,9 +109,9 @@ class Record:
         return min(min(points) for points in self.results.values())
 
     def at(self, trial: int, replicate: int, env_steps: int) -> tuple[EvaluationResult, str]:
-        """Return an evaluation, and whether it is `seen`, of `between` two, or `unseen`.
+        """Return an evaluation, and whether it is `seen`, `between` two others, or `unseen`.
 
-        A seed without any shows one of its trial, or of any.
+        A seed without evaluations uses those of another seed of its trial, or of any trial.
         """
         results = self.results.get((trial, replicate))
         if results is None:
@@ -125,7 +125,7 @@ class Record:
         return results[known], "unseen" if env_steps > points[-1] else "between"
 
     def length(self, trial: int) -> int:
-        """Return the env steps of a full run of a trial, in whole chunks."""
+        """Return the env steps of a trial's full run, in whole chunks."""
         return schedule_of(self.study, self.quantum(self.study, self.configs[trial])).env_steps
 
     def value(self, trial: int, env_steps: int) -> float | None:
@@ -140,14 +140,14 @@ class Record:
         return objective.aggregate([objective.measure(result) for result, _ in shown])
 
     def is_staggered(self, row: TrialRow) -> bool:
-        """Return whether the seeds of a trial that was lost had not all trained alike."""
+        """Return whether the seeds of a diverged trial had trained for different times."""
         last = {max(points) for points in self.of_trial.get(row.trial, {}).values()}
         chunk = self.quantum(self.study, self.configs[row.trial])
         return len(last) > 1 or row.env_steps % (chunk * self.seeds * self.study.spread) > 0
 
 
 def _checked_source(folder: Path, given: Path | None) -> Path:
-    """Return the folder of the study's files, which are as they were when it ran."""
+    """Return the folder of the study's files, which are unchanged since it ran."""
     with Journal(folder) as journal:
         source = source_of(journal.meta, kept_text(StudyFolder(folder)), given)
         check_same_files(journal.meta, source)
@@ -198,7 +198,7 @@ def read_record(folder: Path, quantum: Quantum = quantum_of, source: Path | None
 
 
 def _up_to_shared_point(record: Record) -> Record:
-    """End runs at the latest point that two trials reached, if no trial ran to its end."""
+    """End runs at the latest point that two trials reached, if no trial finished."""
     reached = Counter[int]()
     for row in record.trials:
         each = [{*record.results.get((row.trial, seed), ())} for seed in range(record.seeds)]
@@ -216,7 +216,7 @@ def _up_to_shared_point(record: Record) -> Record:
 
 
 class RecordedFactory:
-    """Makes populations that play a record; see `PopulationFactory`."""
+    """Creates populations that replay a record; see `PopulationFactory`."""
 
     backend = "none"
 
@@ -237,7 +237,7 @@ class RecordedFactory:
         )
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        """See `PopulationFactory`; the payload is the number of the trial."""
+        """See `PopulationFactory`; the payload is the trial's number."""
         trial = self._by_config[_key(config)]
         row = self.record.trials[trial]
         if not row.bucket and row.state is TrialState.FAILED:
@@ -257,7 +257,7 @@ def _key(config: Mapping[str, Any]) -> str:
 
 
 class RecordedPopulation(SimulatedPopulation):
-    """A trial that was lost is lost again once it has trained as much as then."""
+    """A diverged trial diverges again after the same amount of training."""
 
     def __init__(self, factory: RecordedFactory, quantum: int, lanes: int):
         super().__init__(lanes, factory.device_count, quantum, factory.warmup)
@@ -295,7 +295,7 @@ class RecordedPopulation(SimulatedPopulation):
 
 
 class _Asks(Proposer):
-    """Proposes the recorded trials in their order."""
+    """Proposes the recorded trials in order."""
 
     def __init__(self, rows: Sequence[TrialRow]):
         self._rows = rows
@@ -320,13 +320,13 @@ class Replayed:
         return self.ledger.state.usage.env_steps
 
     def end_of(self, trial: int) -> int | None:
-        """Return the env steps at which a rule ended a trial with its value, else None."""
+        """Return the env steps at which a rule ended a trial with its value, or None."""
         ends = (row for row in self.decisions if row.trial == trial and row.action == "finish")
         return next((row.env_steps for row in ends), None)
 
 
 def replay(record: Record, study: Study) -> Replayed:
-    """Run the search of a study over a record, without what costs or measures time."""
+    """Run a study's search over a record, without anything that costs or measures time."""
     study = replace(
         study,
         search=replace(study.search, driver="lanes"),
@@ -353,7 +353,7 @@ def replay(record: Record, study: Study) -> Replayed:
 
 
 def matches(record: Record, found: Replayed) -> tuple[int, int]:
-    """Return how many recorded judgements and batches came out the same, and of how many."""
+    """Return how many recorded judgements and batches were reproduced, and the total."""
     judged = attrgetter("action", "env_steps", "value", "cutoff", "rank", "judged")
     now = {(row.trial, row.rung): judged(row) for row in found.decisions}
     asks = {ask.batch: (ask.trials, ask.told) for ask in found.ledger.unwritten.asks}
@@ -373,7 +373,7 @@ class Asked:
 
 
 def asked_rules(record: Record, rules: Sequence[str], seeds: int | None = None) -> list[Asked]:
-    """Return rules such as `asha,eta=2,min=2k` as studies; the study's and the usual if none."""
+    """Return rules such as `asha,eta=2,min=2k` as studies; default: the study's and the usual."""
     study, most = record.study, record.seeds
     if seeds is not None and not 1 <= seeds <= most:
         raise ConfigError(
@@ -485,7 +485,7 @@ def _check_rungs(record: Record, rule: str, study: Study) -> None:
 
 
 def _words(early: EarlyTerminate | None, seeds: Seeds) -> str:
-    """Return a rule as a table shows it: `asha eta=2 min=1k`."""
+    """Return a rule in table form: `asha eta=2 min=1k`."""
     racing = [] if seeds.racing is None else [f"racing start={seeds.racing.start}"]
     if early is None:
         return ", ".join(racing) or "none"
@@ -645,11 +645,11 @@ def what_if(
     source: Path | None = None,
     report: Callable[[int, int, str], None] = lambda at, total, rule: None,
 ) -> WhatIf:
-    """Judge the recorded curves of a study by other rules.
+    """Judge a study's recorded curves by other rules.
 
-    `source` is the folder of the study file and of those it names, by default its last known
-    place. Only a custom training and registered rules need it, and only unchanged files are run.
-    `report` is called before each replay: its number, how many there are, the rule.
+    `source` is the folder of the study file and its other files; the default is its last known
+    place. It is needed only for a custom training and registered rules, and only unchanged files
+    run. `report` is called before each replay with its number, the total, and the rule.
     """
     record = read_record(folder, quantum, source)
     study, early = record.study, record.study.early_terminate
@@ -680,7 +680,7 @@ def what_if(
 
 
 def _why_inexact(record: Record, done: Replayed, rule: Asked, same_asks: bool) -> str:
-    """Return why a study with this rule may have done something else, "" if it did just this."""
+    """Return why a study with this rule may have differed, or "" if it would be the same."""
     study = rule.study
     lost = any(
         row.state in _LOST and row.env_steps and record.is_staggered(row) for row in record.trials
@@ -697,9 +697,9 @@ def _why_inexact(record: Record, done: Replayed, rule: Asked, same_asks: bool) -
 
 
 def _decides_on_records(record: Record, done: Replayed) -> bool:
-    """Return whether a rule has nothing to decide, or stops a trial on values that were recorded.
+    """Return whether a rule has nothing to decide, or stops a trial on recorded values.
 
-    Else every stop that it might have made hangs on values after the last evaluation.
+    Otherwise every possible stop depends on values after the last evaluation.
     """
     recorded = [record.value(row.trial, row.env_steps) is not None for row in done.decisions]
     stops = (row.action in ("stop", "finish") for row in done.decisions)
@@ -707,7 +707,7 @@ def _decides_on_records(record: Record, done: Replayed) -> bool:
 
 
 def _whole(record: Record, done: Replayed) -> int:
-    """Return the env steps of the trials that began, run to their ends on all seeds."""
+    """Return the env steps of the started trials if all had finished on all seeds."""
     total = 0
     for number, trial in done.ledger.trials.items():
         row = record.trials[number]

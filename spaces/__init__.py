@@ -1,4 +1,4 @@
-"""Search spaces: plain data about parameters, and its conversions to other libraries."""
+"""Search spaces: plain data about parameters, and conversions to other libraries."""
 
 from .distributions import KINDS, Distribution
 from .forbid import Rule, TextRule, ValueRule, parse_rule

@@ -1,7 +1,7 @@
-"""Distributions: frozen data that maps an axis to values and back, by the names of study files.
+"""Distributions: frozen data that maps an axis to values and back, named as in study files.
 
-`outward` turns a position of `axis` into a value, `inward` is its exact inverse on the values that
-`outward` gives; `why_not` says in words why a value is not allowed.
+`outward` turns a position on `axis` into a value, `inward` is its exact inverse on the values from
+`outward`; `why_not` explains why a value is not allowed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..files.plain_data import freeze, is_number, same
 
 @dataclass(frozen=True)
 class Axis:
-    """An interval or a row of choices, both ends included."""
+    """An interval or a list of choices, both ends included."""
 
     kind: Literal["real", "integer", "choice"]  # choice: the positions 0 .. high without an order
     low: float
@@ -41,9 +41,9 @@ class Axis:
         return self.clip(math.floor(_between_logs(self.low - 0.5, self.high + 0.5, share) + 0.5))
 
     def share(self, position: float) -> float:
-        """Return the share of the axis below a position, `at` undoes it.
+        """Return the share of the axis below a position; inverse of `at`.
 
-        A whole position has a part of the axis to itself; what counts is the middle of it.
+        Each whole position owns a part of the axis, whose middle counts.
         """
         if self.kind != "real":
             low, high = self.low - 0.5, self.high + 0.5
@@ -60,7 +60,7 @@ class Axis:
         return float(inside) if self.kind == "real" else int(inside)
 
     def grid(self, points: int) -> Iterator[float | int]:
-        """Return up to `points` positions, evenly spread with both ends; every choice, always.
+        """Return up to `points` evenly spread positions including both ends; always every choice.
 
         Neighbours on a logarithmic integer axis may be equal.
         """
@@ -82,10 +82,10 @@ class Axis:
         return self.clip(position if self.kind == "real" else math.floor(position + 0.5))
 
     def extended(self, share: float) -> Axis:
-        """Return the axis made longer below, so that the new part has `share` of it.
+        """Return the axis extended below, so that the new part has `share` of it.
 
         An integer axis grows by whole positions, at least one. A logarithmic integer axis, which
-        cannot go below 1, becomes a real one whose values are to be rounded.
+        cannot go below 1, becomes a real one whose values must be rounded.
         """
         ratio = share / (1.0 - share)
         if self.kind == "integer" and not self.log:
@@ -99,7 +99,7 @@ class Axis:
 
 
 def _between_logs(low: float, high: float, share: float) -> float:
-    """Return the value at `share` of the way between the logarithms; the ends exactly."""
+    """Return the value at `share` of the way between the logarithms; exact at the ends."""
     if share <= 0.0 or share >= 1.0:
         return low if share <= 0.0 else high
     return math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
@@ -129,7 +129,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def _outward(self, position: float) -> Any:
-        """Return the value of a position of `_axis`."""
+        """Return the value at a position of `_axis`."""
 
     @abstractmethod
     def _inward(self, value: Any) -> float:
@@ -141,7 +141,7 @@ class Distribution(ABC):
 
     @property
     def axis(self) -> Axis:
-        """The coordinate that samplers see."""
+        """The coordinate seen by samplers."""
         return self._axis().extended(self.zero) if self.zero else self._axis()
 
     def outward(self, position: float) -> Any:
@@ -150,7 +150,7 @@ class Distribution(ABC):
         return self._outward(position)
 
     def inward(self, value: Any) -> float | int:
-        """Return the position of a value; `outward` of it is `canonical(value)`, exactly."""
+        """Return a value's position; its `outward` is exactly `canonical(value)`."""
         if self.zero and value == 0:
             inner, whole = self._axis(), self.axis
             if whole.kind == "integer":
@@ -161,28 +161,28 @@ class Distribution(ABC):
         return self._axis().clip(self._inward(value))
 
     def positions(self, value: Any) -> list[float | int]:
-        """Return all positions of a value, where the axis has whole ones."""
+        """Return all positions of a value, if the axis has whole positions."""
         whole = self.axis
         if self.zero and value == 0 and whole.kind == "integer":
             return list(range(int(whole.low), int(self._axis().low)))
         return [self.inward(value)]
 
     def canonical(self, value: Any) -> Any:
-        """Return the value as `sample` would give it, rounded alike."""
+        """Return the value rounded as by `sample`."""
         return self.outward(self.inward(value))
 
     def why_not(self, value: Any) -> str | None:
-        """Return in words why a value is not allowed, or None if it is."""
+        """Return why a value is not allowed, in words, or None if it is."""
         if self.zero and is_number(value) and value == 0:
             return None
         return self._why_not(value)
 
     def nudged(self, value: Any, factor: float) -> Any:
-        """Return a value moved a little along the axis, and not past its ends.
+        """Return a value moved a little along the axis, but not past its ends.
 
-        Where equal ratios are alike its position is multiplied by the factor; elsewhere it moves
-        by ln(factor) of the axis. Whole positions move by at least one. Choices without an order
-        stay, and so does a zero outside of the range. A factor below 1 moves down.
+        On axes of ratios its position is multiplied by the factor; elsewhere it moves by
+        ln(factor) of the axis. Whole positions move by at least one. Unordered choices do not
+        move, nor does a zero outside the range. A factor below 1 moves down.
         """
         axis = self._axis()
         if axis.kind == "choice" or (self.zero and value == 0):
@@ -197,7 +197,7 @@ class Distribution(ABC):
         return self._outward(axis.clip(moved))
 
     def share(self, value: Any) -> float:
-        """Return where on the axis a value is, from 0 to 1; choices by their place in the list."""
+        """Return a value's position on the axis, from 0 to 1; for choices by list order."""
         axis, position = self.axis, self.inward(value)
         if axis.kind == "real":
             return axis.share(position)
@@ -208,7 +208,7 @@ class Distribution(ABC):
         return self.outward(self.axis.at(rng.random()))
 
     def grid(self, points: int) -> Iterator[Any]:
-        """Return up to `points` values evenly spread over the axis; zero, if allowed, first."""
+        """Return up to `points` values evenly spread over the axis; an allowed zero is first."""
         values = (self._outward(position) for position in self._axis().grid(points))
         given: set[tuple[bool, Any]] = set()
         for value in chain([self.nothing], values) if self.zero else values:
@@ -218,17 +218,17 @@ class Distribution(ABC):
                 yield value
 
     def middle(self) -> Any:
-        """Return the value in the middle; of choices the first."""
+        """Return the value in the middle; for choices the first."""
         return self._outward(self._axis().at(0.5))
 
     def ends(self) -> tuple[Any, ...]:
-        """Return the extreme values (all values, where they are few and have no order)."""
+        """Return the extreme values (all values, if they are few and unordered)."""
         axis = self._axis()
         ends = tuple(self._outward(position) for position in (axis.low, axis.high))
         return (self.nothing, *ends) if self.zero else ends
 
     def as_mapping(self) -> dict[str, Any]:
-        """Return the distribution as a study file writes it."""
+        """Return the distribution in study-file form."""
         written: dict[str, Any] = {}
         for key in (*self.required, *self.optional):
             value = getattr(self, key)
@@ -272,7 +272,7 @@ class Categorical(_Listed):
 @dataclass(frozen=True)
 class Ordinal(_Listed):
     kind = "ordinal"
-    meaning = "one of values, equally likely; neighbours in the list are alike"
+    meaning = "one of values, equally likely; neighbours in the list are similar"
 
     def _axis(self) -> Axis:
         return Axis("integer", 0, len(self.values) - 1)
@@ -392,7 +392,7 @@ class IntUniform(_Whole):
 
 @dataclass(frozen=True)
 class LogIntUniform(_Whole):
-    """Integers from 1 on, small ones more likely, as the logarithm is equally likely."""
+    """Integers from 1 on; small ones are more likely, as the logarithm is equally likely."""
 
     kind = "log_int_uniform"
     meaning = "integer of at least 1, logarithm equally likely"

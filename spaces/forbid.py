@@ -1,7 +1,7 @@
-"""Rules that forbid combinations: mappings of names to values, and comparisons written as text.
+"""Rules that forbid combinations: mappings of names to values, and text comparisons.
 
-Text is parsed by `ast` and evaluated here, never by Python's `eval`. A rule that names an inactive
-hyperparameter is false, and so is one that compares off, which has no order, or divides by zero.
+Text is parsed by `ast` and evaluated here, never by Python's `eval`. A rule is false if it names
+an inactive hyperparameter, compares off (which has no order), or divides by zero.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class Rule(Protocol):
         ...
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Return whether a configuration is forbidden; `values` are of active ones only."""
+        """Return whether a configuration is forbidden; `values` has only active ones."""
         ...
 
     def as_data(self) -> Any:
-        """Return the rule as a study file writes it."""
+        """Return the rule in study-file form."""
         ...
 
 
 @dataclass(frozen=True)
 class ValueRule:
-    """Forbids that every named hyperparameter has one of the values listed for it."""
+    """Forbids that every named hyperparameter has one of its listed values."""
 
     wanted: tuple[tuple[str, tuple[Any, ...]], ...]
 
@@ -83,7 +83,7 @@ class ValueRule:
 
 @dataclass(frozen=True)
 class TextRule:
-    """Forbids that its comparison is true; made by `parse_rule`."""
+    """Forbids that its comparison is true; created by `parse_rule`."""
 
     text: str
     names: tuple[str, ...] = field(compare=False)
@@ -137,7 +137,7 @@ def _refuse(node: ast.AST, shown: str) -> ConfigError:
 
 
 def _check_truth(node: ast.expr, shown: str) -> Iterator[str]:
-    """Yield the names in a truth value, refusing everything but comparisons."""
+    """Yield the names in a truth value, refusing everything except comparisons."""
     if isinstance(node, ast.BoolOp):
         for part in node.values:
             yield from _check_truth(part, shown)
@@ -154,7 +154,7 @@ def _check_truth(node: ast.expr, shown: str) -> Iterator[str]:
 
 
 def _check_term(node: ast.expr, shown: str, numeric: bool) -> Iterator[str]:
-    """Yield the names in one side of a comparison."""
+    """Yield the names on one side of a comparison."""
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
         yield from _check_term(node.left, shown, numeric=True)
         yield from _check_term(node.right, shown, numeric=True)

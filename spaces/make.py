@@ -1,8 +1,8 @@
-"""From the mapping in a study file to a distribution, with every fault named by its key.
+"""From a study file's mapping to a distribution; every fault names its key.
 
-The kind is inferred when left out, as Weights & Biases does: `values` make a categorical, whole
-bounds an int_uniform, other bounds a uniform, `mu` and `sigma` a normal. But whole bounds of a
-real number make a uniform: `ent_coef: {min: 0, max: 1}` means the numbers between.
+An omitted kind is inferred, as in Weights & Biases: `values` make a categorical, whole bounds an
+int_uniform, other bounds a uniform, `mu` and `sigma` a normal. But whole bounds of a real number
+make a uniform: `ent_coef: {min: 0, max: 1}` includes the numbers between.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WHOLE_KINDS = ("int_uniform", "log_int_uniform", "pow2")  # all values are integ
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault in one key of a distribution, or of the whole."""
+    """A fault in one key of a distribution, or in the whole."""
 
     key: str | None
     text: str
@@ -56,9 +56,9 @@ def make_distribution(fields: Mapping[str, Any]) -> Distribution:
 
 
 def infer_kind(fields: Mapping[str, Any], real: bool = False) -> str | None:
-    """Return the kind that the keys imply, or None when they imply nothing.
+    """Return the kind implied by the keys, or None.
 
-    Whole bounds of a `real` number say nothing; a whole step `q` does.
+    Whole bounds of a `real` number imply nothing; a whole step `q` does.
 
     >>> infer_kind({"min": 0, "max": 1}), infer_kind({"min": 0, "max": 1}, real=True)
     ('int_uniform', 'uniform')
@@ -77,9 +77,9 @@ def infer_kind(fields: Mapping[str, Any], real: bool = False) -> str | None:
 def read_distribution(
     fields: Mapping[str, Any], real: bool = False
 ) -> tuple[Distribution | None, list[Fault]]:
-    """Make a distribution, or return every fault of its mapping.
+    """Make a distribution, or return every fault in its mapping.
 
-    `fields` are without `default` and `when`; for `real` see `infer_kind`.
+    `fields` exclude `default` and `when`; for `real` see `infer_kind`.
     """
     kind = fields.get("distribution") or infer_kind(fields, real)
     if kind is None:
@@ -213,7 +213,7 @@ def _check_normal(kind: str, given: Mapping[str, Any]) -> _Checks:
         (
             sigma > 0 and not small and not crossed and cut,
             "min",
-            f"min and max leave nothing of a {kind} cut at {mu} +- 4 x {sigma}",
+            f"min and max exclude all of a {kind} cut at {mu} +- 4 x {sigma}",
         ),
     ]
 
@@ -257,7 +257,7 @@ ARCHITECTURE = (
 
 
 def knob_space(names: Sequence[str]) -> Space:
-    """Return a space of hyperparameters with the distributions that their table suggests."""
+    """Return a space of hyperparameters with the distributions suggested by their table."""
     each = [(KNOBS[name], make_distribution(KNOBS[name].search or {})) for name in names]
     return Space(
         tuple(Parameter(knob.name, own, own.canonical(knob.default)) for knob, own in each)
@@ -265,7 +265,7 @@ def knob_space(names: Sequence[str]) -> Space:
 
 
 def ppo(seed: int | None = None) -> ConfigurationSpace:
-    """Return PPO's training hyperparameters as a ConfigurationSpace; its default is the core's.
+    """Return PPO's training hyperparameters as a ConfigurationSpace with the core's default.
 
     >>> dict(ppo().get_default_configuration())["learning_rate"]
     0.001

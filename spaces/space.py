@@ -1,7 +1,7 @@
-"""A search space: parameters in order, conditions between them, and rules that forbid.
+"""A search space: ordered parameters, conditions between them, and rules that forbid.
 
-`Space` is plain frozen data that can draw, fill in, enumerate and explain configurations. It has
-no notion of hyperparameters of PPO, files or search libraries.
+`Space` is plain frozen data that can draw, complete, enumerate and explain configurations. It does
+not depend on PPO hyperparameters, files or search libraries.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ DRAWS = 100  # of a configuration, while a rule forbids it
 
 @dataclass(frozen=True)
 class Condition:
-    """True when the hyperparameter `name` is active and has one of `values`."""
+    """True if the hyperparameter `name` is active and has one of `values`."""
 
     name: str
     values: tuple[Any, ...]
 
     def holds(self, known: Mapping[str, Any]) -> bool:
-        """Return whether it is true among the values known so far."""
+        """Return whether it is true for the values known so far."""
         return self.name in known and any(same(known[self.name], v) for v in self.values)
 
 
@@ -36,8 +36,8 @@ class Condition:
 class Parameter:
     """One searched hyperparameter.
 
-    Two parameters may share a name when their conditions exclude each other (the same
-    hyperparameter with another distribution).
+    Two parameters may share a name if their conditions exclude each other (the same hyperparameter
+    with another distribution).
     """
 
     name: str
@@ -54,10 +54,9 @@ class Parameter:
 class Space:
     """A search space.
 
-    Attributes:
-        parameters: in the order of the file, which is the order of every configuration.
-        forbid: configurations for which one of these is true are never run.
-        constants: values that are not searched but named by a condition or a rule.
+    Attributes: parameters: in file order, which is the order of every configuration. forbid:
+        configurations for which one of these is true never run. constants: values that are not
+        searched but named by a condition or a rule.
 
     Raises:
         ConfigError: conditions form a circle, name an unknown hyperparameter, or two parameters of
@@ -80,7 +79,7 @@ class Space:
 
     @cached_property
     def keyed(self) -> tuple[tuple[str, Parameter], ...]:
-        """(key, parameter), parents before children; a key is the name, or name#i if it repeats.
+        """(key, parameter), parents before children; the key is the name, or name#i if repeated.
 
         Keys name parameters in other libraries, where one name has one distribution.
         """
@@ -103,12 +102,12 @@ class Space:
         return {name: chosen[name] for name in self.names if name in chosen}
 
     def active(self, params: Mapping[str, Any]) -> list[tuple[str, Parameter, Any]]:
-        """Return (key, parameter, value) of each active parameter of a whole configuration."""
+        """Return (key, parameter, value) of each active parameter in a complete configuration."""
         known = {**self.constants, **params}
         return [(key, one, params[one.name]) for key, one in self.keyed if one.active(known)]
 
     def sample(self, rng: Random) -> dict[str, Any]:
-        """Draw a configuration (active parameters only); a forbidden one is drawn again.
+        """Draw a configuration (active parameters only), redrawing forbidden ones.
 
         Raises:
             ConfigError: the rules forbade 100 draws in a row.
@@ -122,7 +121,7 @@ class Space:
         raise ConfigError(f"`forbid` refused {DRAWS} configurations in a row, the last by {rule}")
 
     def draw(self, rng: Random) -> dict[str, Any]:
-        """Draw a configuration without a look at the rules."""
+        """Draw a configuration without checking the rules."""
         return self.resolve(lambda _, parameter: parameter.distribution.sample(rng))
 
     def default(self) -> dict[str, Any]:
@@ -135,7 +134,7 @@ class Space:
         return next((rule for rule in self.forbid if rule.holds(known)), None)
 
     def why_not(self, params: Mapping[str, Any]) -> list[str]:
-        """Return all reasons why a whole configuration is not in this space; empty if none."""
+        """Return all reasons why a complete configuration is not in this space; empty if none."""
         others = [name for name in params if name not in self.names]
         reasons = [f"{name!r} is not searched;{suggestion(name, self.names)}" for name in others]
         known = dict(self.constants)
@@ -157,11 +156,11 @@ class Space:
         return [*reasons, f"forbidden by {rule}"] if rule else reasons
 
     def contains(self, params: Mapping[str, Any]) -> bool:
-        """Return whether a whole configuration is in this space and allowed by its rules."""
+        """Return whether a complete configuration is in this space and allowed by its rules."""
         return not self.why_not(params)
 
     def complete(self, partial: Mapping[str, Any]) -> dict[str, Any]:
-        """Fill a partial configuration with defaults, every value made canonical.
+        """Complete a partial configuration with defaults, making every value canonical.
 
         Raises:
             ConfigError: with every reason why the result is not in the space.
@@ -184,10 +183,10 @@ class Space:
         return tuple((name, isinstance(value, bool), freeze(value)) for name, value in given)
 
     def grid(self, points: int | Mapping[str, int]) -> Iterator[dict[str, Any]]:
-        """Enumerate the space; the last parameter varies fastest, forbidden ones are left out.
+        """Enumerate the space; the last parameter varies fastest, forbidden ones are omitted.
 
-        `points` are the values of each parameter that has more (choices are all taken), or a
-        mapping of them by name, `*` for the rest.
+        `points` is the number of values per range (choices are all used), or a mapping of numbers
+        by name, with `*` for the rest.
         """
         known = dict(self.constants)
         for chosen in self._grid(points, 0, known):
@@ -214,7 +213,7 @@ class Space:
 def structure_faults(
     parameters: Sequence[Parameter], constants: Mapping[str, Any]
 ) -> list[tuple[int, str]]:
-    """Return faults between parameters: (index of the parameter, words)."""
+    """Return faults between parameters: (parameter index, words)."""
     names = {parameter.name for parameter in parameters}
     faults: list[tuple[int, str]] = []
     for index, parameter in enumerate(parameters):
@@ -248,7 +247,7 @@ def _parents(parameters: Sequence[Parameter]) -> dict[str, set[str]]:
 
 
 def _parents_first(parameters: Sequence[Parameter]) -> list[str]:
-    """Order names so that parents come first, else as given; circles come last."""
+    """Order names so that parents come first, otherwise as given; cycles come last."""
     waiting = _parents(parameters)
     ordered: list[str] = []
     while waiting:
@@ -261,7 +260,7 @@ def _parents_first(parameters: Sequence[Parameter]) -> list[str]:
 
 
 def _circles(parameters: Sequence[Parameter]) -> list[tuple[int, str]]:
-    """Return conditions that form a circle, each circle once."""
+    """Return conditions that form a cycle, each cycle once."""
     left, faults = _parents(parameters), list[tuple[int, str]]()
     order = list(left)
     while True:

@@ -1,8 +1,7 @@
-"""Spaces as a user of ConfigSpace writes them: values, not positions on an axis.
+"""Spaces in ConfigSpace's user form: values, not axis positions.
 
-Parts that ConfigSpace cannot express (a probability of zero, 1 - x on a log scale, rules that are
-expressions) are kept as `meta`, which `from_configspace` reads back, so nothing is lost between
-two of ours.
+Parts that ConfigSpace cannot express (a probability of zero, 1 - x on a log scale, expression
+rules) are kept as `meta`. `from_configspace` reads them back, so nothing is lost in a round trip.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ META = "hpo"  # key of `meta` for the parts that ConfigSpace cannot express
 def as_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpace:
     """Return the space as a ConfigurationSpace of values, with the same default configuration.
 
-    Values that are lists or null become texts (JSON), as ConfigSpace's files have neither.
+    List and null values become JSON texts, because ConfigSpace files have neither.
 
     Raises:
         ConfigError: one hyperparameter has several distributions, or bounds that ConfigSpace takes
@@ -67,7 +66,7 @@ def as_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpa
 
 
 def _conditions(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
-    """Return the conditions of all hyperparameters; constants fulfil theirs already."""
+    """Return the conditions of all hyperparameters; constants already satisfy theirs."""
     kinds = (CS.EqualsCondition, CS.InCondition)
     found = list[Any]()
     for _, one in space.keyed:
@@ -79,7 +78,7 @@ def _conditions(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
 
 
 def _forbidden(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
-    """Return the rules of values, each a clause or several joined."""
+    """Return rules on values, each a clause or several joined."""
     clauses = (CS.ForbiddenEqualsClause, CS.ForbiddenInClause)
     found = list[Any]()
     for rule in space.forbid:
@@ -108,7 +107,7 @@ def _joined(kind: Any, parts: list[Any]) -> Any:
 
 
 def shown_value(value: Any) -> Any:
-    """Return a value as ConfigSpace can store it: lists and null as JSON text."""
+    """Return a value in ConfigSpace's form: lists and null as JSON text."""
     if isinstance(value, list | tuple) or value is None:
         return json.dumps(value)
     return value
@@ -152,7 +151,7 @@ _ENDINGS = (".json", ".yaml", ".yml")
 
 
 def write_configspace(space: CS.ConfigurationSpace, path: Path) -> None:
-    """Write a space; the ending chooses JSON or YAML.
+    """Write a space; the file name's ending selects JSON or YAML.
 
     Raises:
         ConfigError: another ending.
@@ -165,7 +164,7 @@ def write_configspace(space: CS.ConfigurationSpace, path: Path) -> None:
 
 
 def read_configspace(path: Path) -> CS.ConfigurationSpace:
-    """Read a space that ConfigSpace or `write_configspace` wrote.
+    """Read a space written by ConfigSpace or `write_configspace`.
 
     Raises:
         ConfigError: no such file, no such format, or ConfigSpace refuses it.
@@ -179,7 +178,7 @@ def read_configspace(path: Path) -> CS.ConfigurationSpace:
         words = " ".join(str(error).split())
         raise ConfigError(f"{path}: not valid {path.suffix[1:]}: {words}") from None
     if not is_dict(data) or "hyperparameters" not in data:
-        raise ConfigError(f"{path}: not a space of ConfigSpace; it has no `hyperparameters`")
+        raise ConfigError(f"{path}: not a ConfigSpace file; it has no `hyperparameters`")
     try:
         with warnings.catch_warnings():
             # What they warn of they read as something else, and no warning is for our terminal.
@@ -192,7 +191,7 @@ def read_configspace(path: Path) -> CS.ConfigurationSpace:
 
 
 def _current_format(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a space as today's ConfigSpace writes it."""
+    """Return a space in the form of today's ConfigSpace."""
     given = data["hyperparameters"]
     if is_list(given):
         today = [_modernised(fields) if is_dict(fields) else fields for fields in given]
@@ -228,7 +227,7 @@ def _hyperparameter_in_file(name: Any, fields: Any) -> dict[str, Any]:
 
 
 def _modernised(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a hyperparameter without the fields that ConfigSpace had before its version 1."""
+    """Return a hyperparameter without the fields used before ConfigSpace 1."""
     found, step = dict(fields), fields.get("q")
     for old, new in (("default", "default_value"), ("probabilities", "weights")):
         value = found.pop(old, None)
@@ -239,7 +238,7 @@ def _modernised(fields: dict[str, Any]) -> dict[str, Any]:
         return found
     if found.get("type") not in ("uniform_float", "uniform_int"):
         raise ValueError(
-            f"{found.get('name')!r} has a step (q); allowed: only uniform ones have one"
+            f"{found.get('name')!r} has a step (q); only uniform hyperparameters may have one"
         )
     kind = "int_uniform" if found["type"] == "uniform_int" else "uniform"
     kind = f"log_{kind}" if found.get("log") else kind
@@ -250,7 +249,7 @@ def _modernised(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _check_ending(path: Path) -> None:
     if path.suffix not in _ENDINGS:
-        raise ConfigError(f"{path}: files of ConfigSpace end in {', '.join(_ENDINGS)}")
+        raise ConfigError(f"{path}: ConfigSpace files end in {', '.join(_ENDINGS)}")
 
 
 def from_configspace(theirs: CS.ConfigurationSpace) -> Space:
@@ -343,7 +342,7 @@ def _values(parent: Any, theirs: Any) -> tuple[Any, ...]:
 
 
 def _value(theirs: Any) -> Any:
-    """Return a plain Python value; theirs may be NumPy's."""
+    """Return a plain Python value; the input may be NumPy's."""
     return freeze(theirs.item() if hasattr(theirs, "item") else theirs)
 
 
@@ -378,7 +377,7 @@ def from_configuration(space: Space, configuration: Mapping[str, Any]) -> dict[s
 
 
 def to_values(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the positions under keys of a configuration; `from_configuration` undoes it."""
+    """Return a configuration's positions under keys; inverse of `from_configuration`."""
     values: dict[str, Any] = {}
     for key, parameter, value in space.active(params):
         axis, position = parameter.distribution.axis, parameter.distribution.inward(value)
@@ -418,7 +417,7 @@ def _where(space: Space, name: str, values: Sequence[Any]) -> list[tuple[str, li
 
 
 def _clauses(space: Space, nodes: Mapping[str, Any], rule: ValueRule) -> list[Any]:
-    """Return the clauses of a rule; none where constants make it false."""
+    """Return the clauses of a rule; none if constants make it false."""
     options: list[list[tuple[str, list[Any]]]] = []
     for name, values in rule.wanted:
         if name not in space.constants:

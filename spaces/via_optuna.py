@@ -1,7 +1,7 @@
-"""Studies of Optuna, read from their storage: the space searched and the trials finished.
+"""Optuna studies read from their storage: the searched space and the finished trials.
 
-Optuna keeps the distributions of each trial and no space. The distributions become one space, and
-a parameter that only some trials had is searched in all.
+Optuna stores the distributions of each trial and no space. The distributions are merged into one
+space, and a parameter that only some trials had is searched in all.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _chosen(storage: str, opened: optuna.storages.BaseStorage, name: str | None)
 def _last_distributions(
     storage: str, trials: Sequence[optuna.trial.FrozenTrial]
 ) -> tuple[dict[str, BaseDistribution], dict[str, str]]:
-    """Return the last distribution of each parameter, and the texts of earlier, other ones."""
+    """Return each parameter's last distribution, and the texts of different earlier ones."""
     space: dict[str, BaseDistribution] = {}
     changed: dict[str, str] = {}
     for trial in trials:
@@ -145,7 +145,7 @@ def _trial(theirs: optuna.trial.FrozenTrial) -> OptunaTrial:
 def open_storage(storage: str, make: bool = False) -> Any:
     """Open a storage: a URL, an SQLite file, or a journal (`.log`).
 
-    With `make` it may be new; else Optuna would make one where a path is misspelt.
+    With `make` it may be new; otherwise Optuna would create one at a misspelt path.
 
     Raises:
         ConfigError: it is not there, or not one of Optuna's.
@@ -181,12 +181,12 @@ def _check_file(path: Path, make: bool) -> None:
     except sqlite3.Error as error:
         raise ConfigError(f"{path} is not a readable SQLite database: {error}") from error
     if "studies" not in tables or "trials" not in tables:
-        raise ConfigError(f"{path} is an SQLite database, but holds no study of Optuna")
+        raise ConfigError(f"{path} is an SQLite database, but has no Optuna study")
 
 
 @contextmanager
 def refusals(storage: str) -> Generator[None]:
-    """Turn any error of a database about another kind of file into one sentence."""
+    """Turn any database error about a different kind of file into one sentence."""
     try:
         yield
     except HpoError:
@@ -218,7 +218,7 @@ def written_params(
 ) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
     """Return the arguments of `optuna.trial.create_trial`: values by key, and distributions.
 
-    A zero outside of its range is left out, as if the parameter were inactive.
+    A zero outside its range is omitted, as if the parameter were inactive.
     """
     values: dict[str, Any] = {}
     spread: dict[str, BaseDistribution] = {}
@@ -230,7 +230,7 @@ def written_params(
 
 
 def told_changes(space: Space) -> list[str]:
-    """Return for every parameter which part of it Optuna cannot express."""
+    """Return for every parameter the part that Optuna cannot express."""
     changes = ((key, _change(key, parameter)) for key, parameter in space.keyed)
     return [f"{key}: {change}" for key, change in changes if change]
 
@@ -241,9 +241,11 @@ def _change(key: str, parameter: Parameter) -> str:
     changes = {
         f"{ours.kind} is uniform there": not isinstance(ours, _KNOWN),
         "its step is lost": isinstance(ours, LogUniform | LogIntUniform) and ours.q,
-        "Optuna has it as a list without an order": isinstance(ours, Pow2 | Ordinal),
-        "Optuna has lists as JSON texts": any(not isinstance(value, _SCALAR) for value in values),
-        "Optuna's trials lack it where it is 0": _zero_is_outside(ours),
+        "Optuna stores it as an unordered list": isinstance(ours, Pow2 | Ordinal),
+        "Optuna stores lists as JSON text": any(
+            not isinstance(value, _SCALAR) for value in values
+        ),
+        "Optuna's trials omit it if it is 0": _zero_is_outside(ours),
         "one of several distributions of this name": "#" in key,
     }
     return ", ".join(words for words, applies in changes.items() if applies)
@@ -288,7 +290,7 @@ def _value_distribution(ours: Distribution) -> BaseDistribution:
 
 
 def suggest(trial: BaseTrial, space: Space) -> dict[str, Any]:
-    """Ask a trial for a configuration: active parameters only, rules not looked at."""
+    """Ask a trial for a configuration: active parameters only, rules not checked."""
 
     def choose(key: str, parameter: Parameter) -> Any:
         return parameter.distribution.outward(_ask(trial, key, parameter.distribution.axis))

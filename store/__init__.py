@@ -1,6 +1,6 @@
 """The store: a study's results, crash-safe and open to queries while it runs.
 
-Writing, by the search loop alone:
+Writing, only by the search loop:
 
     with StudyStore(StudyFolder(Path("results/cartpole")), meta) as store:
         store.curves.add_chunk(trials, streams, replicates, env_steps, metrics)

@@ -1,6 +1,6 @@
-"""A winner compared with one opponent: by value, and by constraints.
+"""A winner compared with one opponent, by value and by constraints.
 
-Values are from test seeds, the same for both sides.
+Values are from test seeds, which are the same for both sides.
 """
 
 from __future__ import annotations
@@ -71,15 +71,16 @@ class Against:
 
     @property
     def is_behind_unless(self) -> bool:
-        """Whether the opponent is better, on the condition that `unless` names."""
+        """Whether the opponent is better, on the condition in `unless`."""
         return self.unless is not None and (self.difference or 0.0) < 0.0
 
     @property
     def advice(self) -> Advice:
-        """Return which of the two to use, "" if test seeds do not say.
+        """Return which of the two to use, or "" if test seeds do not decide.
 
-        Where the test does not decide, the winner must lead by more than one standard error of the
-        paired differences. Of two equal ones it does in 16 to 20 % of studies, which does no harm.
+        If the test does not decide, the winner must lead by more than one standard error of the
+        paired differences. If both are equal it does so in 16 to 20 % of studies, which does no
+        harm.
         """
         if self.verdict in ("better", "feasible"):
             return "take"
@@ -96,7 +97,7 @@ class Against:
 
 @dataclass(frozen=True)
 class LimitsOfBoth:
-    """Whether a winner and its opponent keep the constraints, on test seeds."""
+    """Whether a winner and its opponent satisfy the constraints on test seeds."""
 
     winner: Feasibility
     rival: Feasibility
@@ -104,9 +105,9 @@ class LimitsOfBoth:
 
 @dataclass(frozen=True)
 class ConstraintSamples:
-    """What test seeds show of the constraints.
+    """Results of the constraints on test seeds.
 
-    `seen`: for each constraint the range of its values on all new seeds of the compared trials.
+    `seen`: each constraint's range of values on all new seeds of the compared trials.
     """
 
     limits: tuple[Limit, ...]
@@ -159,7 +160,7 @@ class _Pairs:
 
     @property
     def standard_error(self) -> float | None:
-        """Of the mean difference; None for a single pair."""
+        """Interval of the mean difference; None for a single pair."""
         if len(self.finite) < 2:
             return None
         spread = deviation([own - other for own, other in self.finite])
@@ -169,7 +170,7 @@ class _Pairs:
 def compare_samples(
     winner: Sample, other: Sample, rival: str, terms: Terms, among: int = 1
 ) -> Against:
-    """Pair two samples and decide; `among`: the comparisons that share the error rate."""
+    """Pair two samples and decide; `among`: the number of comparisons sharing the error rate."""
     both = sorted(winner.keys() & other.keys())
     if not both:
         return Against(rival, "nothing")
@@ -196,7 +197,7 @@ def _signed(side: Sample, seeds: Sequence[int], sign: float) -> list[float]:
 
 
 def _lost(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
-    """Decide where on no seed both sides have a finite value."""
+    """Decide if on no seed both sides have a finite value."""
     enough = len(pairs.seeds) >= fewest_pairs(terms.level / among)
     if pairs.own_lost:
         return Against(rival, "diverged")
@@ -232,7 +233,7 @@ def _by_value(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
 def with_constraints(
     against: Against, samples: ConstraintSamples, rival: Values | None, level: float
 ) -> Against:
-    """Return a comparison with the verdict that constraints allow; `by_value` has the other."""
+    """Return a comparison with the verdict under the constraints; `by_value` has the other."""
     both = LimitsOfBoth(
         winner=feasibility(samples.limits, samples.winner, level, samples.seen),
         rival=feasibility(samples.limits, rival, level, samples.seen),

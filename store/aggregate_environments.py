@@ -1,7 +1,7 @@
 """Aggregate scores over several environments, with intervals, after Agarwal et al. 2021.
 
 "Deep Reinforcement Learning at the Edge of the Statistical Precipice". Scores are normalised,
-[environments][seeds], with equally many seeds in each environment.
+[environments][seeds], with the same number of seeds in each environment.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _RESAMPLES, _FEWEST = 2_000, 5
 
 
 def together(scores: Sequence[float], over: str) -> float:
-    """Return one number for the scores of one seed per environment; NaN if any is NaN.
+    """Return one number for one seed's scores per environment; NaN if any is NaN.
 
     `iqm` cuts floor(n / 4) scores at either end, so it is the mean below four environments.
 
@@ -65,8 +65,8 @@ def together(scores: Sequence[float], over: str) -> float:
 def overall(scores: Scores, over: str = "iqm") -> float:
     """Return one number for all runs on all environments.
 
-    `mean` of the environments' means; `iqm`: the interquartile mean of all runs (section 4.3);
-    `worst`: the smallest of the environments' means.
+    `mean` of the environment means; `iqm`: the interquartile mean of all runs (section 4.3);
+    `worst`: the smallest environment mean.
 
     >>> round(overall([[0.0, 0.5], [0.7, 0.9]], "iqm"), 3)
     0.6
@@ -75,13 +75,13 @@ def overall(scores: Scores, over: str = "iqm") -> float:
 
 
 def overall_interval(scores: Scores, over: str = "iqm", bounds: Sequence[Bounds] = ()) -> Interval:
-    """Return the 95 % interval of `overall`, within `bounds` of the scores of each environment.
+    """Return the 95 % interval of `overall`, within `bounds` of each environment's scores.
 
-    `mean`: the wider of two intervals, since the mean of one seed over environments may not be
-    normal: that of these means (`unobserved.bounded_interval`), and Student's with the spread of
-    seeds in each environment, at Welch's degrees of freedom. `iqm`: a stratified bootstrap
+    `mean`: the wider of two intervals, because a seed's mean over environments may not be normal.
+    One is of these means (`unobserved.bounded_interval`), the other is Student's with the seed
+    spread in each environment, at Welch's degrees of freedom. `iqm`: a stratified bootstrap
     (section 4.1) with expanded percentiles. `worst` has none: the smallest of several means is
-    biased. Nor is there one below 5 seeds, with a non-finite score, or without variation (of a
+    biased. There is also none below 5 seeds, with a non-finite score, or without variation (of a
     `mean`: unless the bounds are known).
     """
     table, statistic = _table(scores), _statistic(over)
@@ -106,7 +106,7 @@ def overall_interval(scores: Scores, over: str = "iqm", bounds: Sequence[Bounds]
 
 
 def _overall_bounds(bounds: Sequence[Bounds], over: str, seeds: int) -> Bounds:
-    """Return the bounds of `overall`: no run is beyond those of its environment."""
+    """Return the bounds of `overall`: no run exceeds those of its environment."""
     if not bounds:
         return UNBOUNDED
     low = overall([[one.low] * seeds for one in bounds], over)
@@ -120,16 +120,16 @@ def difference(
     paired: bool = False,
     bounds: Sequence[Bounds] = (),
 ) -> tuple[float, Interval]:
-    """Return `overall` of ours less that of theirs, with its interval.
+    """Return `overall` of ours minus that of theirs, with its interval.
 
-    `bounds`: of the scores of each environment.
+    `bounds`: of each environment's scores.
 
-    `mean`: that of the means over environments per seed (`paired_interval`, `unpaired_interval`).
-    `iqm`: a stratified bootstrap, with the same seeds for both sides if they are paired; expanded
-    percentiles with Welch's degrees of freedom over environments and sides, since one environment
-    may have most of the spread; it includes 0 wherever the exact test of equal distributions does
-    not exclude it. Both are at the level of a first look. `worst` has none, see
-    `overall_interval`; nor is there one below 5 seeds, with a non-finite score, or without
+    `mean`: the difference of means over environments per seed (`paired_interval`,
+    `unpaired_interval`). `iqm`: a stratified bootstrap, with the same seeds for both sides if they
+    are paired. It uses expanded percentiles with Welch's degrees of freedom over environments and
+    sides, because one environment may have most of the spread. It includes 0 unless the exact test
+    of equal distributions excludes it. Both use the level of a first look. `worst` has none, see
+    `overall_interval`; there is also none below 5 seeds, with a non-finite score, or without
     variation.
 
     >>> round(difference([[0.5, 0.7], [0.9, 1.0]], [[0.4, 0.6], [0.9, 1.0]], "mean")[0], 3)
@@ -279,7 +279,7 @@ _POINTS = 101
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and its 95 % interval; None where no seed has a value."""
+    """A number and its 95 % interval; None if no seed has a value."""
 
     value: float | None
     interval: Interval = NO_INTERVAL
@@ -320,9 +320,9 @@ class Profile:
 
 
 def on_each(seeds: BySeed, bounds: Sequence[Bounds] = ()) -> OnEach:
-    """Return the scores of one configuration on each environment and over all of them.
+    """Return one configuration's scores on each environment and over all of them.
 
-    `bounds`: of the scores of each environment; () if unknown.
+    `bounds`: of each environment's scores; () if unknown.
 
     >>> found = on_each({0: (1.0, 0.5), 1: (0.5, 0.5), 2: (float("nan"), float("nan"))})
     >>> found.lost, [one.value for one in found.each], found.together["worst"].value
@@ -350,7 +350,7 @@ def on_each(seeds: BySeed, bounds: Sequence[Bounds] = ()) -> OnEach:
 def beside(ours: BySeed, theirs: BySeed, paired: bool, bounds: Sequence[Bounds] = ()) -> Beside:
     """Compare two configurations on the same environments; paired: only common replicates.
 
-    `bounds`: of the scores of each environment; () if unknown.
+    `bounds`: of each environment's scores; () if unknown.
     """
     if paired:
         common = sorted(ours.keys() & theirs.keys())

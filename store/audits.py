@@ -1,4 +1,4 @@
-"""The rate of false stops, from audited trials: stopped ones that ran to their end anyway.
+"""The rate of false stops, from audited trials: stopped trials that ran to their end anyway.
 
 They are a random sample of the stopped trials (`early_terminate.audit`).
 """
@@ -50,9 +50,9 @@ def audit_of(
     decisions: Sequence[DecisionRow],
     finishing: Collection[str],
 ) -> Audit | None:
-    """Return the audit of a study; None with constraints, or if no audited trial has ended.
+    """Return a study's audit; None with constraints, or if no audited trial has ended.
 
-    `finishing`: rules whose stops are not judged, because they end runs that are complete.
+    `finishing`: rules whose stops are not judged, because they end complete runs.
     """
     if meta.objectives or meta.constraints:
         return None
@@ -78,7 +78,7 @@ def audit_of(
 
 @dataclass(frozen=True, eq=False)
 class _Stops:
-    """The stops of a study, and which of them were audited to a known end."""
+    """A study's stops, and which of them were audited to a known end."""
 
     rows: Mapping[int, DecisionRow]  # by trial
     ends: Mapping[int, float]
@@ -96,7 +96,7 @@ class _Stops:
         return sum(row.rung == rung for row in self.rows.values())
 
     def ends_at(self, rung: int) -> list[float]:
-        """Return the ends of the trials that were audited there."""
+        """Return the final values of the trials audited there."""
         return [self.ends[n] for n in self.known if self.rows[n].rung == rung]
 
     @cached_property
@@ -110,7 +110,7 @@ class _Stops:
 def _stops_of(
     decisions: Sequence[DecisionRow], finishing: Collection[str]
 ) -> dict[int, DecisionRow]:
-    """Return the decision that stopped each trial, also where it was audited."""
+    """Return the decision that stopped each trial, including audited ones."""
     ending = {row.rule for row in decisions if row.action == "finish"}
     found: dict[int, DecisionRow] = {}
     for row in decisions:
@@ -126,7 +126,7 @@ def _ends(rows: Iterable[TrialRow], sign: float) -> dict[int, float]:
 
 
 def _end(row: TrialRow, sign: float) -> float | None:
-    """Return the final value, higher is better; -inf if it diverged, None if it is unknown."""
+    """Return the final value, higher is better; -inf if it diverged, None if unknown."""
     if row.state is TrialState.DIVERGED:
         return -math.inf
     if row.state is not TrialState.FINISHED or row.value is None:
@@ -137,7 +137,7 @@ def _end(row: TrialRow, sign: float) -> float | None:
 def _rates(
     audited: Sequence[float], bar: float, best: float
 ) -> tuple[int, int, int, int, float | None, float | None, float | None]:
-    """Return audited, wrong, level, winners, share, low, high from the ends of audited trials."""
+    """Return audited, wrong, level, winners, share, low and high from audited trials' ends."""
     if not audited:
         return 0, 0, 0, 0, None, None, None
     wrong, count = sum(end > bar for end in audited), len(audited)
@@ -168,7 +168,7 @@ def weighted_kendall(
 ) -> float | None:
     """Return Kendall's tau-b (1945) with weighted pairs (product of both weights).
 
-    None if one order has only ties.
+    None if one order consists only of ties.
 
     >>> weighted_kendall([1.0, 2.0, 3.0], [1.0, 3.0, 2.0], [1.0, 1.0, 1.0])
     0.3333333333333333

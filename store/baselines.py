@@ -1,6 +1,6 @@
 """Heuristic baselines in the store: study attributes in the journal, and `baselines.parquet`.
 
-They run on the same episodes as policies, so differences from a trial are paired seed by seed.
+They run on the same episodes as policies, so differences from a trial are paired by seed.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def baseline_entries(
 ) -> list[BaselineEntry]:
     """Return the baselines, best first, each compared with the best trial.
 
-    `bounds`: of the values. Intervals of differences hold one by one, while verdicts share their
-    error rate (`verdict.conclude`). Search and selection seeds favour that trial, so their
+    `bounds`: the range of values. Intervals of differences are not adjusted, while verdicts share
+    their error rate (`verdict.conclude`). Search and selection seeds favour that trial, so their
     difference has no interval.
     """
     best = entries[0] if entries and entries[0].value is not None else None

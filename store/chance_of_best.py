@@ -1,4 +1,4 @@
-"""How likely the chosen trial is the best one, by the seeds that chose it."""
+"""The probability that the chosen trial is the best one, from the seeds that chose it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class ChosenTrial:
 
     @property
     def words(self) -> str:
-        """Return the chance in words, as coarsely as it is known.
+        """Return the probability in words, as precisely as it is known.
 
-        Of simulated studies the best was chosen in 89 to 99 % of those from 0.9 on, in 60 to 83 %
-        from 0.6 on, in 35 to 60 % from 0.3 on, and in 12 to 37 % below.
+        In simulated studies the best was chosen in 89 to 99 % from 0.9 on, in 60 to 83 % from 0.6
+        on, in 35 to 60 % from 0.3 on, and in 12 to 37 % below.
 
         >>> ChosenTrial(3, 0.97).words, ChosenTrial(3, 0.2).words
         ('is almost certainly the best', 'is one of several that may be the best')
@@ -33,16 +33,16 @@ class ChosenTrial:
         if self.chance >= 0.6:
             return "is probably the best"
         if self.chance >= 0.3:
-            return "may be the best, or another one"
+            return "may be the best, but so may another"
         return "is one of several that may be the best"
 
 
 def chance_of_best(values: Sequence[Sequence[float]], chosen: int) -> ChosenTrial | None:
-    """Return how likely `values[chosen]` has the highest true mean; None where that is unknown.
+    """Return the probability that `values[chosen]` has the highest true mean; None if unknown.
 
-    `values` [trials, seeds], on the same seeds, greater is better; at least three trials and two
-    seeds, not all the same. An empirical Bayes model, integrated over its two unknown variances:
-    the seeds' common effects are taken out, the noise of a seed is pooled over trials, and true
+    `values` [trials, seeds] are on the same seeds, greater is better; at least three trials and
+    two seeds, not all equal. An empirical Bayes model, integrated over its two unknown variances:
+    the seeds' common effects are removed, and the noise of a seed is pooled over trials. True
     means are normal around their median, with the spread of the upper half (poor trials say
     nothing about the top). Only the 200 highest means count.
     """

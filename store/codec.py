@@ -1,6 +1,6 @@
-"""Rows to SQLite cells and back: JSON text for small rows, numbers as bytes for episodes.
+"""Converts rows to SQLite cells and back: JSON text for small rows, bytes for episodes.
 
-SQLite turns NaN into NULL, so floats are JSON text (with Python's `NaN` and `Infinity`, exact by
+SQLite turns NaN into NULL. So floats are JSON text (with Python's `NaN` and `Infinity`, exact by
 the shortest repr) or little-endian float64 in blobs.
 """
 
@@ -38,7 +38,7 @@ _PLAIN = {"float": float, "int": int, "bool": bool, "text": str}
 
 
 def param_kind(values: Iterable[Any]) -> str:
-    """Return the column type for all values of a hyperparameter; None (switched off) fits any.
+    """Return the column type for all values of a hyperparameter; None (off) fits any.
 
     >>> param_kind([1e-4, 1]), param_kind([32, 64]), param_kind(["relu", None]), param_kind([[64]])
     ('float', 'int', 'text', 'json')
@@ -60,7 +60,7 @@ def _kind(value: Any) -> str:
 
 
 def _typed(what: str, kind: str, value: Any) -> Any:
-    """Return plain data of a kind of `PARAM_KINDS`."""
+    """Return plain data of one of the `PARAM_KINDS`."""
     if type(value) is _PLAIN.get(kind):
         return value
     seen = _kind(value)
@@ -77,7 +77,7 @@ def _typed(what: str, kind: str, value: Any) -> Any:
 
 
 def plain_json(value: Any, finite: bool = False) -> Any:
-    """Return data for JSON: tuples as lists, other packages' numbers as Python's."""
+    """Return JSON data: tuples as lists, other packages' numbers as Python's."""
     if value is None or type(value) in (bool, str, int) or isinstance(value, str):
         return value
     if isinstance(value, Integral):
@@ -102,7 +102,7 @@ def strict_json(value: Any) -> str:
 
 
 def finite_json(value: Any) -> Any:
-    """Return plain data in which non-finite numbers are texts."""
+    """Return plain data with non-finite numbers as texts."""
     return plain_json(value, finite=True)
 
 
@@ -116,7 +116,7 @@ _TUPLES = frozenset(
 
 @dataclass(frozen=True)
 class _Column:
-    """How a field of a row is stored."""
+    """How a row's field is stored."""
 
     name: str
     number: str = ""  # "int" or "float", "" for other data
@@ -196,7 +196,7 @@ def meta_cells(meta: StudyMeta) -> list[Cells]:
 
 
 def meta_of_cells(rows: Iterable[Cells]) -> StudyMeta:
-    """Return the meta data; fields that older versions did not write have their defaults."""
+    """Return the metadata; fields that older versions did not write have their defaults."""
     values = {key: json.loads(text) for key, text in rows}
     known = {entry.name for entry in fields(StudyMeta)}
     for name in ("objectives", "constraints", "environments"):

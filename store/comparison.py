@@ -3,11 +3,11 @@
 Values on the same seeds are compared pair by pair. The test of a mean difference is exact: under
 equal distributions each difference has a random sign, for any distribution and with ties. The
 interval is Student's, or Hall's as far as the sides vary differently (differences are then as
-skewed as one of them). It includes 0 wherever the exact test does not exclude it, and ends at the
-bounds of the difference.
+skewed as one of them). It includes 0 unless the exact test excludes it, and ends at the bounds of
+the difference.
 
-On 4 or 5 seeds of each side, where signs of pairs cannot decide, all splits of both sides' values
-are compared instead. That is exact for equal distributions, whether or not seeds go together.
+With 4 or 5 seeds per side, where signs of pairs cannot decide, all splits of both sides' values
+are compared instead. That is exact for equal distributions, whether or not seeds are paired.
 
 None of these detects outcomes that no seed has shown. So the end next to 0 allows for such
 outcomes of either side, more so the less that side varies (`unobserved`).
@@ -61,7 +61,7 @@ FEWEST_PAIRS = fewest_pairs(level_of(1))  # 6; below, no verdict and no interval
 
 @dataclass(frozen=True)
 class Unless:
-    """A difference that outcomes without an observation could reverse."""
+    """A difference that unobserved outcomes could reverse."""
 
     interval: Interval  # of the mean difference without such outcomes
     one_in: int  # seeds: it holds unless at least one in so many has such an outcome
@@ -90,12 +90,12 @@ def paired_interval(
     level: float = level_of(1),
     bounds: Bounds = UNBOUNDED,
 ) -> Interval:
-    """Return the interval of the mean of `ours` less `theirs`, seed by seed.
+    """Return the interval of the mean of `ours` minus `theirs`, seed by seed.
 
-    It excludes 0 only where the exact test does (`sign_flip_p`), and where outcomes that no seed
-    has shown could not turn its sign (`unobserved`). There is none below 6 pairs, where the exact
-    test excludes nothing, nor if both sides vary with the same difference on every seed. `level`:
-    the error rate, by default that of a first look; `bounds`: of the values of both sides.
+    It excludes 0 only if the exact test does (`sign_flip_p`) and unseen outcomes could not change
+    its sign (`unobserved`). There is none below 6 pairs, where the exact test excludes nothing, or
+    if both sides vary with the same difference on every seed. `level`: the error rate, by default
+    that of a first look; `bounds`: of both sides' values.
 
     >>> found = paired_interval([3.0, 4, 6, 4, 5, 4], [1.0, 3, 3, 3, 2, 3])
     >>> round(found.low, 3), round(found.high, 3), found.kind
@@ -111,7 +111,7 @@ def paired_unless(
     level: float = level_of(1),
     bounds: Bounds = UNBOUNDED,
 ) -> Unless | None:
-    """Return the condition on which `paired_interval` would exclude 0; None without one."""
+    """Return the condition under which `paired_interval` would exclude 0; None without one."""
     return _paired(ours, theirs, level, bounds).unless()
 
 
@@ -147,7 +147,7 @@ def _with_unseen(
 ) -> _Found:
     """Move the end next to 0 for unseen outcomes, at most to 0, within the range of differences.
 
-    They can prevent a verdict; few seeds cannot say how far beyond 0 they reach.
+    They can prevent a verdict, but few seeds cannot show how far beyond 0 they reach.
     """
     if seen.low is None or seen.high is None:
         return _NOTHING
@@ -177,10 +177,10 @@ def _with_zero(found: Interval) -> Interval:
 def _seen_interval(
     differences: Sequence[float], ours: Sequence[float], theirs: Sequence[float], level: float
 ) -> Interval:
-    """Return Student's interval, or Hall's as far as the spreads of both sides differ.
+    """Return Student's interval, or Hall's as far as both sides' spreads differ.
 
     Differences of equal distributions are symmetric; next to a constant they are as skewed as the
-    other side. If all signs are the same, Hall's is no further beyond 0 than Student's.
+    other side. If all signs are equal, Hall's reaches no further beyond 0 than Student's.
     """
     tail, unlike = 1.0 - level / 2.0, _unlike_spreads(ours, theirs)
     low, high = _hall(differences, tail, unlike)
@@ -209,9 +209,9 @@ def paired_over_looks(
 ) -> Interval:
     """Return the 95 % interval of the mean difference over all looks together.
 
-    The intersection of the intervals of all looks, each at its level; this look's if it is empty.
-    `earlier`: pairs at each earlier look, the first ones of these; 0 for different values;
-    `interim`: see `interim_analyses.level_of`; `among`: comparisons that share the error rate.
+    This is the intersection of all looks' intervals, each at its level; if it is empty, this
+    look's. `earlier`: pairs at each earlier look, the first ones of these; 0 for different values.
+    `interim`: see `interim_analyses.level_of`. `among`: comparisons that share the error rate.
     """
     own = len(ours) if among == 1 else 0  # few seeds decide alone, not several at once
     before, level = levels(earlier, interim, own)
@@ -234,7 +234,7 @@ def _found(ours: Sequence[float], theirs: Sequence[float], level: float, bounds:
 
 
 def _few(ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds) -> _Found:
-    """Return the difference of 4 or 5 values of each side, by Welch's interval and all splits."""
+    """Return the difference of 4 or 5 values per side, by Welch's interval and all splits."""
     if not all(map(math.isfinite, [*ours, *theirs])):
         return _NOTHING
     seen = _welch(ours, theirs, level)
@@ -254,9 +254,9 @@ def _welch(a: Sequence[float], b: Sequence[float], level: float) -> Interval:
 
 
 def split_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the exact two-sided p-value of equal distributions, for few values.
+    """Return the exact two-sided p-value for equal distributions, for few values.
 
-    The share of all splits into two sides of these sizes whose means differ at least as much
+    It is the share of all splits into two sides of these sizes whose means differ at least as much
     (Pitman 1937, "Significance tests which may be applied to samples from any populations").
 
     >>> split_p([4.0, 5.0, 6.0, 7.0], [0.0, 1.0, 2.0, 3.0])  # 2 of 70
@@ -273,11 +273,11 @@ def split_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
-    """Return the exact two-sided p-value of symmetric differences around 0.
+    """Return the exact two-sided p-value for differences symmetric around 0.
 
-    The share of sign flips with a sum at least as far from 0 (Fisher 1935, "The Design of
-    Experiments", section 21); zeros change nothing. For more than 14 differences 20,000 fixed
-    flips, with the observed one, are exact, too; for more than 100 it is Student's.
+    It is the share of sign flips with a sum at least as far from 0 (Fisher 1935, "The Design of
+    Experiments", section 21); zeros change nothing. For more than 14 differences it uses 20,000
+    fixed flips and the observed one, which is also exact; for more than 100 it is Student's.
 
     >>> sign_flip_p([1.0, 2.0, 3.0, 4.0, 0.0]), sign_flip_p([1.0, -1.0])
     (0.125, 1.0)
@@ -348,10 +348,10 @@ def chance_of_better(
 ) -> tuple[float, Interval]:
     """Return the probability of improvement P(ours > theirs) + P(tie) / 2, with its interval.
 
-    Paired: on the same new seed, with Clopper and Pearson's interval, a tie half a hit. Else for
-    any two seeds (Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
-    Precipice", section 4.3), see `placement_interval`. A non-finite value loses to a finite one.
-    Below 5 seeds it has no interval.
+    Paired: on the same new seed, with Clopper and Pearson's interval, where a tie is half a hit.
+    Otherwise for any two seeds (Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of
+    the Statistical Precipice", section 4.3), see `placement_interval`. A non-finite value loses to
+    a finite one. Below 5 seeds it has no interval.
 
     >>> chance_of_better([2.0, 2.0, 2.0, 2.0], [1.0, 1.0, 2.0, 3.0])[0]
     0.625
@@ -380,10 +380,10 @@ def _wins(ours: Sequence[float], theirs: Sequence[float]) -> np.ndarray:
 def placement_interval(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
     """Return the mean over environments of P(ours > theirs) + P(tie) / 2, with its 95 % interval.
 
-    Wilson's score interval (1927), for the number of independent pairs with the variance of the
-    placements of seeds (Brunner and Munzel 2000), with Student's t at Welch's degrees of freedom.
-    Half a pair of the largest possible variance, p (1 - p) / n, is added: 32 wins of 32 give at
-    least 0.88. It includes 1/2 wherever the exact test of equal distributions does not exclude it
+    It is Wilson's score interval (1927), for the number of independent pairs with the variance of
+    the seeds' placements (Brunner and Munzel 2000), with Student's t at Welch's degrees of
+    freedom. Half a pair of the largest possible variance, p (1 - p) / n, is added: 32 wins of 32
+    give at least 0.88. It includes 1/2 unless the exact test of equal distributions excludes it
     (`deal_p`, of ranks). There is none below 5 seeds.
     """
     tables = [_wins(a, b) for a, b in zip(ours, theirs, strict=True)]
@@ -422,7 +422,7 @@ def _ranked_p(ours: Scores, theirs: Scores) -> float:
 
 
 def seeds_to_tell(gap: float, deviation: float, level: float = level_of(1)) -> int | None:
-    """Return the number of pairs with a power of 0.8 to find a mean difference of `gap`.
+    """Return the number of pairs with a power of 0.8 to detect a mean difference of `gap`.
 
     (t(1 - level / 2) + t(0.8)) s / sqrt(n) is at most the mean. None if the mean is 0.
 
@@ -462,7 +462,7 @@ class Decision:
 
     @property
     def of_seen(self) -> Verdict:
-        """The verdict if no seed has an outcome that these did not show."""
+        """The verdict if no seed has an unseen outcome."""
         if self.unless is None:
             return self.verdict
         low = self.unless.interval.low
@@ -478,7 +478,7 @@ def decided_pairs(
     *,
     among: int = 1,
 ) -> Decision:
-    """Decide between finite values on the same seeds, in the order they ran; greater is better.
+    """Decide between finite values on the same seeds, in run order; greater is better.
 
     `among`: the number of comparisons that share the error rate.
 
@@ -513,7 +513,7 @@ def decided_pairs(
 def _decided(
     interval: Interval, count: int, needed: int | None, unless: Unless | None
 ) -> Decision:
-    """Decide by an interval; if it includes 0, by the seeds needed in all (None: any number)."""
+    """Decide by an interval; if it includes 0, by the total seeds needed (None: any number)."""
     low, high = interval.low, interval.high
     if low is not None and low > 0.0:
         return Decision("better", interval)
@@ -532,11 +532,11 @@ _T = TypeVar("_T")
 def sharing_error(
     names: Collection[str], decide: Callable[[str, int], _T], is_decided: Callable[[_T], bool]
 ) -> dict[str, _T]:
-    """Decide several comparisons, so that any of them is wrong as rarely as a single one.
+    """Decide several comparisons so that any is wrong as rarely as a single one.
 
     Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure": all share the error rate;
-    those with a verdict leave their part to the others, which are tried again.
-    `decide(name, among)`: at the level of so many comparisons.
+    those with a verdict pass their share to the others, which are tested again.
+    `decide(name, among)`: at the level for this many comparisons.
 
     >>> tried = sharing_error(["a", "b"], lambda name, among: name * among, lambda it: it == "aa")
     >>> tried
@@ -645,10 +645,10 @@ def unpaired_interval(
 ) -> Interval:
     """Return the interval of a difference of means with different variances (Welch 1947).
 
-    At the level of a first look, degrees of freedom rounded down. It includes 0 wherever the exact
-    test of equal distributions does not exclude it (`deal_p`), and where outcomes that no seed has
-    shown could turn its sign (`unobserved`). There is none below 5 values of either side, or with
-    a non-finite value.
+    It uses the level of a first look, with degrees of freedom rounded down. It includes 0 unless
+    the exact test of equal distributions excludes it (`deal_p`) and unseen outcomes could not
+    change its sign (`unobserved`). There is none below 5 values per side, or with a non-finite
+    value.
     """
     return _unpaired(a, b, bounds).whole
 

@@ -1,8 +1,8 @@
-"""Whether a trial keeps the constraints of a study, tested on its test seeds.
+"""Whether a trial satisfies a study's constraints, tested on its test seeds.
 
-Selection seeds prefer trials that keep the constraints, so they favour the winner. A trial keeps
-or violates a limit only if the interval of its mean on test seeds is on one side of it. A verdict
-about two trials needs both tests, so it is wrong no more often than one of them.
+Selection seeds prefer trials that satisfy the constraints, so they favour the winner. A trial
+satisfies or violates a limit only if its mean's interval on test seeds is on one side of the
+limit. A verdict about two trials needs both tests, so it is wrong no more often than one of them.
 """
 
 from __future__ import annotations
@@ -73,11 +73,10 @@ def feasibility(
     level: float,
     seen: Sequence[Range] = (),
 ) -> Feasibility:
-    """Test all limits at an error rate of `level` together.
+    """Test all limits at a joint error rate of `level`.
 
-    `seen`: for each constraint the range of its values on all new seeds of the compared trials. A
-    further seed may show any of them, so that a trial which rarely violates a limit is not said to
-    keep it.
+    `seen`: each constraint's range of values on all new seeds of the compared trials. Another seed
+    may show any of them, so a trial that rarely violates a limit is not said to satisfy it.
 
     >>> limits = [Limit("eval/cost", high=1.0)]
     >>> feasibility(limits, [{seed: 0.1 * seed for seed in range(6)}], 0.04).state
@@ -119,7 +118,7 @@ def _test(
 def _state_of_mean(
     limit: Limit, values: Sequence[float], level: float, seen: Range
 ) -> tuple[State, Interval]:
-    """Return on which side of the limits the mean is, and its interval."""
+    """Return the mean's side of the limits, and its interval."""
     inside, around = True, NO_INTERVAL
     least, most = min(values), max(values)
     if seen is not None:

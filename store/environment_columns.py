@@ -1,8 +1,8 @@
-"""Rows of studies over several environments: stored side by side, published one per environment.
+"""Rows of studies over several environments: stored together, published per environment.
 
-While a study runs, a row of a curve has the metrics of all environments, prefixed with the number
-of the environment, and an evaluation the episodes of all, in order. In the published tables each
-environment has separate rows, with its name in the column `environment`.
+While a study runs, a curve row has the metrics of all environments, prefixed with the
+environment's number, and an evaluation has the episodes of all, in order. In the published tables
+each environment has separate rows, with its name in the column `environment`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def environment_metric(number: int, name: str) -> str:
 
 
 def split_metric(name: str) -> tuple[int | None, str]:
-    """Return the environment's number, None for a metric of all, and the metric.
+    """Return the environment's number (None for a metric of all) and the metric.
 
     >>> split_metric("1:loss"), split_metric("loss")
     ((1, 'loss'), (None, 'loss'))
@@ -38,7 +38,7 @@ def split_metric(name: str) -> tuple[int | None, str]:
 
 
 def by_environment(metrics: Mapping[str, _T]) -> dict[int | None, dict[str, _T]]:
-    """Return environment -> its metrics, None -> those of all together.
+    """Return environment -> its metrics, and None -> metrics of all together.
 
     >>> by_environment({"0:loss": 1, "1:loss": 2, "seconds": 3})
     {0: {'loss': 1}, 1: {'loss': 2}, None: {'seconds': 3}}
@@ -88,7 +88,7 @@ def long_curves(
 
 
 def long_episodes(table: pa.Table, counts: np.ndarray, names: Sequence[str]) -> pa.Table:
-    """Return episodes with the name of their environment, counted in each."""
+    """Return episodes with their environment's name, numbered within each environment."""
     episode = table["episode"].to_numpy()
     each = np.repeat(counts // len(names), counts)
     labels = pa.array(names, pa.string()).take(pa.array(episode // each))

@@ -1,7 +1,7 @@
 """News in the published tables since a sink last read them: trials to show, points to add.
 
-A sink's mark (how many points of which trial it has) is a small JSON file in the study's folder,
-with which a resumed study continues. Rows are only ever appended to the tables.
+A sink's mark (the number of points per trial) is a small JSON file in the study's folder, from
+which a resumed study continues. Rows are only appended to the tables.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Point:
 class TrialNews:
     """One followed trial.
 
-    `points`: `train/<metric>` are means over replicates and blocks of rows, `seeds/<number>` the
-    training return of one of them, `eval/<metric>` means over the episodes of all replicates;
+    `points`: `train/<metric>` are means over replicates and blocks of rows, `seeds/<number>` is
+    one replicate's training return, and `eval/<metric>` are means over all replicates' episodes;
     `eval/..._median`, `_min`, `_max`, `_std` are means over replicates.
     """
 
@@ -169,7 +169,7 @@ def _end(row: Mapping[str, Any]) -> str:
 
 
 def block_means(points: Sequence[Point], every: int) -> list[Point]:
-    """Average blocks of `every` neighbours, at the env steps of the last point.
+    """Average blocks of `every` neighbouring points, at the env steps of the last one.
 
     >>> block_means([Point(1, {"a": 1.0}), Point(2, {"a": 3.0}), Point(3, {"b": 5.0})], 2)
     [Point(env_steps=2, values={'a': 2.0}), Point(env_steps=3, values={'b': 5.0})]
@@ -253,7 +253,7 @@ def _evaluation_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
 
 
 def _spreads(values: np.ndarray, replicates: np.ndarray) -> dict[str, float]:
-    """Return the mean over replicates of each statistic of their finite episodes."""
+    """Return each statistic's mean over replicates, from their finite episodes."""
     each = [values[(replicates == one) & np.isfinite(values)] for one in np.unique(replicates)]
     return {
         word: float(np.mean([getattr(np, word)(episodes) for episodes in each if len(episodes)]))
@@ -273,7 +273,7 @@ FINAL = ("state", "value", "ci_low", "ci_high", "rank", "rung", "rung_value", "e
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """Names and configurations of the runs of a server of experiments."""
+    """Names and configurations of the runs on a tracking server."""
 
     name: str  # of the study's run
     policy: bool = True  # log the winner's policy as an artifact
@@ -284,7 +284,7 @@ class RunSettings:
         return {**self.fixed, **news.params, "trial": news.trial}
 
     def policy_folder(self, directory: Path, news: News) -> Path | None:
-        """Return the winner's policy, None without one or if it is not wanted."""
+        """Return the winner's policy; None if there is none or it is not wanted."""
         folder = directory / "policies" / f"trial_{news.table['trial'][0]}"
         return folder if self.policy and folder.is_dir() else None
 
@@ -295,7 +295,7 @@ Run = TypeVar("Run")
 class FollowingSink(ABC, Generic[Run]):
     """A sink with a run for the study and for each followed trial; see `store.sinks.Sink`.
 
-    It continues where it was. After a crash points may be logged again, and none is missing.
+    It continues from its mark. After a crash points may be logged twice, but none is missing.
     """
 
     name: str  # and that of its extra
@@ -339,7 +339,7 @@ class FollowingSink(ABC, Generic[Run]):
         return news
 
     def _id(self, directory: Path, key: str) -> str:
-        """Return the lasting id of a run."""
+        """Return a run's permanent id."""
         ids: dict[str, str] = self._mark.kept.setdefault("runs", {})
         if key not in ids:
             ids[key] = uuid.uuid4().hex[:12]
@@ -376,7 +376,7 @@ class FollowingSink(ABC, Generic[Run]):
 
     @abstractmethod
     def _log_end(self, run: Run, trial: TrialNews) -> None:
-        """Add the summary of a trial that ended."""
+        """Add the summary of an ended trial."""
 
     def _write_end(self, directory: Path, news: News) -> None:
         """Write the summary of a finished study."""

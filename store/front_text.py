@@ -9,7 +9,7 @@ from .front_verdict import Apart, FrontConclusion
 
 
 def front_sentences(found: FrontConclusion) -> list[str]:
-    """Return the verdict, then a sentence per objective, then what it rests on."""
+    """Return the verdict, then one sentence per objective, then its basis."""
     first, why = _answer(found)
     said = [f"{first}: {why}."] if why else [f"{first}."]
     if found.unless is not None:
@@ -61,7 +61,7 @@ def _interval(apart: Apart) -> str:
 
 
 def _short(value: float) -> str:
-    """Format four digits; from 10,000 on whole, such as env steps.
+    """Format four digits; numbers from 10,000 on are whole, such as env steps.
 
     >>> _short(0.123456), _short(40960.0), _short(12345.6)
     ('0.1235', '40,960', '12,346')

@@ -1,4 +1,4 @@
-"""Whether the front of several objectives dominates the default; `front_text.py` has the words."""
+"""Whether a front dominates the default; `front_text.py` has the wording."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ERROR = 0.05
 
 @dataclass(frozen=True)
 class Objective:
-    """An objective of a study, as verdicts need it."""
+    """An objective of a study, as needed for verdicts."""
 
     name: str
     goal: str = "maximize"
@@ -38,7 +38,7 @@ class Apart:
 
     @property
     def better_unless(self) -> int | None:
-        """The trial is better unless 1 in so many seeds differs; 0: in any case; None: neither."""
+        """The trial is better unless 1 in this many seeds differs; 0: always; None: neither."""
         return self._ahead_unless(1.0)
 
     @property
@@ -93,16 +93,16 @@ def conclude_front(
 
 
 def _column(values: Vectors, seeds: Sequence[int], place: int) -> list[float]:
-    """Return the values of one objective, in the order of the seeds."""
+    """Return one objective's values, in seed order."""
     return [values[seed][place] for seed in seeds]
 
 
 def _front_verdict(
     table: Mapping[int, Sequence[Apart]],
 ) -> tuple[FrontVerdict, int | None, int]:
-    """Return the verdict, the trial that dominates and N: unless 1 in N seeds differs (0: none).
+    """Return the verdict, the dominating trial and N: unless 1 in N seeds differs (0: none).
 
-    A verdict without a condition comes first, then that of the weaker condition.
+    A verdict without a condition comes first, then the one with the weaker condition.
     """
     ahead, behind = dict[int, int](), list[int | None]()
     for number, row in table.items():

@@ -1,9 +1,9 @@
-"""Which hyperparameters matter: explain more of the ranking than chance; maybe none.
+"""Which hyperparameters matter: those that explain more of the ranking than chance.
 
 One is named only if it explains more than any hyperparameter does in 24 of 25 permutations of the
-values (Westfall and Young 1993, min-P), so that at most 5 % of studies without effects name one.
-Named ones are removed one after the other and the rest tested on the residuals, because in a
-model's proposals hyperparameters without effect move together with those that matter.
+values (Westfall and Young 1993, min-P). So at most 5 % of studies without effects name one. Named
+ones are removed one after the other, and the rest are tested on the residuals, because a model's
+proposals correlate hyperparameters without effect with those that matter.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Shape:
-    """The regressors of a hyperparameter among the trials in which it was active."""
+    """A hyperparameter's regressors among the trials in which it was active."""
 
     rows: np.ndarray  # [m] indices of these trials
     basis: np.ndarray  # [m, d] orthonormal columns that sum to 0; d may be 0
 
 
 def midranks(values: Sequence[float]) -> np.ndarray:
-    """Return centred ranks; equal values have their mean rank."""
+    """Return centred ranks; equal values get their mean rank."""
     found = np.asarray(values, np.float64)
     if not np.isfinite(found).all():
         raise ConfigError("importance takes finite values only")
@@ -52,7 +52,7 @@ def midranks(values: Sequence[float]) -> np.ndarray:
 
 
 def shape(column: Column, before: np.ndarray) -> Shape:
-    """Return the regressors of a hyperparameter without the part in `before` [n, q]."""
+    """Return a hyperparameter's regressors without the part in `before` [n, q]."""
     rows, places = _active(column)
     if len(rows) < FEWEST_TRIALS:
         return Shape(rows, np.zeros((len(rows), 0)))
@@ -87,8 +87,8 @@ def powers(places: np.ndarray, choices: bool, degree: int) -> np.ndarray:
 def removed(columns: Sequence[Column], trials: int) -> np.ndarray:
     """Return columns [n, q] that explain everything about these hyperparameters.
 
-    The polynomials are finer than `shape`'s: otherwise the rest of a decisive hyperparameter would
-    be found in others, which moved with it while a model searched.
+    The polynomials are finer than `shape`'s; otherwise the remainder of a decisive hyperparameter
+    would appear in others that a model's search correlated with it.
     """
     degree = _DEGREE_REMOVED if trials >= _FEW_TRIALS else DEGREE
     parts = [np.zeros((trials, 0))]
@@ -103,16 +103,17 @@ def removed(columns: Sequence[Column], trials: int) -> np.ndarray:
 
 
 def explained(form: Shape, values: np.ndarray) -> np.ndarray:
-    """Return the share of variance that a shape explains in each row of ranks, [b, n] -> [b]."""
+    """Return the share of variance explained by a shape in each row of ranks, [b, n] -> [b]."""
     return _explained(form, values[:, form.rows], _variance(values[:, form.rows]))
 
 
 def explained_when_dealt(
     forms: Sequence[Shape], ranks: np.ndarray, deals: np.ndarray
 ) -> np.ndarray:
-    """Return what `explained` gives for each shape and `ranks[deals]`, [n], [b, n] -> [k, b].
+    """Return the result of `explained` for each shape and `ranks[deals]`, [n], [b, n] -> [k, b].
 
-    The ranks of a shape are dealt alone, those of all trials once: they are the largest array.
+    Ranks for a shape are permuted separately, those of all trials once, because they are the
+    largest array.
     """
     found = np.zeros((len(forms), len(deals)))
     whole: tuple[np.ndarray, np.ndarray] | None = None
@@ -130,7 +131,7 @@ def explained_when_dealt(
 
 
 def _dealt(rows: np.ndarray, ranks: np.ndarray, deals: np.ndarray) -> np.ndarray:
-    """Return `ranks[deals][:, rows]` in the same layout, which sums depend on, block by block."""
+    """Return `ranks[deals][:, rows]` block by block in the same layout, on which sums depend."""
     dealt = np.empty((len(deals), len(rows)), order="F")
     for start in range(0, len(deals), _BLOCK):
         dealt[start : start + _BLOCK] = ranks[deals[start : start + _BLOCK]][:, rows]
@@ -156,8 +157,8 @@ def resampled(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return two shares [b] per resample, from weighted normal equations.
 
-    The share by which a hyperparameter reduces the squared errors of `before` [n, q], and their
-    share of the whole variance. `weights` [b, n]: how often a resample has a trial.
+    These are the share by which a hyperparameter reduces the squared errors of `before` [n, q],
+    and their share of the total variance. `weights` [b, n]: how often a resample contains a trial.
     """
     rows, places = _active(column)
     known = np.hstack([np.ones((len(rows), 1)), before[rows]])
@@ -187,7 +188,7 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class KnobShare:
-    """The share of rank variance that one hyperparameter explains in the trials that have it."""
+    """The share of rank variance explained by one hyperparameter in the trials that have it."""
 
     name: str
     trials: int  # in which it was active
@@ -249,7 +250,7 @@ class _Judged:
 
 
 def decide(columns: Sequence[Column], values: Sequence[float]) -> Decided:
-    """Return the share of every hyperparameter, and which matter; finite values, one per trial."""
+    """Return every hyperparameter's share, and which matter; finite values, one per trial."""
     if len(values) < FEWEST_TRIALS:
         raise ConfigError(
             f"{counted(len(values), 'trial')} evaluated there; importance needs {FEWEST_TRIALS}"
@@ -287,7 +288,7 @@ def decide(columns: Sequence[Column], values: Sequence[float]) -> Decided:
 
 
 def _judge(forms: Sequence[Shape], left: np.ndarray, deals: np.ndarray) -> _Judged:
-    """Return shares, and the thresholds that any hyperparameter passes in 4 % of permutations."""
+    """Return shares, and the thresholds that any hyperparameter exceeds in 4 % of permutations."""
     shares = explained_when_dealt(forms, left, deals)  # [k, 1 + b]
     dealt = np.sort(shares[:, 1:], axis=1)[:, ::-1]  # largest first
     count = dealt.shape[1]
@@ -309,7 +310,7 @@ def _knob(
     remaining: float,
     data: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> KnobShare:
-    """Return a hyperparameter's share of the whole variance, beyond the mean of chance."""
+    """Return a hyperparameter's share of the total variance, above the mean by chance."""
     chance = float(judged.means[k])
     active = sum(place is not None for place in column.places)
     decided = bool(judged.shares[k] > judged.floors[k])
@@ -344,12 +345,12 @@ class EffectPoint:
 def main_effect(
     column: Column, values: Sequence[float], bounds: Bounds = UNBOUNDED
 ) -> tuple[EffectPoint, ...]:
-    """Return the main effect of a hyperparameter over the trials in which it was active.
+    """Return a hyperparameter's main effect over the trials in which it was active.
 
-    `bounds`: of the values.
+    `bounds`: the range of values.
 
-    Choices, and up to 8 different values, have a group per value with at least 5 trials; others up
-    to 8 groups of equal size, at least 8 trials. Empty without two groups.
+    Choices, and up to 8 different values, form one group per value with at least 5 trials; others
+    form up to 8 groups of equal size with at least 8 trials. Empty without two groups.
     """
     known = sorted(
         (place, value)

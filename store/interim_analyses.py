@@ -1,15 +1,15 @@
 """Interim analyses (looks): the error rate of each, and the record of them in the journal.
 
-Testing again with more seeds, at 5 % each time, is wrong in 8 %. So the 5 % are spent over all
-looks: 4 % for the first, a fifth of that for the second, and so on. For means of normal returns
-two looks are wrong in at most 4.96 %, even if the first decides the size of the second (Proschan
-and Hunsberger 1995). A look is a trial's values on a new number of test seeds.
+Testing again with more seeds, at 5 % each time, is wrong in 8 %. So the 5 % are distributed over
+all looks: 4 % for the first, a fifth of that for the second, and so on. For means of normal
+returns two looks are wrong in at most 4.96 %, even if the first determines the size of the second
+(Proschan and Hunsberger 1995). A look is a trial's values on a new number of test seeds.
 
 A first look at 4 or 5 seeds spends 3 %: pairs cannot decide there, but all splits of the values of
-both sides can (2 of 70). The next look has 1.6 %, which together are wrong in at most 4.7 %.
+both sides can (2 of 70). The next look has 1.6 %; together they are wrong in at most 4.7 %.
 
-Where a study plans an interim look (`confirm.interim`), the first two trade their levels: an early
-stop needs strong evidence, and the planned end keeps its power (as O'Brien and Fleming 1979).
+If a study plans an interim look (`confirm.interim`), the first two swap their levels: an early
+stop needs strong evidence, and the planned end keeps its power (like O'Brien and Fleming 1979).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FEWEST_SEEDS = 4
 
 
 def level_of(look: int, interim: bool = False, few: bool = False) -> float:
-    """Return the two-sided error rate of a look, counted from 1; the sum of all is 5 %.
+    """Return the two-sided error rate of a look, counted from 1; all rates sum to 5 %.
 
     `few`: the first look was at 4 or 5 seeds.
 
@@ -46,7 +46,7 @@ def level_of(look: int, interim: bool = False, few: bool = False) -> float:
 
 
 def fewest_pairs(level: float) -> int:
-    """Return the pairs that a sign test at `level` needs: 2 / 2^n is at most `level`.
+    """Return the number of pairs that a sign test at `level` needs: 2 / 2^n is at most `level`.
 
     >>> fewest_pairs(0.05), fewest_pairs(0.008)
     (6, 8)
@@ -55,7 +55,7 @@ def fewest_pairs(level: float) -> int:
 
 
 def is_few(pairs: int) -> bool:
-    """Return whether a first look at so many seeds compares all splits of both sides."""
+    """Return whether a first look at this many seeds compares all splits of both sides."""
     return FEWEST_SEEDS <= pairs < fewest_pairs(_FIRST)
 
 
@@ -65,8 +65,7 @@ def levels(
     """Return (pairs, level) of each earlier look that could decide, and the next look's level.
 
     `earlier`: pairs at each look in order, 0 for a look at different values; `pairs`: at the next
-    look, 0 if they are not known. A look at too few pairs for its level cannot decide and spends
-    nothing.
+    look, 0 if unknown. A look at too few pairs for its level cannot decide and spends nothing.
 
     >>> levels([3, 8, 0])
     ([(8, 0.04)], 0.0016000000000000003)
@@ -93,7 +92,7 @@ def next_level(earlier: Sequence[int], interim: bool = False, pairs: int = 0) ->
 
 
 def fewest_now(earlier: Sequence[int], interim: bool = False, pairs: int = 0) -> int:
-    """Return the seeds that the next look needs to decide.
+    """Return the number of seeds that the next look needs to decide.
 
     >>> fewest_now([]), fewest_now([], pairs=4), fewest_now([4])
     (6, 4, 7)
@@ -105,7 +104,7 @@ def fewest_now(earlier: Sequence[int], interim: bool = False, pairs: int = 0) ->
 
 @dataclass(frozen=True)
 class Look:
-    """A trial had values on so many test seeds (or diverged there) when the study ended."""
+    """A trial had values on this many test seeds (or diverged there) when the study ended."""
 
     trial: int
     seeds: int
@@ -145,7 +144,7 @@ def pair_begins_interim(looks: Sequence[Look], a: int, b: int) -> bool:
 
 
 def earlier_looks(looks: Sequence[Look], a: int, b: int, seeds: int) -> tuple[int, ...]:
-    """Return the numbers of seeds, below the present one, on which two trials were compared.
+    """Return the smaller numbers of seeds on which two trials were compared earlier.
 
     >>> before = [Look(9, 8, True), Look(0, 8), Look(9, 20, True), Look(0, 20)]
     >>> earlier_looks(before, 9, 0, 20), earlier_looks(before, 9, 6, 20)

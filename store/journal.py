@@ -1,6 +1,6 @@
 """The journal: the record of a study in SQLite, one transaction per commit.
 
-A rollback journal and full synchronisation make a commit atomic. After a crash the search loop
+A rollback journal with full synchronisation makes commits atomic. After a crash the search loop
 repeats everything since the last commit, bitwise.
 """
 
@@ -47,7 +47,7 @@ _MODULUS = 1 << (8 * _BYTES)
 
 @dataclass(frozen=True)
 class Sum:
-    """The checksum of a table: number of rows, and the sum of their digests modulo 2^128."""
+    """A table's checksum: the number of rows, and the sum of their digests modulo 2^128."""
 
     rows: int = 0
     total: int = 0
@@ -60,7 +60,7 @@ class Sum:
 
 
 def digest(table: str, cells: Sequence[Any]) -> int:
-    """Return the BLAKE2b digest of a row: its cells as text, and bytes unchanged.
+    """Return a row's BLAKE2b digest: its cells as text, and bytes unchanged.
 
     >>> digest("asks", (1, "1")) == digest("asks", ("1", 1))
     False
@@ -87,7 +87,7 @@ def write_sum(connection: sqlite3.Connection, table: str, of: Sum) -> None:
 
 
 def intact(connection: sqlite3.Connection, table: str) -> str:
-    """Return why a table or an index of it is damaged, "" if it is not."""
+    """Return why a table or one of its indexes is damaged, or ""."""
     if table != SCHEMA:
         answer = str(connection.execute(f"PRAGMA integrity_check('{table}')").fetchone()[0])
         if answer != "ok":
@@ -96,7 +96,7 @@ def intact(connection: sqlite3.Connection, table: str) -> str:
 
 
 def sum_differs(connection: sqlite3.Connection, table: str, found: Sum) -> str:
-    """Return how the checksum of a table differs from the written one, "" if it does not."""
+    """Return how a table's checksum differs from the recorded one, or ""."""
     row = connection.execute("SELECT rows, sum FROM sums WHERE name = ?", (table,)).fetchone()
     try:
         written = Sum(int(row[0]), int(row[1], 16))
@@ -170,7 +170,7 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
 
 
 def in_memory(path: Path, connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Return a copy of an open journal and close that; a writer waits only for the copying."""
+    """Copy an open journal and close it; writers wait only for the copying."""
     copy = sqlite3.connect(":memory:", isolation_level=None)
     try:
         with closing(connection), sqlite_errors(path):
@@ -236,9 +236,9 @@ _SUMMED = (
 
 
 class Journal:
-    """The journal of one study folder, opened for reading unless `writable`.
+    """A study folder's journal, opened for reading unless `writable`.
 
-    Writing needs the study's lock (`store.lock`). `copied` reads a copy in memory: a reader of the
+    Writing needs the study's lock (`store.lock`). `copied` reads a copy in memory. A reader of the
     file at one commit delays the next commit, by a second for thousands of trials.
     """
 
@@ -298,7 +298,7 @@ class Journal:
             raise StoreError(f"{self.path} is not a journal of hpo")
         if version > FORMAT:
             raise StoreError(
-                f"{self.path} has format {version}, this hpo knows {FORMAT}; upgrade hpo-lanes"
+                f"{self.path} has format {version}, this hpo reads {FORMAT}; upgrade hpo-lanes"
             )
         found = run("SELECT count(*) FROM sqlite_master WHERE name = 'sums'").fetchone()[0]
         if version < 1 or found != version - 1:
@@ -315,7 +315,7 @@ class Journal:
         self._verify_all(version)
 
     def _verify_all(self, version: int) -> None:
-        """Compare everything with its checksums; add them to a journal without."""
+        """Compare everything with its checksums; add checksums to a journal without any."""
         run = self._connection.execute
         answer = str(run("PRAGMA integrity_check").fetchone()[0])
         if answer != "ok":
@@ -358,7 +358,7 @@ class Journal:
     # ---------------------------------------------------------------------- reading
 
     def _compare(self, table: str) -> None:
-        """Compare a table with its checksum, the first time it is read."""
+        """Compare a table with its checksum when it is first read."""
         if table in self._intact:
             return
         with nullcontext() if self._connection.in_transaction else self.at_one_commit():
@@ -369,7 +369,7 @@ class Journal:
 
     @contextmanager
     def at_one_commit(self) -> Generator[None]:
-        """Read everything inside at one commit; a writer waits until then."""
+        """Read everything inside at one commit; writers wait until the end."""
         with sqlite_errors(self.path):
             self._connection.execute("BEGIN")
             try:
@@ -436,7 +436,7 @@ class Journal:
         return self._read(codec.evaluation_of_cells, "evaluations", statement, *asked.values())
 
     def last_lengths(self, trial: int, stream: str) -> list[int]:
-        """Return the env steps of the episodes of a trial's last evaluations, without numpy."""
+        """Return the env steps of a trial's last evaluation episodes, without numpy."""
         statement = (
             "SELECT lengths FROM evaluations AS e WHERE trial = ? AND stream = ? AND env_steps = ("
             "SELECT max(env_steps) FROM evaluations WHERE trial = e.trial AND stream = e.stream)"

@@ -1,4 +1,4 @@
-"""The order of trials: confirmed, then finished, then by the rung they reached, then all others.
+"""The order of trials: confirmed, finished, then by the rung reached, then all others.
 
 Confirmed trials are ordered by the mean of their selection seeds (`choose`); the winner's value is
 the mean of its test seeds (`report`). Without selection seeds the best finished trial wins. With
@@ -25,9 +25,9 @@ from .value_bounds import value_bounds
 
 
 def default_of(rows: Sequence[TrialRow]) -> TrialRow | None:
-    """Return the trial with the default configuration throughout, if there is one.
+    """Return the trial that kept the default configuration throughout, if there is one.
 
-    That is trial 0, unless it copied other trials: then the one run for the comparison.
+    That is trial 0, unless it copied other trials; otherwise the one run for the comparison.
     """
     by_number = {row.trial: row for row in rows}
     first = by_number.get(0)
@@ -99,7 +99,7 @@ class Entry:
         return self.report_seeds if self.value is None else self.seeds
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON data: non-finite numbers are null, but text in `params` (null is off)."""
+        """Return JSON data: non-finite numbers are null, but text in `params` (null means off)."""
         found = {name: _or_none(value) for name, value in vars(self).items()}
         for name in ("values", "objectives", "constraints", "scores"):
             found[name] = [_or_none(value) for value in getattr(self, name)]
@@ -133,7 +133,7 @@ class Ranking:
         return tuple(_key(value, sign) for value, sign in zip(objectives, signs, strict=True))
 
     def violations(self, constraints: Sequence[float]) -> tuple[float, ...]:
-        """Return the violation of each constraint, at most 0 if it is satisfied."""
+        """Return each constraint's violation, at most 0 if it is satisfied."""
         each = zip(constraints, self.limits, strict=True)
         return tuple(violation(value, *limits) for value, limits in each)
 
@@ -143,10 +143,10 @@ class Ranking:
 
 
 def volume_of(entries: Sequence[Entry], ranking: Ranking) -> float | None:
-    """Return the hypervolume of the front, as a share of the box that all trials span.
+    """Return the front's hypervolume as a share of the box spanned by all trials.
 
-    The box is from the best to the worst value of each objective among feasible trials of the
-    front's state. None without several objectives or without volume.
+    The box spans each objective from best to worst among feasible trials of the front's state.
+    None without several objectives or without volume.
     """
     group = _shown_front(entries)
     if not group:
@@ -171,13 +171,13 @@ def leaderboard_of(meta: StudyMeta, rows: Iterable[TrialRow]) -> list[Entry]:
 
 
 def _changed(entry: Entry, **changes: Any) -> Entry:
-    """Return `replace`, which takes longer."""
+    """Return a copy, without the slower `replace`."""
     fields: dict[str, Any] = {**vars(entry), **changes}
     return Entry(**fields)
 
 
 def _ranked(entry: Entry, rank: int) -> Entry:
-    """Set the rank of an entry that was just made; a copy would take a third of all the time."""
+    """Set the rank of a new entry in place; a copy would take a third of all the time."""
     object.__setattr__(entry, "rank", rank)
     return entry
 
@@ -190,10 +190,10 @@ def leaderboard(
     *,
     bounds: Bounds = UNBOUNDED,
 ) -> list[Entry]:
-    """Return entries, the best first; of equal ones the smaller number.
+    """Return entries, best first; among equal ones the smaller number first.
 
-    Running trials rank among the stopped ones, by their last rung and their value there. Trials
-    with a non-finite value come after all of these. `bounds`: of the values.
+    Running trials rank among the stopped ones, by their last rung and its value. Trials with a
+    non-finite value come after all of these. `bounds`: the range of values.
     """
     if goal not in ("maximize", "minimize"):
         raise ConfigError(f"unknown goal {goal!r}; known: maximize, minimize")
@@ -225,12 +225,12 @@ def _with_volume(ranked: list[Entry], ranking: Ranking) -> list[Entry]:
 
 
 def _without_interval(entry: Entry) -> Entry:
-    """Return an entry whose seeds trained alike: their spread says nothing about new seeds."""
+    """Return an entry whose seeds trained alike: their spread does not predict new seeds."""
     return _changed(entry, ci_low=None, ci_high=None, ci_kind=NO_INTERVAL.kind)
 
 
 def _tested(entry: Entry, row: TrialRow, bounds: Bounds) -> Entry:
-    """Return the best of the search with its test values, if it has any: it is the winner."""
+    """Return the best search trial with its test values, if any: it is the winner."""
     if entry.state is not TrialState.FINISHED or not row.by_report_seed:
         return entry
     around, values = bounded_interval(row.report_values, bounds), row.report_values
@@ -347,7 +347,7 @@ def search_interval(
     stop_rule: str,
     bounds: Bounds = UNBOUNDED,
 ) -> Interval:
-    """Return the interval of a value of the search; none if racing changed or ended it."""
+    """Return a search value's interval; none if racing changed or ended it."""
     around = bounded_interval(seeds, bounds, aggregate)
     if around is NO_INTERVAL or stop_rule.startswith("racing"):
         return NO_INTERVAL

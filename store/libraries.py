@@ -1,4 +1,4 @@
-"""Libraries that are imported on first use, because `hpo top` and the like need none of them."""
+"""Libraries imported on first use, because `hpo top` and similar commands need none of them."""
 
 from __future__ import annotations
 

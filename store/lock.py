@@ -1,6 +1,6 @@
-"""One writer per study: an advisory lock on the file `lock`, which the kernel releases on death.
+"""One writer per study: an advisory lock on the file `lock`, released by the kernel on death.
 
-The file is never removed: otherwise two processes could lock two files.
+The file is never removed; otherwise two processes could lock two files.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class StudyLock:
 
 
 def lock_holder(directory: Path) -> str | None:
-    """Return the process that writes a folder now, as text; None if there is none."""
+    """Return the process that is writing a folder, as text; None if there is none."""
     try:
         descriptor = open_plain(directory / LOCK_NAME)
     except FileNotFoundError:
@@ -117,7 +117,7 @@ def ask_to_stop(folder: Path, holder: str) -> None:
 
 
 class StopRequest:
-    """Whether the process with this lock text was asked to end; looks every 0.2 s at most."""
+    """Whether the process with this lock text was asked to end; checks every 0.2 s at most."""
 
     def __init__(self, folder: Path, holder: str):
         self._path, self._holder = folder / STOP_NAME, holder

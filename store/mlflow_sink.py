@@ -2,8 +2,8 @@
 
     mlflow ui --backend-store-uri sqlite:///results/<study>/mlflow.db
 
-A resumed study finds its runs by the tag `hpo.run`, and adds only points that they lack. Only
-this module imports mlflow.
+A resumed study finds its runs by the tag `hpo.run`, and adds only missing points. Only this module
+imports mlflow.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .follow import FINAL, Follower, FollowingSink, News, Point, RunSettings, Tr
 
 @dataclass(frozen=True, kw_only=True)
 class MlflowSettings(RunSettings):
-    """Where runs go; those of trials are called `trial-<n>`."""
+    """The location of runs; trial runs are named `trial-<n>`."""
 
     experiment: str = "hpo"
     uri: str | None = None  # None is MLFLOW_TRACKING_URI, else a database in the study's folder

@@ -27,9 +27,9 @@ class Place:
 
 
 def places(losses: Sequence[Losses], violations: Sequence[float] | None = None) -> list[Place]:
-    """Return the place of each point by constrained domination (Deb et al. 2002, section VI).
+    """Return each point's rank by constrained domination (Deb et al. 2002, section VI).
 
-    Feasible ones by front and crowding, then the others by total violation (0 if feasible).
+    Feasible points rank by front and crowding, then the others by total violation (0 if feasible).
 
     >>> [place.front for place in places([(1.0, 4.0), (2.0, 2.0), (3.0, 3.0)])]
     [1, 1, 2]
@@ -45,7 +45,7 @@ def places(losses: Sequence[Losses], violations: Sequence[float] | None = None) 
 
 
 def scores(losses: Sequence[Losses], violations: Sequence[float] | None = None) -> list[float]:
-    """Return one number per point, lower is better, equal for equal places.
+    """Return one number per point, lower is better, equal for equal ranks.
 
     >>> scores([(1.0, 4.0), (4.0, 1.0), (5.0, 5.0)])
     [0.0, 0.0, 2.0]
@@ -79,7 +79,7 @@ def fronts(losses: Sequence[Losses]) -> list[int]:
 def crowding(losses: Sequence[Losses]) -> list[float]:
     """Return each point's crowding distance in its front (Deb et al. 2002, section III B).
 
-    In spans of the front; infinite at its ends. Equal points count as one.
+    Distances are in units of the front's span, and infinite at its ends. Equal points count once.
     """
     rows = [tuple(_finite(value) for value in row) for row in losses]
     points = sorted(set(rows))
@@ -131,7 +131,7 @@ def _finite(value: float) -> float:
 
 
 def violation(value: float, low: float | None, high: float | None) -> float:
-    """Return by how much a value violates bounds; negative inside, infinite if it is not finite.
+    """Return by how much a value violates bounds; negative inside, infinite if not finite.
 
     >>> violation(12.0, None, 10.0), violation(9.0, None, 10.0)
     (2.0, -1.0)

@@ -1,7 +1,7 @@
 """Parquet files: written atomically, small, and with the same bytes for the same rows.
 
-Floats are split into byte streams before compression: on training curves four times faster than
-the default dictionary and half its size.
+Floats are split into byte streams before compression, which on training curves is four times
+faster than the default dictionary and half its size.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 @contextmanager
 def replacing(path: Path, schema: pa.Schema) -> Generator[pq.ParquetWriter]:
-    """Yield a writer of a temporary file that replaces `path` in the end.
+    """Yield a writer of a temporary file that replaces `path` at the end.
 
-    Its name does not end in `.parquet`, so that readers' globs do not find it.
+    Its name does not end in `.parquet`, so that readers' globs skip it.
     """
     with atomic_files.replacing(path) as partial, open_writer(partial, schema) as writer:
         yield writer
@@ -71,7 +71,7 @@ def write_grouped(writer: pq.ParquetWriter, tables: Iterable[pa.Table]) -> None:
 
 
 class CurveParts:
-    """The curve parts of one study, for its writer; `live`: those of the last commit, in order."""
+    """One study's curve parts, for its writer; `live`: those of the last commit, in order."""
 
     def __init__(self, directory: Path, live: Sequence[Part]):
         self.directory = Path(directory) / PARTS_NAME
@@ -146,7 +146,7 @@ class CurveParts:
         return Part(path.name, _checksum(path), rows, first, level)
 
     def reached(self, without: Stream) -> dict[tuple[int, str, int], int]:
-        """Return (trial, stream, replicate) -> last env steps of the curves of the last commit."""
+        """Return (trial, stream, replicate) -> last env steps of the last commit's curves."""
         found: dict[tuple[int, str, int], int] = {}
         wanted = pc.field("stream") != str(without)  # skips whole row groups
         for part in self.live:
@@ -160,7 +160,7 @@ class CurveParts:
         return found
 
     def drop(self, trials: Collection[int]) -> None:
-        """Remove the rows of trials: parts that have some are written again, without them."""
+        """Remove rows of trials: parts that contain some are rewritten without them."""
         numbers = list(trials)
         unwanted = pc.field("trial").isin(numbers)
         for part in self.live:
@@ -203,7 +203,7 @@ class CurveParts:
         self._pending.append(merged)
 
     def committed(self) -> None:
-        """Delete merged files: the commit that lists the parts of `flush` is on disk."""
+        """Delete merged files once the commit that lists the parts of `flush` is on disk."""
         gone = set(self._merged)
         kept = [part for part in self.live if part.name not in gone]
         self.live = sorted([*kept, *self._pending], key=lambda part: part.first)

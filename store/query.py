@@ -1,7 +1,7 @@
-"""SQL over one study's tables, by DuckDB, on a read-only connection.
+"""SQL over one study's tables, using DuckDB on a read-only connection.
 
-One SELECT (or WITH, DESCRIBE, SHOW, SUMMARIZE, FROM) is allowed, only files in the study's folder
-can be read, and the configuration is locked before the user's text runs.
+Only one SELECT (or WITH, DESCRIBE, SHOW, SUMMARIZE, FROM) is allowed, and only files in the
+study's folder can be read. The configuration is locked before the user's text runs.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _AGAIN = 0.05  # seconds: an interrupt that comes before the work starts is lost
 
 
 class QueryTime:
-    """The time limit of a query; only DuckDB's work counts. None: no limit."""
+    """A query's time limit; only DuckDB's work counts. None: no limit."""
 
     def __init__(self, seconds: float | None):
         self._seconds, self._left = seconds, seconds
 
     def run(self, connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
-        """Run work of DuckDB until it is done, its time is over, or Ctrl-C.
+        """Run DuckDB work until it is done, times out, or Ctrl-C is pressed.
 
-        It runs in a separate thread: while DuckDB's other threads work, its caller waits and gets
-        no signal (DuckDB 2.0: half of all times on two cores).
+        It runs in a separate thread: while DuckDB's other threads work, its caller waits and
+        receives no signal (DuckDB 2.0: half of the time on two cores).
         """
         if self._left is not None and self._left <= 0.0:
             raise self._over()
@@ -86,9 +86,9 @@ def query(
     """Run one SELECT over the views `trials`, `evaluations`, `curves` (and `baselines`).
 
     The view `trials` also has a struct `param`, so that `param.learning_rate` needs no quotes.
-    DuckDB sorts NaN above every number: order by `rank`, or filter with `isfinite`. Times with a
-    zone are `datetime`s, or text in lists and structs. `StoreError`: no tables yet, not a single
-    reading statement, files elsewhere, too slow or too large.
+    DuckDB sorts NaN above every number: order by `rank`, or filter with `isfinite`.
+    Time-zone-aware times are `datetime`s, or text in lists and structs. `StoreError`: no tables
+    yet, not a single read-only statement, files elsewhere, too slow or too large.
     """
     with streamed(directory, sql, timeout_seconds) as found:
         rows: list[tuple[Any, ...]] = []
@@ -105,7 +105,7 @@ def query(
 def streamed(
     directory: Path, sql: str, timeout_seconds: float | None = TIMEOUT_SECONDS
 ) -> Generator[Rows]:
-    """Run one SELECT as `query` does, for any number of rows; work on them is not timed."""
+    """Run one SELECT like `query`, with any number of rows; reading them is not timed."""
     folder = Path(directory).resolve()
     require_tables(folder)
     allowed = QueryTime(timeout_seconds)
@@ -121,7 +121,7 @@ def streamed(
 
 
 class Rows:
-    """The rows of a query, some at a time; iterate over it once. `columns`: their names."""
+    """A query's rows in batches; iterate over it once. `columns`: their names."""
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, sql: str, folder: Path, allowed: QueryTime
@@ -162,7 +162,7 @@ class Rows:
 
 
 def _times_as_text(types: Sequence[str], sql: str) -> str:
-    """Return SQL that gives a query's times with a zone as text, also in lists and structs.
+    """Return SQL that casts a query's time-zone-aware times to text, also in lists and structs.
 
     DuckDB's Python package needs pytz for them, which it does not install.
     """
@@ -196,7 +196,7 @@ def _opened(folder: Path, sql: str, allowed: QueryTime, memory: str, spill: str)
 
 
 class _OutOfMemoryError(StoreError):
-    """A query needs more memory than it has."""
+    """A query needs more memory than it may use."""
 
 
 @contextmanager
@@ -226,7 +226,7 @@ def _readable_errors(folder: Path) -> Generator[None]:
 
 @contextmanager
 def _spill_folder() -> Generator[str]:
-    """Yield a temporary folder for large sorts, "" without one: then sorts have only memory."""
+    """Yield a temporary folder for large sorts; "" if there is none (sorts in memory only)."""
     try:
         made = tempfile.TemporaryDirectory(prefix="hpo-query-", ignore_cleanup_errors=True)
     except OSError:
@@ -252,7 +252,7 @@ def require_tables(folder: Path) -> None:
 
 
 def rows_as_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return the result of a query as plain data, one object per row.
+    """Return a query's result as plain data, one object per row.
 
     Non-finite numbers become null, times and other types text; duplicate columns are numbered.
 

@@ -1,4 +1,4 @@
-"""The rows of a study: plain data, written by the search loop, kept by the journal.
+"""A study's rows: plain data, written by the search loop and kept in the journal.
 
 Columns that depend on time end in `_seconds` or `_at` (UTC seconds since the epoch); all other
 columns are the same after any interruption.
@@ -36,7 +36,7 @@ exploit/explore, or never proposed."""
 
 
 class Stream(StrEnum):
-    """Which seeds a run used: those of the search, selection seeds, or test seeds."""
+    """The seeds that a run used: search seeds, selection seeds, or test seeds."""
 
     SEARCH = "search"
     CHOOSE = "choose"
@@ -85,14 +85,14 @@ class TrialRow:
 
     @property
     def by_report_seed(self) -> dict[int, float]:
-        """Return replicate -> value on test seeds, NaN where it diverged."""
+        """Return replicate -> value on test seeds, NaN for diverged ones."""
         known, lost = iter(self.report_values), self.report_diverged
         seeds = range(len(self.report_values) + len(lost))
         return {seed: nan if seed in lost else next(known) for seed in seeds}
 
 
 def as_left(rows: Iterable[TrialRow]) -> list[TrialRow]:
-    """Return the trials of a study that no process runs: running ones are interrupted."""
+    """Return the trials of a study that no process runs: running ones become interrupted."""
     return [
         replace(row, state=TrialState.INTERRUPTED) if row.state is TrialState.RUNNING else row
         for row in rows
@@ -123,8 +123,8 @@ class DecisionRow:
     """One decision about one trial at one rung.
 
     `action`: `continue`, `stop`, `finish` (ended with its value there), `audit` (would have
-    stopped, runs on), `pause`, `promote` (resumed after a pause; replaces the row that paused it)
-    or `copy` (continues from the state of trial `source`).
+    stopped, continues), `pause`, `promote` (resumed after a pause; replaces the pausing row) or
+    `copy` (continues from the state of trial `source`).
     """
 
     trial: int
@@ -144,7 +144,7 @@ class DecisionRow:
 
 @dataclass(frozen=True)
 class AskRow:
-    """One batch of proposals; in order of `batch` they replay a sampler's history."""
+    """One batch of proposals; in order of `batch` they reproduce a sampler's history."""
 
     batch: int
     method: str
@@ -154,7 +154,7 @@ class AskRow:
 
 @dataclass(frozen=True)
 class AttributeRow:
-    """A sampler's attribute of a trial, or of the study when `trial` is None."""
+    """A sampler's attribute of a trial, or of the study if `trial` is None."""
 
     trial: int | None
     name: str  # a later value replaces an earlier one
@@ -171,7 +171,7 @@ def counts_evaluations_alone(attributes: Iterable[AttributeRow]) -> bool:
 
 @dataclass(frozen=True)
 class BaselineRow:
-    """The results of a heuristic baseline on the episodes that policies are evaluated on."""
+    """The results of a heuristic baseline on the episodes used to evaluate policies."""
 
     baseline: str
     values: Mapping[str, tuple[float, ...]]  # stream -> the study's metric per replicate

@@ -1,6 +1,6 @@
-"""Copies of the results for other tools (sinks); none of them can stop a study.
+"""Copies of the results for other tools (sinks); none can stop a study.
 
-A sink reads the tables whenever they were published. Its first error is a warning and ends it.
+A sink reads the tables after each publication. Its first error becomes a warning and ends it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """Finish: the study's process ends."""
+        """Finish, because the study's process ends."""
         ...
 
 
@@ -85,7 +85,7 @@ class Background:
             self._thread.start()
 
     def close(self) -> None:
-        """Wait for the rest, but not forever; a second call does nothing."""
+        """Wait for the rest with a time limit; a second call does nothing."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -120,7 +120,7 @@ class Background:
 
 
 class CsvSink:
-    """Writes CSV copies of tables to a folder; None is the study's."""
+    """Writes CSV copies of tables to a folder; None means the study's folder."""
 
     name = "csv"
 

@@ -1,7 +1,7 @@
 """Mean, median and IQM over seeds, with 95 % intervals.
 
-Below 5 seeds there is none, a t-interval of the mean for 5 to 10 seeds, and for more an
-expanded percentile bootstrap.
+There is none below 5 seeds, a t-interval of the mean for 5 to 10 seeds, and an expanded percentile
+bootstrap for more.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def iqm(values: Sequence[float]) -> float:
     """
     if len(values) < IQM_MIN_SEEDS:
         raise ConfigError(
-            f"the IQM needs at least {IQM_MIN_SEEDS} seeds, here are {len(values)}: use "
+            f"the IQM needs at least {IQM_MIN_SEEDS} seeds (here: {len(values)}); use "
             "more seeds, or aggregate: mean or median"
         )
     if any(map(math.isnan, values)):
@@ -78,7 +78,7 @@ def iqm(values: Sequence[float]) -> float:
 
 
 def aggregate(values: Sequence[float], kind: str = "mean") -> float:
-    """Return one number for the replicates of a trial; NaN if any of them is NaN.
+    """Return one number for a trial's replicates; NaN if any of them is NaN.
 
     >>> aggregate([1.0, 5.0, 3.0], "min")
     1.0
@@ -107,8 +107,8 @@ def interval(values: Sequence[float], kind: str = "mean") -> Interval:
     """Return the 95 % interval of the mean, median or IQM over seeds.
 
     There is none below 5 seeds (median and IQM: 11), for `min` and `max` (resampling does not show
-    how far they are from the distribution's), with a non-finite value, nor for equal values: they
-    show no spread. `unobserved.bounded_interval` has one where the range of values is known.
+    their distance from the distribution's), with a non-finite value, or for equal values, which
+    show no spread. If the range of values is known, `unobserved.bounded_interval` has one.
     """
     count = len(values)
     if kind in ("min", "max") or not has_interval(values) or min(values) == max(values):
@@ -130,7 +130,7 @@ def has_interval(values: Sequence[float]) -> bool:
 def _bootstrap(values: tuple[float, ...], kind: str) -> Interval:
     """Return expanded percentiles of the statistic over 2,000 resamples with a fixed seed.
 
-    The plain percentile interval contains the mean of 16 normal seeds in 91 %, not 95 %.
+    The plain percentile interval contains the mean of 16 normal seeds in 91 % instead of 95 %.
     """
     sample = np.asarray(values, np.float64)[_resamples(len(values))]
     if kind == "mean":
@@ -168,7 +168,7 @@ def expanded_tail(count: int, degrees: int, level: float = 1 - LEVEL) -> float:
 def welch_degrees(shares: Sequence[float], counts: Sequence[int]) -> int:
     """Return the degrees of freedom of a sum of means with different variances (Welch 1947).
 
-    Rounded down, at least 1. `shares`: squared standard error of each mean, not all 0.
+    Rounded down, at least 1. `shares`: squared standard errors of the means, not all 0.
 
     >>> welch_degrees([1.0, 1.0], [5, 5]), welch_degrees([1.0, 0.0], [5, 5])
     (8, 4)
@@ -185,7 +185,7 @@ def _resamples(count: int) -> np.ndarray:
 def binomial_interval(hits: float, count: float) -> tuple[float, float]:
     """Return Clopper and Pearson's exact 95 % interval (1934) of a binomial proportion.
 
-    Hits need not be whole: a tie counts half.
+    Hits may be fractional: a tie counts half.
 
     >>> [round(end, 4) for end in binomial_interval(3, 11)]
     [0.0602, 0.6097]
@@ -253,10 +253,10 @@ def agreement(
 
 
 def deal_p(ours: Scores, theirs: Scores) -> float:
-    """Return the exact two-sided p-value of equal distributions in every environment.
+    """Return the exact two-sided p-value for equal distributions in every environment.
 
-    The share of 9,999 permutations within environments, and the observed one, with a difference of
-    means at least as far from 0.
+    It is the share of 9,999 permutations within environments, plus the observed one, with a
+    difference of means at least as far from 0.
 
     >>> deal_p([[1.0] * 6], [[0.0] * 6]) < 0.01, deal_p([[1.0] * 6], [[1.0] * 6])
     (True, 1.0)

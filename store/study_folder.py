@@ -1,4 +1,4 @@
-"""The folder of a study, `results/<study>/`: its files, and how commands find it."""
+"""A study's folder, `results/<study>/`: its files, and how commands find it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class StudyFolder:
         return self.path / f"{name}.parquet"
 
     def check_plain(self) -> None:
-        """Raise `StoreError` if a link or something else has the place of a study's file."""
+        """Raise `StoreError` if a link or something else is in the place of a study's file."""
         for name in STUDY_FOLDERS:
             atomic_files.is_plain_folder(self.path / name)
         for name in OURS:
@@ -157,7 +157,7 @@ def listed(root: Path) -> list[str]:
 
 
 def look_inside(root: Path, skipped: Callable[[str], None] | None = None) -> Inside:
-    """Return the contents of a folder of results; call `skipped` once with unreadable folders."""
+    """Return the contents of a results folder; call `skipped` once with unreadable folders."""
     found = Inside(root, {}, {})
     for name in listed(root):
         try:
@@ -210,14 +210,14 @@ def summary_of(path: Path) -> StudySummary:
 
 
 def state_of(folder: Path, head: Head) -> str:
-    """Return `running` while a process writes the study, else `finished` or `interrupted`."""
+    """Return `running` while a process writes the study, otherwise `finished` or `interrupted`."""
     if lock_holder(folder) is not None:
         return "running"
     return "finished" if head.phase == "finished" else "interrupted"
 
 
 def trials_seen(journal: Journal, read: Iterable[TrialRow] | None = None) -> list[TrialRow]:
-    """Return the trials of a study; running ones are interrupted if no process writes it."""
+    """Return a study's trials; running ones become interrupted if no process writes it."""
     rows = journal.trials() if read is None else list(read)
     return rows if lock_holder(journal.path.parent) is not None else as_left(rows)
 
@@ -287,7 +287,7 @@ def read_leaderboard(folder: StudyFolder) -> list[Entry]:
 
 
 def common_failure(folder: Path) -> str:
-    """Return the reason for which all trials of a study failed, "" if they did not."""
+    """Return the reason why all trials of a study failed, or "" if they did not."""
     if not Journal.exists(folder):
         return ""
     waits = (TrialState.WAITING, TrialState.RUNNING)
@@ -303,7 +303,7 @@ def common_failure(folder: Path) -> str:
 
 
 def delete_results(folder: Path) -> None:
-    """Delete the files of a study, the journal last; other files in its folder stay."""
+    """Delete a study's files, the journal last; other files in its folder are kept."""
     place = StudyFolder(folder)
     with StudyLock(folder):
         place.check_plain()

@@ -1,7 +1,8 @@
 """The store of the running search: one study's lock, journal, curve parts and tables.
 
 A commit writes curve rows to a part, syncs the lane checkpoint, runs one transaction in the
-journal, then deletes obsolete files. A crash between any two of these loses nothing committed.
+journal, then deletes obsolete files. A crash between any two of these steps loses nothing
+committed.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ _LANES = re.compile(r"lanes-\d{6,}")
 class StudyStore:
     """The store of one study, opened for writing; a context manager.
 
-    `curves` takes curve rows until the next commit; `created`: the study is new; `clock`: the time
-    for rows. `StoreError`: another process writes the study, or files are damaged.
+    `curves` collects curve rows until the next commit; `created`: the study is new; `clock`: the
+    time for rows. `StoreError`: another process writes the study, or files are damaged.
     """
 
     def __init__(
@@ -140,7 +141,7 @@ class StudyStore:
         phase: Phase = "running",
         restarted: Sequence[int] = (),
     ) -> int:
-        """Commit everything since the last commit (see `Commit`); return the number."""
+        """Commit everything since the last commit (see `Commit`); return its number."""
         if checkpoint is not None:
             path = self.folder.checkpoints / checkpoint
             if not path.is_dir():
@@ -171,7 +172,7 @@ class StudyStore:
         return number
 
     def publish(self, *, force: bool = False) -> bool:
-        """Publish the tables if it is time (or at once), then the sinks; return whether."""
+        """Publish the tables if it is time (or at once), then the sinks; return whether it did."""
         done = self._publisher.publish(force=force)
         if done:
             self._sinks.published(self.folder.path)

@@ -1,4 +1,4 @@
-"""The verdict of a study: evidence from its rows, then the conclusion with its sentences."""
+"""A study's verdict: evidence from its rows, then the conclusion with its sentences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .verdict_text import sentences
 
 @dataclass(frozen=True, kw_only=True)
 class Circumstances:
-    """What rows and leaderboard do not show of a study that is concluded."""
+    """Facts about a concluded study that rows and leaderboard do not contain."""
 
     ceiling: float | None = None  # the best possible value
     why: Sequence[str] = ()  # there is no verdict, as sentences
@@ -52,7 +52,7 @@ class _Sides:
 
     @property
     def others(self) -> list[Entry]:
-        """All entries but those of the winner and the default."""
+        """All entries except the winner's and the default's."""
         own = (self.winner.trial, None if self.default is None else self.default.trial)
         return [entry for entry in self.entries if entry.trial not in own]
 
@@ -64,7 +64,7 @@ def concluded(
     baselines: Sequence[BaselineRow] = (),
     given: Circumstances | None = None,
 ) -> Conclusion:
-    """Return the verdict of a study on test seeds; with several objectives about the front."""
+    """Return a study's verdict on test seeds; with several objectives about the front."""
     given = Circumstances() if given is None else given
     if not entries:
         return _no_verdict(given.why, given.front)
@@ -127,7 +127,7 @@ def _evidence(sides: _Sides, baselines: Sequence[BaselineRow], given: Circumstan
 
 
 def _beaten(sides: _Sides) -> int:
-    """Return how many others the winner was compared with."""
+    """Return the number of others that the winner was compared with."""
     of_search = not sides.winner.choose_values
     return sum(
         entry.confirmed or (of_search and entry.state is TrialState.FINISHED)
@@ -136,7 +136,7 @@ def _beaten(sides: _Sides) -> int:
 
 
 def _sharing(sides: _Sides) -> int:
-    """Return how many others have the same values as the winner."""
+    """Return the number of others with the same values as the winner."""
     own = set(sides.winner.report_values)
     return sum(
         set(entry.values) == own
@@ -179,13 +179,13 @@ def copies_sentence(names: str, stream: str) -> str:
 
 
 COPIES_REMEDY = (
-    "They are one run, not several: the training or its environment makes nothing of its key, "
-    "such as a fixed key in `init`."
+    "They count as one run: the training or its environment ignores its key, "
+    "for example with a fixed key in `init`."
 )
 
 
 def _among_chosen(sides: _Sides) -> ChosenTrial | None:
-    """Return how likely the winner is the best of those that the same seeds chose from."""
+    """Return the probability that the winner is the best of the finalists."""
     meta, winner = sides.meta, sides.winner
     if meta.constraints or meta.aggregate != "mean":
         return None

@@ -1,4 +1,4 @@
-"""The published tables, from the journal and its parts (docs/reference/tables.md)."""
+"""The published tables, made from the journal and its parts (docs/reference/tables.md)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def damaged_table(path: Path) -> StoreError:
 
 
 class Publisher:
-    """Publishes the tables of one study, not too often; `seconds`: the last time's duration."""
+    """Publishes one study's tables at intervals; `seconds`: the last duration."""
 
     def __init__(
         self,
@@ -85,7 +85,8 @@ class Publisher:
 def sql_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
     """Return metric name -> column name that SQL accepts without quotes, ignoring case.
 
-    Other characters become `_`; a name that is taken or starts with a digit gets `metric_` first.
+    Other characters become `_`; a name that is taken or starts with a digit gets the prefix
+    `metric_`.
 
     >>> sql_names(["loss/policy", "trial"], taken=["trial"])
     {'loss/policy': 'loss_policy', 'trial': 'metric_trial'}
@@ -276,7 +277,7 @@ _TIMES = ("_seconds", "_per_second", "_at")
 def tables_equal(directory_a: Path, directory_b: Path) -> list[str]:
     """Return the differences between two studies' published tables, without times.
 
-    Rows are matched by key, whatever their order. NaN equals NaN; 0.0 and -0.0 differ.
+    Rows are matched by key, in any order. NaN equals NaN; 0.0 and -0.0 differ.
     """
     differences: list[str] = []
     for name in TABLES:

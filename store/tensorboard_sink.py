@@ -1,4 +1,4 @@
-"""The TensorBoard logger: event files in the study's folder, a run for the study and per trial.
+"""The TensorBoard logger: event files in the study's folder, for the study and per trial.
 
     tensorboard --logdir results/<study>/tensorboard
 

@@ -1,18 +1,18 @@
-"""Outcomes that so few seeds may not have shown, and what they could do to a mean.
+"""Outcomes that few seeds may have missed, and their possible effect on a mean.
 
-Eight seeds of a side that fails on one seed in ten show no failure in 43 % of cases, and no test
-of observed values can detect it. One rule covers every side, constant or noisy:
+Eight seeds of a configuration that fails on one seed in ten show no failure in 43 % of cases, and
+no test of observed values can detect it. One rule covers every side, constant or noisy:
 
 - *Where.* The worst unseen outcome is the known bound of the values. If there is none, it lies
   beyond all values of both sides by 1.5 times their distance from 0, or by 1.2 times their range
   as far as this side has the longer tail there.
-- *How many.* So many as the seeds allow. The lower end of a mean is a quantile of randomly
-  weighted seeds, of which one more has the worst outcome (Gaffke 2005; Learned-Miller and Thomas
-  2020, "A New Confidence Interval for the Mean of a Bounded Random Variable").
+- *How many.* As many as the seeds allow. The lower end of a mean is a quantile of randomly
+  weighted seeds, to which one with the worst outcome is added (Gaffke 2005; Learned-Miller and
+  Thomas 2020, "A New Confidence Interval for the Mean of a Bounded Random Variable").
 - *How strictly.* The quantile is `level / weight`. The weight is 1 for a side that hardly varies.
-  It falls with the fourth power of its deviation over its distance from the worst outcome, or over
-  2.5 times that from 0: 1/2 at a tenth, 1/17 at a fifth. It is also at least the eighth power of
-  how much longer this side's tail is than the other's.
+  It decreases with the fourth power of the deviation relative to the distance to the worst
+  outcome, or to 2.5 times the distance to 0: 1/2 at a tenth, 1/17 at a fifth. It is also at least
+  the eighth power of the excess length of this side's tail over the other's.
 
 The numbers were chosen by simulation on the pairs of results/tuned, and tried on pairs of other
 tables that chose none of them (docs/results.md).
@@ -39,7 +39,7 @@ _MOST_CHANCE = 0.5  # beyond, the quantile says nothing about an end
 
 @dataclass(frozen=True)
 class Bounds:
-    """The range of possible means; infinite where it is unknown."""
+    """The range of possible means; infinite if unknown."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -63,7 +63,7 @@ UNBOUNDED = Bounds()
 
 @dataclass(frozen=True)
 class Hidden:
-    """Unseen outcomes of one side of a difference, ours less theirs."""
+    """Unseen outcomes of one side of a difference, ours minus theirs."""
 
     of_ours: bool
     sign: float  # -1 if they lower the difference, 1 if they raise it
@@ -106,7 +106,7 @@ def _farthest(
 
 
 def _relative_noise(values: Sequence[float], distance: float) -> float:
-    """Return the deviation over the distance from the worst outcome, or from 0 if that is less.
+    """Return the deviation over the distance to the worst outcome, or to 0 if that is less.
 
     Returns of 22 with a deviation of 5 vary much, even if 500 is possible.
     """
@@ -124,7 +124,7 @@ def _assumed_end(
 
 
 def _longer_tail(own: Sequence[float], other: Sequence[float], sign: float) -> float:
-    """Return by how much the squared deviations on one side of the mean exceed the other's."""
+    """Return how far squared deviations on one side of the mean exceed the other's."""
     ours, theirs = _tail(own, sign), _tail(other, sign)
     return (ours - theirs) / (ours + theirs) if ours > theirs else 0.0
 
@@ -136,16 +136,16 @@ def _tail(values: Sequence[float], sign: float) -> float:
 
 @dataclass(frozen=True)
 class End:
-    """An end of an interval that unseen outcomes set."""
+    """An interval end set by unseen outcomes."""
 
     at: float
     cause: Hidden
 
 
 def lowest_mean(values: Sequence[float], worst: float, chance: float) -> float:
-    """Return the lower end of a mean with unseen outcomes at `worst`, exceeded but for `chance`.
+    """Return a mean's lower end with unseen outcomes at `worst`, exceeded except for `chance`.
 
-    Of n equal values at most 1 - chance^(1 / n) of all seeds are different (Clopper and Pearson
+    With n equal values at most 1 - chance^(1 / n) of all seeds are different (Clopper and Pearson
     1934, no hit in n).
 
     >>> round(lowest_mean([1.0] * 8, 0.0, 0.05), 4), round(0.05 ** (1 / 8), 4)
@@ -157,7 +157,7 @@ def lowest_mean(values: Sequence[float], worst: float, chance: float) -> float:
 def paired_ends(
     ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds = UNBOUNDED
 ) -> list[End]:
-    """Return the ends that unseen outcomes set to a mean difference of pairs."""
+    """Return the interval ends that unseen outcomes give a mean difference of pairs."""
     causes = _that_count(hidden(ours, theirs, bounds), level)
     if not causes:
         return []
@@ -169,7 +169,7 @@ def paired_ends(
 def unpaired_ends(
     ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds = UNBOUNDED
 ) -> list[End]:
-    """Return the ends that unseen outcomes set to a difference of unpaired means."""
+    """Return the interval ends that unseen outcomes give a difference of unpaired means."""
     causes = _that_count(hidden(ours, theirs, bounds), level)
     if not causes:
         return []
@@ -185,7 +185,7 @@ def unpaired_ends(
 
 
 def seeds_to_trust(gap: float, causes: Sequence[Hidden], level: float) -> int:
-    """Return the number of seeds, all with the difference `gap`, that exclude 0.
+    """Return the number of seeds, all with the difference `gap`, that would exclude 0.
 
     >>> seeds_to_trust(1.0, [Hidden(True, -1.0, -1.0, -1.0, 1.0)], 0.04)
     5
@@ -213,7 +213,7 @@ def _quantile(drawn: np.ndarray, chance: float) -> float:
 
 
 def _mixed(drawn: np.ndarray, worst: float, count: int) -> np.ndarray:
-    """Add one seed at `worst` to the weighted means of so many seeds."""
+    """Add one seed at `worst` to the weighted means of this many seeds."""
     share = 1.0 - _stratified() ** (1.0 / count)
     return (1.0 - share) * drawn + share * worst
 
@@ -251,9 +251,8 @@ def bounded_interval(
 ) -> Interval:
     """Return the 95 % interval of one mean of values between `bounds`, see `statistics.interval`.
 
-    Where a seed reached a bound, the end away from it allows for outcomes at the other bound that
-    no seed has shown, the more the less the values vary. Equal values have no interval unless both
-    bounds are known.
+    If a seed reached a bound, the opposite end allows for unseen outcomes at the other bound, more
+    so the less the values vary. Equal values have no interval unless both bounds are known.
 
     >>> found = bounded_interval([500.0] * 8, Bounds(0.0, 500.0))
     >>> round(found.low, 1), found.high, bounded_interval([500.0] * 8).low

@@ -1,4 +1,4 @@
-"""The range of a study's metrics, if the table of environments has it."""
+"""The range of a study's metrics, if the environment table has it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def score_bounds(meta: StudyMeta) -> tuple[Bounds, ...]:
 
 
 def metric_range(metric: str, env: Mapping[str, Any], searched: Iterable[str] = ()) -> Bounds:
-    """Return the bounds of one metric in an environment, given as its id with its settings."""
+    """Return a metric's bounds in an environment, given as its id with its settings."""
     if metric in _RATES:
         return RATE
     return bounds_in(str(env.get("id")), env, searched) if metric == RETURN else UNBOUNDED

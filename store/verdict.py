@@ -1,4 +1,4 @@
-"""The verdict of a study about its winner: evidence in, a conclusion out.
+"""A study's verdict about its winner: from evidence to a conclusion.
 
 `study_verdict.py` reads the evidence from a study's rows; `verdict_text.py` has the sentences.
 """
@@ -42,7 +42,7 @@ class WithoutCopying:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of a winner and of what it is compared with, on test seeds.
+    """Evidence on a winner and its opponents, from test seeds.
 
     Raises:
         ConfigError: the goal is unknown.
@@ -108,9 +108,9 @@ class Conclusion:
 
     @property
     def better_rule(self) -> Against | None:
-        """The heuristic that is furthest ahead of the winner, of those that are better.
+        """The better heuristic with the largest lead over the winner.
 
-        Also of those that are better on a condition (`unless`).
+        This includes heuristics that are better on a condition (`unless`).
         """
         ahead = [one for one in self.baselines if one.verdict == "worse" or one.is_behind_unless]
         return min(ahead, key=lambda one: one.difference or 0.0, default=None)
@@ -179,7 +179,7 @@ def _default_won(evidence: Evidence, winner: Sample) -> Against:
 
 
 def _of_baselines(evidence: Evidence, winner: Sample, terms: Terms) -> tuple[Against, ...]:
-    """Compare the winner with each heuristic; any of the verdicts is wrong in at most 5 %."""
+    """Compare the winner with each heuristic; at most 5 % have any wrong verdict."""
     baselines = evidence.baselines
     found = sharing_error(
         [name for name, values in baselines.items() if winner.keys() & values.keys()],
@@ -190,7 +190,7 @@ def _of_baselines(evidence: Evidence, winner: Sample, terms: Terms) -> tuple[Aga
 
 
 def _of_copying(evidence: Evidence, winner: Sample, terms: Terms) -> Against | None:
-    """Compare with the best trial without exploit/explore, where it is known."""
+    """Compare with the best trial without exploit/explore, if it is known."""
     if evidence.alone is None:
         return None
     found = compare_samples(winner, evidence.alone.values, "the best without copying", terms)
@@ -203,7 +203,7 @@ def _of_copying(evidence: Evidence, winner: Sample, terms: Terms) -> Against | N
 
 
 def _alike(evidence: Evidence, winner: Sample) -> float | None:
-    """Return the value of all seeds of the winner if it is the ceiling, or others have it too."""
+    """Return the winner's value on all seeds if it is the ceiling, or others share it."""
     values = set(winner.values())
     if len(values) != 1:
         return None
@@ -217,7 +217,7 @@ def _alike(evidence: Evidence, winner: Sample) -> float | None:
 
 
 def _is_ceiling(evidence: Evidence, alike: float | None) -> bool:
-    """Return whether worse values were seen and no better ones; else it may be a floor."""
+    """Return whether there are worse values and no better ones; otherwise it may be a floor."""
     if evidence.ceiling is not None:
         return True
     if alike is None:

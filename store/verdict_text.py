@@ -37,7 +37,7 @@ def details(conclusion: Conclusion) -> list[str]:
         if against.verdict in ("better", "worse") or against.unless is not None:
             found += _chance(winner, against)
     if conclusion.chosen is not None and conclusion.ceiling is None:
-        of = f"Of the {conclusion.chosen.trials} trials that its seeds chose from,"
+        of = f"Of the {conclusion.chosen.trials} finalists,"
         found.append(f"{of} {winner} {conclusion.chosen.words}.")
     return found
 
@@ -69,7 +69,9 @@ def sentences(conclusion: Conclusion) -> list[str]:
     said = [] if rule is None else _of_one(conclusion, rule)[:1]
     if conclusion.copying is not None:
         said += _of_one(conclusion, conclusion.copying)
-        said.append(f"The best without copying is {conclusion.alone}, equal in all but copying.")
+        said.append(
+            f"The best without copying is {conclusion.alone}, with otherwise equal settings."
+        )
     if conclusion.lone:
         return [*_lone(conclusion), *least, "One trial ran, so its seeds selected nothing."]
     said += _of_one(conclusion, conclusion.against)
@@ -84,7 +86,7 @@ def sentences(conclusion: Conclusion) -> list[str]:
 
 
 def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
-    """Return the sentences about one opponent, with what test seeds say of the constraints."""
+    """Return sentences on one opponent, including the constraints on test seeds."""
     winner = conclusion.winner or ""
     if against.limits is None:
         return _by_value(conclusion, against)
@@ -99,12 +101,12 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
 
 
 def _lower(text: str) -> str:
-    """Continue a sentence with another one; names keep their case."""
+    """Append a sentence to another one; names keep their case."""
     return text[:1].lower() + text[1:]
 
 
 def _ruled(winner: str, against: Against) -> str:
-    """Return the verdict that constraints decide, and the better side by value."""
+    """Return the verdict decided by constraints, and the better side by value."""
     rival, keeps = against.rival, against.limits is not None and against.limits.rival.state
     is_worse = against.by_value == "worse"
     if against.verdict == "feasible" and is_worse:
@@ -121,7 +123,7 @@ def _ruled(winner: str, against: Against) -> str:
 
 
 def _open(winner: str, against: Against) -> str:
-    """Return which side's constraints the test seeds leave open, as a sentence, or ""."""
+    """Return a sentence on the side whose constraints the test seeds leave open, or ""."""
     limits = against.limits
     if limits is None:
         return ""
@@ -143,7 +145,7 @@ def _open(winner: str, against: Against) -> str:
 
 
 def _of_limits(winner: str, against: Against) -> list[str]:
-    """Return the constrained values of both, one sentence a constraint."""
+    """Return the constrained values of both, one sentence per constraint."""
     if against.limits is None:
         return []
     both = (against.limits.winner, against.limits.rival)
@@ -177,7 +179,7 @@ def _allowed(limit: Limit) -> str:
 
 
 def _by_value(conclusion: Conclusion, against: Against) -> list[str]:
-    """Return the sentences about one opponent as if there were no constraints."""
+    """Return the sentences on one opponent as if there were no constraints."""
     winner, rival = conclusion.winner or "", against.rival
     said = _WORDS_BY_VALUE[against.verdict](conclusion, against)
     if against.verdict in _COMPLETE or against.is_lost:
@@ -292,13 +294,13 @@ def _ends(against: Against, sign: float) -> str:
 
 
 def _keeps(conclusion: Conclusion, against: Against) -> bool:
-    """Return whether the answer is to keep the default: nothing decides, and no lead is clear."""
+    """Return whether the answer is to keep the default: undecided, and without a clear lead."""
     is_default = against is conclusion.against and against.rival == THE_DEFAULT
     return is_default and not conclusion.lone and against.advice == "keep"
 
 
 def _no_difference(conclusion: Conclusion, against: Against, seeds: str) -> list[str]:
-    """Say that nothing is significant; the answer is the lead, if it is a clear one."""
+    """Say that nothing is significant; the answer is the lead, if it is clear."""
     winner, rival, word = conclusion.winner or "", against.rival, WORDS[against.verdict]
     ahead = [_upper(text) for text in _ahead(winner, against, seeds)]
     if _keeps(conclusion, against):
@@ -313,7 +315,7 @@ def _no_difference(conclusion: Conclusion, against: Against, seeds: str) -> list
 
 
 def _undecided(conclusion: Conclusion, against: Against, seeds: str) -> list[str]:
-    """Say that nothing is decided; if the winner has no clear lead, to keep the default."""
+    """Say that it is undecided and, if the winner has no clear lead, to keep the default."""
     winner, rival = conclusion.winner or "", against.rival
     ahead = _ahead(winner, against, seeds)
     if _keeps(conclusion, against):
@@ -329,7 +331,7 @@ def _undecided(conclusion: Conclusion, against: Against, seeds: str) -> list[str
 
 
 def _unless(winner: str, against: Against, seeds: str) -> list[str]:
-    """Say which side is better on the condition that rare outcomes are rare enough, or []."""
+    """Say which side is better if rare outcomes are rare enough, or []."""
     found, difference = against.unless, against.difference
     if found is None or difference is None:
         return []
@@ -356,7 +358,7 @@ def _of_values(where: str, numbers: str) -> list[str]:
 
 
 def _fitted(first: str, numbers: str, seeds: str) -> list[str]:
-    """Return the first sentence with its numbers if both fit on a line, else two."""
+    """Return the first sentence with its numbers if both fit on one line, otherwise two."""
     where = f" on {seeds}" if numbers and seeds not in numbers + first else ""
     if len(first + numbers + where) < _COLUMNS:
         return [f"{first}{numbers}{where}."]
@@ -389,11 +391,11 @@ def _shared(conclusion: Conclusion) -> list[str]:
     if top is None or not conclusion.sharing:
         return []
     others = conclusion.sharing
-    who = "1 other trial ends" if others == 1 else f"{others} other trials end"
+    who = "1 other trial also ends" if others == 1 else f"{others} other trials also end"
     how = "fewer env_steps may"
     if conclusion.ceiling is None:  # it may be a floor, or all started at the ceiling
         how = "a different length of run, or a different task, may"
-    return [f"{who} at {_number(top)} too: {how} separate them."]
+    return [f"{who} at {_number(top)}: {how} separate them."]
 
 
 def _number(value: float | None, sign: str = "") -> str:
@@ -402,5 +404,5 @@ def _number(value: float | None, sign: str = "") -> str:
 
 
 def _upper(text: str) -> str:
-    """Start a sentence; a name such as `ksp_ff` stays."""
+    """Start a sentence; a name such as `ksp_ff` is unchanged."""
     return text if "_" in text.split(" ", 1)[0] else text[:1].upper() + text[1:]

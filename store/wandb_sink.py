@@ -1,7 +1,7 @@
-"""The Weights & Biases logger: a run for the study and for each followed trial, in one group.
+"""The Weights & Biases logger: one group of runs, for the study and for each followed trial.
 
-The ids of runs are kept in the study's folder, so that a resumed study adds to the same runs;
-offline runs are written there, for `wandb sync`. Only this module imports wandb.
+Run ids are kept in the study's folder, so that a resumed study continues the same runs; offline
+runs are written there, for `wandb sync`. Only this module imports wandb.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COLUMNS = ("rank", "trial", "state", "value", "ci_low", "ci_high", "value_from"
 
 @dataclass(frozen=True, kw_only=True)
 class WandbSettings(RunSettings):
-    """Where runs go; those of trials are called `<name>/trial-<n>`."""
+    """The location of runs; trial runs are named `<name>/trial-<n>`."""
 
     mode: Literal["online", "offline"] = "online"
     project: str = "hpo"

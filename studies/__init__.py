@@ -1,4 +1,4 @@
-"""A study file becomes a frozen `Study`, or all of its mistakes at once."""
+"""From a study file to a frozen `Study`, or to all of its mistakes at once."""
 
 from .load import load, loads
 from .spec import Study

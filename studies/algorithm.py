@@ -1,7 +1,7 @@
-"""The training that a study tunes: PPO, a class that its file names, or a command.
+"""The training that a study tunes: PPO, a class in a file, or a command.
 
-`algorithm: my_sac.py:SAC` runs the file and takes the hyperparameters that the class declares.
-The resolved study records them, so that a study that ran is read without its code.
+`algorithm: my_sac.py:SAC` runs the file and uses the hyperparameters that the class declares. The
+resolved study records them, so that a finished study is read without its code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COMMAND = "command"  # before the label of a training that is a process
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What lanes train, and the table of its hyperparameters."""
+    """What lanes train, and its table of hyperparameters."""
 
     name: str = PPO  # as the study file has it
     knobs: Mapping[str, Knob] = field(default_factory=lambda: KNOBS)
@@ -38,7 +38,7 @@ class Algorithm:
 
     @property
     def is_process(self) -> bool:
-        """Whether each run is a process that `command` starts."""
+        """Whether each run is a process started by `command`."""
         return self.name.startswith(f"{COMMAND}:")
 
     @property
@@ -52,7 +52,7 @@ class Algorithm:
         return "PPO" if self.is_ppo else self.name.partition(":")[2]
 
     def complete(self, given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
-        """Return a whole configuration: the defaults, changed by the given values."""
+        """Return a complete configuration: the defaults, changed by the given values."""
         if self.is_ppo:
             return complete(given, own_words)
         config = {name: knob.default for name, knob in self.knobs.items()}
@@ -68,7 +68,7 @@ class Algorithm:
         return self.knobs[name]
 
     def training(self, config: Mapping[str, Any], length: int, given: Any = None) -> Any:
-        """Return the `Training` of a configuration's fixed values, made once for each."""
+        """Return the `Training` for a configuration's fixed values, made once for each."""
         if self.made is None:
             text = f"this needs the code of {self.name}, which a recorded study does not have"
             raise ConfigError(text)
@@ -76,7 +76,7 @@ class Algorithm:
         return self.made.of(static, length, given)
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as a resolved study records it."""
+        """Return it in the form recorded in a resolved study."""
         return {
             "class": self.name,
             "unit": self.unit,

@@ -1,4 +1,4 @@
-"""Reads `algorithm` and `command`, and what they put in the place of other keys."""
+"""Reads `algorithm` and `command`, and the keys that replace others."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LENGTH = re.compile(r"(?P<count>[0-9.]+[kKMGB]?)\s*(?P<unit>[A-Za-z ]*)")
 def read_algorithm(
     notes: Notes, root: Node, source: Path | None, before_code: Callable[[], None]
 ) -> Algorithm:
-    """Read `algorithm` and run its file, or take it from the record if `source` is None.
+    """Read `algorithm` and run its file; if `source` is None, read it from the record.
 
-    `before_code` is called before the file is run.
+    `before_code` is called before the file runs.
     """
     node = root.value.get("algorithm")
     if "command" in root.value and source is not None:
@@ -126,14 +126,14 @@ def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
 
 
 def with_code(study: Study) -> Study:
-    """Return a study from another process with the class of its custom training."""
+    """Return a study from another process with its custom training's class."""
     if study.algorithm.is_ppo or study.algorithm.is_process:
         return study
     return replace(study, algorithm=_loaded(study.algorithm.name, Path(study.source)))
 
 
 def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
-    """Put the class in the place of `env`, its file among `imports`, and read `length`."""
+    """Put the class in place of `env` and its file among `imports`, and read `length`."""
     if algorithm.is_ppo:
         return
     here = root.value["command" if algorithm.is_process else "algorithm"].line

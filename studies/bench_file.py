@@ -1,4 +1,4 @@
-"""The file of `hpo bench`: methods, written as in a study, and what they are compared on."""
+"""The file of `hpo bench`: methods, written as in a study, and the tables to compare them on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BenchSpec:
     move: bool = key(
         True,
         "move proposals to the nearest recorded configuration not yet tried; "
-        "else only its runs are taken",
+        "off: only use its runs",
     )
     lanes: int = key(12, "lanes of a search", low=1)
     test_seeds: int = key(2, "recorded seeds used only to judge the choices", low=1)
@@ -75,7 +75,7 @@ class BenchFile:
         return list(self.spec.environments or found)
 
     def study(self, method: str, table_text: str) -> Study:
-        """Return the study of a method on the environment whose table a study made.
+        """Return a method's study on the environment whose table a study made.
 
         `StudyError` has every mistake in the method; `ConfigError`: recorded runs cannot serve it.
         """
@@ -110,13 +110,13 @@ class BenchFile:
         return study
 
     def budgeted(self, study: Study, runs: int) -> Study:
-        """Return the study with a budget of so many full runs for its search, and confirm's."""
+        """Return the study with a budget of this many full runs for its search, and confirm's."""
         env_steps = (runs + study.confirming) * study.env_steps
         return replace(study, budget=Budget(trials=None, env_steps=env_steps))
 
 
 def read_bench(path: str | Path, overrides: Sequence[str] = ()) -> BenchFile:
-    """Read a file of `hpo bench`; `BenchFile.study` finds the mistakes within a method."""
+    """Read a file of `hpo bench`; `BenchFile.study` finds mistakes within a method."""
     path = Path(path)
     root, notes = read_file(path, str(path)), Notes(str(path))
     if not root.is_map:

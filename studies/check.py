@@ -1,4 +1,4 @@
-"""`hpo check`: a study examined before anything is compiled, as data and as text."""
+"""`hpo check`: a study examined before compiling, as data and as text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Cost:
-    """What the program of a bucket needs; None: unknown."""
+    """The needs of a bucket's program; None: unknown."""
 
     lanes: int | None = None
     memory_bytes: int | None = None  # estimate for all lanes
@@ -101,10 +101,10 @@ def check(
     cost_of: Callable[[str], Cost] | None = None,
     not_run: tuple[str, ...] = (),
 ) -> CheckReport:
-    """Examine a study; refuse one of which no configuration can run.
+    """Examine a study; refuse it if no configuration can run.
 
-    `bucket_key` maps a complete configuration to the name of its bucket, `cost_of` that name to
-    the cost of its program; `not_run` are files that may set what cannot be seen without them.
+    `bucket_key` maps a complete configuration to its bucket's name, `cost_of` that name to its
+    program's cost. `not_run` are files that may set things that are unknown without them.
     """
     import numpy as np
 
@@ -132,9 +132,9 @@ def check(
 
 
 def _unknown(study: Study) -> list[str]:
-    """Return searched arguments of an environment that is known once `imports` have run.
+    """Return searched arguments of an environment that is known only after `imports` have run.
 
-    Each of their values may need a program.
+    Each of their values may need a separate program.
     """
     is_known = all(find(one.id) is not None for one in environments_of(study))
     if is_known or not is_hosted(study.env.id):
@@ -143,7 +143,7 @@ def _unknown(study: Study) -> list[str]:
 
 
 def _refused(study: Study, draws: list[dict[str, Any]]) -> list[str]:
-    """Return the errors of knobs among draws, each with its share."""
+    """Return the errors of hyperparameters among draws, each with its share."""
     counts: dict[str, int] = {}
     for params in draws:
         try:
@@ -170,7 +170,7 @@ def _warnings(
     moved = study.search.random_share != SearchSpec().random_share
     method = study.search.method
     if study.search.driver == "lanes" and not method_row(method).learns and moved:
-        yield f"search.random_share changes nothing: {method} learns from no result"
+        yield f"search.random_share has no effect: {method} does not learn from results"
     if not study.space.parameters:
         yield "nothing is searched: the study trains the default configuration"
         return
@@ -192,8 +192,10 @@ def _of_programs(study: Study, buckets: Buckets) -> Iterator[str]:
     for name in buckets.endless:
         yield f"{name} is static and searched over real numbers: every trial compiles a program"
     if names := _unknown(study):
-        text = f"{', '.join(names)}: each value may need a program, which is known once imports "
-        yield f"{text}run; a constructor that names a real argument needs one for all"
+        text = (
+            f"{', '.join(names)}: each value may need a program, which is known only once imports "
+        )
+        yield f"{text}run. If the constructor names a real argument, one program serves all values"
     for parameter in study.space.parameters:
         yield from _whole_note(study, parameter)
 
@@ -205,7 +207,7 @@ def _of_chunks(study: Study, buckets: Buckets) -> Iterator[str]:
         text = "rungs in the same chunk, or at the end of a run, are merged"
         yield f"{text}; raise early_terminate.{key}"
     if first.updates_per_chunk == 1 and first.chunks < 8:
-        text = f"a run is only {first.chunks} updates of {first.steps_per_update} "
+        text = f"a run has only {first.chunks} updates of {first.steps_per_update} "
         yield f"{text}{study.algorithm.unit}; rungs and ends are coarse"
 
 
@@ -257,7 +259,7 @@ def _of_seeds(study: Study) -> Iterator[str]:
 
 
 def _picks_by_luck(study: Study, confirm: Confirm) -> bool:
-    """Return whether the best of many trials is chosen by one seed.
+    """Return whether one seed chooses the best of many trials.
 
     In replays of recorded tables 12 to 48 trials then choose worse than 4, and with a selection
     better (decision 81).
@@ -309,7 +311,7 @@ def _whole_note(study: Study, parameter: Parameter) -> Iterator[str]:
 
 
 def spread_note(study: Study) -> str:
-    """Return a note if the number of lanes depends on the workers of a cluster; else ""."""
+    """Return a note if the number of lanes depends on a cluster's workers; otherwise ""."""
     workers = study.executor.workers
     text = f"population.lanes is auto: {workers} workers have up to {workers} times the lanes of "
     text += "one process, so the search differs; give population.lanes for the same search"
@@ -454,7 +456,7 @@ def _steps(report: CheckReport) -> str:
 
 
 def mebibytes(size: int) -> str:
-    """Format a size in MiB; a small one to two digits, so that it is never 0.
+    """Format a size in MiB; small sizes get two digits, so it is never 0.
 
     >>> mebibytes(700_000_000), mebibytes(9_400), mebibytes(3_250_000)
     ('668 MiB', '0.009 MiB', '3.1 MiB')

@@ -1,7 +1,7 @@
-"""How a run is cut into chunks: the updates of a chunk, and the chunks of rungs and evaluations.
+"""Cuts a run into chunks: the updates per chunk, and the chunks of rungs and evaluations.
 
-A lane is stopped, evaluated or ended only between two chunks, so rungs, evaluation points and the
-length of a run are rounded up to whole chunks.
+A lane is stopped, evaluated or ended only between two chunks, so rungs, evaluation points and run
+lengths are rounded up to whole chunks.
 
 The rule for K, the updates per chunk. Let U be the updates of a full run (of the horizon, if
 `schedule_env_steps` is given, so that a run can grow and keep its chunks). The marks are the
@@ -78,9 +78,9 @@ class Quanta:
 
 
 def rung_steps(study: Study, end: int | None = None) -> tuple[int, ...]:
-    """Return the env steps of the rungs below the length of a run, before rounding.
+    """Return the env steps of the rungs below the run length, before rounding.
 
-    `end` is another length than the study's.
+    `end` is a different length from the study's.
     """
     early, end = study.early_terminate, study.env_steps if end is None else end
     if study.search.driver == "ray_tune":

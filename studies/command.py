@@ -1,7 +1,7 @@
-"""A training as a command line: its placeholders, and the hyperparameters that it takes.
+"""A training as a command line: its placeholders and hyperparameters.
 
-`command: python train.py --lr {learning_rate} --seed {seed}` names each hyperparameter where its
-value goes. Their types and defaults follow from the distributions of the space.
+`command: python train.py --lr {learning_rate} --seed {seed}` names each hyperparameter at the
+place of its value. Their types and defaults are derived from the space's distributions.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Template:
         return words[:start], words[start:]
 
     def argv(self, values: Mapping[str, Any]) -> list[str]:
-        """Return the words of the process; a list alone in a word becomes several words."""
+        """Return the process's words; a list that is a whole word becomes several words."""
         if self.needs_shell:
             line = _PLACEHOLDER.sub(lambda found: shlex.quote(_text(values[found[1]])), self.text)
             return ["/bin/sh", "-c", line]
@@ -84,7 +84,7 @@ class Template:
         return argv
 
     def settings(self, values: Mapping[str, Any]) -> dict[str, str]:
-        """Return the environment variables that the line sets."""
+        """Return the environment variables set on the line."""
         if self.needs_shell:
             return {}
         pairs = (_filled(word, values).partition("=") for word in self._words[0])
@@ -114,7 +114,7 @@ def _filled(word: str, values: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a value as a command line has it.
+    """Return a value in command-line form.
 
     >>> _text(True), _text(1e-05), _text((64, 32)), _text(None)
     ('True', '1e-05', '64,32', 'None')
@@ -125,7 +125,7 @@ def _text(value: Any) -> str:
 
 
 def resumed(command: str, resume: str) -> Template:
-    """Return the line that continues a run; `...` is the command.
+    """Return the line that continues a run; `...` stands for the command.
 
     >>> resumed("python a.py", "... --load {folder}").text
     'python a.py --load {folder}'
@@ -177,7 +177,7 @@ def _kind(values: list[Any], whole: bool) -> tuple[KnobType, tuple[str, ...]]:
 
 
 def command_algorithm(notes: Notes, root: Node, source: Path | None) -> Algorithm:
-    """Return the algorithm of a study with `command`; its mistakes are noted."""
+    """Return the algorithm of a study with `command`, noting its mistakes."""
     node = root.value["command"]
     if not isinstance(node.value, str) or not node.value.strip():
         notes.wrong("command", node, "a command line such as python train.py --seed {seed}")
@@ -196,7 +196,7 @@ def command_algorithm(notes: Notes, root: Node, source: Path | None) -> Algorith
 def _take_default(notes: Notes, root: Node) -> dict[str, Any]:
     """Return the default configuration, a mapping under `confirm.default`, which becomes a flag.
 
-    Without one the default is in the middle of the ranges, and is compared only if asked for.
+    Without one the default is the middle of the ranges, and is compared only on request.
     """
     confirm = root.value.get("confirm")
     if confirm is None or not confirm.is_map:
@@ -294,7 +294,7 @@ def _check_names(notes: Notes, root: Node, line: Template, given: Mapping[str, _
 
 
 def _unit(root: Node) -> str:
-    """Return what the length of a run counts: the words after its number."""
+    """Return the unit of a run's length: the words after its number."""
     recorded = root.value.get("algorithm")
     if recorded is not None and recorded.is_map and "unit" in recorded.value:
         return str(recorded.value["unit"].value)

@@ -1,8 +1,8 @@
-"""The rules that a study must keep across its sections.
+"""The rules across sections that a study must satisfy.
 
-`contradictions` lists every broken rule as (path, message). The loader adds the line of the path,
-the search raises the messages. A path is `section.key`; after `|` follow places to blame instead.
-`environment_faults` and `knob_contradictions` cost more, so only the loader asks for them.
+`contradictions` lists every broken rule as (path, message). The loader adds the path's line, the
+search raises the messages. A path is `section.key`; alternative places to blame follow after `|`.
+`environment_faults` and `knob_contradictions` are slower, so only the loader calls them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _MOST_ENDS = 8
 
 
 def stages(root: Node, study: Study) -> Iterator[Iterable[tuple[str, str]]]:
-    """Yield the problems of a study in stages; each assumes that those before found none."""
+    """Yield the study's problems in stages; each assumes that earlier stages found none."""
     yield (*unused_keys(root, study), *contradictions(study))
     yield knob_contradictions(study)
     yield environment_faults(study)
@@ -77,7 +77,7 @@ def contradictions(study: Study) -> list[tuple[str, str]]:
 
 
 def unused_keys(root: Node, study: Study) -> Problems:
-    """Yield the given keys that belong to another rule, executor or driver than the study's."""
+    """Yield the given keys that belong to a different rule, executor or driver."""
     driver, early = study.search.driver, study.early_terminate
     others: list[tuple[str, tuple[str, ...], str]] = []
     if early is not None:
@@ -105,7 +105,7 @@ def unused_keys(root: Node, study: Study) -> Problems:
 
 
 def _seeds(study: Study) -> Problems:
-    """Enough seeds for the aggregate and for racing."""
+    """Require enough seeds for the aggregate and for racing."""
     seeds = study.seeds
     yield from _seeds_of_aggregates(study)
     if seeds.tolerate >= seeds.per_config:
@@ -149,7 +149,7 @@ def _racing(study: Study, racing: Racing) -> Problems:
 
 
 def _training_weight(study: Study) -> Problems:
-    """A training return is of one environment, and is added to an evaluated return."""
+    """Training returns need a single environment, and an evaluated return to be added to."""
     metrics, path = study.objectives or (study.metric,), "metric.training_weight"
     if not any(metric.training_weight for metric in metrics):
         return
@@ -167,7 +167,7 @@ def _training_weight(study: Study) -> Problems:
 def _method(study: Study) -> Problems:
     method = method_row(study.search.method)
     if study.search.portfolio and not study.algorithm.is_ppo:
-        text = f"has configurations of PPO, and the study trains {study.algorithm.label}"
+        text = f"has PPO configurations, but the study trains {study.algorithm.label}"
         yield "search.portfolio", f"{text}; remove it"
     if method.objectives == "one" and len(study.objectives) > 1:
         *first, last = [row.name for row in METHODS.values() if row.objectives == "several"]
@@ -182,7 +182,7 @@ def _method(study: Study) -> Problems:
 
 
 def _lengths(study: Study) -> Problems:
-    """Rungs and evaluation points are inside a run; this process has one worker."""
+    """Rungs and evaluation points must be inside a run; this process is a single worker."""
     early, every, length = study.early_terminate, study.evaluation.every, study.env_steps
     unit = study.algorithm.unit
     if early is not None and not early.evolves:
@@ -224,7 +224,7 @@ def _early(study: Study) -> Problems:
 
 
 def _copies(study: Study, rule: str, moves: bool) -> Problems:
-    """Trials run at the same time and copy states, between lanes of a program or of several."""
+    """Populations run all trials at once and copy states between lanes of one program."""
     lanes, trials, seeds = study.population.lanes, study.budget.trials, study.seeds.per_config
     for parameter in study.space.parameters:
         if is_static(study, parameter.name):
@@ -264,7 +264,7 @@ def _pause(study: Study, early: EarlyTerminate) -> Problems:
 
 
 def _budget(study: Study) -> Problems:
-    """Something ends the study, and confirm leaves room for a search."""
+    """The budget must be finite and leave steps for the search after confirm."""
     budget = study.budget
     endless = budget.trials is None and budget.env_steps is None and budget.wall_seconds is None
     if endless and not method_row(study.search.method).ends:
@@ -301,7 +301,7 @@ def _interim(confirm: Confirm) -> Problems:
 
 
 def _budget_of_steps(study: Study) -> Problems:
-    """The env steps pay for confirm and one trial."""
+    """The env steps must pay for confirm and one trial."""
     given, run = study.budget.env_steps, study.env_steps * study.spread
     reserved = 0 if study.confirm is None else study.confirming * run
     one = study.seeds.per_config * run
@@ -350,7 +350,7 @@ def _ray_tune(study: Study) -> Problems:
 
 
 def _ray_class(study: Study, key: str, given: str, known: Collection[str]) -> Problems:
-    """A study file alone must not run just any code: classes are Ray Tune's or of `imports`."""
+    """A study file alone must not run arbitrary code: classes are from Ray Tune or `imports`."""
     stems = [path.rpartition("/")[2].removesuffix(".py") for path in study.imports]
     module = given.rpartition(".")[0]
     if given not in known and not module:
@@ -375,8 +375,8 @@ def _several(study: Study) -> Problems:
         return
     costs, one = " and ".join(COSTS), "of one environment; remove it"
     if study.metric.goal == "minimize":
-        text = "minimize is not for scores over several environments, where 1 is the reference "
-        text += "and higher is better for every metric; remove goal"
+        text = "minimize does not apply to scores over several environments, where 1 is the "
+        text += "reference and higher is better for every metric; remove goal"
         yield "objectives" if study.objectives else "metric.goal", text
     if any(one.name not in COSTS for one in study.objectives[1:]):
         yield "objectives", f"after the score over several environments are only {costs}"
@@ -402,7 +402,7 @@ def _several(study: Study) -> Problems:
         (
             "loggers",
             logger.type in ("tensorboard", "wandb", "mlflow"),
-            f"has {logger.type}, which is written for one environment; take csv",
+            f"has {logger.type}, which supports only one environment; use csv",
         )
         for logger in study.loggers
     ]
@@ -414,7 +414,7 @@ def _several(study: Study) -> Problems:
 
 
 def _workers(study: Study) -> Problems:
-    """Workers and their time limit are for environments that the host steps."""
+    """Workers and their time limit apply only to environments that the host steps."""
     population, hosted = study.population, _hosted(study)
     compiled = [one.id for one in environments_of(study) if one.id not in hosted]
     for key in ("workers", "step_timeout") if compiled else ():
@@ -423,7 +423,7 @@ def _workers(study: Study) -> Problems:
             yield f"population.{key}", text
     threaded = [one for one in hosted if is_simulated(one)]
     if threaded and population.workers:
-        text = f"is for environments in Python, but {threaded[0]} has threads; remove it"
+        text = f"applies only to Python environments, but {threaded[0]} has threads; remove it"
         yield "population.workers", text
 
 
@@ -449,7 +449,7 @@ def _custom_training(study: Study) -> Problems:
 
 
 def _command(study: Study) -> Problems:
-    """The script of a command has the environment, the networks and the evaluation."""
+    """A command's script has the environment, the networks and the evaluation."""
     if not study.algorithm.is_process:
         if study.executor.type == "slurm":
             yield "executor.type", "is slurm, which applies only to a study with command; type ray"
@@ -480,7 +480,7 @@ def _command(study: Study) -> Problems:
         (
             "early_terminate.type",
             early is not None and early.evolves,
-            "copies states between trials, which processes do not; use asha",
+            "copies states between trials, which processes cannot; use asha",
         ),
     ):
         if wrong:
@@ -507,7 +507,7 @@ def _cluster(study: Study) -> Problems:
 
 
 def environment_faults(study: Study) -> Problems:
-    """Yield the mistakes in the environments of all buckets; optical files are read."""
+    """Yield mistakes in the environments of all buckets; optical files are read."""
     for one in each_alone(study):
         if one.env.id in ENVIRONMENTS and ENVIRONMENTS[one.env.id].source == "optical":
             yield from optical_faults(one)
@@ -529,12 +529,12 @@ def _gymnasium_faults(study: Study, values: Mapping[str, Any]) -> Problems:
             yield path, str(error)
             return
     if found[0] != found[1]:
-        text = "eval_env has different observations or actions than the environment that trains; "
+        text = "eval_env has different observations or actions than the training environment; "
         yield "eval_env", f"{text}remove the keys that change them"
 
 
 def knob_contradictions(study: Study) -> Problems:
-    """Yield each contradiction between two values of knobs that can come together."""
+    """Yield each contradiction between two hyperparameter values that can occur together."""
     seen: set[str] = set()
     for names, params in _corners(study):
         try:
@@ -565,7 +565,7 @@ def _corners(study: Study) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
 
 
 def _with(study: Study, wanted: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the default changed so that all wanted values are active, or None if impossible."""
+    """Return the default changed so that all wanted values are active; None if impossible."""
     space = study.space
     forced = dict(wanted)
     for parameter in space.parameters:

@@ -28,7 +28,7 @@ _SHAPES = ("directed", "slots", "k", "aggregate_slots", "fits", "no_op", "observ
 
 
 def read_imports(notes: Notes, items: Sequence[Node], source: Path | None) -> tuple[str, ...]:
-    """Read the paths of user code, which must exist in the study's folder; nothing is imported."""
+    """Read the paths of user code, which must be in the study's folder; nothing is imported."""
     paths: list[str] = []
     if len(items) > _MOST_IMPORTS:
         notes.add(f"{len(items)} imports; allowed: {_MOST_IMPORTS}", items[0])
@@ -38,7 +38,7 @@ def read_imports(notes: Notes, items: Sequence[Node], source: Path | None) -> tu
         if not isinstance(given, str) or not given.endswith(".py"):
             notes.add(f"import {item.shown()}; allowed: a Python file such as my_envs.py", item)
         elif not is_inside(given):
-            notes.add(f"import {item.shown()} leaves the study's folder; move it there", item)
+            notes.add(f"import {item.shown()} is outside the study's folder; move it there", item)
         elif source is not None and not (source / given).is_file():
             notes.add(f"import {item.shown()}: no such file in the study's folder", item)
         else:
@@ -48,14 +48,14 @@ def read_imports(notes: Notes, items: Sequence[Node], source: Path | None) -> tu
 
 @dataclass(frozen=True)
 class Listed:
-    """The environments of a study; entries and nodes only of a list."""
+    """A study's environments; entries and nodes only for a list."""
 
     specs: tuple[EnvSpec, ...] = ()
     entries: tuple[EnvEntry | None, ...] = ()
     items: tuple[Node, ...] = ()
 
     def with_scales(self, notes: Notes, metric: str) -> tuple[EnvSpec, ...]:
-        """Return them with their scores: those given, or those measured by a metric."""
+        """Return them with their scores: the given ones, or those measured by a metric."""
         found: list[EnvSpec] = []
         for item, spec, known in zip(self.items, self.specs, self.entries, strict=True):
             fault = None if known is None else metric_fault(metric, known)
@@ -68,7 +68,7 @@ class Listed:
 def read_env(
     notes: Notes, root: Node, imports: bool, checked: bool = False
 ) -> tuple[Listed, EnvEntry | None]:
-    """Read `env`, one or a list, and the entry of the table, or the common one of several."""
+    """Read `env`, one or a list, and its table entry, or the common entry of several."""
     node = root.value.get("env")
     if node is None:
         return Listed(), None  # noted with the other keys of the top
@@ -77,7 +77,7 @@ def read_env(
     if node.value is None:
         return Listed(), None  # noted with the other keys of the top
     if node.is_map and "scores" in node.value:
-        text = "scores apply only to several environments, env is one; remove them"
+        text = "scores apply only to several environments (here: one); remove them"
         notes.add(text, node, "scores")
     if node.is_map and "id" not in node.value:
         notes.add("env needs `id`, such as env: {id: CartPole-v1}", root, "env")
@@ -226,10 +226,10 @@ def _given_scale(notes: Notes, node: Node) -> Reference | None:
 
 
 def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -> EnvEntry | None:
-    """Return the common entry of several environments; None if one is not known.
+    """Return the common entry of several environments; None if one is unknown.
 
-    It has the parameters and keys of any, the first one's if several have them, and the metrics
-    of all.
+    It has the parameters and keys of any environment (the first one's if several have them) and
+    the metrics of all.
     """
     known = [one for one in entries if one is not None]
     if not known or len(known) < len(specs):
@@ -263,7 +263,7 @@ def _merged(each: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
 
 
 class _FaultError(ConfigError):
-    """With the key of the environment to blame, if one is known."""
+    """With the environment key to blame, if it is known."""
 
     def __init__(self, text: str, key: str | None):
         self.key = key
@@ -271,7 +271,7 @@ class _FaultError(ConfigError):
 
 
 def read_settings(id_: str, values: Mapping[str, Any], folder: str) -> Any:
-    """Return the `OpticalSettings` of a mapping `env:`, every file that it names read once."""
+    """Return the `OpticalSettings` of an `env:` mapping, reading every file that it names once."""
     from ..core.envs.optical.modulation import make_modulation  # numpy and file readers, 0.1 s
     from ..core.envs.optical.optical_settings import OpticalSettings
     from ..core.envs.optical.topology import make_topology
@@ -313,8 +313,13 @@ def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
         for key in _SHAPES:
             ours, theirs = getattr(settings, key), getattr(judged, key)
             if ours != theirs:
-                text = f"eval_env: {key} is {theirs!r} but {ours!r} in training; a policy must see"
-                yield _path("eval_env", key), f"{text} and choose among the same: remove it"
+                text = (
+                    f"eval_env: {key} is {theirs!r} but {ours!r} in training, but a policy needs"
+                )
+                yield (
+                    _path("eval_env", key),
+                    f"{text} the same observations and actions: remove it",
+                )
         endless = judged.continuous and not judged.end_first_blocking
         if endless and study.evaluation.steps is None:
             text = "evaluation.steps is not given, but in continuous operation no episode ends; "

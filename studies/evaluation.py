@@ -18,7 +18,7 @@ OF_THE_POLICY = ("aggregate_slots", "disjoint_paths", "fits", "histograms", "k",
 
 
 def own_limit(study: Study, env: EnvSpec | None = None) -> int | None:
-    """Return the env steps after which an environment ends an episode; None: not known."""
+    """Return the env steps after which an environment ends an episode; None if unknown."""
     env = env or study.env
     entry = find(env.id)
     if entry is None:
@@ -32,7 +32,7 @@ def own_limit(study: Study, env: EnvSpec | None = None) -> int | None:
 
 
 def _frames_limit(entry: EnvEntry, given: Mapping[str, Any]) -> int | None:
-    """Return Atari's limit, which ale-py counts in emulator frames, in env steps."""
+    """Return Atari's limit in env steps; ale-py counts it in emulator frames."""
     if _FRAMES not in entry.keys:
         return None
     frames, skip = (given.get(name, entry.keys[name].default) for name in (_FRAMES, _SKIP))
@@ -43,8 +43,8 @@ def cut_after(study: Study) -> int:
     """Return the env steps after which evaluations cut an episode.
 
     Environments of the tables end their episodes. Others (imported code, Gymnasium's without a
-    time limit) are cut after as many steps as a whole training run, which no episode of it can
-    exceed, but at least 20,000.
+    time limit) are cut after the length of a full training run, which no training episode can
+    exceed, but at least 20,000 steps.
     """
     return min(LONGEST, max(SHORTEST_CUT, study.env_steps)) if _endless(study) else LONGEST
 
@@ -60,11 +60,11 @@ def _endless(study: Study) -> list[str]:
 
 
 def endless_note(study: Study) -> str:
-    """Return a warning if no limit of episodes is known; else ""."""
+    """Return a warning if no episode limit is known; else ""."""
     endless = _endless(study)
     if study.evaluation.steps is not None or not endless or not study.algorithm.is_ppo:
         return ""
-    text = f"no limit of {endless[0]}'s episodes is known here: an evaluation cuts one after "
+    text = f"{endless[0]} has no known episode limit, so evaluations cut episodes after "
     text += f"{cut_after(study):,} env steps; to count a fixed number of steps instead type "
     return text + "evaluation: {steps: 1000}"
 
@@ -75,7 +75,7 @@ def may_cut(study: Study) -> bool:
 
 
 def cut_words(study: Study, lengths: Sequence[int]) -> str:
-    """Return a sentence if an evaluation cut some of its episodes; else ""."""
+    """Return a sentence if an evaluation cut some of its episodes, otherwise ""."""
     limit = cut_after(study)
     cut = sum(length >= limit for length in lengths)
     if not may_cut(study) or not cut:
@@ -85,7 +85,7 @@ def cut_words(study: Study, lengths: Sequence[int]) -> str:
 
 
 def own_evaluation_note(study: Study) -> str:
-    """Return a warning if a searched key of the environment also evaluates; else ""."""
+    """Return a warning if a searched environment key also evaluates, otherwise ""."""
     same = (*study.evaluation.env, *OF_THE_POLICY)
     loose = {
         one.name[4:]: one.default
@@ -95,7 +95,7 @@ def own_evaluation_note(study: Study) -> str:
     if not loose:
         return ""
     verbs = "is searched, and evaluates" if len(loose) == 1 else "are searched, and evaluate"
-    what = f"{', '.join(f'env.{key}' for key in loose)} {verbs} too: trials with the easier "
+    what = f"{', '.join(f'env.{key}' for key in loose)} {verbs}, too: trials with an easier "
     if study.more_envs:  # which have no eval_env
         return f"{what}environment win; fix the values in evaluation"
     return f"{what}environment win; for the same one in all trials type eval_env: {flow(loose)}"

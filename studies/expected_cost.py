@@ -41,7 +41,7 @@ class Expected:
 
     @property
     def total(self) -> int | None:
-        """Search and confirm, cut at the budget, and `confirm.also` beyond it."""
+        """Search and confirm, limited by the budget, and `confirm.also` beyond it."""
         if self.search is None:
             return None if self.budget is None else self.budget + self.asked
         total = self.search + self.confirm
@@ -49,7 +49,7 @@ class Expected:
 
 
 def expected_steps(study: Study, quanta: Quanta, lanes: int | None = None) -> Expected:
-    """Estimate a study from the quanta and the lanes of its default configuration's bucket."""
+    """Estimate a study from the chunks and lanes of its default configuration's bucket."""
     run = quanta.env_steps * study.spread
     confirm = study.confirm
     runs = study.confirming
@@ -127,11 +127,11 @@ class TimeEstimate:
     assumes: tuple[str, ...]
 
     def seconds(self, factor: float = 1.0) -> float:
-        """Return the sum of all phases times `factor`, cut at the budget."""
+        """Return the sum of all phases times `factor`, limited by the budget."""
         return min(sum(self.phases.values()) * factor, self.wall or math.inf)
 
     def share(self, phase: str) -> float:
-        """Return the share of the total that a phase takes."""
+        """Return a phase's share of the total."""
         return self.phases.get(phase, 0.0) / max(self.seconds(), 1e-9)
 
     def words(self) -> tuple[str, str, str]:

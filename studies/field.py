@@ -52,7 +52,7 @@ class Field(Range):
         nouns = {
             "word": "",
             "words": f"a list of {f'some of {listed}' if listed else 'different names'}",
-            "counts": "different whole numbers from 1, as [8, 16]",
+            "counts": "different whole numbers from 1, such as [8, 16]",
             "text": "a text",
             "count": "a whole number",
             "number": "a number",
@@ -69,10 +69,10 @@ class Field(Range):
 
 
 def key(value: Any, meaning: str, *, also: tuple[Field, ...] = (), **rest: Any) -> Any:
-    """Declare a field of a dataclass as a key of the file; its annotation gives type and words.
+    """Declare a dataclass field as a key of the file; its annotation gives type and words.
 
-    `value` is the default, `also` are keys without a field, listed after this one,
-    `rest` are fields of `Field`.
+    `value` is the default, `also` are keys without a field, listed after this one, and `rest` are
+    fields of `Field`.
     """
     default: Any = {} if is_dataclass(value) else value
     metadata = {"key": {"default": default, "meaning": meaning, **rest}, "also": also}
@@ -85,7 +85,7 @@ def key(value: Any, meaning: str, *, also: tuple[Field, ...] = (), **rest: Any) 
 
 @cache
 def keys_of(section: type) -> tuple[Field, ...]:
-    """Return the keys that a dataclass declares, in order."""
+    """Return the keys declared by a dataclass, in order."""
     declared = [one for one in fields(section) if "key" in one.metadata]
     hints = get_type_hints(section) if declared else {}
     found: list[Field] = []
@@ -96,7 +96,7 @@ def keys_of(section: type) -> tuple[Field, ...]:
 
 
 def _of_hint(hint: Any, made: dict[str, Any]) -> dict[str, Any]:
-    """Add type, words and `off` as the annotation says, and the range of whole numbers."""
+    """Add type, words and `off` from the annotation, and the range of whole numbers."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     words = tuple(w for part in parts if get_origin(part) is Literal for w in get_args(part))
     sections = [part for part in parts if is_dataclass(part)]

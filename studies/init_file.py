@@ -1,4 +1,4 @@
-"""The text of a first study, for `hpo init ENV`: runs as it is and names the usual keys."""
+"""The text of a first study, for `hpo init ENV`: runs unchanged and names the usual keys."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
 
 
 def init_text(env_id: str, imports: Sequence[str] = ()) -> str:
-    """Return the text of a study; `LunarLander-v3` is `gym:LunarLander-v3`.
+    """Return the text of a study; `LunarLander-v3` becomes `gym:LunarLander-v3`.
 
-    `imports` are the files of the study's folder that register the environment. They have run.
+    `imports` are the files in the study's folder that register the environment. They have run.
     """
     env = entry(full_id(env_id))
     seen = _observation(env)
@@ -86,7 +86,7 @@ def init_text(env_id: str, imports: Sequence[str] = ()) -> str:
 
 
 def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
-    """Return the text of a study of a custom training, which must have a range to search."""
+    """Return the text of a custom training's study; it must declare a range to search."""
     searched = [knob for knob in algorithm.knobs.values() if knob.search is not None]
     if not searched:
         given = 'search={"min": 1e-4, "max": 1e-1, "distribution": "log_uniform"}'

@@ -1,4 +1,4 @@
-"""From a YAML file to a `Study`, or to every mistake in it at once."""
+"""From a YAML file to a `Study`, or to all of its mistakes at once."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def load(
 ) -> Study:
     """Load a study file; a `StudyError` has every mistake in it, each with its line.
 
-    `overrides` are `key.key=value`, applied before anything is checked; `name` replaces the name.
+    `overrides` are `key.key=value`, applied before any check; `name` replaces the name.
     """
     path = Path(path)
     root = read_file(path, str(path))
@@ -86,19 +86,19 @@ def loads(
     overrides: Sequence[str] = (),
     name: str | None = None,
 ) -> Study:
-    """Load a study from text, as `load`; `shown` is its name in messages, `source` its folder."""
+    """Load a study from text, like `load`; `shown`: its name in messages, `source`: its folder."""
     root = read_text(text, shown)
     return study_of(root, shown, Path(source), PurePosixPath(shown).stem, overrides, name=name)
 
 
 def loads_elsewhere(text: str, shown: str) -> Study:
-    """Load a study that runs elsewhere: its files and packages are not looked for here."""
+    """Load a study that runs elsewhere: its files and packages are not looked up here."""
     root, notes = read_text(text, shown), Notes(shown)
     return _Reader(notes, root, Path("."), PurePosixPath(shown).stem, checked=True).read()
 
 
 def of_its_day(root: Node) -> list[str]:
-    """Return overrides that give a recorded study the defaults of its day."""
+    """Return overrides that give a recorded study the defaults of its time."""
     data = plain(root)
     fixed = [*defaults_of_old(data), *meanings_of_old(data).items()]
     found = [f"fixed.{name}={json.dumps(value)}" for name, value in fixed]
@@ -108,7 +108,7 @@ def of_its_day(root: Node) -> list[str]:
 def recorded(
     text: str, shown: str = "study.resolved.yaml", overrides: Sequence[str] = ()
 ) -> Study:
-    """Load the text of a study that ran, to look at it: its files need not exist any more."""
+    """Load the text of a study that ran, to read it: its files may no longer exist."""
     root, notes = read_text(text, shown), Notes(shown)
     apply_overrides(notes, root, [*of_its_day(root), *overrides])
     return _Reader(notes, root, Path("."), PurePosixPath(shown).stem, checked=True).read()
@@ -204,7 +204,7 @@ class _Reader:
             self.before_code(given)
 
     def _parts(self, top: Mapping[str, Any], env: EnvEntry | None) -> dict[str, Any]:
-        """Return the dataclass of every section; None where mistakes were noted."""
+        """Return the dataclass of every section; None if mistakes were noted."""
         given = {key: self._section(key) for key in SECTIONS}
         objectives = self._objectives(env)
         metric = objectives[0] if objectives else Metric(**given["metric"])
@@ -267,7 +267,7 @@ class _Reader:
         return node is not None and node.is_map
 
     def _section(self, key: str) -> dict[str, Any]:
-        """Read a section; one that is not a mapping was noted with the keys of the top."""
+        """Read a section; a non-mapping was already noted with the top-level keys."""
         node = self.root.value.get(key)
         known = named_fields(self.root, key, self.checked)
         if known is None:
@@ -355,7 +355,7 @@ class _Reader:
         return tuple(sorted(also.items()))
 
     def _baselines(self, env: EnvEntry | None) -> tuple[str, ...]:
-        """Read the heuristics; a study in one optical network has some by default."""
+        """Read the heuristics; a study on one optical network has defaults."""
         items, node = self._items("baselines"), self.root.value.get("env")
         optical = env is not None and env.source == "optical"
         if "baselines" not in self.root.value:
@@ -425,7 +425,7 @@ Source = Study | Written
 
 
 def yaml(text: str) -> YamlText:
-    """Mark a string as the text of a study, not the path of its file.
+    """Mark a string as a study's text, not the path of its file.
 
     >>> yaml("env: CartPole-v1").text
     'env: CartPole-v1'
@@ -458,7 +458,7 @@ class StudyText:
 
 
 def written_study(given: Written) -> StudyText:
-    """Return the text of a study that is given in any form but loaded."""
+    """Return the text of a study given in any form except loaded."""
     if isinstance(given, YamlText):
         return StudyText(given.text, "hpo.yaml(...)", Path("."), "study")
     if isinstance(given, Mapping):
@@ -474,7 +474,7 @@ def written_study(given: Written) -> StudyText:
 
 
 def read_study(given: Source, name: str | None = None) -> tuple[Study, str]:
-    """Return a study and the text of its file; text and mapping without a name are `study`."""
+    """Return a study and its file's text; text and mapping without a name are `study`."""
     if isinstance(given, Study):
         study = given if name is None else replace(given, name=name)
         return study, resolved_yaml(study)
@@ -487,7 +487,7 @@ def _stem(path: Path) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Replace NumPy's numbers, paths and the like by values that YAML has."""
+    """Replace NumPy numbers, paths and similar objects by YAML values."""
     if is_mapping(value):
         return {str(key): _plain(item) for key, item in value.items()}
     if is_sequence(value) or isinstance(value, range):

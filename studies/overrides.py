@@ -1,4 +1,4 @@
-"""Overrides `a.b=c`: change the nodes of a study before it is checked, as if the file said so."""
+"""Overrides `a.b=c`: change a study's nodes before the check, as if the file said so."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..knobs import canonical_name
 from .yaml_io import Node, Notes, read_text
 
 SET = "override "  # start of the origin of a node that an override set
-_MARK = "# Not this file alone: what follows was changed by the command line"
+_MARK = "# Changed by the command line"
 _RESULTS = "results"
 
 
 def apply_overrides(notes: Notes, root: Node, overrides: Sequence[str]) -> None:
     """Change `root` in place; overrides that cannot be applied are noted.
 
-    Each is `path=value` with a YAML value; the keys of the path are joined by dots (`env.x` of a
-    space counts as one key), numbers pick entries of lists.
+    Each is `path=value` with a YAML value. The keys of the path are joined by dots (`env.x` in a
+    space counts as one key), and numbers select list entries.
     """
     for given in overrides:
         path, equals, text = given.partition("=")
@@ -102,7 +102,7 @@ class Given:
 
     @property
     def command(self) -> str:
-        """The command as one line, to be typed; unprintable characters are escaped."""
+        """The command as one line to type; unprintable characters are escaped."""
         line = shlex.join(self.words)
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
@@ -129,7 +129,7 @@ class Given:
 
 
 def given_in(text: str) -> Given | None:
-    """Return the command that a kept file names; None without one."""
+    """Return the command recorded in a kept file; None without one."""
     lines = text.split("\n", 2)
     if len(lines) < 2 or lines[0] != _MARK:
         return None
@@ -150,7 +150,7 @@ def without_given(text: str) -> str:
 
 
 def _path(key: str) -> tuple[str, ...]:
-    """Split a path of keys; aliases of knobs become their names."""
+    """Split a path of keys; aliases of hyperparameters become their names."""
     parts = key.split(".")
     if len(parts) > 1 and parts[0] in ("fixed", "space"):
         parts[1] = canonical_name(parts[1]) or parts[1]

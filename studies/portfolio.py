@@ -1,7 +1,7 @@
-"""The learnt portfolio: configurations of PPO with which a search begins, in order.
+"""The learnt portfolio: PPO configurations with which a search begins, in order.
 
 `scripts/portfolio` learns them from recorded runs on many environments; the file that it writes
-says how and from what. Here they are moved into the space of a study.
+documents how and from what data. Here they are moved into a study's space.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Portfolio:
 
 @dataclass(frozen=True)
 class Placed:
-    """A learnt place in the space of a study."""
+    """A learnt configuration in a study's space."""
 
     number: int  # in the portfolio, from 1
     params: dict[str, Any]  # active searched hyperparameters
@@ -42,7 +42,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Placement:
-    """The places that a study tries, and why it skips the others."""
+    """The learnt configurations that a study tries, and why it skips the others."""
 
     used: tuple[Placed, ...] = ()
     repeated: tuple[int, ...] = ()  # equal to the default, an enqueued one or an earlier place
@@ -57,7 +57,7 @@ def read_portfolio() -> Portfolio:
 
 @dataclass(frozen=True)
 class Forecast:
-    """How often replays of a short study ended with a better configuration than the default."""
+    """How often replays of a short study found a better configuration than the default."""
 
     better: float
     low: float  # of the 95 % interval over tables
@@ -78,10 +78,10 @@ class Forecast:
 
 
 def forecast_of(study: Study) -> Forecast | None:
-    """Return what replays say of a study that tries learnt places alone and tests the best one.
+    """Return the replays' forecast for a study that tries only learnt configurations.
 
-    None for any other study. Of several recorded plans that with the most places and test seeds
-    counts that this study has.
+    None for any other study. Of several recorded plans it uses the one with the most
+    configurations and test seeds that this study has.
     """
     confirm, places, trials = study.confirm, study.search.portfolio, study.budget.trials
     is_short = trials is not None and trials <= 1 + places + len(study.enqueue)
@@ -100,11 +100,11 @@ def forecast_of(study: Study) -> Forecast | None:
 
 
 def places_of(study: Study) -> Placement:
-    """Move the learnt places into the space of a study, as many as it asks for.
+    """Move as many learnt configurations as requested into a study's space.
 
-    A number outside of its range becomes the nearest one inside. A choice that is not offered
-    takes its default, and so does a hyperparameter without a learnt value. What the space does not
-    search stays as the study has it. Repeated and forbidden places are skipped.
+    A number outside its range is clipped to the range. A choice that is not offered becomes its
+    default, as does a hyperparameter without a learnt value. Hyperparameters outside the space
+    keep the study's values. Repeated and forbidden configurations are skipped.
     """
     space = study.space
     given = [space.default(), *(space.complete(entry) for entry in study.enqueue)]
@@ -128,7 +128,7 @@ def places_of(study: Study) -> Placement:
 
 
 def placement_words(study: Study) -> str:
-    """Return what a study takes of the portfolio, in words: `5 learnt configurations (...)`."""
+    """Return the part of the portfolio that a study uses: `5 learnt configurations (...)`."""
     found = places_of(study)
     moved = [placed for placed in found.used if placed.moved]
     notes = list[str]()
@@ -160,7 +160,7 @@ def _placed(space: Space, number: int, learnt: Mapping[str, Any]) -> Placed:
 
 
 def _nearest(parameter: Parameter, value: Any) -> Any:
-    """Return the value of a hyperparameter that is nearest to one outside of its range."""
+    """Return the legal value of a hyperparameter nearest to one outside its range."""
     distribution = parameter.distribution
     if not is_number(value):
         return parameter.default
@@ -173,7 +173,7 @@ def _nearest(parameter: Parameter, value: Any) -> Any:
 
 
 def _distance(one: float, other: float) -> float:
-    """Return the ratio of two positive numbers as a logarithm, else their difference."""
+    """Return the log ratio of two positive numbers, otherwise their difference."""
     if one > 0 and other > 0:
         return abs(math.log(one / other))
     return abs(one - other)

@@ -1,4 +1,4 @@
-"""The buckets of a study: distinct static parts of its configurations, a program each."""
+"""A study's buckets: distinct static parts of its configurations, one program each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FEWEST = 6  # trials a program, where no time is known
 
 
 def _cut(rows: int, count: int, alone: bool) -> tuple[int, bool]:
-    """Return how many minibatches are made of rows, and whether one is a single sample."""
+    """Return the number of minibatches made from rows, and whether one is a single sample."""
     size = math.ceil(rows / count)
     return math.ceil(rows / size), alone and rows > 1 and rows % size == 1 % size
 
@@ -34,7 +34,7 @@ def _cut(rows: int, count: int, alone: bool) -> tuple[int, bool]:
 def _minibatch_notes(
     study: Study, points: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]
 ) -> list[str]:
-    """Return notes about minibatches of (parameters, configuration) that differ from the asked."""
+    """Return notes on minibatches of (parameters, configuration) that differ from the request."""
     cutting = _Cutting.of(study)
     fewer: dict[str, dict[str, None]] = {}  # beginning of a note -> counts
     single: dict[str, None] = {}
@@ -64,7 +64,7 @@ def _minibatch_notes(
 
 
 def _better_counts(rows: int, asked: int, alone: bool) -> str:
-    """Return the nearest counts below and above that are made as asked, as words to type."""
+    """Return the nearest achievable counts below and above, as words to type."""
     near = dict[int, None]()
     for counts in (range(asked, 0, -1), range(asked, rows + 1)):
         exact = next((n for n in counts if _cut(rows, n, alone) == (n, False)), None)
@@ -75,7 +75,7 @@ def _better_counts(rows: int, asked: int, alone: bool) -> str:
 
 @dataclass(frozen=True)
 class _Cutting:
-    """How a study's rollouts are cut into minibatches, as `Plan.by_segments` of the core."""
+    """How a study's rollouts are cut into minibatches, like `Plan.by_segments` in the core."""
 
     traced: bool  # V-trace needs whole segments
     drawn: bool  # by priority
@@ -135,10 +135,10 @@ class Buckets:
 def buckets_of(
     study: Study, bucket_key: Callable[[Mapping[str, Any]], Any] | None = None
 ) -> Buckets:
-    """Enumerate the buckets of a study.
+    """Enumerate a study's buckets.
 
-    `bucket_key` names the bucket of a complete configuration; without it, configurations with
-    equal static knobs share one.
+    `bucket_key` names a complete configuration's bucket; without it, configurations with equal
+    static hyperparameters share one.
     """
     static = set(static_searched(study))
     part, endless = _static_part(study.space, static)
@@ -170,7 +170,7 @@ def buckets_of(
 
 
 def env_kinds(study: Study) -> list[dict[str, Any]]:
-    """Return the distinct keys and values that the environment of a bucket may have."""
+    """Return the distinct keys and values of a bucket's possible environments."""
     kinds: list[dict[str, Any]] = []
     for bucket in buckets_of(study).found:
         searched = {k[4:]: v for k, v in bucket.config.items() if k.startswith("env.")}
@@ -180,14 +180,14 @@ def env_kinds(study: Study) -> list[dict[str, Any]]:
 
 
 def static_searched(study: Study) -> list[str]:
-    """Return the searched knobs whose values need different programs."""
+    """Return the searched hyperparameters whose values need different programs."""
     return [name for name in study.space.names if is_static(study, name)]
 
 
 def words_of_bucket(study: Study, config: Mapping[str, Any], most: int = 36) -> str:
-    """Return the differing knobs of a bucket in at most `most` letters, or its environment.
+    """Return a bucket's differing hyperparameters in at most `most` letters, or its environment.
 
-    Knobs that differ from the default come first, because the last ones are cut.
+    Hyperparameters that differ from the default come first, because the last ones are cut.
     """
     default, known = study.default(), {**study.space.constants, **config}
     active = [p.name for p in study.space.parameters if p.active(known)]
@@ -210,7 +210,7 @@ def _word(value: Any) -> str:
 
 
 def is_static(study: Study, name: str) -> bool:
-    """Return whether a knob or a key of the environment is a part of the compiled program."""
+    """Return whether a hyperparameter or environment key is compiled into the program."""
     if not name.startswith("env."):
         return not study.algorithm.knobs[name].traced
     key, each = name.removeprefix("env."), [find(one.id) for one in environments_of(study)]
@@ -218,7 +218,7 @@ def is_static(study: Study, name: str) -> bool:
 
 
 def _static_part(space: Space, static: set[str]) -> tuple[Space, tuple[str, ...]]:
-    """Return the space of static knobs and of the parents that activate them."""
+    """Return the space of static hyperparameters and of the parents that activate them."""
     wanted = set(static)
     while True:
         inside = [parameter for parameter in space.parameters if parameter.name in wanted]
@@ -259,7 +259,7 @@ def programs_note(
 
 
 def _with_several_values(study: Study) -> str:
-    """Return what makes programs where nothing static is searched."""
+    """Return the cause of several programs if nothing static is searched."""
     if study.enqueue:
         return "enqueue"
     searched = [name for name in study.space.names if name.startswith("env.")]
@@ -267,7 +267,7 @@ def _with_several_values(study: Study) -> str:
 
 
 def open_searched(study: Study) -> list[str]:
-    """Return the searched numbers that a constructor takes without naming them."""
+    """Return the searched numbers that a constructor accepts without naming them."""
     found: list[str] = []
     for name in static_searched(study):
         known = [find(one.id) for one in environments_of(study)] if name[:4] == "env." else []

@@ -1,7 +1,7 @@
-"""A study written out in full: every default, every amount a number; its hash and its changes.
+"""A study written in full: every default and amount as a number; its hash and changes.
 
-The written form loads to a study of the same form, and studies with equal forms are equal. Knobs
-whose defaults have changed are always written.
+The written form loads to a study of the same form, and studies with equal forms are equal.
+Hyperparameters whose defaults have changed are always written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ABSENT = "absent"
 
 @dataclass(frozen=True)
 class Change:
-    """One key that differs between the study that ran and the one given now."""
+    """One key that differs between the recorded study and the given one."""
 
     key: str  # its path, joined by dots
     old: Any  # or `absent`
@@ -86,7 +86,7 @@ def _left_out(study: Study) -> set[str]:
 
 
 def _written(section: Any) -> dict[str, Any]:
-    """Return the keys of a section as a file has them; some only if they differ from defaults."""
+    """Return a section's keys in file form; some only if they differ from defaults."""
     data: dict[str, Any] = {}
     for field in keys_of(section.__class__):
         value = getattr(section, field.target, None)
@@ -115,7 +115,7 @@ def _plain(value: Any) -> Any:
 
 
 def as_recorded(text: str, shown: str = "study.resolved.yaml") -> dict[str, Any]:
-    """Return a recorded study as data, with the changed defaults of its day.
+    """Return a recorded study as data, with the defaults at the time.
 
     >>> as_recorded("{fixed: {learning_rate: 0.01}, space: {}}")["fixed"]
     {'learning_rate': 0.01, 'normalise_rewards': False}
@@ -134,7 +134,7 @@ def as_recorded(text: str, shown: str = "study.resolved.yaml") -> dict[str, Any]
 
 
 def defaults_of_old(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return (knob, default then) of knobs that a recorded study does not name."""
+    """Return (hyperparameter, default at the time) of those that a recorded study omits."""
     if data.get("algorithm"):
         return []
     said = {*(data.get("fixed") or ()), *(data.get("space") or ())}
@@ -142,7 +142,7 @@ def defaults_of_old(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def meanings_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fixed values of a record that would mean something else today, as today's.
+    """Return a record's fixed values whose meaning has changed, in today's form.
 
     With reward_centering an average_reward_initial of 0 meant that of the first rollout.
     """
@@ -153,7 +153,7 @@ def meanings_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _searched_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same for values that are searched."""
+    """Return the same for searched values."""
     space: Mapping[str, Any] = data.get("space") or {}
     given: Any = space.get(AVERAGE_REWARD)
     if not (_centres_of_old(data) and is_mapping(given) and 0 in given.get("values", ())):
@@ -163,13 +163,13 @@ def _searched_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _centres_of_old(data: Mapping[str, Any]) -> bool:
-    """Return whether a record centres rewards, and is from before 0 meant itself."""
+    """Return whether a record centres rewards, and predates the literal meaning of 0."""
     said: dict[str, Any] = {**(data.get("space") or {}), **(data.get("fixed") or {})}
     return bool(lanes_of_old(data)) and bool(said.get("reward_centering"))
 
 
 def lanes_of_old(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return the keys of `population` that a record lacks: tiles fitted the lanes then."""
+    """Return the `population` keys that a record lacks: tiles then fitted the lanes."""
     population: dict[str, Any] = data.get("population") or {}
     return {"tiles": "narrow"} if population and "tiles" not in population else {}
 
@@ -189,13 +189,13 @@ def resolved_yaml(study: Study) -> str:
 
 
 def study_hash(study: Study) -> str:
-    """Return 16 hex digits that two studies share when they are equal."""
+    """Return 16 hex digits that are equal for equal studies."""
     text = json.dumps(resolved(study), separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
-    """Compare two resolved studies; a resume is possible when every change is allowed."""
+    """Compare two resolved studies; resuming is possible if every change is allowed."""
     before, after = _flat(old), _flat(new)
     changes: list[Change] = []
     for key in dict.fromkeys([*before, *after]):
@@ -251,7 +251,7 @@ def _free_for_processes(changed: _Changed) -> str:
 
 
 def _keeps_value(changed: _Changed) -> str:
-    """Return why a hyperparameter may not change, and what to type where its meaning did."""
+    """Return why a hyperparameter may not change, and what to type if its meaning changed."""
     section, _, rest = changed.key.partition(".")
     name, old, new = rest.removesuffix(".default"), changed.old, changed.new
     moved = name in DEFAULTS_OF_OLD and (old, new) == (DEFAULTS_OF_OLD[name], KNOBS[name].default)

@@ -1,8 +1,8 @@
-"""How many trials pass each rung of a study, before it runs: simulated with ranks alone.
+"""The expected number of trials past each rung, simulated with ranks before a study runs.
 
-The values of trials are not known, but rules compare them by rank only. So trials with random
-losses are run through the rungs as the search would: so many at once, judged together if they
-arrive together. Methods that learn propose better trials later on, which pass more often.
+Trial values are unknown, but rules compare them by rank only. So trials with random losses run
+through the rungs as in the search: the same number at once, judged together if they arrive
+together. Methods that learn propose better trials later, which pass more often.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Order = tuple[float, int]
 
 @dataclass(frozen=True)
 class Race:
-    """What the forecast of a study depends on."""
+    """The inputs of a study's forecast."""
 
     trials: int
     at_once: int  # trials in lanes
@@ -38,7 +38,7 @@ class Race:
     kind: str  # "halving", "brackets" or "half", see `Rule.passing`
     eta: float
     pause: int = 0  # trials kept paused, 0: none
-    audit: float = 0.0  # share of stopped trials that run on
+    audit: float = 0.0  # share of the trials to be stopped that run to their end
     guesses: int = 1  # first trials that are no random draws: the default, and enqueued ones
     learns_from: int | None = None  # results after which proposals are learnt, None: never
     random_share: float = 0.0  # of the proposals after that
@@ -51,7 +51,7 @@ class Race:
 
 @lru_cache(maxsize=256)
 def trials_past(race: Race) -> tuple[float, ...]:
-    """Return the expected trials that train beyond each rung.
+    """Return the expected number of trials that train beyond each rung.
 
     >>> [round(past) for past in trials_past(Race(64, 64, (2, 8, 16), "halving", 4.0))]
     [16, 4]
@@ -71,7 +71,7 @@ def _cut(race: Race) -> Race:
 
 @dataclass
 class _Rung:
-    """The trials judged at a rung, in each bracket: the best first."""
+    """The trials judged at a rung in each bracket, best first."""
 
     eta: float
     orders: dict[int, list[Order]] = field(default_factory=dict[int, list[Order]])
@@ -196,7 +196,7 @@ class _Simulation:
         heapq.heappush(self._running, (arrives, trial, self._race.rungs))
 
     def _let_go(self) -> None:
-        """Stop paused trials beyond the limit, those far from the cut-off first."""
+        """Stop paused trials beyond the limit, those furthest from the cut-off first."""
         surplus = sum(len(rung.paused) for rung in self._rungs) - self._race.pause
         for _ in range(surplus):
             worst = [

@@ -1,6 +1,6 @@
-"""The JSON Schema of the study file, from the tables of the loader.
+"""The JSON Schema of the study file, from the loader's tables.
 
-It accepts every file that loads, and some more: rules across keys are the loader's.
+It accepts every file that loads, and some more: only the loader checks rules across keys.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _number(knob: Knob) -> dict[str, Any]:
 
 
 def _spellings(name: str) -> tuple[str, ...]:
-    """Return the name and its American spelling, if there is one that the loader takes."""
+    """Return the name and its American spelling, if the loader accepts one."""
     american = name
     for ours, theirs in _AMERICAN:
         american = american.replace(ours, theirs)
@@ -287,7 +287,7 @@ def _early_terminate() -> dict[str, Any]:
 
 
 def _where(key: str, name: str, then: Mapping[str, Any], left_out: bool = False) -> dict[str, Any]:
-    """Return what holds where a key has this value, or may be left out."""
+    """Return the conditions that apply if this key has this value, or may be omitted."""
     required = {} if left_out else {"required": [key]}
     return {"if": {"properties": {key: {"const": name}}, **required}, "then": then}
 

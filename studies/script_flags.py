@@ -30,7 +30,7 @@ _MOST, _NEAR_ONE, _LENGTH = 6, 0.8, 100_000
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag of a script, as it is typed, and its default."""
+    """One flag of a script as typed, and its default."""
 
     flag: str
     default: Any
@@ -86,7 +86,7 @@ def _short(number: float) -> float:
 
 
 def flags_of_script(text: str, folder: Path = Path(".")) -> list[Flag]:
-    """Return the flags that a file declares by argparse, click or the dataclass of a command.
+    """Return the flags declared in a file by argparse, click or a command's dataclass.
 
     Of a script with `hydra.main` they are the keys of its configuration, read from `folder`.
 
@@ -158,7 +158,7 @@ def _flags_of_keys(given: Mapping[str, Any], package: str) -> Iterator[Flag]:
 
 
 def _flags(node: ast.AST) -> Iterator[Flag]:
-    """Yield the flags that one node declares, as argparse, click or tyro do."""
+    """Yield the flags declared by one node, in the style of argparse, click or tyro."""
     if isinstance(node, ast.Call):
         yield from _flag_of_call(node)
     if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(d) for d in _marks(node)):
@@ -195,7 +195,7 @@ def _plain(node: ast.expr) -> Any:
 
 
 def command_init_text(command: str, folder: Path = Path(".")) -> str:
-    """Return the text of a study of a command whose script has flags.
+    """Return the text of a study for a command whose script has flags.
 
     Raises:
         ConfigError: the script is missing, or has no flag with a number.
@@ -254,7 +254,7 @@ def _script_of(command: str, folder: Path) -> Path:
 def _filled_in(
     command: str, tuned: Sequence[Flag], flags: Sequence[Flag], length: Flag | None
 ) -> str:
-    """Return the command with placeholders: searched flags, seed, folder and length."""
+    """Return the command with placeholders for searched flags, seed, folder and length."""
     line = [command, *(flag.typed(f"{{{flag.name}}}") for flag in tuned)]
     for names, filled in ((_SEEDS, "{seed}"), (_FOLDERS, "{folder}")):
         known = [flag for flag in flags if flag.last in names]
@@ -268,7 +268,7 @@ def _filled_in(
 
 
 def _length_of(flag: Flag | None) -> tuple[int, str]:
-    """Return the length of a run and its unit."""
+    """Return a run's length and its unit."""
     if flag is None:
         return _LENGTH, "env steps"
     unit = "epochs" if "epochs" in flag.last else "env steps"

@@ -1,4 +1,4 @@
-"""The table of search methods; a file that `imports` names adds rows by `register_sampler`."""
+"""The table of search methods; files in `imports` add rows by `register_sampler`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a section of the file by its table of fields: keys checked, defaults filled in."""
+"""Reads a section of the file by its table of fields: checks keys and fills in defaults."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def belongs(where: str, key: str, child: Node) -> str:
 
 
 def _typed(section: str, key: str, child: Node) -> str:
-    """Return the words to type, as an override if it was one."""
+    """Return the words to type, as an override if the mistake was in one."""
     value = flow(plain(child))
     if child.origin.startswith(SET):
         return f" type {section}.{key}={value}"
@@ -81,7 +81,7 @@ def checked_options(
 def read_section(
     notes: Notes, where: str, node: Node | None, fields: Sequence[Field]
 ) -> dict[str, Any]:
-    """Return target -> value for every field; wrong values are noted and have their defaults.
+    """Return target -> value for every field; wrong values are noted and replaced by defaults.
 
     `where` is the section's name in messages, "" at the top of the file.
     """
@@ -116,7 +116,7 @@ def _note_unknown(notes: Notes, where: str, node: Node, fields: Sequence[Field])
 
 
 def _nested(notes: Notes, where: str, field: Field, value: Any) -> Any:
-    """Return a value, read as a section if the field is one inside another section."""
+    """Return a value, reading it as a section if the field is a nested one."""
     if not where or field.section is None or not isinstance(value, Node):
         return value
     keys = keys_of(field.section)
@@ -126,7 +126,7 @@ def _nested(notes: Notes, where: str, field: Field, value: Any) -> Any:
 
 
 def _knob_place(root: Node, key: str) -> str:
-    """Return the section of a knob that is at the top of the file; "" for other keys."""
+    """Return the section for a hyperparameter at the top of the file; "" for other keys."""
     name = canonical_name(key)
     if name is None:
         return ""
@@ -146,7 +146,7 @@ def _knob_place(root: Node, key: str) -> str:
 
 
 def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
-    """Return the value of one field of a section, or note the mistake and return `BAD`."""
+    """Return the value of a section's field, or note the mistake and return `BAD`."""
     child: Node = node.value[field.key]
     given = child.value
     if field.off and not child.is_map and not child.is_list and given in _OFF:
@@ -171,7 +171,7 @@ def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
 
 
 def _hint_of_word(field: Field, given: str) -> str:
-    """Return what to type in place of an unknown word, after a semicolon."""
+    """Return what to type instead of an unknown word, after a semicolon."""
     if field.key != "method":
         return f";{suggestion(given, field.words)}"
     later = " (not available in this version)" if given == "bohb" else ""
@@ -183,7 +183,7 @@ def _hint_of_word(field: Field, given: str) -> str:
 
 
 def _example(fields: Sequence[Field], given: Node) -> str:
-    """Return a section that may be meant: the given value under the first key, if that fits."""
+    """Return a section that may be meant: the given value under the first key, if it fits."""
     if fields and given.value is not None and read_kind(fields[0], given) is not BAD:
         return flow({fields[0].key: given.value})
     required = [field for field in fields if not field.has_default]
@@ -204,9 +204,9 @@ def run_imports_for_names(
     source: Path,
     before_code: Callable[[], None],
 ) -> None:
-    """Run `imports` if the study names a method or a rule that no table has.
+    """Run `imports` if the study names a method or a rule that is in no table.
 
-    A file that raises is noted at its name. `before_code` is called before the files are run.
+    A file that raises is reported at its name. `before_code` is called before the files run.
     """
     named = [(_named(root, section), table) for section, (_, table) in _NAMED.items()]
     if imports and any(name is not None and name not in table for name, table in named):
@@ -217,9 +217,9 @@ def run_imports_for_names(
 
 
 def ask_for_devices_of(root: Node) -> None:
-    """Request the host's devices before the study's code, which may start jax, is run.
+    """Request the host's devices before the study's code runs, because it may start jax.
 
-    Not if workers share the machine: only they know how many each has.
+    Not if workers share the machine, because only they know their number of devices.
     """
     if "executor" in root.value:
         return
@@ -232,9 +232,9 @@ def ask_for_devices_of(root: Node) -> None:
 
 
 def named_fields(root: Node, section: str, checked: bool) -> tuple[Field, ...] | None:
-    """Return the keys of a section; of a registered rule, those of that rule.
+    """Return a section's keys; for a registered rule, its keys.
 
-    None for a recorded study (`checked`) whose rule is not known here.
+    None for a recorded study (`checked`) with an unknown rule.
     """
     if section not in _NAMED:
         return SECTIONS[section]
@@ -269,7 +269,7 @@ def read_search(notes: Notes, root: Node, values: Mapping[str, Any]) -> SearchSp
 def read_early_terminate(
     root: Node, values: Mapping[str, Any], env_steps: int | None
 ) -> EarlyTerminate | None:
-    """Return the rule; None if it was noted as wrong."""
+    """Return the rule; None if it was reported as wrong."""
     if "type" not in values or env_steps is None:
         return None
     rule = RULES.get(values["type"])

@@ -1,4 +1,4 @@
-"""Reads `space`, `forbid` and `enqueue`: from nodes to a `Space`, every mistake with its line."""
+"""Reads `space`, `forbid` and `enqueue` into a `Space`; every mistake has its line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SpaceReader:
     fixed: Mapping[str, Any]
 
     def read(self, space: Node | None, rules: Sequence[Node]) -> Space:
-        """Return the space; incomplete where mistakes were noted."""
+        """Return the space; it is incomplete if mistakes were noted."""
         entries = self._entries(space)
         if len(entries) > _MOST_PARAMETERS:
             self.notes.add(f"{len(entries)} parameters; allowed: {_MOST_PARAMETERS}", space)
@@ -58,7 +58,7 @@ class SpaceReader:
         return Space(tuple(parameters), forbid, constants | {n: self._constant(n) for n in named})
 
     def _entries(self, space: Node | None) -> list[tuple[str, Node]]:
-        """Return (our name, node of one distribution) in the order of the file."""
+        """Return (our name, node of one distribution) in file order."""
         entries: list[tuple[str, Node]] = []
         if space is None:
             return entries
@@ -176,7 +176,7 @@ class SpaceReader:
         return tuple(conditions) if len(conditions) == len(when.value) else None
 
     def _wanted(self, node: Node, given: str) -> tuple[str, tuple[Any, ...]] | None:
-        """Read `knob: value` or `knob: [value, ...]` of a condition or a rule."""
+        """Read `knob: value` or `knob: [value, ...]` in a condition or a rule."""
         with self.notes.at(node, given):
             name = self.vocabulary.name(given)
             raw = plain(node.value[given])
@@ -195,7 +195,7 @@ class SpaceReader:
     def _constants(
         self, parameters: Sequence[Parameter], places: Sequence[Node], searched: set[str]
     ) -> dict[str, Any]:
-        """Return the values of unsearched knobs in conditions; note conditions that never hold."""
+        """Return unsearched hyperparameters' values in conditions; note impossible conditions."""
         constants: dict[str, Any] = {}
         for parameter, place in zip(parameters, places, strict=True):
             for condition in parameter.when:
@@ -250,7 +250,7 @@ def _how_to_write(node: Node) -> str:
 
 
 def _bounds(distribution: Distribution) -> list[tuple[str | None, Any]]:
-    """Return (key, value) of the extremes that the knob must allow."""
+    """Return (key, value) of the extremes that the hyperparameter must allow."""
     low, high = distribution.ends()[-2:]
     bounds: list[tuple[str | None, Any]] = [("min", low), ("max", high)]
     if isinstance(distribution, Normal):
@@ -264,7 +264,8 @@ def read_enqueue(
 ) -> tuple[dict[str, Any], ...]:
     """Read `enqueue`: partial configurations that the space must be able to complete.
 
-    The default configuration and repeated entries are dropped: their runs would be bitwise equal.
+    The default configuration and repeated entries are dropped, because their runs would be bitwise
+    equal.
     """
     if len(nodes) > _MOST_ENQUEUED:
         notes.add(f"enqueue has {len(nodes)} entries; allowed: {_MOST_ENQUEUED}", nodes[0])
@@ -291,9 +292,9 @@ def read_enqueue(
 
 
 def space_nodes(notes: Notes, root: Node, source: Path | None) -> tuple[Node | None, list[Node]]:
-    """Return the mapping of parameters (or None) and the rules, files followed.
+    """Return the mapping of parameters (or None) and the rules, including those in files.
 
-    Without a `source`, as of a record, only files that ship are read.
+    Without a `source` (for a record), only shipped files are read.
     """
     forbid, node = root.value.get("forbid"), root.value.get("space")
     rules: list[Node] = forbid.value if forbid is not None and forbid.is_list else []

@@ -1,7 +1,7 @@
-"""A study as frozen data, and the declaration of every key of its file.
+"""A study as frozen data, and the declaration of every key in its file.
 
-Each field is declared once by `key`, with default, range and meaning: the loader, the resolved
-study, the JSON Schema and the reference follow from it. Below the loader amounts are plain
+Each field is declared once by `key`, with default, range and meaning. The loader, the resolved
+study, the JSON Schema and the reference are derived from it. After loading, amounts are plain
 numbers (env steps, seconds), never text such as `200M`.
 """
 
@@ -57,10 +57,10 @@ class EnvSpec:
 
 
 def labels_of(environments: Sequence[EnvSpec]) -> tuple[str, ...]:
-    """Return the names of a study's environments in tables, folders and words, each once.
+    """Return unique names of a study's environments for tables, folders and text.
 
-    The id; for several with one id also the keys in which they differ. Labels have only letters,
-    digits, `.`, `_`, `-`, `=`, so that they can name folders.
+    The name is the id; for several with one id it includes the keys in which they differ. Labels
+    have only letters, digits, `.`, `_`, `-`, `=`, so that they can name folders.
 
     >>> labels_of([EnvSpec("CartPole-v1"), EnvSpec("rmsa", {"load": 200}), EnvSpec("rmsa")])
     ('CartPole-v1', 'rmsa_load=200', 'rmsa')
@@ -108,26 +108,26 @@ class Metric:
 
 @dataclass(frozen=True)
 class Constraint:
-    """A bound on a metric; a trial that violates one ranks below all that violate none."""
+    """A limit on a metric; a trial that violates one ranks below all feasible trials."""
 
-    metric: str = key(REQUIRED, "a metric of docs/reference/study-file.md, or a cost")
-    min: float | None = key(None, "lower bound that is allowed")
-    max: float | None = key(None, "upper bound that is allowed")
+    metric: str = key(REQUIRED, "a metric from docs/reference/study-file.md, or a cost")
+    min: float | None = key(None, "smallest allowed value")
+    max: float | None = key(None, "largest allowed value")
     aggregate: Aggregate = key("mean", "aggregation over the seeds of a trial")
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """When and how a policy is evaluated, on seeds that training never uses."""
+    """When and how policies are evaluated, on seeds that training never uses."""
 
     every: Literal["rungs"] | int = key(
-        "rungs", "env steps between evaluations, or at rungs and the end", low=1
+        "rungs", "env steps between evaluations; rungs: at rungs and at the end", low=1
     )
     episodes: int = key(20, "episodes of one evaluation", low=1, high=100_000)
     steps: int | None = key(
-        None, "env steps of one evaluation instead, in continuous operation", low=1
+        None, "env steps per evaluation instead, for environments without episodes", low=1
     )
-    greedy: bool = key(True, "take the mode of the policy, not a sample")
+    greedy: bool = key(True, "use the mode of the policy instead of a sample")
     env: Mapping[str, Any] = field(default_factory=dict[str, Any])  # `eval_env` of the file
 
 
@@ -165,7 +165,7 @@ class SearchSpec:
 
 @dataclass(frozen=True)
 class EarlyTerminate:
-    """A rule of `stopping_rules` with its keys, declared there; other rules' keys are unused."""
+    """A rule from `stopping_rules` with its keys, declared there; other rules' keys are unused."""
 
     type: str = "asha"
     min: int = 0
@@ -211,7 +211,7 @@ class Seeds:
 
     @property
     def first(self) -> int:
-        """Replicates that a trial starts with."""
+        """Number of replicates with which a trial starts."""
         most = self.per_config
         return most if self.racing is None else min(self.racing.start, most)
 
@@ -227,7 +227,8 @@ class Confirm:
     report: int = key(16, "test seeds: further seeds, for the final comparison", high=1000)
     interim: int | None = key(
         None,
-        "test seeds after which a clear difference from the default, or none, ends the test",
+        "test seeds after which the test ends if the difference from the default is clear, or "
+        "does not favour the winner",
         low=8,
         high=1000,
     )
@@ -235,7 +236,7 @@ class Confirm:
     also: tuple[tuple[int, int], ...] = key(  # (trial, seeds)
         (),
         (
-            "trial: seeds; these trials also run on so many test seeds, beyond the budget; "
+            "trial: seeds; these trials also run on that many test seeds, beyond the budget; "
             "-1: the default"
         ),
         type="map",
@@ -243,19 +244,19 @@ class Confirm:
     )
 
     def reports(self, objectives: int) -> int:
-        """Return the most replicates on test seeds, without `also`; 0 for several objectives."""
+        """Return the maximum replicates on test seeds without `also`; 0 for several objectives."""
         chosen = objectives < 2 and self.top_k > 0
         sides = 2 if self.default else 1
         return self.report * sides if chosen else 0
 
     def runs(self, objectives: int) -> int:
-        """Return the most replicates of the whole stage; fewer run if the default wins."""
+        """Return the maximum replicates of the whole stage; fewer run if the default wins."""
         default = objectives > 1 and self.default and self.top_k > 0  # on `choose`
         return (self.top_k + default) * self.choose + self.reports(objectives)
 
     @property
     def asked(self) -> int:
-        """The most replicates of `also`, which may include the winner or the default."""
+        """The maximum replicates of `also`, which may include the winner or the default."""
         return sum(seeds for _, seeds in self.also)
 
 
@@ -279,7 +280,7 @@ class PopulationSpec:
         ),
     )
     device: Literal["auto", "cpu", "gpu"] = key("auto", "where lanes run")
-    deterministic: bool = key(False, "the same bits on every run of a GPU, at some cost")
+    deterministic: bool = key(False, "bitwise reproducible results on a GPU, at some cost")
     workers: int | None = key(
         None, "processes that step gym: environments, or auto; 0: none", high=1024, words=("auto",)
     )
@@ -299,7 +300,7 @@ class PopulationSpec:
 
 @dataclass(frozen=True)
 class Budget:
-    """Bounds of the whole study; None means unbounded."""
+    """Limits of the whole study; None means unlimited."""
 
     trials: int | None = key(64, "configurations proposed", low=1, high=1e9)
     env_steps: int | None = key(None, "training env steps of the whole study", low=1)
@@ -393,7 +394,7 @@ class Processes:
 
 @dataclass(frozen=True)
 class MetricFiles:
-    """Where the metrics of a process are read."""
+    """Where a process's metrics are read."""
 
     type: Literal["stdout", "jsonl", "csv", "tensorboard", "wandb"] = key(
         "stdout",
@@ -443,7 +444,9 @@ class Checkpoint:
 @dataclass(frozen=True)
 class Init:
     folder: str = key(REQUIRED, "folder of a saved policy, relative to this file's", key="from")
-    keep: Literal["all", "critic", "policy"] = key("all", "parameters to keep; the rest is fresh")
+    keep: Literal["all", "critic", "policy"] = key(
+        "all", "parameters to keep; the rest starts fresh"
+    )
     optimiser: Literal["fresh", "restored"] = key(
         "fresh", "restored needs keep: all and a policy with the part optimiser"
     )
@@ -459,10 +462,10 @@ class Logger:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A whole study; docs/study.md describes the file."""
+    """A complete study; docs/study.md describes the file."""
 
     name: str = key(REQUIRED, "name of the results folder; omitted: the file's name", default=None)
-    seed: int = key(0, "every random number of the study follows from it", high=2**31 - 1)
+    seed: int = key(0, "all random numbers of the study are derived from it", high=2**31 - 1)
     imports: tuple[str, ...] = key(
         (), "Python files that register environments, networks, samplers"
     )
@@ -538,7 +541,7 @@ class Study:
     seeds: Seeds = key(Seeds(), "replicates")
     confirm: Confirm | None = key(None, "run the best again on new seeds; null: no")
     population: PopulationSpec = key(PopulationSpec(), "lanes and device")
-    budget: Budget = key(Budget(), "bounds of the whole study")
+    budget: Budget = key(Budget(), "limits of the whole study")
     executor: Executor = key(Executor(), "where populations run")
     checkpoint: Checkpoint = key(Checkpoint(), "which policies are kept")
     init: Init | None = key(None, "a saved policy that lanes start from; null: fresh")
@@ -554,12 +557,12 @@ class Study:
 
     @property
     def spread(self) -> int:
-        """The number of environments, on each of which a replicate trains for its length."""
+        """The number of environments on which each replicate trains for its full length."""
         return 1 + len(self.more_envs)
 
     @property
     def tested(self) -> int:
-        """The most replicates on test seeds, without `confirm.also`; see `confirming`."""
+        """The maximum replicates on test seeds, without `confirm.also`; see `confirming`."""
         if self.confirm is None:
             return 0
         most = self.confirm.reports(len(self.objectives))
@@ -567,9 +570,9 @@ class Study:
 
     @property
     def confirming(self) -> int:
-        """The most replicates of the confirm stage.
+        """The maximum replicates of the confirm stage.
 
-        Fewer run if the default wins, which is known before where nothing else is tried.
+        Fewer run if the default wins, which is known in advance if nothing else is tried.
         """
         if self.confirm is None:
             return 0
@@ -581,7 +584,7 @@ class Study:
 
     @property
     def _has_default_alone(self) -> bool:
-        """Whether no configuration but the default is tried."""
+        """Whether only the default configuration is tried."""
         if self.enqueue or self.search.portfolio:
             return False
         return self.budget.trials == 1 or not self.space.parameters
@@ -591,11 +594,11 @@ class Study:
         return self.env_steps if self.schedule_env_steps is None else self.schedule_env_steps
 
     def complete(self, params: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
-        """Return the whole configuration: searched values, `fixed` and defaults."""
+        """Return the complete configuration: searched values, `fixed` and defaults."""
         return self.algorithm.complete({**self.fixed, **params}, own_words)
 
     def steps_per_update(self, config: Mapping[str, Any]) -> int:
-        """Return the env steps of one lane in one update of a complete configuration."""
+        """Return the env steps per update of one lane with a complete configuration."""
         if self.algorithm.is_ppo:
             return config["num_envs"] * config["rollout_length"]
         if self.algorithm.is_process:
@@ -603,7 +606,7 @@ class Study:
         return self.training(config).steps_per_update
 
     def training(self, config: Mapping[str, Any]) -> Any:
-        """Return the `Training` of a complete configuration of a custom training."""
+        """Return the `Training` for a custom training's complete configuration."""
         given = self._environment if self.algorithm.takes_env else None
         return self.algorithm.training(config, self.horizon, given)
 
@@ -627,7 +630,7 @@ class Study:
 
 
 def _unit_of(length: int) -> int:
-    """Return the least that the steps of a process are counted in, a round number.
+    """Return the step granularity of a process, a round number.
 
     >>> _unit_of(20_000), _unit_of(200_000), _unit_of(3_000_000)
     (1, 10, 200)
@@ -648,7 +651,7 @@ def labels(study: Study) -> tuple[str, ...]:
 
 
 def scales(study: Study) -> tuple[Reference, ...]:
-    """Return the references of scores; () for a single environment."""
+    """Return the reference scores; () for a single environment."""
     found = tuple(one.scale for one in environments_of(study) if one.scale is not None)
     return found if study.more_envs else ()
 
@@ -658,9 +661,10 @@ def each_alone(study: Study) -> tuple[Study, ...]:
 
 
 def alone(study: Study, index: int) -> Study:
-    """Return the study over one of its environments, with the knobs that this one has.
+    """Return the study on one of its environments, with that environment's hyperparameters.
 
-    Its replicates are those of the whole study: replicate r of either has the same random numbers.
+    Replicate numbers are those of the whole study: replicate r of either has the same random
+    numbers.
     """
     env = environments_of(study)[index]
     searched = tuple(p for p in study.space.parameters if has_key(env.id, p.name))
@@ -675,7 +679,7 @@ def alone(study: Study, index: int) -> Study:
 
 
 def env_words(study: Study) -> str:
-    """Return the environments in words: an id, or those of several, two of many by name.
+    """Return the environments in words: an id, or several; of many only two are named.
 
     >>> first, *more = map(EnvSpec, "abc")
     >>> env_words(Study(name="s", env=first, env_steps=1, more_envs=tuple(more)))
@@ -692,9 +696,9 @@ def metric_words(study: Study) -> str:
 
 
 def value_words(study: Study, alone: bool = False) -> str:
-    """Return the name of values that choose; those of test seeds are without `WITH_TRAINING`.
+    """Return the name of selection values; test values have no `WITH_TRAINING`.
 
-    `alone`: evaluations alone count, since some trial had no training return.
+    `alone`: only evaluations count, because some trial had no training return.
     """
     mixed = study.metric.training_weight and not alone
     return metric_words(study) + (WITH_TRAINING if mixed else "")
@@ -716,9 +720,9 @@ def own_config(id_: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_key(id_: str, name: str) -> bool:
-    """Return whether an environment has a parameter `env.<name>`; True for other knobs.
+    """Return whether an environment has a parameter `env.<name>`; True for other names.
 
-    An environment that only imported code knows has all parameters.
+    An environment known only to imported code is assumed to have every parameter.
 
     >>> has_key("CartPole-v1", "env.gravity"), has_key("Acrobot-v1", "env.gravity")
     (True, False)

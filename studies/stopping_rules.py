@@ -1,4 +1,4 @@
-"""The table of rules of `early_terminate`; a file that `imports` names adds rows, too.
+"""The table of `early_terminate` rules; files in `imports` can add rows.
 
 A rule stops trials at rungs, or lets a population evolve: trials run at the same time and copy
 each other's states.
@@ -34,7 +34,14 @@ _STOPPING = (
         low=1.5,
         high=100.0,
     ),
-    Field("audit", "number", 0.0, "share of stopped trials that run on", low=0, high=1),
+    Field(
+        "audit",
+        "number",
+        0.0,
+        "share of the trials to be stopped that run to their end",
+        low=0,
+        high=1,
+    ),
 )
 _EVOLVING = (
     count("every", None, "env steps between copies; omitted: env_steps / 16", 1),
@@ -85,7 +92,7 @@ class Rule:
 
     @property
     def registered(self) -> bool:
-        """Whether a file of `imports` added it: its options are `EarlyTerminate.options`."""
+        """Whether a file in `imports` added it; its options are then `EarlyTerminate.options`."""
         return not isinstance(self.build, str)
 
     @property

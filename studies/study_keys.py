@@ -1,4 +1,4 @@
-"""The keys of the study file by section, the options of loggers, and the names of metrics."""
+"""The study file's keys by section, the options of loggers, and the names of metrics."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ _RETURN = frozenset({
 def metric_fault(name: str, env: EnvEntry | None) -> str | None:
     """Return why a metric cannot be optimised, or None.
 
-    Unknown environments may have any `eval/<name>`; those of the table list theirs.
+    Unknown environments may have any `eval/<name>`; known ones list theirs.
 
     >>> metric_fault("eval/return_maen", None)
     >>> metric_fault("return_mean", None)

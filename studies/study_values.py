@@ -1,4 +1,4 @@
-"""The legal names and values of knobs and of the environment's parameters."""
+"""The legal names and values of hyperparameters and environment parameters."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def amount_meant(value: Any) -> str:
 
 
 def seconds_of(value: Any) -> float | None:
-    """Return a time in seconds, or None; a bare number is seconds.
+    """Return a time in seconds, or None; a bare number means seconds.
 
     >>> seconds_of("2h30m"), seconds_of(90), seconds_of("2 hours")
     (9000.0, 90.0, None)
@@ -103,13 +103,13 @@ class Vocabulary:
         raise _unknown(self.env, key, "env.")
 
     def env_key(self, name: str) -> EnvKey | None:
-        """Return the key of the environment that a name is, each value of which is a bucket."""
+        """Return the shape-changing environment key that a name refers to."""
         if self.env is None or not name.startswith("env."):
             return None
         return self.env.keys.get(name.removeprefix("env."))
 
     def type(self, name: str) -> str:
-        """Return the type of a knob, or of a key of the environment."""
+        """Return the type of a hyperparameter, or of an environment key."""
         if not name.startswith("env."):
             return self.algorithm.knobs[name].type
         key = self.env_key(name)
@@ -118,7 +118,7 @@ class Vocabulary:
     def is_real(self, name: str) -> bool:
         """Return whether a name is known to be a real number.
 
-        Parameters of unknown environments may be whole in meaning.
+        Parameters of unknown environments may be whole numbers.
         """
         if name.startswith("env."):
             return self.env is not None and name.removeprefix("env.") in self.env.params

@@ -1,8 +1,8 @@
-"""`hpo train`: a study of one trial, and when its run can be made longer.
+"""`hpo train`: a study of one trial, and when its run can be extended.
 
-Schedules, chunks and the evaluations of `hpo train` are laid out over a horizon: the length of a
-run, or `schedule_env_steps`. While the horizon stays, a run can grow: the result is bitwise that
-of a run which was long from the start.
+Schedules, chunks and evaluations of `hpo train` are laid out over a horizon: the length of a run,
+or `schedule_env_steps`. While the horizon is unchanged, a run can grow: the result is bitwise that
+of a run with the full length from the start.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _EVALUATIONS = 10
 
 
 def can_grow(study: Study) -> bool:
-    """Return whether runs can be lengthened: one configuration, trained to its end."""
+    """Return whether runs can be extended: one configuration, trained to its end."""
     plain = study.early_terminate is None and study.seeds.racing is None
     alone = not study.space.parameters and study.confirm is None
     return plain and alone and study.search.driver == "lanes"
 
 
 def moving_schedules(fixed: Mapping[str, Any]) -> list[str]:
-    """Return the settings that depend on the progress of a run, as `knob: value`.
+    """Return the settings that depend on a run's progress, as `knob: value`.
 
     >>> moving_schedules({"lr_schedule": "linear"}), moving_schedules({})
     (['lr_schedule: linear'], [])
@@ -43,7 +43,7 @@ def moving_schedules(fixed: Mapping[str, Any]) -> list[str]:
 
 
 def with_horizon_of(study: Study, old: Mapping[str, Any]) -> Study:
-    """Return a longer study with the horizon of the resolved one, if no schedule minds."""
+    """Return a longer study with the resolved study's horizon, if no schedule prevents it."""
     began, grows = horizon_of(old), study.env_steps >= old["env_steps"]
     given = study.schedule_env_steps is not None or study.horizon == began
     if given or not grows or not can_grow(study) or moving_schedules(study.fixed):
@@ -52,7 +52,7 @@ def with_horizon_of(study: Study, old: Mapping[str, Any]) -> Study:
 
 
 def why_not_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Return why a resolved study cannot resume with another length of runs; "" if it can."""
+    """Return why a resolved study cannot resume with another run length; "" if it can."""
     if new["env_steps"] < old["env_steps"]:
         return f"a run may only grow; {_OTHERWISE}"
     began, now = horizon_of(old), horizon_of(new)
@@ -79,8 +79,8 @@ def horizon_of(data: Mapping[str, Any]) -> int:
 def single(study: Study) -> Study:
     """Return the study of one trial: the default configuration, run to its end on every seed.
 
-    Nothing is stopped or confirmed. Evaluations at rungs become ten equally spaced ones over the
-    horizon, and the policies of all seeds are kept.
+    It has no early stopping or confirm stage. Evaluations at rungs become ten evenly spaced ones
+    over the horizon, and the policies of all seeds are kept.
     """
     default = study.space.default()
     env = {name: value for name, value in default.items() if name.startswith("env.")}

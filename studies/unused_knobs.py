@@ -1,7 +1,7 @@
-"""Knobs that a study names although they change nothing in any of its configurations.
+"""Named hyperparameters without effect in any of a study's configurations.
 
-They are legal, so that a space may be shared between studies; `hpo check` warns about them,
-because a search over a knob without effect is rarely meant.
+They are legal, so that studies can share a space. `hpo check` warns about them, because searching
+a hyperparameter without effect is rarely intended.
 """
 
 from __future__ import annotations
@@ -99,17 +99,17 @@ _FLAT_SIZES = ("num_layers", "hidden_size")  # of `hidden_sizes`
 
 
 def idle_knobs(study: Study) -> list[str]:
-    """Return each named knob that changes nothing in the study, with its missing condition."""
+    """Return each named hyperparameter without effect, with its missing condition."""
     named = dict.fromkeys([*study.fixed, *study.space.names])
     each = each_alone(study)
     knobs = [name for name in named if not name.startswith("env.")]
     idle = [name for name in knobs if all(_reason(one, name) for one in each)]
     found = {name: _reason(study, name) for name in idle}
-    return [f"{name} changes nothing here: {why}" for name, why in found.items() if why]
+    return [f"{name} has no effect here: {why}" for name, why in found.items() if why]
 
 
 def _reason(study: Study, name: str) -> str | None:
-    """Return the condition that a knob lacks; None if it has an effect."""
+    """Return the condition that a hyperparameter lacks; None if it has an effect."""
     return _lacking_environment(study, name) or _lacking_knob(study, name)
 
 
@@ -152,7 +152,7 @@ def _shares_all_layers(study: Study) -> bool:
 
 
 def possible_values(study: Study, name: str) -> list[Any]:
-    """Return the values that a knob may have; of a range its ends."""
+    """Return the values that a hyperparameter may have; for a range its ends."""
     own = [parameter for parameter in study.space.parameters if parameter.name == name]
     values = [value for parameter in own for value in parameter.distribution.ends()]
     if not own or any(parameter.when for parameter in own):

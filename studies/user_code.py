@@ -37,7 +37,7 @@ def imported_files(imports: Iterable[str], source: Path) -> list[str]:
 
 
 def _imports_of(source: Path, path: Path, roots: list[Path]) -> Iterator[Path]:
-    """Find the local files that a file imports, anywhere in its text, with their packages."""
+    """Find the local files that a file imports anywhere in its text, with their packages."""
     try:
         tree = ast.parse((source / path).read_bytes())
     except (SyntaxError, ValueError, OSError):  # reported where it is run
@@ -62,10 +62,10 @@ def _imports_of(source: Path, path: Path, roots: list[Path]) -> Iterator[Path]:
 
 
 def import_user_code(paths: Iterable[str], source: str | Path) -> None:
-    """Run the files that a study names; a changed one, as in a notebook, is run again.
+    """Run the files named by a study; a changed file, as in a notebook, is run again.
 
-    They may import each other and their neighbours: their folder comes last on `sys.path`, so that
-    it hides nothing. Errors are `file:line: message`.
+    They may import each other and their neighbours: their folder is last on `sys.path`, so it
+    hides nothing. Errors are `file:line: message`.
     """
     for given in paths:
         path = (Path(source) / given).resolve()
@@ -94,13 +94,13 @@ def import_user_code(paths: Iterable[str], source: str | Path) -> None:
 
 
 def user_module(name: str) -> ModuleType | None:
-    """Return the module of an imported file by its name without `.py`, the latest of several."""
+    """Return the module of an imported file by its name without `.py`; the latest of several."""
     found = [module for path, module in _DONE.items() if path.stem == name]
     return found[-1] if found else None
 
 
 def choices_of(study: Study) -> list[tuple[str, str, Any]]:
-    """Return (section, knob, word) of every word that a study gives for a knob of words."""
+    """Return (section, hyperparameter, word) of every word that a study gives for one."""
     found = [("fixed", *item) for item in study.fixed.items()]
     for parameter in study.space.parameters:
         values = getattr(parameter.distribution, "values", ())
@@ -110,7 +110,7 @@ def choices_of(study: Study) -> list[tuple[str, str, Any]]:
 
 
 def misfits(study: Study, imported: bool) -> Iterator[tuple[str, str]]:
-    """Yield (section, words) of each distribution of actions that an environment does not take."""
+    """Yield (section, words) of each action distribution that an environment does not accept."""
     for section, name, value in choices_of(study):
         own = not imported and study.imports and value not in KNOBS[name].choices
         for one in environments_of(study) if name == "distribution" and not own else ():
@@ -122,7 +122,7 @@ def misfits(study: Study, imported: bool) -> Iterator[tuple[str, str]]:
 
 
 def check_registered(study: Study) -> None:
-    """Check the words that only a study's `imports` could make legal, once these have run."""
+    """Check words that only a study's `imports` could make legal, after these have run."""
     for section, name, value in choices_of(study):
         try:
             check_value(name, value)
@@ -165,7 +165,7 @@ def _run(path: Path, shown: Path) -> ModuleType:
 
 
 def _line(error: BaseException, path: Path) -> int:
-    """Return the line of the file that led to an error, the innermost of several."""
+    """Return the line in the file that led to an error, the innermost of several."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return error.lineno or 1
     frames = traceback.extract_tb(error.__traceback__)
@@ -182,7 +182,7 @@ def _said(error: BaseException) -> str:
 def run_own_code(study: Study, cores: int | None = None) -> None:
     """Run a study's `imports`, after requesting the devices that the study needs.
 
-    An array made at import, as in gymnax and many user modules, starts jax. `cores`: CPUs that
+    An array created at import, as in gymnax and many user modules, starts jax. `cores`: CPUs that
     this process may use; None: all.
     """
     if study.imports:
@@ -193,7 +193,7 @@ def run_own_code(study: Study, cores: int | None = None) -> None:
 
 
 def is_inside(path: str) -> bool:
-    r"""Return whether a path, as written in a file, stays below the folder it is relative to.
+    r"""Return whether a path in a file stays below the folder to which it is relative.
 
     >>> is_inside("spaces/ppo.yaml"), is_inside("../x"), is_inside("/etc/x"), is_inside("a\\b")
     (True, False, False, False)

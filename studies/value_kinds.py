@@ -1,4 +1,4 @@
-"""The kinds of values that keys of a study file have: how each is read, named and described.
+"""The kinds of values in a study file: how each is read, named and described.
 
 A new kind is one class here and its name in `field.FieldType`.
 """
@@ -36,7 +36,7 @@ class Kind(Protocol):
         ...
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
-        """Return JSON schemas, any of which fits, without words and `off`."""
+        """Return alternative JSON schemas, without words and `off`."""
         ...
 
 
@@ -106,7 +106,7 @@ class Text:
 
 
 class Word:
-    """One of the words of the field."""
+    """One of the field's words."""
 
     def read(self, field: Field, child: Node) -> Any:
         legal = isinstance(child.value, str) and child.value in field.words
@@ -117,7 +117,7 @@ class Word:
 
 
 class Number:
-    """A finite number within the range of the field, or one of its words; `auto` is None."""
+    """A finite number within the field's range, or one of its words; `auto` is None."""
 
     def read(self, field: Field, child: Node) -> Any:
         given = child.value
@@ -205,12 +205,12 @@ def kind_of(field: Field) -> Kind:
 
 
 def read_kind(field: Field, child: Node) -> Any:
-    """Return a value as the field's kind reads it, or BAD."""
+    """Return a value as read by the field's kind, or BAD."""
     return kind_of(field).read(field, child)
 
 
 def range_schema(spec: Any) -> dict[str, Any]:
-    """Return the bounds of a field or knob."""
+    """Return the bounds of a field or hyperparameter."""
     body: dict[str, Any] = {}
     if spec.low > -math.inf:
         body["exclusiveMinimum" if spec.low_open else "minimum"] = spec.low

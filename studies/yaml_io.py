@@ -1,8 +1,8 @@
-"""Strict YAML: text to nodes that know their lines, and data to text.
+"""Strict YAML: converts text to nodes that know their lines, and data to text.
 
-It takes the core schema of YAML 1.2 (so `010` is 10, `off` is a word, `1e-4` a number), one
-document, no tags, no duplicate keys. Size and depth are checked on parser events, before any node
-is built, and aliases cannot make a small file large.
+It accepts the core schema of YAML 1.2 (so `010` is 10, `off` is a word, `1e-4` a number), one
+document, no tags and no duplicate keys. Size and depth are checked on parser events, before any
+node is built, and aliases cannot make a small file large.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def plain(node: Node) -> Any:
 
 
 def node_of(value: Any) -> Node:
-    """Return a value as a node; `plain` undoes it."""
+    """Return a value as a node; inverse of `plain`."""
     if is_mapping(value):
         return Node(None, {key: node_of(item) for key, item in value.items()})
     if is_sequence(value):
@@ -115,7 +115,7 @@ def scalar_of(text: str) -> Any:
 
 
 def events_of(text: str, loader: Any = _LOADER) -> Iterator[Any]:
-    """Return the parser's events; a `MarkedYAMLError` where they nest too deeply."""
+    """Return the parser's events; raises `MarkedYAMLError` if they nest too deeply."""
     depth = 0
     for event in _yaml.parse(text, loader):
         depth += isinstance(event, yaml.CollectionStartEvent)
@@ -132,7 +132,7 @@ def read_file(path: Path, shown: str) -> Node:
 
 
 def text_of(path: Path, shown: str = "") -> str:
-    """Return the text of a file of at most `MOST_BYTES`; a `StudyError` if there is none."""
+    """Return the text of a file of at most `MOST_BYTES`; raises `StudyError` if it is missing."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             fault = Mistake(None, "is a pipe or a device; write it into a file")
@@ -176,7 +176,7 @@ def read_text(text: str, shown: str) -> Node:
 
 
 def _told(error: Any, text: str) -> tuple[int, str]:
-    """Return the line of an error of the parser, and words."""
+    """Return the line and the words of a parser error."""
     if isinstance(error, yaml.reader.ReaderError):
         line = text[: max(0, error.position)].count("\n") + 1
         return line, "a control character is not allowed; remove it"
@@ -241,7 +241,7 @@ class Notes:
         return bool(self._mistakes)
 
     def add(self, text: str, node: Node | None = None, key: str | None = None) -> None:
-        """Note a mistake at a node, or at one key of it; without a node it has no line."""
+        """Note a mistake at a node, or at one of its keys; without a node it has no line."""
         line = None
         if node is not None:
             line, origin, outer = node.line, node.origin, node.outer
@@ -264,14 +264,14 @@ class Notes:
 
     @contextmanager
     def at(self, node: Node, key: str | None = None, before: str = "") -> Generator[None]:
-        """Note a `ConfigError` raised within as a mistake at a node, or at one key of it."""
+        """Note a `ConfigError` raised within as a mistake at a node, or at one of its keys."""
         try:
             yield
         except ConfigError as error:
             self.add(f"{before}{error}", node, key)
 
     def error(self, **remedies: str) -> StudyError:
-        """Return the error with all mistakes, each once, in the order of the file."""
+        """Return an error with all mistakes, each once, in file order."""
         ordered = sorted(self._mistakes, key=lambda one: (one.line is None, one.line or 0))
         if len(ordered) > MOST_MISTAKES:
             ordered = [*ordered[:MOST_MISTAKES], Mistake(None, "and more mistakes")]
@@ -279,9 +279,9 @@ class Notes:
 
 
 def place_of(root: Node, path: str) -> tuple[Node, str | None]:
-    """Return the node and key that a path `section.key|section.key` blames.
+    """Return the node and key to blame for a path `section.key|section.key`.
 
-    The first key that is given, else the first section, else the whole file.
+    This is the first given key, or the first section, or the whole file.
     """
     places = [place.partition(".")[::2] for place in path.split("|")]
     for section, key in places:
@@ -313,7 +313,7 @@ def _entry(key: str, value: Any, indent: int) -> str:
 
 
 def _is_block(value: Any) -> bool:
-    """Return whether a top-level value holds further structures, better read one per line."""
+    """Return whether a top-level value has nested structures, better read one per line."""
     if is_mapping(value):
         return any(is_mapping(item) and item for item in value.values())
     return is_sequence(value) and any(is_mapping(item) and item for item in value)

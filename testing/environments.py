@@ -1,6 +1,6 @@
-"""Tests that every environment must pass; subclass `EnvironmentContract` and give one fixture.
+"""Tests for every environment; subclass `EnvironmentContract` and define one fixture.
 
-They need pytest to run them, nothing to import them:
+Running them needs pytest; importing them does not:
 
     class TestMine(EnvironmentContract):
         @pytest.fixture
@@ -66,7 +66,7 @@ def _random_choice(key: PRNGKeyArray, shape: tuple[int, ...], mask: Array | None
 def play(env: Environment, steps: int, episodes: int) -> Callable[[int], dict[str, Any]]:
     """Return a function of a seed that plays random valid actions, with resets.
 
-    It returns arrays [steps, episodes, ...] by the names of `contract.Step`, and the masks; it is
+    It returns arrays [steps, episodes, ...] named as in `contract.Step`, and the masks; it is
     compiled once.
     """
     params = _canonical_params(env)

@@ -1,6 +1,6 @@
-"""Tests that networks, optimisers and action distributions must pass; subclass the contracts.
+"""Tests for networks, optimisers and action distributions; subclass the contracts.
 
-They need pytest to run them, nothing to import them:
+Running them needs pytest; importing them does not:
 
     class TestMine(OptimiserContract):
         optimiser = "mine"
@@ -39,7 +39,7 @@ _STEPS, _WIDTH, _LANES = 4, 3, 2
 
 
 class NetworkContract:
-    """Properties that rollouts, losses and optimisers rely on."""
+    """Properties on which rollouts, losses and optimisers rely."""
 
     network: ClassVar[str] = "mlp"  # its registered name
     env: ClassVar[EnvPlan] = EnvPlan("CartPole-v1")  # whose observations it reads
@@ -185,7 +185,7 @@ def _network_results(contract: type[NetworkContract]) -> dict[str, Any]:
 
 
 def _number(params: Any, plan: Plan, observation: Any, value: float) -> Array:
-    """Return a number that depends on all parameters, by uneven weights: norms lose even ones."""
+    """Return an unevenly weighted sum of all parameters; norms would lose even changes."""
     first = jnp.zeros((_STEPS, _WIDTH), bool)
     carry = policy.initial_carry(plan, (_WIDTH,))
     outputs = policy.unroll(plan, params, observation, first, carry)
@@ -222,7 +222,7 @@ _TARGET = 0.3
 
 
 class OptimiserContract:
-    """Properties that updates, lanes and checkpoints rely on."""
+    """Properties on which updates, lanes and checkpoints rely."""
 
     optimiser: ClassVar[str] = "adam"  # its registered name
     knobs: ClassVar[dict[str, Any]] = {}  # changed hyperparameters
@@ -231,7 +231,7 @@ class OptimiserContract:
 
     @classmethod
     def run(cls, rates: Sequence[float], **knobs: Any) -> list[dict[str, Any]]:
-        """Return the parameters after each step of a run whose learning rate is `rates`."""
+        """Return the parameters after each step of a run with the learning rates `rates`."""
         return _descend(cls, tuple(rates), tuple(sorted({**cls.knobs, **knobs}.items())))
 
     def test_it_goes_down(self) -> None:
@@ -242,7 +242,7 @@ class OptimiserContract:
             assert distance < 0.5, f"of the way down, {distance:.2f} are left"
 
     def test_the_learning_rate_of_each_step_reaches_it(self) -> None:
-        """A rate that the state remembers from the start, or Python has rounded, would not."""
+        """A rate stored in the state at the start, or rounded by Python, would fail."""
         rate = self.learning_rate
         same, larger, still = (self.run([rate, rate, last]) for last in (rate, 3.0 * rate, 1e-12))
         moved = [_distance(run[2], run[1]) for run in (same, larger, still)]
@@ -353,7 +353,7 @@ _ROWS, _DRAWS = 3, 20_000
 
 
 class DistributionContract:
-    """Properties that rollouts, losses and evaluation rely on.
+    """Properties on which rollouts, losses and evaluation rely.
 
     Densities may be per any unit of the action.
     """

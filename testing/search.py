@@ -1,6 +1,6 @@
-"""Tests that every sampler and every rule must pass; subclass one and say what to test.
+"""Tests for every sampler and every rule; subclass one and define the object to test.
 
-They need pytest to run them, nothing to import them:
+Running them needs pytest; importing them does not:
 
     class TestMine(SamplerContract):
         def make(self, space, seed):
@@ -52,12 +52,12 @@ def contract_space() -> Space:
 
 
 def finished(trial: int, params: dict[str, object], loss: float) -> Past:
-    """Return a trial that ran to its end."""
+    """Return a trial that finished its run."""
     return Past(trial, params, state=TrialState.FINISHED, loss=loss)
 
 
 class SamplerContract:
-    """What the search loop relies on; see `samplers.contract.Sampler`."""
+    """Properties on which the search loop relies; see `samplers.contract.Sampler`."""
 
     batches, size = 4, 8  # of the history that proposals are made from; fewer for a slow sampler
     count = 5  # proposals that are compared
@@ -67,7 +67,7 @@ class SamplerContract:
         raise NotImplementedError
 
     def propose(self, sampler: Sampler, batch: int, count: int, history: list[Past]) -> list[Past]:
-        """Draw a batch as the loop does; give the new trials as running ones."""
+        """Draw a batch like the loop; return the new trials as running ones."""
         opened = sampler.begin(batch, history)
         first = len(history)
         found: list[Past] = []
@@ -80,7 +80,7 @@ class SamplerContract:
         return found
 
     def history(self, sampler: Sampler) -> list[Past]:
-        """Return a history that the sampler made itself, half of it ended in all possible ways."""
+        """Return a history made by the sampler itself, half of it ended in all possible ways."""
         seen: list[Past] = []
         for batch in range(self.batches):
             seen += self.propose(sampler, batch, self.size, seen)
@@ -155,7 +155,7 @@ class SamplerContract:
 
 
 class PrunerContract:
-    """What the judge relies on; see `rules.registry.Pruner`."""
+    """Properties on which rung decisions rely; see `rules.registry.Pruner`."""
 
     rung = 0
 
@@ -225,14 +225,14 @@ class PrunerContract:
 
 
 class ExplorerContract:
-    """What a population that evolves relies on; see `rules.explore.Explorer`."""
+    """Properties on which an evolving population relies; see `rules.explore.Explorer`."""
 
     def make(self, space: Space) -> Explorer:
         """Return the explorer to test."""
         raise NotImplementedError
 
     def explored(self, explorer: Explorer, count: int = 12) -> list[dict[str, Any]]:
-        """Return the hyperparameters of copies of as many trials, after four rungs."""
+        """Return the hyperparameters of this many copies, after four rungs."""
         space, rng = contract_space(), random.Random(6)
         configs = [space.sample(rng) for _ in range(count)]
         gains = [Gain(n // 4, dict(params), 1.0, rng.random()) for n, params in enumerate(configs)]
@@ -263,7 +263,7 @@ class _Options:
         return self.row(self.name).options
 
     def behaviour(self, options: Mapping[str, Any]) -> object:
-        """Return what it does with these options, in a form to compare."""
+        """Return its behaviour with these options, in a form to compare."""
         raise NotImplementedError
 
     def test_options_left_out_have_their_defaults(self):
@@ -281,7 +281,7 @@ class _Options:
                 assert self.is_refused({field.key: value}), (field.key, value)
 
     def is_refused(self, options: Mapping[str, Any]) -> bool:
-        """Return whether it cannot be made with these options."""
+        """Return whether creating it with these options fails."""
         try:
             self.behaviour(options)
         except ConfigError:
@@ -295,7 +295,7 @@ class RegisteredSamplerContract(_Options, SamplerContract):
     row = staticmethod(method_row)
 
     def make(self, space: Space, seed: int, options: Mapping[str, Any] | None = None) -> Sampler:
-        """Build it as a study does."""
+        """Build it like a study."""
         search = SearchSpec(self.name, options=options or {})
         return make_sampler(_study(space, seed=seed, search=search))
 
@@ -326,14 +326,14 @@ class RegisteredRuleContract(_Options, PrunerContract):
     """Also tests a rule's row of the table; see `register_rule`."""
 
     def make(self, options: Mapping[str, Any] | None = None) -> Pruner:
-        """Build it as a study does."""
+        """Build it like a study."""
         early = EarlyTerminate(self.name, 2_000, options=options or {})
         rule = make_pruner(_study(early_terminate=early))
         assert rule is not None, "a rule of a population: subclass RegisteredExplorerContract"
         return rule
 
     def behaviour(self, options: Mapping[str, Any]) -> object:
-        """Return what it says of two groups of trials."""
+        """Return its decisions on two groups of trials."""
         rng = random.Random(5)
         losses = [rng.random() for _ in range(24)]
         rule = self.make(options)
@@ -345,10 +345,10 @@ class RegisteredRuleContract(_Options, PrunerContract):
 
 
 class RegisteredExplorerContract(_Options, ExplorerContract):
-    """Also tests the row of a rule of a population; see `register_rule`."""
+    """Also tests the table row of a population's rule; see `register_rule`."""
 
     def make(self, space: Space, options: Mapping[str, Any] | None = None) -> Explorer:
-        """Build it as a study does."""
+        """Build it like a study."""
         early = EarlyTerminate(self.name, every=2_000, options=options or {})
         explorer = make_explorer(_study(space, early_terminate=early))
         assert explorer is not None, "it stops trials: subclass RegisteredRuleContract"
@@ -367,7 +367,7 @@ def _study(space: Space | None = None, **parts: Any) -> Study:
 
 
 def _ends(field: Field) -> Iterator[Any]:
-    """Yield the extreme values of an option: both of a switch, every word, the finite bounds."""
+    """Yield an option's extreme values: both of a switch, every word, the finite bounds."""
     if field.type == "flag":
         yield from (True, False)
     yield from field.words
@@ -378,7 +378,7 @@ def _ends(field: Field) -> Iterator[Any]:
 
 
 def _beyond(field: Field) -> Iterator[Any]:
-    """Yield values that an option cannot have."""
+    """Yield values that an option does not accept."""
     yield [[]]
     if field.type in ("count", "number"):
         yield "x"

@@ -25,12 +25,10 @@ from ..knobs.table import Knob
 class TrainingContract:
     """Properties that lanes, resume, PBT and replay rely on.
 
-    Attributes:
-        training: the class.
-        values: changed hyperparameters; small ones make the tests quick.
-        length: of a run.
-        env: for a class with `hpo.environment()`, the id of one that it can train in.
-        unused: traced hyperparameters that need not change anything in the first updates.
+    Attributes: training: the class. values: changed hyperparameters; small ones make the tests
+        quick. length: of a run. env: for a class with `hpo.environment()`, the id of an
+        environment in which it can train. unused: traced hyperparameters that may have no effect
+        in the first updates.
     """
 
     training: ClassVar[type[Training]]
@@ -72,7 +70,7 @@ class TrainingContract:
     def _run(
         cls, lanes: Mapping[int, Mapping[str, float]], count: int, tile: int = 1, seed: int = 0
     ) -> tuple[TrainingProgram, Lanes, dict[str, np.ndarray]]:
-        """Train a chunk of lanes with the given values; replicate 7 in each."""
+        """Train a chunk of lanes with the given values; all with replicate 7."""
         program = cls._program(count, tile)
         starts = program.starts([*lanes], {at: (0, 7, values) for at, values in lanes.items()})
         return program, *program.advance(seed, program.empty(), starts)

@@ -171,7 +171,7 @@ def test_arguments_that_a_constructor_does_not_name_are_keys_with_a_program_each
     before = check(study)
     assert not before.bucket_count_exact
     (note,) = (text for text in before.warnings if text.startswith("env.inflow: each value may"))
-    assert "a constructor that names a real argument needs one for all" in note
+    assert "If the constructor names a real argument, one program serves all values" in note
     import_user_code(["open_tank.py"], tmp_path)
     entry = registry.entry("gym:Open-v0")
     assert entry.is_open and entry.makes_program("inflow") and not entry.params

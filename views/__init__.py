@@ -1,1 +1,1 @@
-"""Everything people see: text, tables, pages, charts, and the commands that print them."""
+"""All user output: text, tables, pages, charts, and the commands that print them."""

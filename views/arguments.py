@@ -1,4 +1,4 @@
-"""Types of command-line words, for argparse."""
+"""Types of command-line arguments, for argparse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores over several environments as text: of a trial, and of two sides."""
+"""Scores over several environments as text: for a trial, and for two sides."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .formatting import aligned, around, between, folded, narrow, number, seeds_
 TOGETHER = {"mean": "mean of all", "iqm": "IQM of all", "worst": "worst"}
 """Aggregates over environments -> their names in tables."""
 AGGREGATES_NOTE = (
-    "Of all: over the runs on all environments (IQM: interquartile mean); worst: the lowest mean "
-    "of an environment. Intervals: stratified bootstrap over the seeds of each environment, with "
-    "wider quantiles for a difference of IQMs; of a difference of means over seeds; none for the "
-    "worst."
+    "Mean and IQM (interquartile mean) are over the runs on all environments; worst is the lowest "
+    "environment mean. Intervals are from a stratified bootstrap over each environment's seeds, "
+    "with wider quantiles for differences of IQMs. Differences of means are over seeds; worst has "
+    "no interval."
 )
 
 

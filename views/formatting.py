@@ -35,7 +35,7 @@ def seeds_text(count: int, stream: str) -> str:
 
 
 def origin_words(about: Mapping[str, Any]) -> str:
-    """Return where a kept policy comes from, and what its study measured there; "" if not said.
+    """Return a kept policy's origin, and the value measured by its study; "" if unknown.
 
     >>> origin_words({"trial": 9, "study": "first", "stream": "report", "replicate": 0,
     ...               "metric": "eval/return_mean", "value": 500.0})
@@ -52,13 +52,13 @@ def origin_words(about: Mapping[str, Any]) -> str:
 
 
 def origin_lines(about: Mapping[str, Any]) -> list[str]:
-    """Return the line of an evaluation that says which trial and seed a policy is of, or none."""
+    """Return an evaluation's line about the policy's trial and seed, or none."""
     words = origin_words(about)
     return [f"from    {words}"] if words else []
 
 
 def steps(count: int) -> str:
-    """Format a count of env steps: exact below 1,000, then to three digits.
+    """Format a count of env steps: exact below 1,000, otherwise to three digits.
 
     >>> steps(999), steps(1_300_000), steps(160_000), steps(2_000_000_000)
     ('999', '1.3M', '160k', '2G')
@@ -72,7 +72,7 @@ def steps(count: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a span of time in its two largest units.
+    """Format a time span in its two largest units.
 
     >>> duration(0.42), duration(12.4), duration(200), duration(7300), duration(200_000)
     ('0.4s', '12s', '3m20s', '2h01m', '2d07h')
@@ -109,7 +109,7 @@ def number(value: float | None) -> str:
 
 
 def between(low: float | None, high: float | None, spec: str | None = None) -> str:
-    """Format an interval; "" without one. `spec` None formats its ends as `number` does.
+    """Format an interval; "" without one. `spec` None formats its ends like `number`.
 
     >>> between(494.12, 499.9), between(None, None), between(0.5, 0.75123, ".2f")
     ('[494.1, 499.9]', '', '[0.50, 0.75]')
@@ -181,7 +181,7 @@ def _thinned(values: Sequence[float | None], width: int) -> list[float | None]:
 
 
 def folded(text: str, width: int, indent: int = 0) -> str:
-    """Fold lines to `width` at blanks; a longer word stays whole.
+    """Fold lines to `width` at blanks; longer words are not broken.
 
     >>> print(folded("seeds  1.5 2.5 3.5", 14, 7))
     seeds  1.5 2.5
@@ -204,7 +204,7 @@ def folded(text: str, width: int, indent: int = 0) -> str:
 
 
 def broken_name(name: str, width: int, after: str = "_") -> str:
-    """Break a name after `_` or others into lines, no wider than it must be.
+    """Break a name after `_` or other marks into lines no wider than necessary.
 
     >>> print(broken_name("normalise_rewards", 9))
     normalise_
@@ -234,7 +234,7 @@ class Listing:
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
-    """Format a table with two blanks between columns; `right` marks columns of numbers."""
+    """Format a table with two blanks between columns; `right` marks numeric columns."""
     lines = [list(header), *map(list, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     lines.insert(1, ["-" * width for width in widths])
@@ -273,7 +273,7 @@ def unit_of(study_text: str) -> str:
 
 
 def recorded_value_words(journal: Journal) -> str:
-    """Return `value_words` of a recorded study, which need not load."""
+    """Return `value_words` for a recorded study, which may not load."""
     meta = journal.meta
     weight = as_recorded(meta.study_text).get("metric", {}).get("training_weight")
     mixed = weight and not counts_evaluations_alone(journal.attributes())

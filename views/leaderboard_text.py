@@ -1,4 +1,4 @@
-"""The leaderboard as columns, for the terminal and the report, and sentences about its winner."""
+"""The leaderboard as columns, for terminal and report, and sentences about its winner."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def deciding_command(
 
 
 def _deciding_seeds(conclusion: Conclusion, entries: Sequence[Entry]) -> int:
-    """Return how many test seeds would decide; 0 where none would, or a verdict is known."""
+    """Return how many test seeds would decide; 0 if none would, or if there is a verdict."""
     against, first = conclusion.against, entries[0]
     if against.verdict == "undecided":
         more = against.more_seeds or 0
@@ -256,7 +256,7 @@ def rows_of(columns: Sequence[Column]) -> Iterable[tuple[str, ...]]:
 def _notes_below(board: Board, shown: Board, hidden: Sequence[str], which: str) -> list[str]:
     notes: list[str] = []
     if board.environments:
-        notes.append("Under an environment: score; 0 random, 1 the reference.")
+        notes.append("Environment columns are scores: 0 is random, 1 the reference.")
     if more := len(board.trials) - len(shown.trials):
         notes.append(f"{more:,} more: hpo top -n {len(board.trials)}{which}")
     if hidden:
@@ -308,7 +308,7 @@ def _tested(trials: Sequence[TrialView]) -> list[Column]:
 
 
 def _by_seeds(name: str, measured: Sequence[Measured], title: str) -> list[Column]:
-    """Return a column of values, and another of their seeds where these are not as many in all."""
+    """Return a column of values, and one of their seeds if these numbers differ."""
     values = [one.value for one in measured]
     seeds = [None if one.value is None else one.seeds for one in measured]
     counts = {count for count in seeds if count}
@@ -405,7 +405,7 @@ def winner_line(entries: Sequence[Entry], metric: str, unit: str = ENV_STEPS) ->
 
 
 def named(value: str, stream: str) -> str:
-    """Return the name of a value, which `studies.spec.value_words` gives, on these seeds."""
+    """Return a value's name, given by `studies.spec.value_words`, on these seeds."""
     return value.removesuffix(WITH_TRAINING) if stream == "report" else value
 
 
@@ -436,6 +436,6 @@ def target(folder: Path) -> str:
 
 
 def study_word(folder: Path) -> str:
-    """Return how a command names a study: its name in `results`, else its folder."""
+    """Return a study's name for commands: its name in `results`, otherwise its folder."""
     usual = folder.absolute().parent == RESULTS.absolute()
     return shlex.quote(folder.name if usual else str(folder))

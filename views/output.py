@@ -1,8 +1,8 @@
-"""What commands print: text whose control characters are shown instead of sent, JSON, CSV files.
+"""Output of commands: text with visible control characters, JSON, CSV files.
 
-Names and messages come from study files, journals and imported files of any author; an escape
-sequence in one could rename a window, hide a line or type into a shell. What user code prints
-itself is left as it is.
+Names and messages come from study files, journals and imported files by any author. An escape
+sequence in one could rename a window, hide a line or type into a shell. Output printed by user
+code itself is not changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2
 
 
 def shown(text: str) -> str:
-    r"""Return a text with its control characters written out.
+    r"""Return a text with its control characters made visible.
 
     >>> print(shown("a\x1b[2Jc"))
     a\x1b[2Jc
@@ -34,7 +34,7 @@ def shown(text: str) -> str:
 def echo(
     text: object = "", *, file: TextIO | None = None, end: str = "\n", flush: bool = False
 ) -> None:
-    """Print a text, escaped on stderr and on terminals; a pipe or file on stdout gets it raw."""
+    """Print a text, escaped on stderr and terminals; a pipe or file on stdout gets it raw."""
     stream = sys.stdout if file is None else file
     if stream is None:  # there is no terminal, as under pythonw
         return
@@ -43,7 +43,7 @@ def echo(
 
 
 def discard(descriptor: int) -> None:
-    """Send nowhere what is written to a file descriptor."""
+    """Discard everything written to a file descriptor."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
@@ -60,7 +60,7 @@ def print_json(data: Any) -> None:
 
 
 def print_json_line(data: Mapping[str, Any]) -> None:
-    """Print one JSON document as one line, at once; numbers that are not finite become null."""
+    """Print one JSON document as one line at once; non-finite numbers become null."""
     import json
 
     echo(json.dumps(_finite(data), allow_nan=False), flush=True)

@@ -1,4 +1,4 @@
-"""Pictures and films as files: blocking over load, training curves, spectra."""
+"""Pictures and videos as files: blocking over load, training curves, spectra."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def save_figure(figure: Any, path: Path, kind: str = "png") -> None:
-    """Write a figure; PDF has its fonts inside as TrueType, SVG has letters as outlines.
+    """Write a figure; PDF embeds its fonts as TrueType, SVG has letters as outlines.
 
-    Publishers refuse the Type 3 fonts that matplotlib embeds otherwise. Neither has a date, so
-    that equal figures are equal files.
+    Publishers refuse the Type 3 fonts that matplotlib embeds otherwise. Neither contains a date,
+    so that equal figures are equal files.
     """
     from matplotlib import rc_context
 
@@ -65,7 +65,7 @@ def check_film(path: str) -> None:
 
 
 def write_film(path: str, rate: float, pictures: Iterator[np.ndarray]) -> int:
-    """Write a film, whole or not at all, and return its number of pictures.
+    """Write a video, completely or not at all, and return its number of pictures.
 
     Pictures are uint8 [height, width, 3] of one size; `rate` is pictures per second.
     """

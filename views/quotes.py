@@ -1,6 +1,6 @@
-"""Sentences about a study for papers: each can be quoted without its context.
+"""Sentences about a study for papers, which can be quoted without context.
 
-Made from the numbers of the verdict, with the seeds, the interval and the test in each.
+They are made from the verdict's numbers, and each contains its seeds, interval and test.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEFAULT = "the default configuration"
 
 
 def metric_name(study: Study) -> str:
-    """Return the field's name of a study's metric.
+    """Return the field's name for a study's metric.
 
     >>> from hpo.studies.spec import EnvSpec, Study
     >>> metric_name(Study(name="s", env=EnvSpec("CartPole-v1"), env_steps=1))
@@ -47,7 +47,7 @@ def plain_metric(name: str) -> str:
 
 
 def test_words(pairs: int) -> str:
-    """Return the test of a difference on so many common seeds.
+    """Return the test for a difference on this many common seeds.
 
     >>> test_words(8), test_words(4)
     ('paired by seed, exact sign-flip test', 'exact permutation test of the values of both sides')
@@ -65,7 +65,7 @@ def interval_words(low: float | None, high: float | None) -> str:
 
 
 def value_quote(who: str, metric: str, shown: str, where: str, seeds: str) -> str:
-    """Return the sentence of a value; `shown`: it with its interval, see `value_words`."""
+    """Return the sentence about a value; `shown`: it with its interval, see `value_words`."""
     on = f" on {where}" if where else ""
     return f"{_upper(who)} has a {metric} of {shown}{on}, over {seeds}."
 
@@ -111,7 +111,7 @@ def versus(winner: str, against: Against, metric: str, *, lone: bool = False) ->
 
 
 def _conditional(winner: str, rival: str, against: Against, metric: str, seeds: str) -> str:
-    """Return the sentence of a difference that only outcomes without an observation reverse."""
+    """Return the sentence about a difference that only unobserved outcomes could reverse."""
     unless = against.unless
     if unless is None or against.difference is None:
         return ""
@@ -137,7 +137,7 @@ def _ordered(winner: str, rival: str, against: Against) -> tuple[str, str]:
 def _numbers(winner: str, rival: str, against: Against) -> str:
     """Return both means and the difference, which is positive for the better side."""
     if against.means is None or against.difference is None:
-        return "no seed has a value of both"
+        return "no seed has values of both"
     own, other = against.means
     sign = -1.0 if against.difference < 0.0 else 1.0
     low, high = against.interval.low, against.interval.high
@@ -196,7 +196,7 @@ def _of_constraints(winner: str, rival: str, against: Against) -> str:
 
 
 def limit_quotes(winner: str, against: Against) -> list[str]:
-    """Return a sentence for each constraint that was measured on test seeds."""
+    """Return a sentence for each constraint measured on test seeds."""
     if against.limits is None:
         return []
     said: list[str] = []
@@ -217,7 +217,7 @@ def limit_quotes(winner: str, against: Against) -> list[str]:
 
 
 def other_quotes(conclusion: Conclusion, metric: str) -> list[str]:
-    """Return the sentences that rest on more than the winner and the default."""
+    """Return the sentences that involve more than the winner and the default."""
     if conclusion.front is not None:
         return front_quotes(conclusion.front)
     winner = conclusion.winner
@@ -244,7 +244,7 @@ def other_quotes(conclusion: Conclusion, metric: str) -> list[str]:
 
 
 def chosen_quote(winner: str, chosen: ChosenTrial) -> str:
-    """Return how likely the winner is the best of the trials that its seeds compared.
+    """Return the probability that the winner is the best of the finalists.
 
     >>> chosen_quote("trial 38", ChosenTrial(3, 0.55))
     'Trial 38 has an estimated probability of 0.55 of being the best of the 3 finalists.'
@@ -282,7 +282,7 @@ def front_quotes(front: FrontConclusion) -> list[str]:
 
 
 def no_verdict(conclusion: Conclusion) -> Sequence[str]:
-    """Return why a study has no verdict, as the verdict says it; empty if it has one."""
+    """Return why a study has no verdict, in the verdict's words; empty if it has one."""
     return conclusion.why if conclusion.winner is None and conclusion.front is None else ()
 
 

@@ -1,4 +1,4 @@
-"""How a study that no process runs any more is continued, in one sentence with a command."""
+"""How to continue a study that no process is running, in one sentence with a command."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _STARTED = "the command that started it resumes it"
 
 
 def resuming(folder: Path) -> str:
-    """Return `resume it with: hpo run ...`, or words where the study's folder has no command."""
+    """Return `resume it with: hpo run ...`, or a text if the study's folder has no command."""
     command = resume_command(StudyFolder(folder))
     return f"resume it with: {command}" if command else _STARTED
 
 
 def resume_command(folder: StudyFolder) -> str:
-    """Return the command that resumes a study; "" if its folder does not give one.
+    """Return the command that resumes a study; "" if its folder does not record one.
 
-    The kept file names the command if options changed the study. Without options the kept file
+    The kept file has the command if options changed the study. Without options the kept file
     itself can be run, unless the study imports files, which are not kept.
     """
     if not folder.study_file.is_file():

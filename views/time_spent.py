@@ -31,7 +31,7 @@ def usage_at(head: Head) -> Usage:
 
 
 def time_text(parts: Mapping[str, float]) -> str:
-    """Return one line of what the time went into, the largest part first.
+    """Return one line on where the time went, the largest part first.
 
     >>> time_text({"compile": 3.99, "train": 6.0, "store": 0.01})
     'time: training 6.0s (60%), compiling 4.0s (40%)'
@@ -59,7 +59,7 @@ def _largest_first(parts: Mapping[str, float]) -> list[tuple[str, str, float]]:
 
 
 def confirm_cost(folder: Path, trials: Sequence[int], seeds: int) -> str:
-    """Return the runs that trials lack until they have so many test seeds, with steps and time."""
+    """Return the runs that trials need to reach this many test seeds, with steps and time."""
     from ..search.analysis.checkpoint_values import fresh_seeds  # brings numpy
 
     with Journal(folder) as journal, journal.at_one_commit():

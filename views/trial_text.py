@@ -92,7 +92,7 @@ def _words(search: Mapping[str, Any], method: str, known: int) -> str:
 
 
 def lineage_text(schedule: Sequence[Mapping[str, Any]]) -> str:
-    """Return one line per segment: its first env step, its trial, and what changed.
+    """Return one line per segment: its first env step, its trial, and the changes.
 
     >>> parts = [{"env_steps": 0, "trial": 3, "params": {"gamma": 0.9, "ent_coef": 0.01}},
     ...          {"env_steps": 8000, "trial": 5, "params": {"gamma": 0.95, "ent_coef": 0.01}}]
@@ -308,7 +308,7 @@ def _audit_of(
     rows: Sequence[TrialRow],
     decisions: Sequence[DecisionRow],
 ) -> TrialAudit | None:
-    """Return the audit of a study, for a trial with these decisions that a rule would stop."""
+    """Return a study's audit, for a trial that a rule would have stopped."""
     stopped = any(decision.action in ("stop", "audit") for decision in decisions)
     if not stopped or not any(row.audited for row in rows):
         return None
@@ -459,14 +459,14 @@ def _became(page: TrialPage) -> str:
 
 
 def _last_rung(page: TrialPage) -> str:
-    """Return where a trial was judged last, or ""."""
+    """Return where a trial was last judged, or ""."""
     if not page.decisions:
         return ""
     return f" at {steps(page.decisions[-1].env_steps)} {page.unit}"
 
 
 def _value_of(page: TrialPage) -> str:
-    """Return a trial's value and its seeds; without a value that at its last rung; or ""."""
+    """Return a trial's value and seeds; without a value the one at its last rung; or ""."""
     entry, row = page.entry, page.row
     value, tested, at_rung = map(
         finite_or_none, (entry.value, entry.report_value, entry.rung_value)

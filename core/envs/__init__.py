@@ -1,1 +1,1 @@
-"""Environments: the contract, the registry, and one adapter a library."""
+"""Environments: the contract, the registry, and one adapter per library."""

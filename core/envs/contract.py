@@ -1,7 +1,7 @@
-"""The contract of environments: pure functions of one environment's arrays, no auto-reset.
+"""The environment contract: pure functions of one environment's arrays, without auto-reset.
 
 The core maps these functions over environments [E] and lanes [L], resets ended episodes and
-bootstraps truncated ones from the final observation, which `Step.observation` always is.
+bootstraps truncated ones from the final observation, which is always `Step.observation`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class MultiDiscrete:
 class Box:
     """Real actions, float32 of shape `shape`, between `low` and `high`.
 
-    A bound is one number for all components, or an array of that shape; stored are one per
-    component, so that a box can be hashed and compared.
+    A bound is one number for all components or an array of that shape. It is stored per component,
+    so that a box can be hashed and compared.
 
     >>> Box(low=-1, high=1, shape=(2,))
     Box(low=(-1.0, -1.0), high=(1.0, 1.0), shape=(2,))
@@ -88,9 +88,9 @@ class Step(Pytree):
 class Environment(Protocol):
     """One kind of environment; hashable and static.
 
-    It may also have `agents`, the number of agents that one policy moves, each by a separate
-    observation. Above 1, `observation_struct`, `action_space` and the mask's A are those of one
-    agent; observations, rewards and actions have a leading [agents], the mask is [agents, A]; an
+    It may also have `agents`, the number of agents controlled by one policy, each with a separate
+    observation. Above 1, `observation_struct`, `action_space` and the mask's A describe one agent.
+    Observations, rewards and actions have a leading [agents], the mask is [agents, A], and an
     episode ends for all agents at once.
     """
 
@@ -124,24 +124,24 @@ class Environment(Protocol):
 
 @runtime_checkable
 class HostedEnvironment(Protocol):
-    """An environment outside compiled programs, which `core.host` steps."""
+    """An environment outside compiled programs, stepped by `core.host`."""
 
     def values(self, params: Any) -> dict[str, Any]:
-        """Return the arguments of its constructor for one lane's parameters."""
+        """Return the constructor's arguments for one lane's parameters."""
         ...
 
     def observed(self, raw: Any) -> Any:
-        """Return the environment's observations as the policy sees them, any leading axes."""
+        """Return the environment's observations as the policy sees them, with any leading axes."""
         ...
 
     def taken(self, action: Any) -> Any:
-        """Return the policy's actions as the environment takes them, any leading axes."""
+        """Return the policy's actions in the environment's form, with any leading axes."""
         ...
 
 
 @runtime_checkable
 class DrawingEnvironment(Protocol):
-    """An environment that can draw itself, for films of policies at work."""
+    """An environment that can draw itself, for videos of policies."""
 
     id: str
     pictures_a_second: float
@@ -153,9 +153,9 @@ class DrawingEnvironment(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Routes:
-    """The fixed network that requests are routed over, for gnn, transformer and path_mlp.
+    """The fixed network over which requests are routed, for gnn, transformer and path_mlp.
 
-    Action path * outputs + o is option o of a candidate path; further actions belong to no path.
+    Action path * outputs + o is option o of a candidate path; further actions have no path.
     """
 
     num_nodes: int  # N
@@ -175,9 +175,9 @@ class Routes:
 class RoutedEnvironment(Protocol):
     """An environment whose actions are paths through a fixed network.
 
-    Its observation is a graph of its nodes and links, whose last two node columns mark the source
-    (above 0) and the destination (below 0) of the request, or a tree with `pair`, the row of
-    `Routes.pairs`.
+    Its observation is either a graph of nodes and links, or a tree with `pair`, the row of
+    `Routes.pairs`. In a graph, the last two node columns mark the request's source (above 0) and
+    destination (below 0).
     """
 
     routes: Routes
@@ -185,10 +185,10 @@ class RoutedEnvironment(Protocol):
 
 @runtime_checkable
 class ShadowedEnvironment(Environment, Protocol):
-    """An environment whose inputs do not depend on actions, and a rule that can serve them too.
+    """An environment whose inputs do not depend on actions, with a rule that serves them too.
 
-    From one state and key, `shadow_step` and `step` draw the same inputs and end the same episodes
-    (by time alone).
+    From the same state and key, `shadow_step` and `step` draw the same inputs and end the same
+    episodes (by time alone).
     """
 
     has_shadow: bool  # whether a rule is chosen
@@ -204,7 +204,7 @@ def same_observations(one: Environment, other: Environment) -> bool:
 
 
 def differing(one: Environment, other: Environment) -> Iterator[tuple[str, Any, Any]]:
-    """Yield "actions" and "observations" of two environments where they differ."""
+    """Yield "actions" and "observations" if two environments differ in them."""
     if one.action_space != other.action_space:
         yield "actions", one.action_space, other.action_space
     if not same_observations(one, other):
@@ -317,7 +317,7 @@ def pushed(seen: Array, observation: Array) -> Array:
 
 
 def unwrapped(env: Environment) -> Environment:
-    """Return the environment itself, to ask for more than the contract, such as `env.routes`."""
+    """Return the environment itself, to access more than the contract, such as `env.routes`."""
     while isinstance(env, StackedEnvironment):
         env = env.inner
     return env
@@ -325,7 +325,7 @@ def unwrapped(env: Environment) -> Environment:
 
 @pytree
 class Flagged(Pytree):
-    """Rows of an array of m + n numbers of which all but the first m are 0 or 1."""
+    """Rows of m + n numbers, of which all except the first m are 0 or 1."""
 
     numbers: Float[Array, "... m"]  # the first m
     flags: Int8[Array, "... n"]  # the others

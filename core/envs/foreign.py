@@ -1,4 +1,4 @@
-"""Helpers of adapters: other libraries' code runs inside `relaxed`, results are `canonical`."""
+"""Adapter helpers: other libraries' code runs inside `relaxed`, results are `canonical`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def relaxed() -> Generator[None, None, None]:
 
 
 def canonical(leaf: Any) -> Array:
-    """Return an array of float32, int32, bool, uint8 or keys, strongly typed."""
+    """Return a strongly typed array of float32, int32, bool, uint8 or keys."""
     leaf = jnp.asarray(leaf)
     if jnp.issubdtype(leaf.dtype, jnp.floating):
         return jax.lax.convert_element_type(leaf, np.float32)
@@ -85,7 +85,7 @@ def canonical(leaf: Any) -> Array:
 
 
 def made_params(defaults: Mapping[str, float]) -> Any:
-    """Return float parameters as a frozen dataclass that is a pytree, one field each."""
+    """Return float parameters as a frozen dataclass that is a pytree, with one field each."""
     names = list(defaults)
     made = dataclasses.make_dataclass("Params", [(name, float) for name in names], frozen=True)
     jax.tree_util.register_dataclass(made, data_fields=names, meta_fields=[])

@@ -1,4 +1,4 @@
-"""Spaces and parameters of Gymnasium's environments, which `core.host` steps."""
+"""Spaces and parameters of Gymnasium environments, which `core.host` steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .foreign import EpisodicEnvironment, made_params
 
 
 class GymnasiumEnvironment(EpisodicEnvironment):
-    """One environment of Gymnasium; its real-valued arguments may differ per lane."""
+    """A Gymnasium environment; its real-valued arguments may differ between lanes."""
 
     def __init__(self, id_: str, keys: Mapping[str, Any], history: int = 1):
         # `core.host` stacks `history` observations as `StackedEnvironment` does.
@@ -33,7 +33,7 @@ class GymnasiumEnvironment(EpisodicEnvironment):
         self.default_params = made_params(entry(id_).params)
 
     def values(self, params: Any) -> dict[str, Any]:
-        """Return the arguments of the constructor for one lane's parameters, without defaults."""
+        """Return the constructor's arguments for one lane's parameters, without defaults."""
         values = dict(self.keys)
         for field in dataclasses.fields(self.default_params):
             given = np.float32(getattr(params, field.name))
@@ -42,7 +42,7 @@ class GymnasiumEnvironment(EpisodicEnvironment):
         return values
 
     def observed(self, raw: Any) -> np.ndarray:
-        """See `HostedEnvironment`; a number outside the categories becomes a vector of zeros."""
+        """See `HostedEnvironment`; a number outside the categories becomes a zero vector."""
         if not self.code.one_hot:
             return np.asarray(raw, self.code.observation_dtype)
         category = np.asarray(raw)[..., None] - self.code.observation_start

@@ -1,6 +1,6 @@
 """gymnax environments, and classes with gymnax's API.
 
-gymnax makes arrays when it is imported, which starts jax's backend; so it is imported when an
+gymnax creates arrays on import, which starts jax's backend. It is therefore imported only when an
 environment is made.
 """
 
@@ -52,7 +52,7 @@ class _Later(ModuleType):
 
 
 def import_gymnax() -> Any:
-    """Import gymnax without seaborn, which is slow and only draws."""
+    """Import gymnax without seaborn, which is slow and only needed for drawing."""
     if "seaborn" in sys.modules or "gymnax" in sys.modules:
         return importlib.import_module("gymnax")
     sys.modules["seaborn"] = later = _Later("seaborn")
@@ -156,7 +156,7 @@ _LIMITS = ("max_steps_in_episode", "max_timesteps")
 
 
 class GymnaxClass(GymnaxLike):
-    """`gymnax:package.module:Class`, of a package or of imported user code."""
+    """`gymnax:package.module:Class`, from a package or from imported user code."""
 
     def __init__(self, id_: str, keys: Mapping[str, Any]):
         self.id = id_
@@ -192,7 +192,7 @@ class GymnaxClass(GymnaxLike):
 
 
 def _is_environment(value: Any) -> bool:
-    """Return whether something in a module is a class with gymnax's API."""
+    """Return whether a module's member is a class with gymnax's API."""
     return isinstance(value, type) and all(hasattr(value, part) for part in _API)
 
 

@@ -1,7 +1,7 @@
 """JaxMARL environments with identical agents, without their auto-reset.
 
-They do not distinguish their limit of steps from an ending: it is put out of reach, and the limit
-is counted here and truncates. JaxMARL is imported when an environment is made.
+JaxMARL does not distinguish its step limit from termination. The limit is disabled there; it is
+counted here and truncates. JaxMARL is imported when an environment is made.
 """
 
 from __future__ import annotations
@@ -74,5 +74,7 @@ class JaxMarlEnvironment(EpisodicEnvironment):
 
 def _alike(id_: str, verb: str, each: list[Any]) -> Any:
     if any(one != each[0] for one in each):
-        raise ConfigError(f"the agents of {id_} {verb} different things; one policy cannot fit")
+        raise ConfigError(
+            f"the agents of {id_} {verb} different things; one policy cannot fit them"
+        )
     return each[0]

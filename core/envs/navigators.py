@@ -3,10 +3,10 @@
 In a square of side 2 each agent has a position p, a velocity v and a goal g. Its action a in
 [-1, 1]^2 is a thrust:
 
-    v' = (1 - drag dt) v + thrust a dt
-    p' = p + v' dt, within the square; at a wall that component of v' becomes 0
+    v' = (1 - drag dt) v + thrust a dt p' = p + v' dt, within the square; at a wall that component
+    of v' becomes 0
 
-Agents touch if they are closer than two radii; they pass through each other, at a price:
+Agents touch if they are closer than two radii. They pass through each other, at a cost:
 
     reward = |g - p| - |g - p'| - collision_cost (if it touches another agent after the step)
 
@@ -56,7 +56,7 @@ class State(Pytree):
 class Navigators(EpisodicEnvironment):
     """See the module.
 
-    An agent observes, float32 [4 + 4 neighbours], its velocity, the way to its goal, and the
+    An agent observes float32 [4 + 4 neighbours]: its velocity, the vector to its goal, and the
     relative positions and velocities of its nearest neighbours, nearest first.
     """
 

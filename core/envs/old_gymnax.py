@@ -1,4 +1,4 @@
-"""Environments of gymnax 1.0 for libraries that were written for gymnax 0.0.9."""
+"""gymnax 1.0 environments for libraries written for gymnax 0.0.9."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import jax.numpy as jnp
 
 
 def old_gymnax(env: Any) -> Any:
-    """Return an environment whose `step` gives the five values of gymnax 0.0.9.
+    """Return an environment whose `step` returns the five values of gymnax 0.0.9.
 
-    gymnax 1.0 gives `terminated` and `truncated`, six values in all. rejax, purejaxrl and most
+    gymnax 1.0 returns `terminated` and `truncated`, six values in all. rejax, purejaxrl and most
     programs of that time expect (observation, state, reward, done, info). An environment that
-    already gives five is returned as it is.
+    already returns five is not changed.
 
     >>> import gymnax, jax
     >>> env, params = gymnax.make("CartPole-v1")
@@ -26,7 +26,7 @@ def old_gymnax(env: Any) -> Any:
 
 
 class OldGymnax:
-    """See `old_gymnax`; whatever else an environment has is that of gymnax."""
+    """See `old_gymnax`; all other attributes are gymnax's."""
 
     def __init__(self, env: Any):
         self._env = env
@@ -49,7 +49,7 @@ class OldGymnax:
         return observation, state, reward, jnp.logical_or(terminated, truncated), info
 
     def step_env(self, key: Any, state: Any, action: Any, params: Any) -> tuple[Any, ...]:
-        """Step without a reset; `done` includes the time limit, as it did."""
+        """Step without a reset; `done` includes the time limit, as in gymnax 0.0.9."""
         observation, state, reward, terminated, info = self._env.step_env(
             key, state, action, params
         )

@@ -1,6 +1,6 @@
-"""Environments of a physics engine whose physics is set per lane: brax and MuJoCo Playground.
+"""Physics-engine environments with per-lane physics: brax and MuJoCo Playground.
 
-Their `done` means terminated; the time limit is counted here. No wrapper of theirs is used.
+Their `done` means terminated; the time limit is counted here. Their wrappers are not used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .foreign import EpisodicEnvironment, TimedState, relaxed
 
 
 class PhysicsEnvironment(EpisodicEnvironment):
-    """An environment whose physics is traced; if it becomes non-finite, the episode terminates."""
+    """An environment with traced physics; if it becomes non-finite, the episode terminates."""
 
     def __init__(self, entry: EnvEntry, keys: Mapping[str, Any]):
         self.id = entry.id
@@ -35,7 +35,9 @@ class PhysicsEnvironment(EpisodicEnvironment):
         self._inner_struct = jax.eval_shape(self._fresh, key, self.default_params)
         self.observation_struct = self._inner_struct.obs
         if not hasattr(self.observation_struct, "shape"):
-            raise ConfigError(f"{self.id} has observations of several arrays; none is supported")
+            raise ConfigError(
+                f"{self.id} has observations of several arrays, which are not supported"
+            )
 
     def _load(self, entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
         raise NotImplementedError
@@ -75,7 +77,7 @@ class PhysicsEnvironment(EpisodicEnvironment):
 
 
 def _to_checkpoint(leaf: Array) -> Array | None:
-    """Return a leaf as checkpoints store it: a key as its words, an empty array as None."""
+    """Return a leaf as stored in checkpoints: a key as its words, an empty array as None."""
     if leaf.size == 0:
         return None
     return jax.random.key_data(leaf) if is_key(leaf) else leaf
@@ -116,7 +118,7 @@ class PlaygroundEnvironment(PhysicsEnvironment):
         if round(steps) < 1 or abs(steps - round(steps)) > 1e-6 * steps:  # it would round
             raise ConfigError(
                 f"{entry.id}: ctrl_dt {keys['ctrl_dt']:g} is {steps:g} times sim_dt "
-                f"{keys['sim_dt']:g}; an env step is a whole number of steps of the physics"
+                f"{keys['sim_dt']:g}; an env step must be a whole number of physics steps"
             )
         name, changes = entry.id.removeprefix("playground:"), {**keys, "impl": "jax"}
         try:

@@ -1,4 +1,4 @@
-"""Environments by id: `make` gives one for an `EnvPlan`, `register` adds a user's own."""
+"""Environments by id: `make` creates one for an `EnvPlan`, `register` adds custom ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def register(id_: str, factory: EnvironmentFactory) -> None:
     """Add an environment: `factory(**keys)` returns an `Environment`.
 
     A new version of the same class in the same module replaces it, as in a notebook; programs
-    compiled with the old one are dropped.
+    compiled with the old one are discarded.
 
     Raises:
         ConfigError: the id is taken, or an environment was given in place of its class.
@@ -44,7 +44,7 @@ def register(id_: str, factory: EnvironmentFactory) -> None:
     if not callable(factory):
         made = type(factory).__name__
         raise ConfigError(
-            f"environment {id_!r} is registered with a finished {made}; register the "
+            f"environment {id_!r} is registered with an instance of {made}; register the "
             f"class, or a function that makes one: register({id_!r}, {made})"
         )
     before = _REGISTERED.get(id_)
@@ -67,11 +67,11 @@ def known() -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def make(plan: EnvPlan) -> Environment:
-    """Make the environment of a plan; equal plans give the same object.
+    """Make the environment of a plan; equal plans return the same object.
 
     Raises:
-        UnknownNameError: no such id; suggests the nearest.
-        ConfigError: a key or value is wrong, or its observations cannot be stacked.
+        UnknownNameError: no such id; suggests the nearest. ConfigError: a key or value is wrong,
+        or its observations cannot be stacked.
     """
     plain = _make(plan)
     if plan.history == 1 or isinstance(plain, HostedEnvironment):  # the host stacks by itself
@@ -131,7 +131,7 @@ def float_params(id_: str) -> frozenset[str]:
 def plan_of_env(
     id_: str, given: Mapping[str, Any], folder: str
 ) -> tuple[EnvPlan, dict[str, float]]:
-    """Return the static part of an environment, and its parameters, from all given keys."""
+    """Split all given keys into the environment's static part and its parameters."""
     floats = float_params(id_)
     keys = {name: freeze(value) for name, value in given.items() if name not in floats}
     plan = EnvPlan(id_, tuple(sorted(keys.items())), folder if files_of(id_, keys) else "")

@@ -1,6 +1,6 @@
-"""Check an environment by shapes alone, before anything is compiled or written.
+"""Checks an environment by its shapes before anything is compiled or written.
 
-Errors of its code are shown whole, with the user's file and line; differences from its
+Errors in its code are shown in full, with the user's file and line. Differences from its
 declarations, or from the result of `reset`, are listed leaf by leaf.
 """
 
@@ -27,7 +27,7 @@ _MOST = 8
 
 
 def trace_once(env: Any) -> None:
-    """Refuse an environment that no program could be compiled with; nothing is computed."""
+    """Refuse an environment for which no program could be compiled; nothing is computed."""
     if isinstance(env, contract.HostedEnvironment):  # checked by its library, when it is made
         return
     _check_parts(env)
@@ -123,7 +123,7 @@ def _check_parts(env: Any) -> None:
 
 
 def _shapes(env: Environment, method: str, *structs: Any) -> Any:
-    """Trace a method twice: what Python draws meanwhile would stay the same in every step."""
+    """Trace a method twice, because numbers drawn by Python would be the same in every step."""
     with calling(f"environment {env.id}, while {method} is traced"):
         found = trace_twice(getattr(env, method), *structs)
     if found.difference:
@@ -160,16 +160,16 @@ def _compare(
         more = f"\n  and {len(found) - _MOST} more" if len(found) > _MOST else ""
         lines = "".join(f"\n  {line}" for line in found[:_MOST])
         raise ConfigError(
-            f"{_place(env, method)}: {env.id}.{method} gives something else:{lines}{more}"
+            f"{_place(env, method)}: {env.id}.{method} returns a different structure:{lines}{more}"
         )
 
 
 def differences(
     given: Mapping[str, Any], wanted: Mapping[str, Any], sources: Mapping[str, str] = {}
 ) -> Iterator[str]:
-    """Yield a line on each leaf of trees by name that differs from the wanted one.
+    """Yield a line for each leaf that differs from the wanted one, in trees by name.
 
-    `sources`: name -> where its wanted tree comes from, in words.
+    `sources`: name -> the origin of its wanted tree, in words.
     """
     ours, theirs = _leaves(given), _leaves(wanted)
     for path, leaf in ours.items():

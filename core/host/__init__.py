@@ -1,1 +1,1 @@
-"""Environments that the host steps: Gymnasium's, in this process or in worker processes."""
+"""Host-stepped environments: Gymnasium's, in this process or in workers."""

@@ -16,7 +16,7 @@ from ...errors import ConfigError, HpoError, format_error, is_interrupt
 
 @dataclass(frozen=True)
 class SpaceCode:
-    """How an environment's observations and actions are stored in arrays; plain data."""
+    """How an environment's observations and actions are stored in arrays, as plain data."""
 
     observation_shape: tuple[int, ...]
     observation_dtype: str  # `uint8` for images, else `float32`
@@ -37,7 +37,7 @@ class SpaceCode:
         return (*lead, *self.observation_shape)
 
     def observed(self, raw: Any) -> np.ndarray:
-        """Return an observation as stored; ValueError if it is not of its space."""
+        """Return an observation in stored form; ValueError if it is outside its space."""
         if self.one_hot:
             return self._vector(raw)
         seen = np.asarray(raw, self.observation_dtype)
@@ -50,7 +50,7 @@ class SpaceCode:
         return seen
 
     def observed_rows(self, raw: np.ndarray) -> np.ndarray:
-        """Return observations [N, ...] as stored; ValueError if they are not of their space."""
+        """Return observations [N, ...] as stored; ValueError if outside their space."""
         if self.one_hot:
             return np.stack([self._vector(one) for one in raw.reshape(-1)])
         if raw.shape[1:] != self.observation_shape:
@@ -73,7 +73,7 @@ class SpaceCode:
         return vector
 
     def actions(self, given: np.ndarray) -> Any:
-        """Return actions [N, ...] as environments take them: within their spaces, never nan."""
+        """Return actions [N, ...] in the environments' form: within their spaces, never nan."""
         if self.action == "box":
             flat = np.nan_to_num(given.reshape(len(given), -1), nan=0.0)
             legal = np.clip(flat, self.low, self.high)
@@ -100,8 +100,8 @@ def _observation(id_: str, space: Any) -> dict[str, Any]:
         dtype = "uint8" if isinstance(space, spaces.Box) and space.dtype == np.uint8 else "float32"
         return {"observation_shape": tuple(map(int, space.shape)), "observation_dtype": dtype}
     raise ConfigError(
-        f"{id_} gives observations of the kind {type(space).__name__}; allowed: Box, Discrete, "
-        "MultiBinary. Register it within gymnasium.wrappers.FlattenObservation",
+        f"{id_} has observations of the kind {type(space).__name__}; allowed: Box, Discrete, "
+        "MultiBinary. Register it wrapped in gymnasium.wrappers.FlattenObservation",
         init=id_,
     )
 
@@ -138,7 +138,7 @@ _ALIGNED = 64
 
 @dataclass(frozen=True, eq=False)
 class SharedArrays:
-    """Rows of all slots, one environment each, written by the process that steps it alone."""
+    """Rows of all slots, one environment each, written only by the process that steps it."""
 
     action: np.ndarray  # [N, ...] to be taken, as the policy gives them
     active: np.ndarray  # bool [N], slots to step; the others rest
@@ -156,7 +156,7 @@ class SharedArrays:
 
     @classmethod
     def over(cls, code: SpaceCode, count: int, block: bytearray | memoryview) -> SharedArrays:
-        """Lay the arrays of `count` slots over a block of `size_of` bytes."""
+        """Lay out the arrays of `count` slots in a block of `size_of` bytes."""
         arrays, offset = {}, 0
         for name, (shape, dtype) in _layout(code, count).items():
             flat = np.frombuffer(block, dtype, math.prod(shape), offset)
@@ -193,7 +193,7 @@ def _rounded_size(shape: tuple[int, ...], dtype: str) -> int:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The slots in which a call did not succeed; false if it did in all."""
+    """The slots in which a call failed; empty (false) if it succeeded in all."""
 
     failed: Mapping[int, str] = field(default_factory=dict)  # slot -> error of its environment
     lost: Collection[int] = ()  # slots whose process ended
@@ -243,11 +243,11 @@ _MOST_CALLS = 2**31 - 2
 
 
 def _five(stepped: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """Return what a step gave; ValueError if it is not what Gymnasium's gives."""
+    """Return a step's results; ValueError if they do not have Gymnasium's form."""
     if not isinstance(stepped, tuple) or len(stepped) != 5:
         given = f"{len(stepped)} values" if isinstance(stepped, tuple) else type(stepped).__name__
         raise ValueError(
-            f"its step gave {given}; allowed: observation, reward, terminated, truncated, info"
+            f"its step returned {given}; allowed: observation, reward, terminated, truncated, info"
         )
     return stepped
 
@@ -407,7 +407,7 @@ class Batch(Protocol):
 
 @runtime_checkable
 class BatchMaker(Protocol):
-    """Makes batches, such as `machine.workers.Workers`, whose processes step them."""
+    """Creates batches, such as `machine.workers.Workers`, whose processes step them."""
 
     def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> Batch:
         """Make a batch of `count` slots; `tells` fills its `said`."""

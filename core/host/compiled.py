@@ -1,8 +1,8 @@
-"""The compiled halves of an update whose environments the host steps: act, and learn.
+"""The compiled halves of an update with host environments: acting and learning.
 
-The policy's outputs stay on the devices, time first; per step an observation goes in and an action
-comes out. As in `population`, lanes are spread over devices and run there in tiles of a fixed
-number of lanes, so that a lane's bits do not depend on other lanes.
+The policy's outputs stay on the devices, time first. Each step sends an observation in and an
+action out. As in `population`, lanes are spread over devices and run in tiles of a fixed number of
+lanes, so a lane's bits do not depend on other lanes.
 """
 
 from __future__ import annotations
@@ -86,16 +86,16 @@ class Functions:
 
     @cached_property
     def begin(self) -> Any:
-        """`begin(lanes) -> rollout`, with its noise and room for the rest."""
+        """`begin(lanes) -> rollout`, with its noise and room for the remaining arrays."""
         return self._spread(lambda lanes: _begin(self.plan, lanes), (LANES,), TIME_FIRST)
 
     @cached_property
     def act(self) -> Any:
         """`act(lanes, memory, rollout, step, observation, ended) -> (memory, rollout, action)`.
 
-        `lanes` are those of `to_act`. The action is as the environments take it. `memory` is
-        that of recurrent networks, `ended` [L, E] marks episodes that ended in the step before;
-        the rollout is donated.
+        `lanes` are those of `to_act`. The action has the environment's form. `memory`
+        belongs to recurrent networks; `ended` [L, E] marks episodes that ended in the previous
+        step. The rollout is donated.
         """
         plan = self.plan
 
@@ -141,8 +141,8 @@ class Functions:
     def learn(self) -> Any:
         """`learn(lanes, busy, refused, memory, after, rollout, steps) -> (lanes, metrics [L])`.
 
-        `memory` and the observations `after` [L, E, ...] are those that follow the rollout. Tiles
-        without a busy lane rest, `refused` lanes count as diverged; lanes are donated.
+        `memory` and the observations `after` [L, E, ...] follow the rollout. Tiles without a busy
+        lane are skipped, `refused` lanes count as diverged; lanes are donated.
         """
         plan, tile = self.plan, self.tile
 
@@ -190,7 +190,7 @@ class Functions:
 def _actor(
     lanes: Lanes, memory: Any, rollout: HostRollout, step: Array, observation: Array
 ) -> _Actor:
-    """Return only the inputs of acting: the rest would be copied tile by tile."""
+    """Return only the inputs of acting; the rest would be copied tile by tile."""
     noise, words = (
         jax.lax.dynamic_index_in_dim(rows, step, keepdims=False)
         for rows in (rollout.noise, rollout.words)

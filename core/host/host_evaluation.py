@@ -59,8 +59,8 @@ def evaluate_on_host(
 ) -> Episodes:
     """Return results of the first `count` of W policies, host arrays [count, episodes].
 
-    `batch` has W x episodes slots. With `steps` None each episode runs until it ends or is
-    `cut_after` env steps long. Raises `EnvironmentsFailed` by row of policies.
+    `batch` has W x episodes slots. If `steps` is None, each episode runs until it ends or reaches
+    `cut_after` env steps. Raises `EnvironmentsFailed` with the rows of policies.
     """
     steady = Steady(batch, episodes, warn, keeps=batch.may_lose)
     arrays, width = batch.arrays, len(batch.arrays.active) // episodes
@@ -147,7 +147,7 @@ def begin(plan: Plan, policies: Policies, steady: Steady, running: np.ndarray) -
 def trace_here(
     plan: Plan, policies: Policies, episodes: int, greedy: bool, steps: int | None = None
 ) -> dict[str, np.ndarray]:
-    """Return columns as `core.evaluation.trace` does; numbers of `info` are nan where missing."""
+    """Return columns like `core.evaluation.trace`; `info` numbers are nan if missing."""
     env = hosted(plan.eval_env)
     code = env.code
     steps_seen: list[Seen] = []
@@ -205,6 +205,7 @@ def _picture(id_: str, batch: LocalBatch, slot: int) -> np.ndarray:
     drawn = np.asarray(batch.slots.drawn(slot))
     if drawn.dtype != np.uint8 or drawn.ndim != 3 or drawn.shape[2] != 3:
         raise ConfigError(
-            f"{id_} draws {drawn.dtype} {list(drawn.shape)}; a picture is uint8 [height, width, 3]"
+            f"{id_} draws {drawn.dtype} {list(drawn.shape)}; a picture must be uint8 [height, "
+            "width, 3]"
         )
     return drawn

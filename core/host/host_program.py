@@ -1,6 +1,6 @@
-"""A program whose environments the host steps; only the policy is compiled.
+"""A program with host-stepped environments; only the policy is compiled.
 
-Since environments cannot be copied, the program owns them and serves one set of lanes.
+Environments cannot be copied, so the program owns them and serves one set of lanes.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class HostProgram(Program):
         return HostSteps(np.zeros(steps, np.float32), np.zeros(steps, bool), np.zeros(steps, bool))
 
     def advance(self, seed: int, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
-        """See `Program.advance`; lanes whose environments fail have diverged, see `failures`."""
+        """See `Program.advance`; lanes with failed environments diverge, see `failures`."""
         with self._all_or_nothing():
             self.stage.rest(refills.busy & ~refills.mask)
             given = (np.int32(seed), lanes, self.place(refills), self._initial)
@@ -118,7 +118,7 @@ class HostProgram(Program):
 
     @contextmanager
     def _all_or_nothing(self) -> Generator[None, None, None]:
-        """Note that a step failed halfway: such a state must not be saved."""
+        """Record that a step failed halfway, because such a state must not be saved."""
         try:
             yield
         except SearchError as error:
@@ -132,8 +132,8 @@ class HostProgram(Program):
     def look(self, lanes: Lanes, which: int, hypers: Hypers) -> dict[str, Any]:
         """See `Program.look`; it steps copies of the lane's environments.
 
-        The parts also have `begun_anew`, the number of environments that are not reproducible and
-        started new episodes. Returns {} without environments, or if one fails.
+        The parts also have `begun_anew`, the number of irreproducible environments that started
+        new episodes. Returns {} without environments, or if one fails.
         """
         if not self.stage.is_open(which):
             return {}
@@ -176,7 +176,7 @@ class HostProgram(Program):
     def _rollout(
         self, lanes: Lanes, busy: np.ndarray, stage: Stage, said: list[Infos] | None = None
     ) -> tuple[Any, Any, HostSteps]:
-        """Step the environments; return memory, rollout, answers; infos are appended to `said`."""
+        """Step the environments; return memory, rollout and replies; `said` collects infos."""
         arrays, compiled = stage.batch.arrays, self._advance
         memory, rollout, answers = lanes.state.carry, compiled["begin"](lanes), self._no_answers()
         ended = np.zeros((self.lanes, self.plan.num_envs), bool)

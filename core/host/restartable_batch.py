@@ -1,8 +1,7 @@
-"""A batch whose environments are restored when their process ends or hangs.
+"""A batch whose environments are restored if their process ends or hangs.
 
-They are opened in another process and replay the actions of their episodes; then the requested
-step is taken. A run is given up if its environment raises, or ends a process twice at the same
-step.
+They are reopened in another process and replay their episodes' actions; then the requested step is
+taken. A run is given up if its environment raises, or if it ends a process twice at the same step.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class ActionLog:
 
     @property
     def running(self) -> np.ndarray:
-        """The numbers of the running episodes, int64 [N]."""
+        """The running episodes' numbers, int64 [N]."""
         return self.episodes + self.later
 
     def of(self, slots: np.ndarray) -> ActionLog:
@@ -100,7 +99,7 @@ class _Call:
 
 
 class Steady:
-    """The environments of replicates, `each` consecutive slots per replicate."""
+    """The environments of replicates, with `each` consecutive slots per replicate."""
 
     def __init__(self, batch: Batch, each: int, warn: Warn = unheard, keeps: bool = True):
         count = len(batch.arrays.active)
@@ -120,7 +119,7 @@ class Steady:
         self._start(slots[self._lost[slots]], call)
 
     def bring_back(self, openings: Sequence[Opening], observation: np.ndarray) -> np.ndarray:
-        """Restore logged slots; return those that do not show `observation`: they restart."""
+        """Restore logged slots; return those that do not show `observation` and so restart."""
         slots, call = self._remember(openings), _Call()
         self._lost[slots] = True
         gone = np.zeros(len(self.out), bool)
@@ -136,11 +135,12 @@ class Steady:
         return restarted
 
     def step(self, restart: bool) -> np.ndarray:
-        """Take the actions in the arrays in all active slots that were not given up.
+        """Take the array's actions in all active slots that were not given up.
 
-        Returns, bool [N], slots whose episode was lost because it is not reproducible. With
-        `restart` it counts as cut: this step has reward 0, its observation is also the final one,
-        and the next is that of a new episode. Else the episode restarts at its first observation.
+        Returns, bool [N], the slots that lost an episode because it is not reproducible. With
+        `restart` the episode counts as cut: this step has reward 0, its observation is also the
+        final one, and the next one belongs to a new episode. Otherwise the episode restarts at its
+        first observation.
         """
         arrays, outcome = self.batch.arrays, None
         before = arrays.observation.copy() if self.batch.may_lose else arrays.observation
@@ -159,7 +159,7 @@ class Steady:
     def _retry_step(
         self, outcome: Outcome | None, before: np.ndarray, restart: bool
     ) -> np.ndarray:
-        """Step until all active slots have taken the step, restarted or been given up."""
+        """Step until all active slots have stepped, restarted or been given up."""
         arrays, call = self.batch.arrays, _Call()
         active, action = arrays.active & ~self.out, arrays.action.copy()
         gone, todo = np.zeros(len(active), bool), active.copy()
@@ -204,7 +204,7 @@ class Steady:
         return slots
 
     def _restore(self, slots: np.ndarray, was: np.ndarray, call: _Call) -> np.ndarray | None:
-        """Open slots and replay; return which then show `was`, None if any was lost meanwhile."""
+        """Open slots and replay; return which show `was`, None if any was lost meanwhile."""
         if not self._reopen(slots, 0, call):
             self._lost[slots] = True  # some of them are at the starts of their episodes
             return None
@@ -244,7 +244,7 @@ class Steady:
         return not (self._lost[slots] | self.out[slots]).any()
 
     def _handle(self, outcome: Outcome, call: _Call) -> None:
-        """Note lost slots, and give up replicates that raised or ended processes twice."""
+        """Record lost slots; give up replicates that raised or ended processes twice."""
         for slot, why in outcome.failed.items():
             self._give_up(slot // self._each, why)
         self._lost[list(outcome.lost)] = True

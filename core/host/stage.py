@@ -1,6 +1,6 @@
-"""The environments of all lanes of a program: slot l E + e is environment e of lane l.
+"""The environments of a program's lanes: slot l E + e is environment e of lane l.
 
-Its seeds follow from the lane's key, so that it depends only on (seed, stream, replicate), its
+Its seeds are derived from the lane's key, so it depends only on (seed, stream, replicate), its
 parameters and its actions.
 """
 
@@ -45,7 +45,7 @@ class Stage:
         return self.lanes_view(self.batch.arrays.final).copy()
 
     def begin(self, values: Mapping[int, Mapping[str, Any]], keys: np.ndarray) -> None:
-        """Start some lanes; a lane whose environment refuses its values is `refused`."""
+        """Start some lanes; a lane is `refused` if its environment rejects its values."""
         if not values:
             return
         lanes = np.fromiter(values, int)
@@ -62,7 +62,7 @@ class Stage:
                     self._steady.open(part)
                 except ConfigError as error:
                     self.refused[lane] = True
-                    self._warn(f"a trial is given up: {error}")
+                    self._warn(f"a trial failed: {error}")
         self._note_failures()
 
     def _openings(self, lane: int, key: np.ndarray) -> list[Opening]:
@@ -117,7 +117,7 @@ class Stage:
         keys: np.ndarray,
         observation: np.ndarray,
     ) -> np.ndarray:
-        """Restore environments; return those [L, E] that do not show `observation`: new ones."""
+        """Restore environments; return those [L, E] that started new episodes instead."""
         self._read(path)
         lanes = np.flatnonzero(self._open & ~self.refused)
         self._values = {lane: values(lane) for lane in lanes.tolist()}
@@ -132,10 +132,10 @@ class Stage:
         keys: np.ndarray,
         observation: np.ndarray,
     ) -> np.ndarray:
-        """Continue lanes with the environments of `source` lanes [L], or with other `values`.
+        """Continue lanes with the environments of `source` lanes [L], or with changed `values`.
 
-        Environments cannot be copied: they replay the source's actions. Where that does not lead
-        to `observation` [L, E, ...], a new episode starts; returns where, bool [L, E].
+        Environments cannot be copied: they replay the source's actions. If that does not reproduce
+        `observation` [L, E, ...], a new episode starts; returns where, bool [L, E].
         """
         moved = source != np.arange(len(source))
         copied = np.flatnonzero(moved)

@@ -1,10 +1,10 @@
-"""A batch whose simulators step many environments by one call: EnvPool's, ALE's, entry points.
+"""A batch of simulators that step many environments per call: EnvPool, ALE, entry points.
 
-It shows what `LocalBatch` shows: the step that ends an episode gives its last observation as
-`final`, and the observation to act on next is of a new episode. A seed is costly there (ALE loads
-its game anew) or given once (EnvPool), so new episodes go on with the running random numbers; see
-`SharedArrays.continued`. Where a simulator takes further seeds, the first game over after
-`RESEED_AFTER` steps gives it one, so that only so many steps are replayed.
+It behaves like `LocalBatch`: the step that ends an episode returns its last observation as
+`final`, and the next observation to act on belongs to a new episode. Seeding is costly there (ALE
+reloads its game) or possible only once (EnvPool), so new episodes continue the random numbers; see
+`SharedArrays.continued`. If a simulator accepts further seeds, the first game over after
+`RESEED_AFTER` steps reseeds it, so that at most that many steps are replayed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RESEED_AFTER = 5_000  # env steps of a slot
 
 @dataclass(frozen=True, eq=False)
 class _Home:
-    """Where a slot's environment is."""
+    """The location of a slot's environment."""
 
     simulator: Simulator
     row: int
@@ -41,7 +41,7 @@ class _Home:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """The active slots of one simulator, rows ascending."""
+    """The active slots of one simulator, rows in ascending order."""
 
     simulator: Simulator
     slots: np.ndarray
@@ -80,7 +80,7 @@ class VectorBatch:
         return Outcome(failed)
 
     def _groups(self, openings: Sequence[Opening]) -> list[list[Opening]]:
-        """Return the openings that share a simulator."""
+        """Return the environments to open that share a simulator."""
         found: dict[object, list[Opening]] = {}
         for opening in sorted(openings, key=lambda one: one.slot):
             lane = opening.stream.rpartition("/")[0]
@@ -105,7 +105,7 @@ class VectorBatch:
         self._show(slots, first, np.ones(len(slots), bool))
 
     def _reusable(self, group: Sequence[Opening]) -> Simulator | None:
-        """Return the simulator of one slot alone, if it takes another seed."""
+        """Return the simulator of a single slot if it accepts another seed."""
         before = self._openings.get(group[0].slot)
         home = self._homes.get(group[0].slot)
         if not self._backend.reseeds or before is None or home is None:
@@ -159,7 +159,7 @@ class VectorBatch:
                 self._restart(part, answers, ended)
 
     def _restart(self, part: _Part, answers: Answers, ended: np.ndarray) -> None:
-        """Begin the next episodes of rows that ended, bool [n]."""
+        """Start the next episodes of ended rows, bool [n]."""
         slots, rows = part.slots[ended], part.rows[ended]
         self._episodes[slots] += 1
         seeded = np.zeros(len(slots), bool)
@@ -182,7 +182,7 @@ class VectorBatch:
         return answers.goes_on is None or not bool(answers.goes_on[ended][0])
 
     def _show(self, slots: np.ndarray, raw: np.ndarray, is_first: np.ndarray) -> None:
-        """Write observations; in a stack one replaces the oldest, a first one all of them."""
+        """Write observations; in a stack each replaces the oldest, a first one fills it."""
         rows, seen = self.arrays.observation, self._code.observed_rows(np.asarray(raw))
         if self._code.history == 1:
             rows[slots] = seen
@@ -194,7 +194,7 @@ class VectorBatch:
         rows[slots] = stacks
 
     def _guard(self, slots: np.ndarray, failed: dict[int, str], call: Callable[[], None]) -> None:
-        """Call a simulator; if it raises, all its slots have failed."""
+        """Call a simulator; if it raises, all its slots fail."""
         inside = self.arrays.inside
         self._calls = self._calls % (2**31 - 2) + 1
         inside[slots] = self._calls
@@ -223,7 +223,7 @@ class VectorBatch:
 
 
 def local_batch(id_: str, code: SpaceCode, count: int) -> Batch:
-    """Make a batch that this process steps."""
+    """Make a batch that is stepped by this process."""
     return VectorBatch(id_, code, count) if is_simulated(id_) else LocalBatch(id_, code, count)
 
 

@@ -1,1 +1,1 @@
-"""Networks: one actor-critic module a file, found by name in `registry`."""
+"""Networks: one actor-critic module per file, found by name in `registry`."""

@@ -1,6 +1,6 @@
-"""The convolutional network: images to policy outputs and a value, actor and critic separate.
+"""The convolutional network: images to policy outputs and a value, with separate towers.
 
-A convolution is a matrix product over patches cut by slices: every lane has different weights, and
+A convolution is a matrix product over sliced patches. Every lane has different weights, and
 vmapped convolutions become grouped ones, which are many times slower on a CPU.
 """
 
@@ -33,11 +33,11 @@ class Convolutions:
 
 
 def convolutions_of(plan: Plan, height: int, width: int) -> Convolutions:
-    """Return the plan's sizes, or the published ones for images of a size.
+    """Return the plan's sizes, or the published ones for this image size.
 
-    Those of Mnih et al. 2015 (Nature 518) or, for images below 36 pixels, of Young and Tian 2019
-    (MinAtar): one convolution of 16 3x3 kernels and a dense layer of 128. With residual blocks
-    those of Espeholt et al. 2018 (IMPALA); strides are then those of the max pooling.
+    Sizes are from Mnih et al. 2015 (Nature 518) or, for images below 36 pixels, Young and Tian
+    2019 (MinAtar): one convolution of 16 3x3 kernels and a dense layer of 128. With residual
+    blocks, sizes are from Espeholt et al. 2018 (IMPALA); strides then belong to the max pooling.
     """
     sizes = _usual_sizes(plan, min(height, width) < _SMALL)
     given = (plan.cnn_channels, plan.cnn_kernels, plan.cnn_strides, plan.cnn_dense)
@@ -49,7 +49,7 @@ def convolutions_of(plan: Plan, height: int, width: int) -> Convolutions:
         if left < kernel:
             raise ConfigError(
                 f"cnn_kernels[{number}] is {kernel}, but images of {height} x {width} pixels are "
-                f"{left} wide by then; take smaller kernels or strides"
+                f"{left} wide by then; use smaller kernels or strides"
             )
         left = (left - kernel) // stride + 1
     return made
@@ -163,7 +163,7 @@ class Encoder(nn.Module):
 
 
 class CNN(nn.Module):
-    """Images [H, W], [H, W, C] or stacks, which become channels, to policy outputs and a value."""
+    """Maps images [H, W], [H, W, C] or stacks (as channels) to policy outputs and a value."""
 
     plan: Plan
     outputs: int
@@ -181,7 +181,7 @@ class CNN(nn.Module):
 def as_image(
     observation: Array, shape: tuple[int, ...], stacked: bool = False
 ) -> Float[Array, "... H W C"]:
-    """Return images, channels last; the first of four axes (of three: `is_stacked`) is frames."""
+    """Return channels-last images; the first of four axes (of three: `is_stacked`) is frames."""
     lead = observation.shape[: observation.ndim - len(shape)]
     image = unit_bytes(observation)
     if is_stacked(shape, stacked):
@@ -194,7 +194,7 @@ def as_image(
 def is_stacked(shape: tuple[int, ...], stacked: bool) -> bool:
     """Return whether the first axis is frames or channels, as in Atari's [4, 84, 84].
 
-    It is, in images of three axes, if it is smaller than both others.
+    In images with three axes this is so if it is smaller than both others.
 
     >>> is_stacked((4, 84, 84), False), is_stacked((10, 10, 16), False)
     (True, False)

@@ -1,4 +1,4 @@
-"""The graph network: a logit for every option of a path from its links, a value from the graph."""
+"""The graph network: a logit for every path option from its links, and a value from the graph."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Chosen = Callable[[Float[Array, "E B D"]], Float[Array, "U B D"]]
 
 @dataclass(frozen=True)
 class Incidence:
-    """Which node each edge leaves and enters, as matrices of 0 and 1."""
+    """The nodes that each edge leaves and enters, as matrices of 0 and 1."""
 
     sent: Array  # [edges, nodes], or [B, edges, nodes] where every sample has another topology
     received: Array
@@ -54,7 +54,7 @@ class Incidence:
         return jnp.concatenate(jnp.split(both, 2), axis=-1)
 
     def softmax_at_receivers(self, logits: Float[Array, "E B"]) -> Float[Array, "E B"]:
-        """Normalise over the edges that enter the same node; logits may be of any size."""
+        """Normalise over the edges into the same node; logits may have any size."""
         inside = (self.received if self.received.ndim == 3 else self.received[None]) > 0.0
         far = jnp.asarray(-1e30, logits.dtype)  # finite: it is multiplied by zeros below
         held = jax.lax.stop_gradient(logits).T[:, :, None]  # [B, E, 1]
@@ -128,11 +128,11 @@ class Messages(nn.Module):
     """Rounds of messages over a graph (Battaglia et al. 2018, section 3.2).
 
     A round updates edges from (edge, sender, receiver, graph), nodes from (node, sums of sent and
-    of received messages, graph), the graph from (mean node, mean edge, graph); each gets the
-    update added and, if on, is layer-normalised. With attention, the messages of a node are
-    weighted by a softmax, over the edges that enter it, of a_T act(W [edge, sender, receiver,
-    graph]) (Brody et al. 2022, eq. 7); the edge's update is not. Means, not sums, reach the graph,
-    so that its numbers do not grow with the size of the network.
+    of received messages, graph), and the graph from (mean node, mean edge, graph). The update is
+    added to each and, if on, layer-normalised. With attention, the messages of a node are weighted
+    by a softmax, over its incoming edges, of a_T act(W [edge, sender, receiver, graph]) (Brody et
+    al. 2022, eq. 7); the edge's update is not weighted. The graph receives means instead of sums,
+    so its numbers do not grow with the network's size.
     """
 
     plan: Plan
@@ -144,7 +144,7 @@ class Messages(nn.Module):
     def __call__(
         self, raw: GraphState, incidence: Incidence, chosen: Chosen | None = None
     ) -> GraphState:
-        """Return edges and graph after the rounds; the last updates the `chosen` edges alone."""
+        """Return edges and graph after the rounds; the last updates only the `chosen` edges."""
         plan = self.plan
         linear = initialiser(plan, 1.0)
 
@@ -221,13 +221,13 @@ _MARKS = 2  # columns that mark the ends of a request
 
 
 class GNN(nn.Module):
-    """`jraph.GraphsTuple`s of one graph each to policy outputs and a value.
+    """Maps `jraph.GraphsTuple`s of one graph each to policy outputs and a value.
 
-    With routes, actor logits are a linear layer over the sum of a candidate path's links, actions
-    of no path come from the graph's row, and one topology serves all samples. Without routes
-    everything is read from the graph's row, and every sample brings its senders and receivers. A
-    separate critic does not see the graph's features (as published); with `link_critic_sees:
-    shares` neither the request's ends nor single slots.
+    With routes, actor logits are a linear layer over the sum of a candidate path's links. Actions
+    without a path use the graph's row, and one topology serves all samples. Without routes
+    everything is computed from the graph's row, and every sample has its own senders and
+    receivers. A separate critic does not see the graph's features (as published). With
+    `link_critic_sees: shares` it sees neither the request's ends nor single slots.
     """
 
     plan: Plan

@@ -1,8 +1,8 @@
-"""A dense layer of rows that are mostly flags, by products of bytes and parts in bfloat16.
+"""A dense layer for rows of mostly flags, computed by products of bytes and bfloat16 parts.
 
-A float32 is the sum of three numbers in bfloat16 (8 significant bits each), and a flag is one
-number in it. So flags times a kernel are three products of tensor cores, exact but for the sums in
-float32, where a product of two arrays of floats takes six. In tf32 one product is enough.
+A float32 is the sum of three bfloat16 numbers (8 significant bits each), and a flag is one such
+number. So flags times a kernel take three tensor-core products, exact except for the float32 sums.
+A product of two float arrays takes six. In tf32 one product suffices.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Dense(nn.Module):
 class JoinedDense(nn.Module):
     """x W + b like `flax.linen.Dense`, with both gradients from one product.
 
-    The rows get a column of ones for it, which costs little where they are short. On a GPU a sum
-    over rows is a separate kernel, or delays the one that makes its terms.
+    The rows get a column of ones for it, which costs little because they are short. On a GPU a sum
+    over rows is a separate kernel, or delays the kernel that computes its terms.
     """
 
     width: int
@@ -124,9 +124,9 @@ class FlagDense(nn.Module):
 
 
 def in_parts(x: Float[Array, "..."]) -> tuple[Array, Array, Array]:
-    """Return three arrays in bfloat16 whose sum is x, the largest first.
+    """Return three bfloat16 arrays whose sum is x, the largest first.
 
-    Roundings are marked, because XLA drops a conversion there and back.
+    Roundings are marked, because XLA removes round-trip conversions.
 
     >>> [float(part) for part in in_parts(jnp.float32(1 + 2**-9 + 2**-20))]
     [1.0, 0.001953125, 9.5367431640625e-07]
@@ -161,12 +161,12 @@ def _exact_product(flags: Any, kernel: Any) -> Array:
 
 
 def _product(one: Any, other: Any) -> Array:
-    """Return a product in float32; gradients are traced where no precision is set."""
+    """Return a product in float32; gradients are traced if no precision is set."""
     return jnp.matmul(one, other, precision="float32")
 
 
 def _read(flags: Any, dtype: Any) -> Array:
-    """Return flags in a product's dtype; a barrier keeps products from sharing an array of it."""
+    """Return flags in a product's dtype; a barrier keeps products from sharing the array."""
     return jax.lax.optimization_barrier(flags).astype(dtype)
 
 

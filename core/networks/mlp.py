@@ -32,7 +32,7 @@ _SPLIT: Any = jax.lax.DotAlgorithmPreset.BF16_BF16_F32_X6
 
 
 def takes_flags(plan: Plan, rows: int) -> bool:
-    """Return whether a plan's network reads so many rows as `Flagged`; few rows cost more so."""
+    """Return whether a plan's network reads so many rows as `Flagged`; few rows are slower so."""
     fitting = plan.network == "mlp" and bool(plan.hidden_sizes) and plan.dtype == "float32"
     fitting = fitting and plan.matmul_precision in ("float32", "tf32")
     return plan.backend.reads_flags and fitting and rows >= _MANY
@@ -64,7 +64,7 @@ def _dense(plan: Plan, x: Float[Array, "... D"] | Flagged, width: int) -> Callab
 
 
 def activated(plan: Plan, x: Any, norm: str, normalise: bool = False) -> Any:
-    """Return x after layer norm, if on, and the activation; called inside a compact module."""
+    """Return x after layer norm (if on) and activation; called in a compact module."""
     if plan.layer_norm or normalise:
         x = nn.LayerNorm(name=norm)(x)
     return ACTIVATIONS[plan.activation](x)
@@ -103,10 +103,10 @@ class Tower(nn.Module):
 
 
 class Head(nn.Module):
-    """A linear layer of few outputs, its kernel stored output-first.
+    """A linear layer with few outputs, whose kernel is stored output-first.
 
-    On a CPU the gradient of [H, A] kernels with small A takes five times as long as that of [A, H]
-    ones. Where it `splits`, many outputs are products of parts.
+    On a CPU the gradient of [H, A] kernels with small A takes five times as long as for [A, H].
+    Where it `splits`, many outputs are computed as products of parts.
     """
 
     outputs: int
@@ -130,10 +130,10 @@ class Head(nn.Module):
 
 
 class MLP(nn.Module):
-    """Flat observations to policy outputs and a value.
+    """Maps flat observations to policy outputs and a value.
 
     Top-level parameter names that start with `critic` belong to the critic's optimiser, all others
-    (a shared encoder too) to the policy's.
+    (including a shared encoder) to the policy's.
     """
 
     plan: Plan
@@ -162,14 +162,14 @@ def observed_size(routes: Routes) -> int:
 
 
 class PathMLP(nn.Module):
-    """Observations `paths` of optical environments to logits and values.
+    """Maps the `paths` observations of optical environments to logits and values.
 
-    Path i's option o, of O, has the logit f(path, request, links)_o - a i - b o / O, where a and b
-    start at 1 and f, whose head is small, near 0. Where `path_mlp_begins` is `slot` it is f(path,
-    request, links)_o - a i / K - b o / O - c s, s the path's lowest start, c too from 1. Numbers
-    of a path are squashed by arcsinh, for free blocks are up to S times as long as a request
-    needs. The critic sees how full the links are and nothing of the request, so that its value
-    does not contain the luck of the next one.
+    Option o (of O) of path i has the logit f(path, request, links)_o - a i - b o / O. a and b
+    start at 1, and f starts near 0, because its head is small. If `path_mlp_begins` is `slot` it
+    is f(path, request, links)_o - a i / K - b o / O - c s, where s is the path's lowest start and
+    c also starts at 1. Path features are squashed by arcsinh, because free blocks are up to S
+    times as long as a request needs. The critic sees how full the links are but not the request,
+    so its value does not include the luck of the next request.
     """
 
     plan: Plan
@@ -217,7 +217,7 @@ class PathMLP(nn.Module):
     def _of_paths(
         self, seen: Float[Array, "B K 8"], shared: Float[Array, "B C"]
     ) -> Float[Array, "B K H"]:
-        """Return the last hidden layer of each path; inputs of all paths are multiplied once."""
+        """Return the last hidden layer of each path; shared inputs are multiplied once."""
         rank = np.arange(seen.shape[1], dtype=np.float32)
         ranks = jnp.asarray(np.stack([rank / len(rank), 1.0 / (1.0 + rank)], -1), seen.dtype)
         ranks = jnp.broadcast_to(ranks[None], (*seen.shape[:2], 2))

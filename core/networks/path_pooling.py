@@ -1,4 +1,4 @@
-"""From features of links to one row per candidate path: membership and pooling."""
+"""Membership and pooling: from link features to one row per candidate path."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def routes_of(env: Any, eval_env: Any) -> Routes | None:
 def membership(
     routes: Routes, pair: Int[Array, "..."], links: Int[Array, "... U"] | None = None
 ) -> Bool[Array, "... K U"]:
-    """Return which (distinct) links each candidate path of a pair takes; None: of all links."""
+    """Return the (distinct) links of each candidate path of a pair; None: of all links."""
     hops = jnp.asarray(routes.hops, jnp.int32)[pair]  # [..., K, H]
     counts = jnp.asarray(routes.hop_counts, jnp.int32)[pair]
     places = jax.lax.broadcasted_iota(jnp.int32, hops.shape, hops.ndim - 1)
@@ -52,7 +52,7 @@ def membership(
 
 @dataclass(frozen=True, eq=False)
 class Nearby:
-    """The links that any candidate path of a pair takes: its logits need no others."""
+    """The links used by any candidate path of a pair; its logits need no others."""
 
     links: np.ndarray  # int32 [R, U], ascending, filled up with others
     places: np.ndarray  # int32 [R, links], the place of each link among them, U without one
@@ -81,7 +81,7 @@ class Nearby:
 
 @functools.lru_cache(maxsize=64)
 def nearby(routes: Routes) -> Nearby | None:
-    """Return the links near each pair; None where some pair's paths take most of the network."""
+    """Return the links near each pair; None if some pair's paths use most of the network."""
     some = np.zeros((len(routes.pairs), len(routes.km)), bool)
     for hop in range(routes.hops.shape[2]):
         pair, path = np.nonzero(routes.hop_counts > hop)
@@ -98,10 +98,10 @@ def nearby(routes: Routes) -> Nearby | None:
 def picked(
     rows: Float[Array, "M D"], at: Int[Array, "*C"], back: Int[Array, " M"]
 ) -> Float[Array, "*C D"]:
-    """Return the rows at some places, differentiated by picking again rather than by adding up.
+    """Return the rows at some places; the gradient is another gather instead of a scatter-add.
 
-    `back` is where in the flattened `at` each row was picked, or its size where it was not. No
-    gradient comes back from places that `back` does not lead to; they only fill up.
+    `back` gives the position in the flattened `at` where each row was picked, or its size if it
+    was not. Places that `back` does not reach are padding and receive no gradient.
     """
     return rows.at[at].get(mode="promise_in_bounds")
 
@@ -135,7 +135,7 @@ def marked_pairs(routes: Routes, nodes: Float[Array, "... N F"]) -> Int[Array, "
 
 
 class Pooling(nn.Module):
-    """One row of each group of items; zeros for a group without items."""
+    """One row per group of items; zeros for an empty group."""
 
     kind: str  # mean, sum, min_mean_max (three times as wide) or attention (one learned query)
 
@@ -194,8 +194,8 @@ SHARES = "shares"  # `link_critic_sees` where the critic gets `shares`
 def shares(slots: Float[Array, "*B S"]) -> Float[Array, "*B 1"]:
     """Return 4 u - 2, where u is the share of the last axis above 0.
 
-    That is the logit of u to first order at one half, so that links as full as they usually are
-    have numbers around 0 that differ by about 1.
+    That is the logit of u to first order at one half, so links with usual loads get numbers around
+    0 that differ by about 1.
 
     >>> shares(jnp.array([[0.0, 0.3, 0.0, 0.0], [0.5, 0.3, 0.1, 1.0]])).tolist()
     [[-1.0], [2.0]]

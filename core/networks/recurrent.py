@@ -1,6 +1,6 @@
-"""Networks with a memory: hidden layers, then an LSTM or GRU cell, then a head.
+"""Networks with a memory: hidden layers, an LSTM or GRU cell, and a head.
 
-Acting takes one step at a time. Learning unrolls whole sequences, so that everything but the
+Acting computes one step at a time. Learning unrolls whole sequences, so that everything except the
 cell's recurrent product runs over all steps at once.
 """
 
@@ -24,9 +24,9 @@ _GATES = {"lstm": 4, "gru": 3}
 class Cell(nn.Module):
     """The recurrent half of an LSTM (Gers et al. 2000) or GRU (Cho et al. 2014).
 
-    LSTM: i, f, o = sigmoid, g = tanh of W x + U h + b (f with 1 added), c' = f c + i g, h' = o
+    LSTM: i, f, o = sigmoid, g = tanh of W x + U h + b (with 1 added to f), c' = f c + i g, h' = o
     tanh(c'). GRU: r, z = sigmoid of W x + U h + b, n = tanh(W x + b + r (U h + b_n)), h' = (1 - z)
-    n + z h, the reset gate after the product, so that there is one product per step.
+    n + z h. The reset gate is applied after the product, so there is one product per step.
     """
 
     plan: Plan
@@ -71,7 +71,7 @@ class Cell(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """Flat observations and memory to outputs and memory; methods as in `RecurrentNetwork`."""
+    """Maps flat observations and memory to both; methods as in `RecurrentNetwork`."""
 
     plan: Plan
     outputs: int

@@ -1,4 +1,4 @@
-"""Networks by name: `make` gives the flax module of a plan."""
+"""Networks by name: `make` returns the flax module of a plan."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ NetworkFactory = Callable[[Plan, int, Any], nn.Module]  # see `register`
 
 @runtime_checkable
 class RecurrentNetwork(Protocol):
-    """Methods of a module that keeps a memory between steps, in addition to `__call__`.
+    """Methods of a module with a memory between steps, in addition to `__call__`.
 
-    Minibatches are then whole sequences. `step` and `unroll` are called with parameters bound;
-    unrolling gives the same as stepping through.
+    Minibatches are then whole sequences. `step` and `unroll` are called with bound parameters;
+    unrolling equals stepping.
     """
 
     def initial_carry(self, lead: tuple[int, ...]) -> Any:
@@ -41,7 +41,7 @@ class RecurrentNetwork(Protocol):
         ...
 
     def unroll(self, observation: Any, first: Bool[Array, "T *S"], carry: Any) -> Outputs:
-        """Return outputs [T, S] of observations [T, S], the memory emptied where `first`."""
+        """Return outputs [T, S] for observations [T, S]; the memory is cleared where `first`."""
         ...
 
 
@@ -124,7 +124,9 @@ def _path_mlp(plan: Plan, outputs: int, struct: Any) -> nn.Module:
             "shared_encoder"
         )
     if not plan.hidden_sizes:
-        raise ConfigError("network path_mlp needs a hidden layer; give hidden_sizes, as [32, 32]")
+        raise ConfigError(
+            "network path_mlp needs a hidden layer; give hidden_sizes, such as [32, 32]"
+        )
     rounds = plan.dtype != "float32" or "normalise_observations" in plan.features
     if plan.path_mlp_begins == SLOT and rounds:
         raise ConfigError(
@@ -161,10 +163,10 @@ _NETWORKS: dict[str, NetworkFactory] = {
 def register(name: str, factory: NetworkFactory, recurrent: bool = False) -> None:
     """Add a network; a study may then say `network: name`.
 
-    `factory(plan, outputs, observation_struct)` gives a flax module that maps observations
-    (leading axes allowed) to `Outputs`; top-level parameter names that start with `critic` are the
-    critic's. With `recurrent` the module keeps a memory: it is a `RecurrentNetwork`, too.
-    `testing.NetworkContract` checks everything that is required.
+    `factory(plan, outputs, observation_struct)` returns a flax module that maps observations
+    (leading axes allowed) to `Outputs`. Top-level parameter names that start with `critic` are the
+    critic's. With `recurrent` the module keeps a memory and must also be a `RecurrentNetwork`.
+    `testing.NetworkContract` checks all requirements.
 
     Raises:
         ConfigError: the name is taken.
@@ -182,7 +184,7 @@ def known() -> tuple[str, ...]:
 
 
 def make(plan: Plan, outputs: int, observation_struct: Any) -> nn.Module:
-    """Make the network of a plan, with `outputs` numbers of the policy head."""
+    """Make the network of a plan whose policy head has `outputs` numbers."""
     if plan.network not in _NETWORKS:
         raise UnknownNameError("network", plan.network, known())
     return _NETWORKS[plan.network](plan, outputs, observation_struct)

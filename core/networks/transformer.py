@@ -1,4 +1,4 @@
-"""Transformers: over the links of an optical network, and over the observations of a history."""
+"""Transformers over the links of an optical network or over a history of observations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Keyed(Pytree):
 def dropped(
     x: Float[Array, "B *shape"], words: UInt32[Array, "B 2"] | None, use: int, rate: float
 ) -> Float[Array, "B *shape"]:
-    """Zero each number with probability `rate`, by keys `words` and a place `use`."""
+    """Zero each number with probability `rate`, using the key `words` and a place `use`."""
     if words is None or rate == 0.0:
         return x
 
@@ -49,7 +49,7 @@ def rotated(
     cosine: Float[Array, "#B n h half"],
     sine: Float[Array, "#B n h half"],
 ) -> Float[Array, "B n h d"]:
-    """Turn pair i, the numbers i and i + d/2, of every token by the angle of these."""
+    """Rotate pair i (numbers i and i + d/2) of every token by these angles."""
     first, second = jnp.split(x, 2, axis=-1)
     return jnp.concatenate(
         [first * cosine - second * sine, first * sine + second * cosine], axis=-1
@@ -57,10 +57,10 @@ def rotated(
 
 
 class Turns(nn.Module):
-    """Cosines and sines of learned linear maps of positions, the same for all heads and samples.
+    """Cosines and sines of learned linear maps of positions, shared by all heads and samples.
 
-    They reach the heads by a product with zeros and ones: XLA would fuse anything else into its
-    readers, and recompute each of them for every sample and head.
+    They reach the heads by a product with zeros and ones. XLA would fuse anything else into its
+    readers and recompute it for every sample and head.
     """
 
     heads: int
@@ -94,12 +94,12 @@ class Attention(nn.Module):
         words: UInt32[Array, "B 2"] | None,
         chosen: Chosen | None = None,
     ) -> Float[Array, "B m D"]:
-        """Return for each token the attention over all tokens.
+        """Return each token's attention over all tokens.
 
-        `positions` are coordinates, the same in all samples, whose learned linear maps are the
-        angles that queries and keys are turned by (Reid et al. 2025, "WIRE"), so that a score
-        depends on differences of coordinates; values are not turned. None turns nothing. `chosen`
-        gives, of rows for all tokens, those of the m tokens that ask; None: all do.
+        `positions` are coordinates, the same in all samples. Learned linear maps of them give the
+        angles by which queries and keys are rotated (Reid et al. 2025, "WIRE"), so a score depends
+        on coordinate differences; values are not rotated. None turns nothing. `chosen` selects the
+        rows of the m querying tokens; None: all tokens query.
         """
         plan, kernel_init = self.plan, initialiser(self.plan, 1.0)
         width, heads = x.shape[-1], plan.transformer_heads
@@ -205,12 +205,12 @@ class LinkEncoder(nn.Module):
 
 
 class LinkTransformer(nn.Module):
-    """`LinkTokens` to policy outputs and a value.
+    """Maps `LinkTokens` to policy outputs and a value.
 
-    The logits of a candidate path's options are a linear layer over its pooled links, those of
-    actions of no path over all links; the value comes from all links. A separate critic does not
-    see the columns of the request (as published); with `link_critic_sees: shares` it sees how full
-    each link is instead of its slots.
+    Logits of a candidate path's options are a linear layer over its pooled links; actions without
+    a path use all links. The value also comes from all links. A separate critic does not see the
+    request columns (as published). With `link_critic_sees: shares` it sees how full each link is
+    instead of its slots.
     """
 
     plan: Plan

@@ -95,7 +95,7 @@ def _forged(folder: Path, work: Path) -> tuple[int, str]:
         connection.commit()
     said_here(["bundle", own, "-o", path])
     code, words = said_here(["verify", path, "--retrain"])
-    caught = [line.strip() for line in words.splitlines() if "trained again it has" in line]
+    caught = [line.strip() for line in words.splitlines() if "retrained it has" in line]
     return code, "; ".join(caught) or "nothing"
 
 

@@ -640,7 +640,7 @@ _COMMANDS = (
             "env.continuous": False,
         },
     ),
-    _xlron(*_TRAINING, 7, 0, env="", refused="evaluates and trains nothing"),
+    _xlron(*_TRAINING, 7, 0, env="", refused="only evaluates"),
     _xlron(
         "examples/sweep.yaml",
         "d91b30096ef8",

@@ -1,1 +1,1 @@
-"""What can be done with a study that ran: look back, train a trial again, export it."""
+"""Operations on a study that ran: analyse it, train a trial again, export it."""

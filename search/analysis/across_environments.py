@@ -1,4 +1,4 @@
-"""Scores of the trials of a study over several environments, by stream and seed."""
+"""Scores of a study's trials over several environments, by stream and seed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Points = Mapping[int, Mapping[int, Sequence[float]]]  # env steps -> replicate 
 
 @dataclass(frozen=True)
 class EnvironmentScores:
-    """Scores of the trials of a study over several environments."""
+    """Scores of a study's trials over several environments."""
 
     names: tuple[str, ...] = ()  # of the environments; none of a study over one alone
     over: Over = "mean"  # how the scores of one seed become its value
@@ -79,7 +79,7 @@ def environment_scores(journal: Journal, rows: Sequence[TrialRow]) -> Environmen
 
 
 def _begun(study: Study, row: TrialRow, stream: Stream, points: _Points, at: int) -> Sequence[int]:
-    """Return the seeds of a trial on a stream that are over, with those that diverged."""
+    """Return a trial's ended seeds on a stream, including diverged ones."""
     if stream is Stream.REPORT:
         return sorted(row.by_report_seed)
     if stream is Stream.CHOOSE:
@@ -96,7 +96,7 @@ def _begun(study: Study, row: TrialRow, stream: Stream, points: _Points, at: int
 def _whole(
     scores: Mapping[int, Sequence[float]], begun: Sequence[int], environments: int
 ) -> dict[int, Sequence[float]]:
-    """Return scores by seed; those of a seed that is missing, or not finite, are NaN."""
+    """Return scores by seed; a missing or non-finite seed's scores are NaN."""
     nothing = (math.nan,) * environments
     known = {
         seed: given if all(map(math.isfinite, given)) else nothing

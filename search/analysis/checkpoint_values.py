@@ -1,8 +1,7 @@
-"""What a study's evaluations say when it is over: values of trials at equal points of their runs.
+"""Evaluations of an ended study: values of trials at equal points of their runs.
 
 Trials that were stopped early have values at early points only, and a model's proposals gather
-where it believes the best is: so importance is computed at one point, on trials that no result
-had led to.
+near its optimum. So importance is computed at one point, on unprompted trials.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _GIVEN = ("default", "enqueue", "portfolio")
 
 @dataclass(frozen=True)
 class Points:
-    """Values of the trials of one study at every point where they were evaluated."""
+    """Values of one study's trials at every point where they were evaluated."""
 
     study: Study  # what was asked
     trials: Mapping[int, TrialRow]  # rows by number
@@ -56,7 +55,7 @@ class Points:
         return next(before, self.trials[trial].params)
 
     def random_share(self) -> list[int]:
-        """Return the trials that no result led to."""
+        """Return the unprompted trials, which no result led to."""
         deaf = {name for name, row in METHODS.items() if not row.learns}
         return [
             n
@@ -113,7 +112,7 @@ def points_of(journal: Journal, decisions: Sequence[DecisionRow] | None = None) 
 
 
 def _without_training(journal: Journal, objective: Objective) -> set[tuple[Stream, int]]:
-    """Return (stream, env steps) at which the values of all trials are of evaluations alone."""
+    """Return the (stream, env steps) at which all trials' values are evaluations alone."""
     if not objective.metric.training_weight:
         return set()
     return {
@@ -124,16 +123,16 @@ def _without_training(journal: Journal, objective: Objective) -> set[tuple[Strea
 
 
 def ranking_objective(journal: Journal) -> Objective:
-    """Return how the study's values that choose are measured, from its records."""
+    """Return how the study's selection values are measured, from its records."""
     objective = Objective.of(recorded(journal.meta.study_text))
     return objective.of_test if counts_evaluations_alone(journal.attributes()) else objective
 
 
 def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
-    """Return (trial, stream) -> replicate -> value of every run on fresh seeds that ended.
+    """Return (trial, stream) -> replicate -> value of every ended run on new seeds.
 
-    They are evaluated at the end of a run alone. Rows of trials have the values of a confirm stage
-    that came to its end; here are those of one that did not, too.
+    They are evaluated only at the end of a run. Trial rows have the values of a completed confirm
+    stage; this also includes those of an incomplete one.
     """
     objective = ranking_objective(journal)
     found: dict[tuple[int, Stream], dict[int, float]] = {}
@@ -147,7 +146,8 @@ def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
 def point_at(points: Points, at: int | None = None) -> int:
     """Return the env steps at which trials are compared, with values of ten trials or more.
 
-    The latest point that nine in ten reached: of those that no result led to, if they are enough.
+    This is the latest point that nine in ten reached: of the unprompted trials, if there are
+    enough.
     """
     if not points.values:
         raise ConfigError(f"{_nothing(points)}, so importance is unknown")

@@ -1,8 +1,8 @@
-"""Which knobs of a study decided, beyond what chance explains.
+"""Which hyperparameters of a study matter, beyond chance.
 
-Every trial with a value at the point counts whose proposal is known to leave the answer right:
-those that no result had led to, and those of TPE, for which it was simulated
-(`scripts/acceptance conclusions 1`). Of other models only the random share counts.
+It uses every trial with a value at the point whose proposal does not bias the answer: unprompted
+trials, and TPE's, for which this was simulated (`scripts/acceptance conclusions 1`). For other
+models only the random share counts.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def answer_at(points: Points, at: int) -> Answer:
 
 
 def columns_of(space: Space, params: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """Return the place of every trial on the axis of every hyperparameter, None if inactive."""
+    """Return every trial's position on each hyperparameter's axis, None if inactive."""
     columns = list[Column]()
     for key, parameter in space.keyed:
         name, kind = parameter.name, parameter.distribution

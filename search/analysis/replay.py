@@ -1,7 +1,7 @@
-"""A trial's lineage trained again, alone, and held against what the study recorded of it.
+"""Train a trial's lineage again, alone, and compare it with the study's records.
 
-On the machine and versions of the study every number comes out the same to the last bit; a lane
-does not depend on the other lanes. `Seeds` chooses the seeds: those of the search, or of a test.
+On the study's machine and versions every number is equal to the last bit, because a lane does not
+depend on other lanes. `Seeds` chooses the seeds: those of the search, or of a test.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _KEYS = ("trial", "stream", "replicate", "env_steps")
 
 @dataclass(frozen=True)
 class Seeds:
-    """Which seeds of a trial are trained again."""
+    """The seeds of a trial that are trained again."""
 
     stream: Stream = Stream.SEARCH
     # none named: those that were evaluated last. A named one may have diverged
@@ -58,7 +58,7 @@ _OF_THE_SEARCH = Seeds()
 
 @dataclass(frozen=True)
 class Point:
-    """One evaluation of one replicate, as recorded and as it came out now."""
+    """One evaluation of one replicate, as recorded and as repeated now."""
 
     env_steps: int  # training env steps of the replicate
     replicate: int
@@ -112,7 +112,7 @@ def replay(
     study = _loaded(folder, record, source)
     if study.algorithm.is_process:
         place = folder.path / "processes" / f"trial_{number}"
-        text = f"trial {number} ran as a process, of which hpo does not compare bits; its command"
+        text = f"trial {number} ran as a process, which hpo cannot replay bit for bit; its command"
         raise ConfigError(f"{text} and seed are in {place}/*/run.json")
     factory = factory_here(study, compiling)
     resolver = Resolver(study, factory)
@@ -137,9 +137,9 @@ def replay(
 
 
 def play(folder: StudyFolder, policy: Path, about: Mapping[str, Any], source: Path) -> Point:
-    """Evaluate a kept policy on the episodes that its study evaluated it on.
+    """Evaluate a kept policy on the episodes on which its study evaluated it.
 
-    `about`: the trial, stream, replicate and env steps that it is of.
+    `about`: its trial, stream, replicate and env steps.
     """
     seeds = Seeds(Stream(about["stream"]), (int(about["replicate"]),))
     record = _Record.read(folder, int(about["trial"]), seeds)
@@ -185,7 +185,7 @@ def _compared(folder: StudyFolder, study: Study, record: _Record, again: _Again)
 
 
 def _loaded(folder: StudyFolder, record: _Record, source: Path) -> Study:
-    """Return the study of a record; its files run once they are known to be those of then."""
+    """Return a record's study; its files run once they are known to be unchanged."""
     with Journal(folder.path) as journal:
         check_same_files(journal.meta, source)
     of_old = of_its_day(read_text(record.study_text, "study.resolved.yaml"))
@@ -225,7 +225,7 @@ class _Record:
         return replace(record, episodes=found)
 
     def has(self, seen: EvaluationRow) -> bool:
-        """Return whether an evaluation is of these seeds, from the part that its trial trained."""
+        """Return whether an evaluation is of these seeds, from the part trained by its trial."""
         if seen.stream is not self.seeds.stream:
             return False
         if self.seeds.replicates and seen.replicate not in self.seeds.replicates:
@@ -251,7 +251,7 @@ class _Record:
 
     @property
     def replicates(self) -> tuple[int, ...]:
-        """Those asked for, else those that were evaluated last; another one diverged."""
+        """The requested ones, or those evaluated last; any other one diverged."""
         if self.seeds.replicates:
             return self.seeds.replicates
         return tuple(sorted(rep for rep, at in self.episodes if at == self.env_steps))
@@ -372,7 +372,7 @@ class _Again:
 
 
 def point_of(study: Study, recorded: EvaluationRow, now: Episodes) -> Point:
-    """Compare an evaluation with the recorded one; metrics that were not written then are not."""
+    """Compare an evaluation with the recorded one; metrics not recorded then are skipped."""
     both = recorded.metrics.keys() & now.metrics.keys()
     pairs = [(recorded.metrics[name], now.metrics[name]) for name in both]
     pairs.append((recorded.lengths, now.lengths))
@@ -387,7 +387,7 @@ def point_of(study: Study, recorded: EvaluationRow, now: Episodes) -> Point:
 
 
 def _shown(found: Episodes, metric: str) -> tuple[float, ...]:
-    """Return the episodes' returns, or the study's metric where a training gives no return."""
+    """Return the episode returns, or the study's metric if a training has no return."""
     instead = found.metrics.get(metric.removeprefix("eval/"), math.nan)
     return tuple(np.where(np.isnan(found.returns), instead, found.returns).tolist())
 

@@ -1,7 +1,7 @@
-"""A study as a study of Optuna, in a storage that Optuna's tools open.
+"""A study in an Optuna storage, for Optuna's tools.
 
-Trials keep their numbers. Values are those of the search, on seeds that all trials share; what
-fresh seeds gave is in the trials' user attributes.
+Trials keep their numbers. Values are search values, on seeds that all trials share; results on new
+seeds are in the trials' user attributes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LEFT_OUT = ("name", "enqueue", "population", "executor", "checkpoint", "loggers
 
 
 def write_storage(storage: str, name: str, meta: StudyMeta, points: Points) -> list[str]:
-    """Write a study into a storage, whole or not at all, and say what Optuna has no words for."""
+    """Write a study into a storage, completely or not at all, and report what Optuna lacks."""
     with refusals(storage):
         opened = open_storage(storage, make=True)
         known = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]
@@ -71,7 +71,7 @@ def write_storage(storage: str, name: str, meta: StudyMeta, points: Points) -> l
 
 
 def _describe(theirs: optuna.Study, meta: StudyMeta, points: Points) -> None:
-    """Record the metrics, and all that `hpo import optuna` needs."""
+    """Record the metrics, and everything that `hpo import optuna` needs."""
     study = resolved(points.study)
     names = [str(objective["name"]) for objective in meta.objectives] or [meta.metric]
     with warnings.catch_warnings():
@@ -108,7 +108,7 @@ def _trial(row: TrialRow, points: Points, number: int) -> FrozenTrial:
 
 
 def _reports(points: Points, number: int) -> dict[int, float]:
-    """Return the finite values at evaluations by env steps; Optuna has none of several values."""
+    """Return finite values at evaluations by env steps; Optuna allows none for several values."""
     if len(points.study.objectives) > 1:
         return {}
     reported = {at: found.get(number, math.nan) for at, found in points.values.items()}

@@ -1,4 +1,4 @@
-"""The verdict of a study, or why there is none, for every view; from rows and the study."""
+"""A study's verdict, or why there is none, for every view; from rows and the study."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ...studies.yaml_io import plain, read_text
 
 
 def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment that a trial was evaluated in: its id, every key and parameter."""
+    """Return the environment in which a trial was evaluated: its id, every key and parameter."""
     greedy = study["evaluation"]["greedy"]
     if isinstance(study["env"], list):
         listed: list[Mapping[str, Any]] = study["env"]
@@ -58,7 +58,7 @@ def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[st
 def _world(
     given: Mapping[str, Any], params: Mapping[str, Any], held_out: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return one environment with every key: default, given, searched or held out."""
+    """Return one environment with every key: default, given, searched or for evaluation."""
     env = str(given["id"])
     searched = {
         key[4:]: value
@@ -74,7 +74,7 @@ def _world(
 
 
 def apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
-    """Return the keys in which two environments differ, with both values; "" for none."""
+    """Return the keys in which two environments differ, with both values; "" if none."""
     keys = [key for key in {**a, **b} if freeze(a.get(key)) != freeze(b.get(key))]
     return ", ".join(f"{key}: {a.get(key)} and {b.get(key)}" for key in keys)
 
@@ -88,7 +88,7 @@ def front_values(
 ) -> dict[int, dict[int, tuple[float, ...]]]:
     """Return confirmed trial -> selection seed -> a value for each objective.
 
-    Of costs, which are of the whole trial, every seed has the same. Empty of a study with one
+    Costs apply to the whole trial, so every seed has the same. Empty for a study with one
     objective.
     """
     if not journal.meta.objectives:
@@ -136,9 +136,9 @@ def copies(study: Mapping[str, Any]) -> bool:
 
 
 def how_to_know(name: str) -> str:
-    """Return which study shows what copying gave, as a sentence."""
+    """Return a sentence on the study that would show the effect of copying."""
     return (
-        "Whether copying helped is not known; to find out, run the same file with "
+        "It is not known whether copying helped; to find out, run the same file with "
         f"early_terminate: null and name: {name}-alone."
     )
 
@@ -168,7 +168,7 @@ def without_copying(
 
 
 def _compared(study: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what must be the same in both; when trials are evaluated changes no curve."""
+    """Return the settings that must be equal in both; evaluation times change no curve."""
     kept = {key: value for key, value in study.items() if key not in _FREE}
     kept["evaluation"] = {k: v for k, v in study["evaluation"].items() if k != "every"}
     return kept
@@ -183,7 +183,7 @@ def conclusion_of(
     rows: Sequence[TrialRow] | None = None,
     entries: Sequence[Entry] | None = None,
 ) -> Conclusion:
-    """Return the conclusion of a study as of its last commit; it may be running."""
+    """Return a study's conclusion as of its last commit; the study may be running."""
     meta, rows = journal.meta, journal.trials() if rows is None else rows
     entries = leaderboard_of(meta, rows) if entries is None else entries
     ended = journal.head().phase == "finished"
@@ -207,7 +207,7 @@ def conclusion_of(
 
 
 def _alone_samples(folder: Path, alone: WithoutCopying) -> Values | None:
-    """Return the constraints of the best trial of the study without copying."""
+    """Return the constraints of the best trial in the study without copying."""
     with Journal(folder.with_name(f"{folder.name}-alone")) as journal, journal.at_one_commit():
         found = constraint_samples(journal, journal.trials(), alone.trial, None)
     return None if found is None else found.winner
@@ -216,9 +216,9 @@ def _alone_samples(folder: Path, alone: WithoutCopying) -> Values | None:
 def _without_training(
     journal: Journal, rows: Sequence[TrialRow], entries: Sequence[Entry]
 ) -> Sequence[Entry]:
-    """Return entries with values of evaluations alone, if the winner has one value on all seeds.
+    """Return entries with evaluations-only values, if the winner has one value on all seeds.
 
-    That value may be a ceiling. Others that are at it have different training returns.
+    That value may be a ceiling. Others that reach it have different training returns.
     """
     meta, first = journal.meta, entries[0].trial if entries else None
     reported = {value for row in rows if row.trial == first for value in row.report_values}
@@ -236,7 +236,7 @@ def _without_training(
 def constraint_samples(
     journal: Journal, rows: Sequence[TrialRow], trial: int, default: int | None
 ) -> ConstraintSamples | None:
-    """Return what test seeds show of the constraints of two trials; None without constraints."""
+    """Return two trials' constraint results on test seeds; None without constraints."""
     meta = journal.meta
     if not meta.constraints:
         return None
@@ -249,7 +249,7 @@ def constraint_samples(
     seen = iter([(min(column), max(column)) for column in zip(*shown, strict=True)])
 
     def values(number: int | None) -> list[dict[int, float] | float | None]:
-        """Return the values of one trial for each constraint; of a cut run no cost."""
+        """Return one trial's values for each constraint; a cut run has no cost."""
         row = None if number is None else by_number.get(number)
         if row is None:
             return [None] * len(names)
@@ -279,9 +279,9 @@ def _measured_limits(
     measure: Callable[[EvaluationRow], list[float]],
     trials: Sequence[int | None],
 ) -> tuple[dict[int, dict[int, list[float]]], list[list[float]]]:
-    """Return the constrained values on test seeds by trial and seed, and those on any new seed.
+    """Return constrained values on test seeds by trial and seed, and those on any new seed.
 
-    Of these trials alone: confirming others must not change the answer.
+    Only for these trials, because confirming others must not change the answer.
     """
     tested: dict[int, dict[int, list[float]]] = {}
     shown: list[list[float]] = []
@@ -296,7 +296,7 @@ def _measured_limits(
 
 
 def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
-    """Return a sentence where the winner's value is of episodes that were cut; else ""."""
+    """Return a sentence if the winner's value includes cut episodes; otherwise ""."""
     if not entries or entries[0].value is None:
         return ""
     lengths = journal.last_lengths(entries[0].trial, entries[0].value_from)
@@ -318,7 +318,7 @@ class StudyRows:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What only the journal has of the trials that are compared."""
+    """Data on the compared trials that only the journal has."""
 
     fresh: FrontValues = field(default_factory=dict)  # of a front, on selection seeds
     alone: WithoutCopying | None = None
@@ -355,7 +355,7 @@ def conclusion_from(study: StudyRows, measured: Measured) -> Conclusion:
 def _default_and_front(
     meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry], values: FrontValues
 ) -> FrontConclusion | None:
-    """Return how the default compares with the front; None where it did not run with it."""
+    """Return how the default compares with the front; None if it did not run with it."""
     default = default_of(rows)
     kept = {
         e.trial: values[e.trial]
@@ -378,7 +378,7 @@ def _default_and_front(
 
 
 def ceiling_of(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
-    """Return the best value that the metric can have, where the environment's table knows it."""
+    """Return the metric's best possible value, if the environment's table knows it."""
     if isinstance(study["env"], list):
         return None  # a score has none
     known = find(str(study["env"]["id"]))
@@ -393,7 +393,7 @@ def ceiling_of(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
 def _why_nothing(
     given: Mapping[str, Any], study: StudyRows, front: FrontConclusion | None
 ) -> list[str]:
-    """Return why there is no verdict, and what would allow one, as sentences."""
+    """Return sentences on why there is no verdict, and what would allow one."""
     meta, entries = study.meta, study.entries
     first = entries[0] if entries else None
     if first is None or first.value is None:
@@ -415,7 +415,7 @@ def _why_nothing(
 
 
 def _why_untested(confirm: Mapping[str, Any], rows: Sequence[TrialRow], first: Entry) -> list[str]:
-    """Return that the winner has no value on test seeds, with its error."""
+    """Return a sentence that the winner has no value on test seeds, with its error."""
     error = next((row.error for row in rows if row.trial == first.trial), "")
     more = [f"Trial {first.trial}: {error}."] if error else []
     if first.value_from == Stream.CHOOSE or not confirm["top_k"]:  # `hpo confirm` of others
@@ -425,7 +425,7 @@ def _why_untested(confirm: Mapping[str, Any], rows: Sequence[TrialRow], first: E
 
 
 def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> list[str]:
-    """Return that no trial finished its run and, if the time ended it, what to change."""
+    """Return a sentence that no trial finished, and what to change if time ended it."""
     if not ended:
         return ["No verdict yet: no trial has finished its run."]
     said = ["Undecided: no trial has finished its run."]
@@ -436,12 +436,12 @@ def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> l
 
 
 def _front(entries: Sequence[Entry]) -> list[str]:
-    """Return where the default is, as a sentence, or nothing if that is unknown."""
+    """Return a sentence on where the default is, or nothing if that is unknown."""
     default = next((entry for entry in entries if entry.trial == 0), None)
     if default is None:
         return []
     if default.feasible is False:
-        return ["The default violates the constraints, so that it is on no front."]
+        return ["The default violates the constraints, so it is on no front."]
     if default.front is None:
         return []
     if not default.confirmed and any(entry.confirmed for entry in entries):
@@ -453,7 +453,7 @@ def _front(entries: Sequence[Entry]) -> list[str]:
 
 
 def _on_the_front(entries: Sequence[Entry], default: Entry, seeds: str) -> str:
-    """Return that the default is on the front, and with how many others."""
+    """Return a sentence that the default is on the front, and with how many others."""
     beside = [entry for entry in entries if entry.confirmed == default.confirmed]
     ranked = [entry for entry in beside if entry.front is not None]
     if len(ranked) == 1 and any(entry.feasible is False for entry in beside):
@@ -466,7 +466,7 @@ def _on_the_front(entries: Sequence[Entry], default: Entry, seeds: str) -> str:
 def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) -> str:
     confirm = study.get("confirm")
     if confirm is not None and not confirm.get("default", True):
-        return "The study leaves the default out (`confirm: {default: false}`)."
+        return "The study excludes the default (`confirm: {default: false}`)."
     if not ended:
         return "The default still runs on these seeds."
     default = default_of(rows)
@@ -475,12 +475,12 @@ def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) 
         return f"The default failed in the search: {default.error}"
     asked = confirm is not None and (confirm["top_k"] or str(number) in confirm.get("also", ()))
     if asked and default is not None and default.error:
-        return f"The default was not measured to the end: {default.error}."
+        return f"The default's test did not finish: {default.error}."
     return f"The default did not run on these seeds: confirm trial {number}, too."
 
 
 def _apart(study: Mapping[str, Any], rows: Sequence[TrialRow], entries: Sequence[Entry]) -> str:
-    """Return in what the winner's environment differs from the default's; "" in nothing."""
+    """Return how the winner's environment differs from the default's; "" if it does not."""
     params, default = {row.trial: row.params for row in rows}, default_of(rows)
     if not entries or default is None:
         return ""

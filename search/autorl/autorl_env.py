@@ -1,7 +1,7 @@
 """`AutoRLEnv`: a vector environment of PPO runs whose actions are hyperparameters.
 
-Schedules, and policies that change hyperparameters during a run, can be tried and learnt with it.
-The interface is that of Gymnasium's vector environments; all runs share one compiled program.
+It serves to try and learn schedules, and policies that change hyperparameters during a run. The
+interface is that of Gymnasium's vector environments; all runs share one compiled program.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ _POSITION = "position.json"
 
 
 class AutoRLEnv:
-    """PPO runs in parallel; a step trains each for a part of its run with given hyperparameters.
+    """Parallel PPO runs; a step trains each for a part of its run with given hyperparameters.
 
-    An action is a mapping of searched hyperparameters to values, or one mapping per run, or an
-    array [runs, knobs] of numbers from 0 to 1: positions on the axes of the space, in the order of
+    An action is a mapping of searched hyperparameters to values, one mapping per run, or an array
+    [runs, knobs] of numbers from 0 to 1: positions on the axes of the space, in the order of
     `knobs`. Omitted hyperparameters keep their values.
 
     Args:
@@ -161,22 +161,22 @@ class AutoRLEnv:
 
     @property
     def single_observation_space(self) -> Any:
-        """One run's observation, as a Gymnasium space."""
+        """The observation of one run, as a Gymnasium space."""
         return _box(-np.inf, np.inf, len(self.features))
 
     @property
     def single_action_space(self) -> Any:
-        """One run's action as numbers from 0 to 1, as a Gymnasium space."""
+        """The action of one run as numbers from 0 to 1, as a Gymnasium space."""
         return _box(0.0, 1.0, len(self.knobs))
 
     @property
     def observation_space(self) -> Any:
-        """All runs' observations, as a Gymnasium space."""
+        """The observations of all runs, as a Gymnasium space."""
         return _box(-np.inf, np.inf, self.num_envs, len(self.features))
 
     @property
     def action_space(self) -> Any:
-        """All runs' actions as numbers from 0 to 1, as a Gymnasium space."""
+        """The actions of all runs as numbers from 0 to 1, as a Gymnasium space."""
         return _box(0.0, 1.0, self.num_envs, len(self.knobs))
 
     @property
@@ -227,7 +227,7 @@ class AutoRLEnv:
     def step(self, hyperparameters: Action | None = None) -> Step:
         """Train every run that has not ended for one step, with these hyperparameters.
 
-        A run that has ended is not trained, and returns NaN, until it is reset.
+        An ended run is not trained, and returns NaN until it is reset.
 
         Args:
             hyperparameters: see the class; None keeps them all.
@@ -292,18 +292,18 @@ class AutoRLEnv:
             atomic_files.write_text(folder / _POSITION, json.dumps(known))
 
     def restore(self, directory: str | Path, parts: Iterable[str] = tuple(PARTS)) -> None:
-        """Read chosen parts of all runs back; other parts, and hyperparameters, stay as they are.
+        """Restore chosen parts of all runs; other parts, and hyperparameters, do not change.
 
-        With `policy` alone, for example, a new optimiser continues to train a trained network.
+        With `policy` alone, for example, a new optimiser continues training a trained network.
 
         Args:
             directory: written by `save` with at least these parts.
             parts: names of `PARTS`; all of them need no `reset` before.
 
         Raises:
-            ConfigError: a part is unknown or cannot be read, or only some parts were requested
-                for a run that was just reset.
-            StoreError: the folder is damaged, or from runs of another shape or number of steps.
+            ConfigError: a part is unknown or cannot be read, or only some parts were requested for
+                a run that was just reset. StoreError: the folder is damaged, or its runs have a
+                different shape or number of steps.
         """
         chosen, folder = self._movable(parts), Path(directory)
         whole = set(chosen) == set(PARTS)
@@ -391,7 +391,7 @@ class AutoRLEnv:
         return diverged, seconds
 
     def _chunks_left(self) -> Int[np.ndarray, " runs"]:
-        """Return each run's chunks until its next decision, 0 for a run that has ended."""
+        """Return each run's chunks until its next decision, 0 for an ended run."""
         left = np.zeros(self.num_envs, np.int64)
         for run in np.flatnonzero(self._alive):
             done = int(self._done_steps[run])
@@ -401,7 +401,7 @@ class AutoRLEnv:
         return left
 
     def _keep(self, result: ChunkResult, runs: Sequence[int]) -> None:
-        """Take the metrics of the last chunk; a mean over no episode keeps the one before."""
+        """Store the metrics of the last chunk; a mean over no episodes keeps the previous one."""
         for column, name in enumerate(FEATURES):
             values = result.metrics[name][runs]
             known = np.isfinite(values)
@@ -475,7 +475,7 @@ def _study_of(given: Source, runs: int, steps: int) -> Study:
 
 
 def _check_changeable(study: Study) -> None:
-    """Refuse a searched static hyperparameter; the study's imports have run."""
+    """Refuse a searched static hyperparameter; the study's imports have already run."""
     from ...core.envs.registry import float_params
 
     floats = {f"env.{name}" for name in float_params(study.env.id)}

@@ -1,4 +1,4 @@
-"""Searches over recorded runs: the real engine, served from a table in place of training."""
+"""Searches over recorded runs: the real engine, served from a table instead of training."""
 
 from .bench import BenchResults, Outcome, run_bench, search_table
 from .table_lanes import SeedPlan, TableFactory, plan_seeds

@@ -1,4 +1,4 @@
-"""Run methods over tables of recorded runs, by the real engine without a store."""
+"""Run methods over tables of recorded runs, using the real engine without a store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .tables import Table, read_table
 
 @dataclass(frozen=True)
 class Outcome:
-    """One search over a table, and what its choice is worth."""
+    """One search over a table, and the value of its choice."""
 
     environment: str
     method: str
@@ -56,9 +56,9 @@ class Outcome:
 
 
 def search_table(study: Study, factory: TableFactory, move: bool = True) -> Engine:
-    """Run a study, confirm and all, over a table; its trials are in `engine.ledger`.
+    """Run a study including confirm over a table; its trials are in `engine.ledger`.
 
-    `move` moves proposals to recorded configurations; else the nearest one plays them.
+    `move` moves proposals to recorded configurations; otherwise the nearest one plays them.
     """
     engine, sampler = engine_in_memory(study, factory), make_sampler(study)
     proposer = TableProposer(study, sampler, factory) if move else Proposer(study, sampler)
@@ -68,7 +68,7 @@ def search_table(study: Study, factory: TableFactory, move: bool = True) -> Engi
 
 
 def chosen_trial(engine: Engine) -> int:
-    """Return the top of the leaderboard as `hpo run` prints it; 0 if no trial has a value."""
+    """Return the best value as printed by `hpo run`; 0 if no trial has a value."""
     trials, metric = engine.ledger.trials.values(), engine.study.metric
     entries = leaderboard([trial.row() for trial in trials], metric.goal, metric.aggregate)
     return entries[0].trial if entries and entries[0].value is not None else 0
@@ -155,9 +155,9 @@ def run_bench(
 ) -> BenchResults:
     """Run every method on every environment with every budget, `searches` times each.
 
-    Results do not depend on `jobs`, the number of processes; `report` is called with the searches
-    done and all of them. Raises StudyError for mistakes of a method, ConfigError if a table is
-    missing or cannot serve a method.
+    Results do not depend on `jobs`, the number of processes; `report` is called with the number of
+    finished searches and the total. Raises StudyError for mistakes in a method, and ConfigError if
+    a table is missing or cannot serve a method.
     """
     started, spec, runner = time.perf_counter(), file.spec, BenchRunner(file)
     environments = file.environments()

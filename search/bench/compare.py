@@ -1,12 +1,12 @@
-"""What methods reach over tables, and the env steps that each needs for the same value.
+"""The scores of methods over tables, and the env steps each needs for the same value.
 
-The env steps that a method needs: its mean value over searches at each budget, made
-non-decreasing by isotonic regression, is joined by straight lines over the logarithm of its mean
-env steps, search and confirm. Where these reach the value of the baseline at its budget is what
-the method needs: the env steps of the smallest budget, if that is enough already, and infinitely
-many if no budget is. (The mean over environments then takes those of the largest.)
-Ratios to the baseline's env steps are averaged geometrically over environments. Intervals are
-bootstrapped over searches, the same in every method, and over environments.
+For the env steps of a method, its mean value over searches at each budget is made non-decreasing
+by isotonic regression. These values are joined by straight lines over the logarithm of mean env
+steps, search and confirm. A method's need is the point where these reach the baseline's value at
+its budget: the smallest budget's env steps if that is already enough, and infinitely many if no
+budget is. (The mean over environments then uses those of the largest.) Ratios to the baseline's
+env steps are averaged geometrically over environments. Intervals are bootstrapped over searches
+(the same in every method) and over environments.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Env steps that a method needs for the baseline's value, in those of the baseline."""
+    """Env steps that a method needs for the baseline's value, relative to the baseline."""
 
     method: str
     ratio: Estimate  # its interval may end at infinity
@@ -146,7 +146,7 @@ def _without_score(rows: Sequence[BenchRow], ceilings: Sequence[str]) -> tuple[s
 
 
 def _scores(rows: Sequence[BenchRow], ceilings: Sequence[str]) -> Iterator[Score]:
-    """Yield the mean over tables of every method and budget, in the order of the rows."""
+    """Yield the mean over tables of every method and budget, in row order."""
     groups: dict[tuple[str, int], list[float]] = {}
     for row in rows:
         if row.score is not None and row.environment not in ceilings:
@@ -156,7 +156,7 @@ def _scores(rows: Sequence[BenchRow], ceilings: Sequence[str]) -> Iterator[Score
 
 
 def over_tables(values: Sequence[float]) -> Estimate:
-    """Return the mean over tables with Student's 95 % interval, without ends for a single one.
+    """Return the mean over tables with Student's 95 % interval; no interval for a single one.
 
     >>> found = over_tables([1.0, 2.0, 3.0])
     >>> found.value, round(found.low, 2), round(found.high, 2)
@@ -211,7 +211,7 @@ def _ratios(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return ratios [resamples, environments, methods], and where the smallest budget is enough.
 
-    `values`, larger is better, and `runs` are [environments, methods, budgets, searches],
+    `values` (larger is better) and `runs` are [environments, methods, budgets, searches],
     `weights` [resamples, environments, searches]; `at` is the baseline's method and budget.
     """
     total = weights.sum(axis=-1)[..., None, None]

@@ -1,4 +1,4 @@
-"""Lanes that play recorded runs; see `PopulationFactory` and `Population`."""
+"""Lanes that replay recorded runs; see `PopulationFactory` and `Population`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RECENT = "episode_return_100"
 
 @dataclass(frozen=True)
 class SeedPlan:
-    """The columns of a table that serve each kind of seed; no column serves two kinds."""
+    """The table columns for each kind of seed; no column serves two kinds."""
 
     search: tuple[int, ...]
     choose: tuple[int, ...]  # fewer than the selection seeds of a study repeat
@@ -37,7 +37,7 @@ class SeedPlan:
 
 
 def plan_seeds(study: Study, order: Sequence[int], tests: int) -> SeedPlan:
-    """Share the columns out: `tests` of them for the test, then search seeds, then selection.
+    """Distribute the columns: `tests` of them for the test, then search and selection seeds.
 
     Methods with the same order are tested on the same columns.
 
@@ -64,10 +64,10 @@ def plan_seeds(study: Study, order: Sequence[int], tests: int) -> SeedPlan:
 
 @dataclass
 class TableFactory:
-    """Makes populations that play a table; see `PopulationFactory`.
+    """Creates populations that replay a table; see `PopulationFactory`.
 
     A configuration that is not in the table is played by the nearest one that is. A
-    `TableProposer` proposes none.
+    `TableProposer` proposes no such configuration.
     """
 
     table: Table
@@ -81,7 +81,7 @@ class TableFactory:
     device_count: int = field(default=1, init=False)
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        """See `PopulationFactory`; the payload is the row of the table."""
+        """See `PopulationFactory`; the payload is the table row."""
         space = self.table.space
         params = space.resolve(lambda _, parameter: config[parameter.name])
         row, _ = self.find(params)
@@ -104,7 +104,8 @@ class TableFactory:
 class TableProposer(Proposer):
     """Moves proposals to the nearest recorded configuration that was not proposed before.
 
-    Those with attributes stay: these belong to the very configuration, as in an evolution.
+    Proposals with attributes are not moved, because the attributes belong to the exact
+    configuration, as in an evolution.
     """
 
     def __init__(self, study: Study, sampler: Sampler, factory: TableFactory):
@@ -126,7 +127,7 @@ class TableProposer(Proposer):
 
 
 class TablePopulation(SimulatedPopulation):
-    """The payload of each lane is its row. A chunk of training is a point of the table."""
+    """Each lane's payload is its row. A training chunk corresponds to one point of the table."""
 
     def __init__(self, factory: TableFactory, lanes: int):
         super().__init__(lanes, 1, int(factory.table.points[0]), 0)

@@ -1,7 +1,7 @@
-"""Recorded runs of one environment: every configuration on every seed, nothing stopped early.
+"""Recorded runs on one environment: every configuration on every seed, without early stopping.
 
-A table is a folder as `scripts/atlas` writes it (`results/atlas/README.md`). Row 0 is the default
-configuration, the others were drawn at random.
+A table is a folder in the form written by `scripts/atlas` (`results/atlas/README.md`). Row 0 is
+the default configuration, the others were drawn at random.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KEYS = ("trial", "replicate", "env_steps")
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Complete runs: c configurations, s seeds, p points of a run.
+    """Complete runs: c configurations, s seeds, p points per run.
 
     >>> from hpo.spaces import Parameter, make_distribution
     >>> kind = make_distribution({"distribution": "uniform", "min": 0.0, "max": 1.0})
@@ -60,22 +60,22 @@ class Table:
 
     @cached_property
     def finals(self) -> Float[np.ndarray, "c s"]:
-        """Values at the end, the worst one where a seed had diverged."""
+        """Values at the end; a diverged seed has the worst one."""
         ends = self.values[:, :, -1]
         worst = np.nanmin(ends) if self.goal == "maximize" else np.nanmax(ends)
         return np.where(np.isfinite(ends), ends, worst)
 
     @cached_property
     def paired(self) -> Float[np.ndarray, "c s"]:
-        """`finals` without what a seed does to all configurations alike (medians)."""
+        """`finals` without the seed effects common to all configurations (medians)."""
         effects = np.median(self.finals - self.finals.mean(axis=1, keepdims=True), axis=0)
         return self.finals - (effects - effects.mean())
 
     @cached_property
     def is_ceiling(self) -> bool:
-        """Whether a fifth of the configurations or more share the best mean over all seeds.
+        """Whether at least a fifth of the configurations share the best mean over all seeds.
 
-        Such a table cannot tell good choices apart.
+        Such a table cannot distinguish good choices.
         """
         means = self.finals.mean(axis=1)
         best = means.max() if self.goal == "maximize" else means.min()
@@ -86,8 +86,8 @@ class Table:
     ) -> tuple[int, float]:
         """Return the row of a configuration, or of the nearest one, and its distance.
 
-        `tried` are keys (`Space.canonical`) of rows that do not count; the distance is infinite if
-        these are all.
+        `tried` are keys (`Space.canonical`) of excluded rows; the distance is infinite if all are
+        excluded.
         """
         name = self.space.canonical(params)
         row = self._rows.get(name)
@@ -100,8 +100,8 @@ class Table:
     def distances(self, params: Mapping[str, Any]) -> Float[np.ndarray, " c"]:
         """Return the distance of every row: the root mean square over knobs.
 
-        A number differs by the share of its scaled range between them, so by 1 from end to
-        end; different choices differ by 1, and so does a knob that only one of the two has.
+        A number differs by the share of its scaled range between the two, so by 1 from end to end.
+        Different choices differ by 1, as does a hyperparameter that only one of the two has.
         """
         own, (places, choices) = _places(self.space, params), self._places
         away = np.where(choices, places != own, np.abs(places - own))
@@ -113,7 +113,7 @@ class Table:
         return np.sqrt(np.mean(away * away, axis=1))
 
     def share_beaten(self, row: int, seeds: Sequence[int]) -> float:
-        """Return the share of drawn configurations that are worse on these seeds, ties half."""
+        """Return the share of drawn configurations that are worse on these seeds; ties half."""
         means = self.finals[:, list(seeds)].mean(axis=1)
         drawn = means[1:] if self.goal == "maximize" else -means[1:]
         own = means[row] if self.goal == "maximize" else -means[row]
@@ -131,7 +131,7 @@ class Table:
 
 
 def _places(space: Space, params: Mapping[str, Any]) -> np.ndarray:
-    """Return where a configuration is on the axis of every knob, NaN where it has none."""
+    """Return a configuration's position on every axis, NaN where it has none."""
     known = {**space.constants, **params}
     found: list[float] = []
     for _, parameter in space.keyed:

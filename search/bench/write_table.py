@@ -1,8 +1,8 @@
-"""A finished study as three small Parquet tables, a table of recorded runs.
+"""A finished study as three small Parquet tables: a table of recorded runs.
 
-`trials` has a row for each configuration, `evaluations` for each seed and evaluation, `curves` the
-same for training metrics. Numbers of curves are float32. The metadata of `trials` has the study
-file, versions and cost.
+`trials` has one row per configuration, `evaluations` one per seed and evaluation, and `curves` the
+same for training metrics. Numbers of curves are float32. The metadata of `trials` contains the
+study file, versions and cost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KEYS = ("trial", "stream", "replicate", "env_steps", "episode")
 
 
 def reduce_study(study: Path, folder: Path, about: Mapping[str, Any]) -> None:
-    """Write the tables of a finished study into a folder, the same bytes for the same study.
+    """Write a finished study's tables into a folder; equal studies give equal bytes.
 
     Args:
         study: its folder.
@@ -40,8 +40,8 @@ def reduce_study(study: Path, folder: Path, about: Mapping[str, Any]) -> None:
         about: commit and cost, for the metadata.
 
     Raises:
-        ConfigError: the study is not finished.
-        StoreError: its journal is damaged, or the disk refuses.
+        ConfigError: the study is not finished. StoreError: its journal is damaged, or the disk
+        rejects the files.
     """
     with Journal(study) as journal, journal.at_one_commit():
         meta, phase = journal.meta, journal.head().phase
@@ -70,7 +70,7 @@ def _trials(study: Path) -> Any:
 
 
 def made_with(study: Path) -> dict[str, Any]:
-    """Return what a table says of how it was made: versions, machine, cost and code files."""
+    """Return a table's origin: versions, machine, cost and code files."""
     with Journal(study) as journal, journal.at_one_commit():
         meta = journal.meta
     cost = query(study, "SELECT sum(env_steps), sum(eval_env_steps) FROM trials", None)[1][0]
@@ -97,7 +97,7 @@ def _evaluations(study: Path, metric: str) -> Any:
 
 
 def _curves(study: Path) -> Any:
-    """Return what training showed, the metrics of `_CURVES` that the study has."""
+    """Return training metrics: those of `_CURVES` that the study has."""
     there = [name for name in _CURVES if has_column(study, "curves", name)]
     picked = [f'"{name}"::FLOAT AS "{name}"' for name in there]
     return _table(study, [*_SHORT_KEYS, *picked], "curves", "trial, replicate, env_steps")

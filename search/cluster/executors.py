@@ -1,4 +1,4 @@
-"""Choose between the devices of this machine and the workers of a cluster."""
+"""Chooses between this machine's devices and the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from .worker_shards import Machine, SharedPopulation, Team, asked
 
 
 class LocalShares:
-    """Makes one of several equal shares of every population; see `ShareSource`.
+    """Creates one of several equal shares of every population; see `ShareSource`.
 
-    First runs user code and starts jax on this worker's devices. `cores` are this process's,
-    `neighbours` the number of shares on this machine.
+    It first runs user code and starts jax on this worker's devices. `cores` belong to this
+    process; `neighbours` is the number of shares on this machine.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class SharedFactory:
         self.device_count = machine.device_count * team.shares
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        """See `PopulationFactory`; a worker answers."""
+        """See `PopulationFactory`; a worker replies."""
         given = dict(config)
         text = json.dumps(plain_json(given), sort_keys=True)
         name = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -114,7 +114,7 @@ def factory_of(
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Iterator[PopulationFactory]:
-    """Yield the factory of a study, usable while the context is open."""
+    """Yield a study's factory, usable while the context is open."""
     config, executor = study.default(), study.executor
     with ExitStack() as opened:
         if study.search.driver == "ray_tune":  # before jax, whose threads a fork would not survive

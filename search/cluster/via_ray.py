@@ -1,4 +1,4 @@
-"""The Ray cluster: connect to it, and host shares of a study's populations on its workers.
+"""The Ray cluster: connects to it, and hosts shares of a study's populations on its workers.
 
 Every cluster error becomes one line here.
 """
@@ -47,10 +47,10 @@ def import_ray(purpose: str) -> ModuleType:
 
 @contextmanager
 def connected(executor: Executor, purpose: str, processes: int = 0) -> Iterator[ModuleType]:
-    """Connect to the cluster that a study names, or to a new one on this machine.
+    """Connect to the cluster named by a study, or to a new one on this machine.
 
-    A cluster that this process has joined before is used and left running. `processes` is the
-    number of further processes on this machine.
+    A cluster that this process has already joined is reused and left running. `processes` is the
+    number of other processes on this machine.
     """
     ray = import_ray(purpose)
     if ray.is_initialized():
@@ -114,7 +114,7 @@ def _log(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """The resources of a worker on its node."""
+    """A worker's resources on its node."""
 
     cpus: int
     gpus: int
@@ -130,8 +130,8 @@ def place_of(ray: ModuleType, executor: Executor, device: str) -> Place:
     each = 0 if device == "cpu" or (device == "auto" and gpus == 0) else 1
     if each * executor.workers > gpus:
         raise ConfigError(
-            f"executor.workers is {executor.workers}, but the cluster has {gpus} GPU(s), and a "
-            "worker takes one; lower it, or type population: {device: cpu}"
+            f"executor.workers is {executor.workers}, but the cluster has {gpus} GPU(s), and "
+            "each worker needs one; lower it, or type population: {device: cpu}"
         )
     cores = int(there.get("CPU", 1))
     if executor.address is None:
@@ -140,7 +140,7 @@ def place_of(ray: ModuleType, executor: Executor, device: str) -> Place:
 
 
 class RayTeam:
-    """Workers that host the shares of a study; see `Team`."""
+    """Workers that host a study's shares; see `Team`."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class RayTeam:
         return self._answer(self._hosts[share].process.remote())
 
     def end(self) -> None:
-        """Stop all workers; the cluster stays."""
+        """Stop all workers; the cluster keeps running."""
         for host in {id(host): host for host in self._hosts.values()}.values():
             with suppress(self._ray.exceptions.RayError):  # a cluster that is gone has none
                 self._ray.kill(host)
@@ -237,7 +237,7 @@ class RayTeam:
         return answers
 
     def _answer(self, reference: Any) -> Any:
-        """Return a worker's answer, or `Lost`; SearchError if the cluster is gone."""
+        """Return a worker's reply, or `Lost`; SearchError if the cluster is gone."""
         errors = self._ray.exceptions
         try:
             return self._ray.get(reference)
@@ -250,7 +250,7 @@ class RayTeam:
             ) from error
 
     def replace(self, share: int) -> None:
-        """See `Team`; without room for a new worker a live one takes the share."""
+        """See `Team`; without room for a new worker, a live one takes the share."""
         self._generations[share] += 1
         dead = self._hosts[share]
         if sum(host is dead for host in self._hosts.values()) == 1:
@@ -275,7 +275,7 @@ class RayTeam:
         )
 
     def _machine_name(self, host: Any, seconds: float) -> str | None:
-        """Return a worker's machine, None if it did not start in time or died."""
+        """Return a worker's machine; None if it did not start in time or died."""
         ready, _ = self._ray.wait([reference := host.machine_name.remote()], timeout=seconds)
         name = self._answer(reference) if ready else None
         return None if isinstance(name, Lost) else name

@@ -1,7 +1,7 @@
-"""One population in several equal shares, each on a host that may die.
+"""One population in equal shares, each on a host that may die.
 
-Lanes are dealt to the shares unit by unit (`Division`). The calls since a share was last saved
-are kept, so that another host can restore it and repeat them to the same bits.
+Lanes are distributed over the shares unit by unit (`Division`). The calls since a share's last
+save are kept, so that another host can restore it and repeat them bit for bit.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _KEPT = 4096  # configurations of a host
 
 @dataclass(frozen=True)
 class Facts:
-    """A share of a population: as in `Population`, and how all lanes are divided."""
+    """A share of a population: like `Population`, plus the division of all lanes."""
 
     division: Division
     block: int
@@ -62,7 +62,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Fault:
-    """An exception as an answer: what to raise, because its own class may not be picklable."""
+    """An exception as a reply: what to raise, because its own class may not be picklable."""
 
     kind: type[Exception]
     text: str
@@ -79,14 +79,14 @@ class Machine:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer or a `Fault`, and lines for the user."""
+    """A reply or a `Fault`, and lines for the user."""
 
     answer: Any
     warnings: tuple[str, ...] = ()
 
 
 class ShareSource(Protocol):
-    """Makes shares of populations; like a `PopulationFactory`."""
+    """Creates shares of populations; like a `PopulationFactory`."""
 
     @property
     def machine(self) -> Machine: ...
@@ -97,7 +97,7 @@ class ShareSource(Protocol):
         """Raise ConfigError if no program can run the configuration."""
 
     def divide(self, resolved: Resolved, lanes: int | None) -> Division:
-        """Divide the lanes of a population; the study or the rule sets them if None."""
+        """Divide a population's lanes; by default the study or the rule sets their number."""
         ...
 
     def make(self, resolved: Resolved, division: Division) -> Population: ...
@@ -108,9 +108,9 @@ class ShareSource(Protocol):
 
 
 class ShareHost:
-    """Holds shares of populations by (share, bucket); all it needs comes with the calls.
+    """Holds shares of populations by (share, bucket); calls bring everything it needs.
 
-    The source is made with the number of hosts on this machine and a function for warnings.
+    The source gets the number of hosts on this machine and a function for warnings.
     """
 
     def __init__(self, source: Callable[[int, Callable[[str], None]], ShareSource]):
@@ -199,7 +199,7 @@ class ShareHost:
             return pack(Path(work) / "policy")
 
     def _do_save(self, at: tuple[int, str], folder: str, token: str) -> Files | None:
-        """Write a share's lanes into a folder that this machine sees, else return the files.
+        """Write a share's lanes into a folder visible to this machine, or return the files.
 
         It sees the folder if the checkpoint's record has the token.
         """
@@ -252,24 +252,24 @@ _ATTEMPTS = 3
 
 
 class WorkerError(RuntimeError):
-    """An error on a host while it worked on lanes."""
+    """An error on a host while it was working on lanes."""
 
 
 class Lost(str):
-    """Why the host of a share died before it gave an answer."""
+    """The reason why a share's host died before replying."""
 
 
 class Team(Protocol):
-    """Reaches the hosts of all shares."""
+    """Communicates with the hosts of all shares."""
 
     shares: int
 
     def generation(self, share: int) -> int:
-        """Return how many hosts a share had before this one; a new host knows nothing."""
+        """Return how many hosts a share had before this one; a new host has no state."""
         ...
 
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
-        """Call hosts in parallel, by share; return answers, or `Lost` where a host died."""
+        """Call hosts in parallel, by share; return replies, or `Lost` for a host that died."""
         ...
 
     def replace(self, share: int) -> None:
@@ -279,7 +279,7 @@ class Team(Protocol):
 
 
 def asked(team: Team, share: int, call: Call) -> Any:
-    """Ask one share's host, another host if it dies."""
+    """Ask one share's host, or another host if it dies."""
     for _ in range(_ATTEMPTS):
         answer = team.call({share: call})[share]
         if not isinstance(answer, Lost):
@@ -341,7 +341,7 @@ class SharedPopulation(Population):
         self._compile("compile_evaluation", "evaluation")
 
     def _compile(self, method: str, what: str) -> None:
-        """Compile once; of several hosts on one machine the first fills the cache."""
+        """Compile once; with several hosts on one machine the first one fills the cache."""
         if method in self._compiled:
             return
         first = self._team.first_of_machines()
@@ -353,7 +353,7 @@ class SharedPopulation(Population):
         self._compiled.add(method)
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
-        """See `Population`; shares without a busy lane rest."""
+        """See `Population`; shares without a busy lane are skipped."""
         self.compile()
         started = time.perf_counter()
         given: dict[int, list[Refill]] = {}
@@ -383,7 +383,7 @@ class SharedPopulation(Population):
         return ChunkResult(metrics, diverged, time.perf_counter() - started, failed, rows)
 
     def _in_lanes(self, metrics: Mapping[int, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Return name -> [lanes] of all shares' metrics; resting lanes have zeros."""
+        """Return name -> [lanes] of all shares' metrics; idle lanes have zeros."""
         found: dict[str, np.ndarray] = {}
         for share, own in metrics.items():
             places = self._places[share]
@@ -422,7 +422,7 @@ class SharedPopulation(Population):
         return self._ask_lanes("evaluate", lanes)
 
     def _ask_lanes(self, method: str, lanes: Sequence[int]) -> list[Any]:
-        """Ask for one answer per lane, and return them in the order of the lanes."""
+        """Request one reply per lane, and return them in lane order."""
         dealt = self._by_share(lanes)
         answers = self._ask(method, {share: (own,) for share, own in dealt.items()})
         queues = {share: iter(found) for share, found in answers.items()}
@@ -472,7 +472,7 @@ class SharedPopulation(Population):
     def _ask(
         self, method: str, work: Mapping[int, tuple[Any, ...]], remember: bool = False
     ) -> dict[int, Any]:
-        """Ask hosts in parallel, share -> arguments; where one dies another is asked again.
+        """Ask hosts in parallel, share -> arguments; if one dies another is asked again.
 
         `remember` calls that change lanes, so that a new host repeats them.
         """
@@ -522,8 +522,8 @@ class SharedPopulation(Population):
     def _calls_to_restore(self, share: int) -> list[Call]:
         """Return the calls that restore a share on a new host.
 
-        A missing folder belonged to a commit without started replicates in these lanes, so all
-        that counts came later.
+        A missing folder belongs to a commit without started replicates in these lanes, so
+        everything relevant came later.
         """
         way: list[Call] = [self._call("make", (self._resolved, self._asked))]
         saved = self._saved.get(share)

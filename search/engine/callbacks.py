@@ -1,9 +1,9 @@
 """User callbacks: typed events and a base class for receivers.
 
-Callbacks run in the study's thread. Start events come right before the work starts; all others
-come between two chunks, after every decision of the boundary. Callbacks cannot change a result.
-If one raises, the study stops at the next boundary: all finished work is committed, and the same
-call resumes it.
+Callbacks run in the study's thread. Start events come just before the work starts; all others come
+between two chunks, after every decision of the boundary. Callbacks cannot affect results. If one
+raises, the study stops at the next boundary: all finished work is committed, and the same call
+resumes it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class EvaluationStartEvent:
 
 @dataclass(frozen=True)
 class ChunkEvent:
-    """A chunk is done; one entry per replicate with a new row in its curve.
+    """A chunk is done; one entry per replicate with a new curve row.
 
     If `log_every` splits chunks, each row has an event. If it joins chunks, an entry comes with
     the chunk that completes its row.
@@ -131,7 +131,7 @@ class Callback(Protocol):
 class Callbacks(Observer):
     """All callbacks of a study, as one observer.
 
-    Every event raises CallbackError where a callback raised.
+    Every event raises CallbackError if a callback raised.
     """
 
     def __init__(self, callbacks: Iterable[Callback]):
@@ -188,7 +188,7 @@ class Callbacks(Observer):
             raise raised
 
     def _call_at_start(self, method: str, event: object) -> None:
-        """Call all callbacks; keep an error, since the state may not be committed now."""
+        """Call all callbacks; keep any error, because the state may not be committed now."""
         if self._raised is None:
             try:
                 self._call(method, event)

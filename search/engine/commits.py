@@ -1,6 +1,6 @@
-"""Commit rows, lanes and loop state together to the store, and restore them.
+"""Commits rows, lanes and loop state together, and restores them.
 
-The times of commits change no result: uncommitted work is repeated bitwise.
+Commit times do not affect results: uncommitted work is repeated bitwise.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Shelf:
         return population.restore_state(kept) if isinstance(kept, Path) else kept
 
     def save(self, checkpoint: Path) -> None:
-        """Write all states into a commit's folder; those of an earlier commit are linked."""
+        """Write all states into a commit's folder; states of an earlier commit are linked."""
         folder = new_folder(checkpoint / _FOLDER)
         for key, (name, kept) in self._kept.items():
             path = folder / _name(key)
@@ -89,7 +89,7 @@ class Shelf:
             self._kept[key] = name, path
 
     def restore(self, checkpoint: Path | None) -> None:
-        """Find the states that the last commit wrote; they are read when needed."""
+        """Find the states written by the last commit; they are read when needed."""
         for key, bucket in _buckets_of_kept(self._ledger).items():
             folder = None if checkpoint is None else checkpoint / _FOLDER / _name(key)
             if folder is None or not folder.is_dir():
@@ -101,7 +101,7 @@ class Shelf:
 
 
 def _buckets_of_kept(ledger: Ledger) -> dict[tuple[int, int], str]:
-    """Return (trial, replicate) -> bucket of all replicates whose state is kept."""
+    """Return (trial, replicate) -> bucket of all replicates with a kept state."""
     return {
         _key(run): trial.bucket
         for trial in ledger.going_on()
@@ -122,11 +122,11 @@ _SOONEST, _SHARE = 1.0, 0.05  # seconds to the second commit; of the time, for c
 
 
 class Committer:
-    """Commits when it is time.
+    """Commits at the right times.
 
     At least `every_seconds` pass between commits; 0 commits at every boundary. With `soon` the
-    first boundary is committed at once and the times between commits grow from there, so that
-    short processes lose little. A slow commit makes the next one wait longer.
+    first boundary is committed at once and the intervals grow from there, so that short processes
+    lose little. A slow commit makes the next one wait longer.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ def restore_ledger(
     resolver: Resolver,
     earlier: Sequence[Past] = (),
 ) -> Ledger:
-    """Rebuild the ledger of the last commit; a new study gets an empty one."""
+    """Rebuild the ledger from the last commit; a new study gets an empty one."""
     head = store.head
     state = LoopState() if head.number == 0 else LoopState.from_text(head.loop_state)
     decisions: dict[int, list[DecisionRow]] = {}
@@ -247,7 +247,7 @@ def restore_ledger(
 def _restore_evaluations(
     ledger: Ledger, store: StudyStore, ended: Sequence[Trial], alone: bool
 ) -> None:
-    """Read the values without training returns; decisions keep those that they were made on."""
+    """Read the values without training returns; decisions keep the values they were based on."""
     objective = ledger.objective.of_test
     for row in store.journal.evaluations(without=Stream.REPORT):
         ledger.alone.see(row, objective.measure(row))

@@ -1,13 +1,13 @@
 """The confirm stage: run the best trials on selection seeds and the winner on test seeds.
 
-The search seeds picked these trials, which biases their values upwards. So the `choose` seeds
-only choose (0: the best of the search wins), and the reported value comes from the `report` seeds.
-Several objectives have a front instead of a winner: the best trials run on the `choose` seeds and
-form a new front. The default runs on the `report` seeds, too (with a front, on the `choose`
-seeds), and so do the trials listed in `confirm.also`.
+The search seeds picked these trials, which biases their values upwards. So the `choose` seeds only
+choose (0: the best search value wins), and the reported value comes from the `report` seeds. With
+several objectives there is a front instead of a winner: the best trials run on the `choose` seeds,
+which give a new front. The default also runs on the `report` seeds (with a front, on the `choose`
+seeds), as do the trials listed in `confirm.also`.
 
-No seed runs twice for a trial, and no value is dropped: a trial with all selection seeds from
-an earlier stage competes with the new candidates, and test values stay when the winner changes.
+A trial runs on each seed once, and no value is dropped. A trial with all selection seeds from an
+earlier stage competes with the new candidates, and test values remain if the winner changes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Fresh:
     diverged: Collection[Replicate] = ()
 
     def runs(self, trial: int, stream: Stream, seeds: int) -> list[Run]:
-        """Return the replicates of a trial on fresh seeds; those with known results are over."""
+        """Return a trial's replicates on new seeds; those with known results have ended."""
         runs: list[Run] = []
         for key in ((trial, stream, replicate) for replicate in range(seeds)):
             if key in self.ended:
@@ -70,7 +70,7 @@ class Fresh:
         return all((trial, stream, replicate) in self.ended for replicate in range(seeds))
 
     def only_new(self, add_rows: AddRows, cut: bool = False) -> AddRows:
-        """Return an `add_rows` that skips rows written before; after a cut they may come again."""
+        """Return an `add_rows` that skips rows already written, which may come again."""
         reached = dict(self.reached)
 
         def add(*, metrics: Mapping[str, np.ndarray], **rows: Any) -> None:
@@ -162,7 +162,7 @@ class ConfirmStage:
             _enter(trial, runs[trial.number], self._buckets[trial.bucket])
 
     def _test_best_of_search(self, finished: Sequence[Trial]) -> None:
-        """Start the test without selection seeds; those of an earlier stage still decide."""
+        """Start the test without selection seeds; those of an earlier stage still count."""
         before = seeds_that_choose(self._ledger.trials.values()) > 0
         winner = (first_confirmed(self._ledger) if before else None) or finished[0]
         self._state.choose([winner.number])
@@ -171,10 +171,10 @@ class ConfirmStage:
         self._test(winner)
 
     def _pays_for(self, best: Sequence[Trial], runs: Mapping[int, Sequence[Run]]) -> bool:
-        """Return whether the budget pays these selection seeds to their end; rows say if not.
+        """Return whether the budget pays for these selection seeds; rows record if not.
 
-        A search reserves their cost. A finished study that asks for more of them may not
-        have so much left, and cut seeds select no winner.
+        A search reserves their cost. A finished study that requests more of them may not have
+        enough left, and incomplete seeds select no winner.
         """
         ledger = self._ledger
         cost = sum(self._cost(runs[one.number], self._buckets[one.bucket]) for one in best)
@@ -219,8 +219,8 @@ class ConfirmStage:
     def _end_choose(self) -> None:
         """Store the selection values, and start the winner on the test seeds.
 
-        A candidate without a value on some seed is not confirmed: the others may have had harder
-        seeds. If an error caused that, the others continue; if the budget did, no winner is
+        A candidate without a value on some seed is not confirmed, because the others may have had
+        harder seeds. If an error caused that, the others continue; if the budget did, no winner is
         selected. Earlier results stay.
         """
         ledger, state, confirm = self._ledger, self._state, self._confirm
@@ -243,10 +243,10 @@ class ConfirmStage:
         self._test(min(whole, key=lambda trial: _best_choice(ledger, trial)))
 
     def _test(self, winner: Trial) -> None:
-        """Start the winner and the default on the test seeds, on some of them at an interim look.
+        """Start the winner and the default on the test seeds, or on those of an interim look.
 
-        Without a default no look is taken, nor after earlier ones (of another winner, or by
-        `confirm.also`), which leave too little of the error rate for two more.
+        There is no interim look without a default, or after earlier looks (at another winner, or
+        by `confirm.also`), because too little of the error rate is left for two more.
         """
         confirm, looks = self._confirm, self._ledger.looks
         won = {look.trial for look in looks if look.won}
@@ -287,10 +287,10 @@ class ConfirmStage:
             self._run_tests(number, confirm.report)
 
     def _is_clear(self) -> bool:
-        """Return whether the seeds of an interim look decide, or do not favour the winner.
+        """Return whether an interim look decides, or does not favour the winner.
 
-        They decide, too, where only outcomes that no seed has shown stand against a verdict
-        (`unless`), and the planned seeds would not be enough to exclude them.
+        It also decides if only unseen outcomes prevent a verdict (`unless`) and the planned seeds
+        would not suffice to exclude them.
         """
         ledger, state = self._ledger, self._state
         if state.winner is None or state.default is None or ledger.study.constraints:
@@ -319,7 +319,7 @@ class ConfirmStage:
         return found.unless is not None and too_few
 
     def _on_test_seeds(self, trial: Trial, seeds: int) -> tuple[list[Run], Bucket | None]:
-        """Return a trial's replicates on the test seeds and its bucket; none can run without."""
+        """Return a trial's test-seed replicates and its bucket; none if it cannot run."""
         self._state.admit(trial)
         bucket, runs = self._join(trial), list[Run]()
         if bucket is not None:
@@ -329,9 +329,9 @@ class ConfirmStage:
     def _start_default(self, seeds: int, after: int = 0) -> bool:
         """Start the default on the test seeds; return whether it starts now.
 
-        It does not if the study omits it, it is the winner, it already runs, or no program can
-        run it (its row says why). If the budget cannot pay it `after` the winner's env steps, it
-        waits for the winner's end.
+        It does not start if the study omits it, it is the winner, it already runs, or no program
+        can run it (its row gives the reason). If the budget cannot pay for it `after` the winner's
+        env steps, it waits until the winner has finished.
         """
         state, confirm = self._state, self._confirm
         if confirm is None or not (confirm.default and confirm.report):
@@ -385,11 +385,11 @@ class ConfirmStage:
         _enter(trial, [over.get(run.replicate, run) for run in runs], bucket)
 
     def _default_of_front(self, best: Sequence[Trial]) -> list[Trial]:
-        """Return [default] if it joins the front on the selection seeds, else [].
+        """Return [default] if it joins the front on the selection seeds, otherwise [].
 
-        These seeds selected none of the trials that run on them. The default stays out if the
-        study omits it, it is among the best already, no program can run it, or an objective is a
-        cost, which a stopped trial has not paid in full.
+        These seeds did not select any of the trials that run on them. The default is excluded if
+        the study omits it, it is already among the best, no program can run it, or an objective is
+        a cost, which a stopped trial has not paid in full.
         """
         ledger, confirm = self._ledger, self._confirm
         if not ledger.objectives.others or confirm is None or not confirm.default:
@@ -416,7 +416,7 @@ class ConfirmStage:
         return ledger.trials[REFERENCE_TRIAL]
 
     def _join(self, trial: Trial) -> Bucket | None:
-        """Return a trial's bucket, or None if no program can run it, which its row then says."""
+        """Return a trial's bucket, or None if no program can run it (its row gives the reason)."""
         self._ledger.touch(trial)
         try:
             bucket = self._bucket_of(self._ledger.resolved_of(trial.number), trial.number)
@@ -440,7 +440,7 @@ class ConfirmStage:
         self._ledger.touch(trial)
 
     def _missing(self, runs: Sequence[Run], of: str) -> str:
-        """Return how many seeds have no value, and the bound that cut them; "" if none."""
+        """Return the number of seeds without values and the limit that cut them; "" if none."""
         lost, budget = sum(run.state is not RunState.ENDED for run in runs), ""
         if any(run.state is RunState.CUT for run in runs):
             bounds = self._ledger.study.budget
@@ -477,9 +477,9 @@ def _best_choice(ledger: Ledger, trial: Trial) -> tuple[float, float, int]:
 
 
 def first_confirmed(ledger: Ledger) -> Trial | None:
-    """Return the best trial on the selection seeds, of those with a value on all of them.
+    """Return the best trial on the selection seeds, among those with values on all of them.
 
-    Without selection seeds it is the best of the search, if it has test values.
+    Without selection seeds it is the best trial of the search, if it has test values.
     """
     seeds = seeds_that_choose(ledger.trials.values())
     if not seeds and not ledger.objectives.others:

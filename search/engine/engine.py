@@ -1,4 +1,4 @@
-"""Runs, counts, writes and commits the chunks of a study, for our loop and for Ray Tune's."""
+"""Runs, counts, writes and commits a study's chunks, for our loop and for Ray Tune's."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def lanes_to_keep(ledger: Ledger, bucket: Bucket) -> int:
 
 
 def replicates_to_come(ledger: Ledger, key: str) -> float:
-    """Return the expected replicates of future trials in a bucket; may be infinite."""
+    """Return the expected number of future replicates in a bucket; may be infinite."""
     state, study = ledger.state, ledger.study
     trials = trials_left(study, state.proposed) if may_propose(ledger) else 0
     if study.budget.env_steps is not None:
@@ -91,7 +91,7 @@ class CompileBeside:
     def begin(self, population: Population) -> bool:
         """Queue a population for compiling, once; return whether it is compiled in a thread.
 
-        Errors are dropped: the bucket meets them again when it compiles, and fails its trials.
+        Errors are dropped: they recur when the bucket compiles, and then fail its trials.
         """
         if population in self._begun or population.compiles:
             return False
@@ -107,7 +107,7 @@ class CompileBeside:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Wait for running compiles, except when leaving at once; drop the queue."""
+        """Wait for running compiles, unless quitting at once; drop the queue."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         running = [one for one in self._queue if not one.done()]
         if not running or isinstance(error, Leave):
@@ -178,7 +178,7 @@ class Engine:
 
     @contextmanager
     def undivided(self) -> Iterator[None]:
-        """A step that is not committed if an error ends it half-way."""
+        """A step that is not committed if an error interrupts it."""
         self._whole = False
         yield
         self._whole = True
@@ -308,7 +308,7 @@ class Engine:
         return rows
 
     def admit(self, trial: Trial, replicates: int) -> Bucket | None:
-        """Add a new trial; return its bucket, None if it failed: no program can run it."""
+        """Add a new trial; return its bucket, None if it failed because no program can run it."""
         self.ledger.add(trial)
         try:
             resolved = self.ledger.resolved_of(trial.number)
@@ -322,7 +322,7 @@ class Engine:
         return bucket
 
     def bucket_of(self, resolved: Resolved, example: int) -> Bucket:
-        """Return the bucket of a configuration, made for its first trial, the `example`."""
+        """Return a configuration's bucket, created for its first trial, the `example`."""
         key, early = resolved.bucket, self.study.early_terminate
         if key not in self.buckets:
             if self.buckets and early is not None and early.evolves:
@@ -375,7 +375,7 @@ class Engine:
                 self._beside.begin(bucket.population)
 
     def fail(self, bucket: Bucket, runs: Sequence[Run], error: Exception) -> None:
-        """Count an error and fail the trials it hit; raise one that concerns the whole study."""
+        """Count an error and fail the affected trials; raise one that concerns the whole study."""
         if isinstance(error, HpoError) and not isinstance(error, ConfigError):
             raise error
         if has_refused(error):
@@ -414,19 +414,19 @@ class Engine:
         return max((bucket.schedule.env_steps for bucket in self.buckets.values()), default=0)
 
     def affordable(self, bucket: Bucket) -> float:
-        """Return the lanes for which the budget pays another chunk; may be infinite."""
+        """Return for how many lanes the budget pays another chunk; may be infinite."""
         return affordable_lanes(self.ledger, self._longest, bucket.schedule.quantum)
 
     def pays_for_any(self) -> bool:
-        """Return whether the budget pays a chunk of any bucket, or there is none yet."""
+        """Return whether the budget pays for a chunk of any bucket, or there is no bucket yet."""
         buckets = self.buckets.values()
         return not buckets or any(self.affordable(bucket) >= 1 for bucket in buckets)
 
     def trials_to_start(self) -> float:
-        """Return how many new trials the budget lets finish; may be infinite.
+        """Return how many new trials can finish within the budget; may be infinite.
 
-        Live trials may need all the env steps that they have left, since a rung may stop none. The
-        first trial may always start. A population that evolves is bounded as a whole.
+        Live trials may need all their remaining env steps, because a rung may stop none. The first
+        trial may always start. An evolving population is bounded as a whole.
         """
         ledger, study, early = self.ledger, self.study, self.study.early_terminate
         usage, buckets = ledger.state.usage, self.buckets.values()
@@ -454,7 +454,7 @@ class Engine:
         return more if ledger.trials else max(1, more)
 
     def is_out_of_time(self) -> bool:
-        """Return whether the wall time is used up, except the reserve for confirming."""
+        """Return whether the wall time is used up, except for the reserve for confirming."""
         return self._seconds_left() <= 0
 
     def _seconds_left(self) -> float:
@@ -462,7 +462,7 @@ class Engine:
         return seconds_left(self.ledger, self._longest, chunks)
 
     def check_first_bucket(self) -> None:
-        """Refuse a budget too small for confirming, once the length of a run is known."""
+        """Refuse a budget too small for confirming, once the run length is known."""
         state = self.ledger.state
         if state.usage.chunks == 0 and state.phase is Phase.SEARCH and self.buckets:
             first = next(iter(self.buckets.values()))

@@ -1,7 +1,7 @@
 """Counts chunks and evaluations, and retires diverged replicates.
 
-The numbers of a diverged lane are dropped; the reason is kept. A non-finite evaluation counts
-as divergence, too.
+The numbers of a diverged lane are dropped; the reason is kept. A non-finite evaluation counts as
+divergence, too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ AddRows = Callable[..., None]
 
 
 def refills_of(ledger: Ledger, runs: Sequence[Run]) -> list[Refill]:
-    """Return the lanes of the replicates whose first chunk is next."""
+    """Return the lanes of replicates that start their first chunk next."""
     refills: list[Refill] = []
     for run in runs:
         if run.chunks == 0 and run.lane is not None:
@@ -53,7 +53,7 @@ def refills_of(ledger: Ledger, runs: Sequence[Run]) -> list[Refill]:
 
 
 def changes_of(ledger: Ledger, bucket: Bucket, runs: Sequence[Run]) -> list[Change]:
-    """Return the lanes on fresh seeds whose trial's lineage changed hyperparameters here."""
+    """Return lanes on new seeds whose trial's lineage changed hyperparameters here."""
     changes: list[Change] = []
     for run in runs:
         schedule = ledger.trials[run.trial].schedule
@@ -78,7 +78,7 @@ def count_chunk(
         run.advance()
         ledger.count(run, bucket.schedule.quantum, trains, seconds)
         if result.diverged[lane]:
-            _diverge(ledger, bucket, run, "a number of its training is not finite")
+            _diverge(ledger, bucket, run, "a training metric is not finite")
         elif trains:
             shown[lane] = run
     _digest(shown, result)
@@ -97,7 +97,7 @@ def count_chunk(
 
 
 def _digest(shown: Mapping[int, Run], result: ChunkResult) -> None:
-    """Add a chunk's metrics to the digest of each replicate; without metrics there is none."""
+    """Add a chunk's metrics to each replicate's digest; without metrics there is none."""
     names = sorted(result.metrics)
     if not names:
         return
@@ -155,7 +155,7 @@ def _row_of(bucket: Bucket, run: Run, result: EvaluationResult) -> EvaluationRow
 def take_evaluations(
     ledger: Ledger, bucket: Bucket, runs: Sequence[Run], results: Sequence[EvaluationResult]
 ) -> list[EvaluationRow]:
-    """Record evaluations and return their rows; replicates at their full length end."""
+    """Record evaluations and return their rows; replicates at full length end."""
     written: list[EvaluationRow] = []
     lacking = False
     failed = [
@@ -198,7 +198,7 @@ def take_evaluations(
 def _with_training(ledger: Ledger, run: Run, result: EvaluationResult) -> EvaluationResult:
     """Add training returns to the evaluation's metrics, if they have a weight.
 
-    Replayed evaluations bring those that were recorded.
+    Replayed evaluations use the recorded returns.
     """
     if not ledger.study.metric.training_weight or TRAINING_RETURN in result.metrics:
         return result
@@ -226,7 +226,7 @@ def _not_finite(ledger: Ledger, result: EvaluationResult, values: Sequence[float
         return f"{named} in its evaluation"
     returns = np.asarray(result.returns)
     bad = int(np.sum(~np.isfinite(returns)))
-    return f"{named} in its evaluation, the returns of {bad} of {len(returns)} episodes not finite"
+    return f"{named} in its evaluation: {bad} of {len(returns)} returns are not finite"
 
 
 def replicates_of(study: Study) -> dict[Stream, int]:

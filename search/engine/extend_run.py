@@ -1,7 +1,6 @@
-"""Extend a finished run of one configuration from the lanes it ended with.
+"""Extend a finished run of one configuration from its final lanes.
 
-The tables then equal those of a run that was long from the start; where they could not,
-extending is refused.
+The tables then equal those of a run that was long from the start; otherwise extending is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def as_begun(study: Study, folder: Path) -> Study:
 
 
 def asked_for(study: Study, also: Mapping[int, int]) -> Study:
-    """Return a study that also runs trials on test seeds: trial -> at least so many seeds."""
+    """Return a study that also runs trials on test seeds: trial -> minimum number of seeds."""
     confirm = study.confirm or Confirm(top_k=0, report=0)
     most = dict(confirm.also)
     for trial, seeds in also.items():
@@ -50,13 +49,13 @@ def asked_for(study: Study, also: Mapping[int, int]) -> Study:
 
 
 def single_as_begun(study: Study, folder: Path) -> Study:
-    """Return the study of `hpo train`, laid out over the horizon that it started with."""
+    """Return the study of `hpo train`, with the horizon that it started with."""
     begun = as_begun(single(study), folder)
     return single(replace(study, schedule_env_steps=begun.schedule_env_steps))
 
 
 def resume_note(study: Study, folder: Path) -> str:
-    """Return the line about settings that changed since the study in the folder; "" if none."""
+    """Return the line about settings changed since the study in the folder started; "" if none."""
     before = _recorded_study(folder)
     changes = [] if before is None else diff(before, resolved(study))
     if before is None or not changes or not all(change.allowed for change in changes):
@@ -81,7 +80,7 @@ def _recorded_study(folder: Path) -> Mapping[str, Any] | None:
 
 
 def keep_for_growth(ledger: Ledger, trial: Trial) -> None:
-    """Remember a finished trial as it is, if its lanes allow extending it later.
+    """Remember a finished trial's state, if its lanes allow a later extension.
 
     Call it while the trial is in its lanes.
     """
@@ -145,13 +144,14 @@ def _check_points(study: Study, was: Schedule, now: Schedule) -> None:
     if was.length in now.evaluations:
         raise _cannot(
             study,
-            f"the last row of its curve ends at {was.env_steps} env steps, where a longer run has "
-            f"none (log_every is {study.log_every})",
+            f"the last row of its curve ends at {was.env_steps} env steps, where a longer run "
+            f"would have none (log_every is {study.log_every})",
             " with a log_every that divides env_steps",
         )
     raise _cannot(
         study,
-        f"the run was evaluated at its end, {was.env_steps} env steps, where a longer one is not "
+        f"the run was evaluated at its end, {was.env_steps} env steps, where a longer one would "
+        "not be "
         f"(evaluation.every is {study.evaluation.every})",
         " with an evaluation.every that divides env_steps",
     )

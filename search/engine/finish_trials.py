@@ -1,4 +1,4 @@
-"""End trials at the end of their runs, or where the budget cuts them, and keep the best policies.
+"""End trials at the end of their runs or at a budget cut, and keep the best policies.
 
 A lane still has its policy at the boundary where its run ends.
 """
@@ -42,9 +42,9 @@ def clearly_worse(losses: Sequence[float], best: Sequence[float], risk: float) -
 
 
 def more_seeds(ledger: Ledger, trial: Trial) -> list[Run]:
-    """Return the further replicates of a trial whose runs are over; maybe none.
+    """Return further replicates for a trial whose runs have ended; maybe none.
 
-    The total risk of dropping an equal of the best trial is 1 - confidence, divided evenly among
+    The total risk of dropping a trial equal to the best is 1 - confidence, divided evenly among
     the looks (Bonferroni).
     """
     seeds = ledger.study.seeds
@@ -68,7 +68,7 @@ def value_of(ledger: Ledger, trial: Trial) -> float:
     """Return a finished trial's value.
 
     With fewer seeds than the best trial, it is that trial's value plus the mean difference on the
-    shared seeds, because the own seeds may be the easy ones.
+    shared seeds, because the trial's seeds may be the easy ones.
     """
     values = trial.values_of(Stream.SEARCH)
     plain = ledger.objective.aggregate(values)
@@ -94,8 +94,9 @@ _FOLDER = re.compile(r"trial_(\d+)(?:_(steps|best|seeds))?")
 class Policies:
     """The kept policies of a study: a sub-folder `trial_N` per trial.
 
-    With `each_seed`, those of every seed are in `trial_N_seeds/S`, and the trial's is the first
-    seed's. Snapshots are in `trial_N_steps/S/ENV_STEPS`, the best of each trial in `trial_N_best`.
+    With `each_seed`, every seed's policy is in `trial_N_seeds/S`, and the trial's is the first
+    seed's. Snapshots are in `trial_N_steps/S/ENV_STEPS`, each trial's best policy in
+    `trial_N_best`.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Policies:
         self._directory, self._wanted = directory, wanted
 
     def snapshot(self, runs: Iterable[Run]) -> None:
-        """Write the due snapshots of replicates in lanes, at the boundary of a chunk."""
+        """Write the due snapshots of replicates in lanes, at a chunk boundary."""
         for run in runs:
             if run.stream is Stream.SEARCH and run.lane is not None and self._is_due(run):
                 path = self._directory / f"trial_{run.trial}_steps" / str(run.replicate)
@@ -160,7 +161,7 @@ class Policies:
             self.export(there[0])
 
     def _seeds_of(self, trial: Trial) -> list[Path]:
-        """Return the policies of the seeds that ran to the end, by seed."""
+        """Return the policies of the seeds that finished, by seed."""
         folder = self._path(trial.number, "_seeds")
         runs = trial.runs_of(Stream.SEARCH)
         ended = {str(run.replicate): run for run in runs if run.state is RunState.ENDED}
@@ -205,7 +206,7 @@ class Policies:
                         delete_folder(snapshot)
 
     def tidy(self, winner: Trial | None) -> None:
-        """Delete, as a study ends, policies of trials that are not kept or have no value."""
+        """At a study's end, delete policies of trials that are not kept or have no value."""
         trials, state = self._ledger.trials, self._ledger.state
         lost = {
             number
@@ -269,18 +270,18 @@ class Policies:
 
 
 def _has_won(trial: Trial) -> bool:
-    """Return whether it won once: it may win again, without a lane that still has its policy."""
+    """Return whether it won before: it may win again without a lane that has its policy."""
     is_default = trial.number in (0, REFERENCE_TRIAL) and not trial.schedule
     return bool(trial.report_values and (trial.choose_values or not is_default))
 
 
 def in_lanes(runs: list[Run]) -> list[Run]:
-    """Return the replicates that ended at this boundary: their lanes are not freed yet."""
+    """Return the replicates that ended at this boundary, whose lanes are not freed yet."""
     return [run for run in runs if run.lane is not None and run.state is RunState.ENDED]
 
 
 def finish_trials(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) -> None:
-    """End the trials of the search without a live replicate."""
+    """End the search trials that have no live replicate."""
     for trial in ledger.live():
         if trial.lost or not trial.runs or any(run.is_live for run in trial.runs):
             continue
@@ -300,7 +301,7 @@ def finish_trials(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Polic
 
 
 def close_search(ledger: Ledger, policies: Policies) -> None:
-    """End the remaining trials: live ones are unfinished, paused ones stopped."""
+    """End the remaining trials: live ones become unfinished, paused ones stopped."""
     for trial in ledger.live():
         cut(trial.runs)
         _end_cut(ledger, trial, policies)
@@ -309,7 +310,7 @@ def close_search(ledger: Ledger, policies: Policies) -> None:
 
 
 def _end_cut(ledger: Ledger, trial: Trial, policies: Policies) -> None:
-    """End a trial cut by the budget: it is unfinished, or had diverged before."""
+    """End a trial cut by the budget: it is unfinished, or had already diverged."""
     whole = [run for run in trial.runs if run.state is not RunState.CUT]
     if ledger.study.seeds.racing is None or len(whole) < ledger.study.seeds.first:
         state = TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED

@@ -1,8 +1,8 @@
-"""Stop requests: Ctrl-C once to finish cleanly, twice to leave at once; `hpo stop`.
+"""Stop requests: Ctrl-C once to finish cleanly, twice to quit at once; `hpo stop`.
 
 SIGTERM (batch system, container) counts as Ctrl-C. `timeout`, shells and systemd send it twice at
-once, which counts as one; another one later leaves at once. SIGHUP (closed terminal) counts as one
-Ctrl-C however often it comes.
+once, which counts as one; a later one quits at once. SIGHUP (closed terminal) counts as one
+Ctrl-C, however often it is sent.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _SAME_REQUEST_SECONDS = 2.0
 
 
 def leaves_at_once(number: int, seconds: float) -> bool:
-    """Return whether this signal leaves at once, some seconds after a clean end was requested."""
+    """Return whether this signal quits at once, some seconds after a clean end was requested."""
     if number == signal.SIGTERM:
         return seconds > _SAME_REQUEST_SECONDS
     return number == signal.SIGINT
 
 
 class Interrupts:
-    """Watches for signals while entered, in the main thread only.
+    """Watches for signals while entered; only in the main thread.
 
     `on_first` is called once, at the first request; `asked()` polls for another process's request.
     """

@@ -24,10 +24,10 @@ from .rung_decisions import judge, promote_last
 
 
 class Loop:
-    """One study from its ledger's state to its end.
+    """Runs one study from its ledger's state to its end.
 
-    `pruner` stops trials early, `evolver` lets trials copy each other, `fresh` has confirm results
-    from before.
+    `pruner` stops trials early, `evolver` makes trials copy each other, and `fresh` has earlier
+    confirm results.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class Loop:
         return self._engine.run(lambda: self._search(interrupts))
 
     def _search(self, interrupts: Interrupts) -> Outcome:
-        """Pass boundary after boundary.
+        """Process one boundary after the other.
 
-        Every commit is of a state between two steps. Filling lanes cuts replicates that the budget
-        cannot pay and may then choose another bucket, so a state committed after it would be
-        filled again on resume, and differently.
+        Every commit records a state between two steps. Filling lanes cuts replicates that the
+        budget cannot pay for and may then choose another bucket. A state committed after it would
+        be filled again, differently, on resume.
         """
         self._intake.resume()
         while self._ledger.state.phase is not Phase.DONE:
@@ -126,7 +126,7 @@ class Loop:
         return {key: bucket.schedule for key, bucket in self._buckets.items()}
 
     def _one_goes_on(self) -> bool:
-        """Promote a paused trial if nothing else is left to run; return whether it did."""
+        """Promote a paused trial if nothing else can run; return whether it did."""
         if self._ledger.state.phase is not Phase.SEARCH or not isinstance(
             self._pruner, PromotingAsha
         ):
@@ -142,7 +142,7 @@ class Loop:
             self._buckets[trial.bucket].enqueue(runs)
 
     def _judge(self) -> None:
-        """Judge the trials at a rung: stop or pause some, or let some copy others."""
+        """Judge the trials at a rung: stop or pause some, or make some copy others."""
         if self._evolver is None:
             self._wait(judge(self._ledger, self._pruner, self._schedules))
             self._engine.shelve()

@@ -1,4 +1,4 @@
-"""Notifies observers between two steps, and counts the time."""
+"""Notifies observers between two steps, and measures time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STREAMS = {Phase.CHOOSE: Stream.CHOOSE, Phase.REPORT: Stream.REPORT, Phase.ALSO
 
 
 class Telling:
-    """Notifies the observers of one study; `starts` also get the start events."""
+    """Notifies the observers of one study; `starts` also receive the start events."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Telling:
         self._rates.did(Work(evaluations=float(replicates)))
 
     def chunk_starts(self, bucket: Bucket, runs: Sequence[Run]) -> None:
-        """Report the replicates about to train, and the trials of the search that start so."""
+        """Report the replicates about to train, and the search trials that start with them."""
         if not self._starts:
             return
         trials = [self._ledger.trials[run.trial] for run in runs if run.stream is Stream.SEARCH]
@@ -115,7 +115,7 @@ class Telling:
         self._wait = max(_LOOK_SECONDS, took / _LOOK_SHARE)
 
     def _expect(self, found: Outlook | None) -> None:
-        """Store an estimate, less the time since."""
+        """Store an estimate, minus the time since then."""
         if found is None:
             return
         left = found.seconds_left

@@ -1,8 +1,7 @@
 """Population based training at a rung: the worst trials copy the best ones.
 
 All trials of such a study run side by side. At every rung, trials in the lower quantile and
-diverged ones take over the training state of a trial in the upper quantile, with new
-hyperparameters.
+diverged trials copy the training state of a trial in the upper quantile, with new hyperparameters.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Evolver:
         situation: Situation,
         resolve: Callable[[Mapping[str, Any]], object],
     ) -> dict[str, Any]:
-        """Return a copy's hyperparameters: new valid ones, else those of the copied trial."""
+        """Return a copy's hyperparameters: new valid ones, or those of the copied trial."""
         space = self.study.space
         for attempt in range(DRAWS):
             rng = generator(self.study.seed, "explore", trial, situation.rung, attempt)
@@ -64,7 +63,7 @@ class Evolver:
 
 
 def make_evolver(study: Study) -> Evolver | None:
-    """Return the rule of a study, None if its trials do not copy each other."""
+    """Return a study's rule, None if its trials do not copy each other."""
     early, explorer = study.early_terminate, make_explorer(study)
     if early is None or explorer is None:
         return None
@@ -72,7 +71,7 @@ def make_evolver(study: Study) -> Evolver | None:
 
 
 def set_aside(trial: Trial, buckets: Mapping[str, Bucket]) -> bool:
-    """Return whether a diverged trial waits for another's state: there is a rung ahead."""
+    """Return whether a diverged trial waits for another's state because a rung is ahead."""
     bucket = buckets.get(trial.bucket)
     return bucket is not None and trial.rung + 1 < len(bucket.schedule.rungs)
 
@@ -115,11 +114,11 @@ class _Rung:
 
     @property
     def env_steps(self) -> int:
-        """Of a replicate, here."""
+        """The replicate's progress here."""
         return self.bucket.schedule.rungs[self.rung] * self.bucket.schedule.quantum
 
     def carry_out(self) -> list[Change]:
-        """Record every trial's decision, and let the worst copy the best."""
+        """Record every trial's decision, and make the worst copy the best."""
         self._note_losses()
         pairs = self.pairs()
         kept = [self.loss[trial.number] for trial in self.ready if trial.number not in pairs]
@@ -175,7 +174,7 @@ class _Rung:
     def _copy(
         self, trial: Trial, source: Trial, params: dict[str, Any], way: tuple[Segment, ...]
     ) -> list[Change]:
-        """Let each replicate resume from the source's replicate on the same seed."""
+        """Let each replicate resume from the source's replicate with the same seed."""
         own = Segment(self.env_steps, trial.number, params)
         sources = source.runs_of(Stream.SEARCH)
         trial.adopt(params, [part.as_json() for part in (*way, own)], sources)

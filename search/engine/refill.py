@@ -1,6 +1,6 @@
-"""Keeps lanes busy: which bucket runs, which trials enter its lanes, how many to request.
+"""Keeps lanes busy: the bucket to run, the trials that enter its lanes, how many to request.
 
-All of it is a function of ledger and buckets, so a resumed study fills the same lanes.
+Everything is a function of ledger and buckets, so a resumed study fills the same lanes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Intake:
             self._ahead.start(state.pending.batch, state.pending.trials, history)
 
     def redraw(self) -> None:
-        """Draw the pending batch again: its history has other values now, also on resume."""
+        """Draw the pending batch again, because its history has new values; also on resume."""
         if self._ledger.state.pending is not None:
             self._ahead.join()
             self.resume()
@@ -141,7 +141,7 @@ class Refiller:
         return winner.bucket if winner and any(run.is_live for run in winner.runs) else ""
 
     def _look_ahead(self, bucket: Bucket) -> None:
-        """Settle the lanes of the bucket with the most further work."""
+        """Fix the lanes of the bucket with the most remaining work."""
         others = [
             other
             for other in self._engine.buckets.values()
@@ -154,7 +154,7 @@ class Refiller:
             self._engine.compile_ahead(following)
 
     def _fill(self, bucket: Bucket) -> None:
-        """Cut the replicates that the budget cannot pay, then fill lanes as far as it can."""
+        """Cut the replicates that exceed the budget, then fill lanes as far as it allows."""
         affordable = self._engine.affordable(bucket)
         busy = bucket.busy()
         if affordable < len(busy):
@@ -177,7 +177,7 @@ class Refiller:
     def _is_next_ready(self, bucket: Bucket, busy: int) -> bool:
         """Return whether another bucket uses the device better than more trials for this one.
 
-        Until then trials are requested: waiting is free, empty lanes cost a tenth of a study.
+        Until then trials are requested: waiting is free, and empty lanes cost a tenth of a study.
         """
         if 2 * busy >= bucket.lanes:
             return False
@@ -190,7 +190,7 @@ class Refiller:
         return most >= bucket.block and most > bucket.work
 
     def _wanted_ahead(self, bucket: Bucket) -> int:
-        """Return how many trials to draw during the next chunk, for lanes that it frees."""
+        """Return how many trials to draw during the next chunk, for the lanes that it frees."""
         if not self._ahead:
             return 0
         return math.ceil(bucket.lanes / self._replicates) - self._queued()

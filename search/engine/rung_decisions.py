@@ -1,6 +1,6 @@
-"""Rung decisions: find the trials at a rung, ask the rule, write its verdicts.
+"""Rung decisions: find the trials at a rung, ask the rule, record its verdicts.
 
-A trial is judged at the first boundary where all its replicates have passed the rung, on their
+A trial is judged at the first boundary where all its replicates have passed the rung, by their
 values at the rung, together with all trials that pass it at the same boundary.
 """
 
@@ -20,14 +20,14 @@ from ..state.trials import Run, RunState, Trial
 
 
 def rung_of(ledger: Ledger, rung: int) -> Rung:
-    """Return the trials judged at a rung; with several losses they are ranks (`store.pareto`)."""
+    """Return the trials judged at a rung; several losses become ranks (`store.pareto`)."""
     if ledger.objectives.is_plain:
         return ledger.rung(rung)
     return Rung(ranked(ledger, [ledger.trials[number] for number in ledger.judged(rung)], rung))
 
 
 def ranked(ledger: Ledger, trials: Sequence[Trial], rung: int) -> list[Standing]:
-    """Return the standings of trials with several losses, by their place among each other."""
+    """Return the standings of trials with several losses, by their rank among each other."""
     alone = [ledger.standing(trial, rung) for trial in trials]
     extras = [trial.extra_reports[rung] for trial in trials]
     more = [ledger.objectives.losses(row) for row in extras]
@@ -47,7 +47,7 @@ def cutoff_value(ledger: Ledger, cutoff: float | None) -> float | None:
 
 
 def promote(ledger: Ledger, rule: PromotingAsha, rung: int) -> list[Trial]:
-    """Resume the paused trials that are among the best of a rung, and return them."""
+    """Resume the paused trials that are among the best at a rung, and return them."""
     waiting = [trial for trial in ledger.paused() if trial.rung == rung]
     if not waiting:
         return []
@@ -62,10 +62,10 @@ def promote(ledger: Ledger, rule: PromotingAsha, rung: int) -> list[Trial]:
 
 
 def promote_last(ledger: Ledger, rule: PromotingAsha, able: Collection[str]) -> Trial | None:
-    """Resume the best trial of the highest rung if nothing else is left to run.
+    """Resume the best trial of the highest rung if nothing else can run.
 
-    So a search that ends before `eta` trials reach a rung has one finished trial. None if one has
-    finished, or none is paused in `able`, the buckets that the budget pays for.
+    So a search that ends before `eta` trials reach a rung has one finished trial. None if a trial
+    has finished, or none is paused in `able`, the buckets that the budget pays for.
     """
     if ledger.live() or any(t.state is TrialState.FINISHED for t in ledger.trials.values()):
         return None
@@ -81,7 +81,7 @@ def promote_last(ledger: Ledger, rule: PromotingAsha, able: Collection[str]) -> 
 
 
 def let_go(ledger: Ledger, rule: PromotingAsha) -> None:
-    """Stop surplus paused trials: those furthest from the cutoff.
+    """Stop surplus paused trials, those furthest from the cutoff.
 
     These have the largest share of their rung ahead of them; ties stop the lower rung first, then
     the larger number.
@@ -132,8 +132,8 @@ def judge(ledger: Ledger, pruner: Pruner | None, schedules: Mapping[str, Schedul
 def is_due(trial: Trial, rung: int) -> bool:
     """Return whether a live trial must be judged at this rung now.
 
-    Diverged replicates (tolerated) are not waited for. Trials under audit, or with a replicate cut
-    by the budget, are not judged any more.
+    Tolerated diverged replicates are not waited for. Trials under audit, or with a replicate cut
+    by the budget, are no longer judged.
     """
     if trial.rung != rung - 1 or trial.audited:
         return False
@@ -165,7 +165,7 @@ def _judge_rung(
 
 
 def _as_given(ledger: Ledger, earlier: Rung) -> Sequence[Standing]:
-    """Return the trials of a rung as a rule gets them; a user's may change its list."""
+    """Return the trials at a rung as passed to a rule; a user's rule may change its list."""
     spec = ledger.study.early_terminate
     if spec is not None and rule_row(spec.type).registered:
         return list(earlier.standings.values())
@@ -173,7 +173,7 @@ def _as_given(ledger: Ledger, earlier: Rung) -> Sequence[Standing]:
 
 
 def _compared(ledger: Ledger, rung: int, due: Sequence[Trial]) -> tuple[Rung, list[Standing]]:
-    """Return the trials judged at a rung before, and those that are due."""
+    """Return the trials judged at a rung before, and the trials due now."""
     if ledger.objectives.is_plain:
         return ledger.rung(rung), [ledger.standing(trial, rung) for trial in due]
     before = ledger.judged(rung)
@@ -185,7 +185,7 @@ def _compared(ledger: Ledger, rung: int, due: Sequence[Trial]) -> tuple[Rung, li
 def value_at(ledger: Ledger, trial: Trial, rung: int) -> float:
     """Return a trial's value at a passed rung, over the replicates that did not diverge.
 
-    With training returns, over all that passed it: their values may be replaced later.
+    With training returns, over all that passed it, because their values may be replaced later.
     """
     early = ledger.study.early_terminate
     if ledger.study.metric.training_weight and not (early is not None and early.evolves):
@@ -220,7 +220,7 @@ def _is_protected(ledger: Ledger, trial: Trial) -> bool:
 
 
 def _cutoff(ledger: Ledger, verdict: Verdict) -> float | None:
-    """Return the value to reach; for a trial that is through, the trial's value."""
+    """Return the value to reach; for a trial that passed, its own value."""
     if verdict.finish and verdict.cutoff is not None:
         return ledger.objective.loss(verdict.cutoff)
     return cutoff_value(ledger, verdict.cutoff)

@@ -1,6 +1,6 @@
-"""Split the configurations of a study into the Plan of a bucket and the traced rest.
+"""Splits a study's configurations into a bucket's Plan and the traced rest.
 
-A name `env.<key>` goes to the environment, on whichever side that key belongs.
+A name `env.<key>` belongs to the environment, on either side.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Parts:
 
     @cached_property
     def hypers(self) -> Hypers:
-        """The traced part; made on first use, because it makes the environments."""
+        """The traced part; created on first use, because it creates the environments."""
         each = ((self.plan.env, self.env_params), (self.plan.eval_env, self.eval_params))
         with self.named.named_in_errors():
             taken = [environments.params_of(environments.make(at), given) for at, given in each]
@@ -95,9 +95,9 @@ class Split:
         return quanta_of(self.study, plan.steps_per_update)
 
     def _env_plan(self, given: Mapping[str, Any]) -> tuple[EnvPlan, dict[str, float]]:
-        """Return the static part of the environment, and its traced parameters.
+        """Return the environment's static part and its traced parameters.
 
-        Environments that only user code knows are made here; keys of others were checked before.
+        Environments known only to user code are created here; keys of others were checked before.
         """
         id_ = self.study.env.id
         with self.study.env.named_in_errors():
@@ -121,7 +121,7 @@ def knobs_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _possible_values(study: Study) -> dict[str, set[Any]]:
-    """Return name -> possible values of the switches that matter here."""
+    """Return name -> possible values of the relevant switches."""
     possible: dict[str, set[Any]] = {}
     searched = {parameter.name for parameter in study.space.parameters}
     for name in (*FEATURES.values(), _SEPARATE):

@@ -1,4 +1,4 @@
-"""What the search loop requests from a population of lanes, and what it gets back."""
+"""The search loop's requests to a population of lanes, and the results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ...studies.spec import Study
 
 @dataclass(frozen=True)
 class Resolved:
-    """One configuration, ready for lanes; made by `PopulationFactory.resolve`."""
+    """One configuration ready for lanes; made by `PopulationFactory.resolve`."""
 
     config: Mapping[str, Any]  # complete and validated
     bucket: str  # short hash of the Plan: equal ones share a program
@@ -41,7 +41,7 @@ class Refill:
 
 @dataclass(frozen=True)
 class Change:
-    """Continue a lane with other hyperparameters, perhaps from another lane's training state."""
+    """Continue a lane with new hyperparameters, perhaps from another lane's training state."""
 
     lane: int
     resolved: Resolved  # may differ only in traced hyperparameters
@@ -51,7 +51,7 @@ class Change:
 
 @dataclass(frozen=True)
 class ChunkRow:
-    """A part of a chunk's updates, all lanes."""
+    """A part of a chunk's updates, for all lanes."""
 
     env_steps: int  # of one lane since the start of the chunk
     metrics: Mapping[str, np.ndarray]  # name -> float64 [lanes]
@@ -94,7 +94,7 @@ _NOT_SAVED = "these lanes cannot be saved"
 class Population(Protocol):
     """The lanes of one bucket.
 
-    Classes that derive from it compile nothing and write nothing, unless they say how.
+    Subclasses compile and write nothing, unless they say otherwise.
     """
 
     lanes: int
@@ -107,13 +107,13 @@ class Population(Protocol):
         return 0
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
-        """Refill lanes, then run one chunk; lanes not `busy` may rest."""
+        """Refill lanes, then run one chunk; lanes that are not `busy` may idle."""
         raise NotImplementedError
 
     def change(self, changes: Sequence[Change]) -> None:
         """Change lanes between two chunks; all sources are read before any change.
 
-        Raises ConfigError if lanes of this kind cannot be changed.
+        Raises ConfigError if these lanes cannot be changed.
         """
         raise NotImplementedError
 
@@ -130,22 +130,22 @@ class Population(Protocol):
         raise ConfigError(f"{directory}: {_NOT_WRITTEN}")
 
     def restore_state(self, directory: Path) -> Any:
-        """Return the state that `save_state` wrote, perhaps in an equal population."""
+        """Return the state written by `save_state`, perhaps in an equal population."""
         raise ConfigError(f"{directory}: {_NOT_WRITTEN}")
 
     def compile(self) -> None:
-        """Compile the training program now (else at the first chunk)."""
+        """Compile the training program now (instead of at the first chunk)."""
 
     def compile_ahead(self) -> Callable[[], None] | None:
         """Return a function that compiles everything in another thread, or None.
 
-        User code runs before this returns, in the calling thread. An error comes again in
+        User code runs before this returns, in the calling thread. Errors are raised again in
         `compile` or `compile_evaluation`, which wait for the thread.
         """
         return None
 
     def compile_evaluation(self) -> None:
-        """Compile the evaluation now (else at the first one)."""
+        """Compile the evaluation now (instead of at the first one)."""
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         raise NotImplementedError
@@ -155,28 +155,28 @@ class Population(Protocol):
         raise SearchError(f"{directory}: {_NOT_SAVED}")
 
     def restore(self, directory: Path) -> None:
-        """Read the state that `save` wrote; the next chunk is bitwise the same."""
+        """Read the state written by `save`; the next chunk is bitwise the same."""
         raise SearchError(f"{directory}: {_NOT_SAVED}")
 
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        """Write one lane's policy; `about` (plain JSON values) says where it comes from."""
+        """Write one lane's policy; `about` (plain JSON values) gives its origin."""
         raise SearchError(f"{directory}: {_NOT_SAVED}")
 
     def evaluate_kept(
         self, resolved: Resolved, directory: Path, stream: Stream, replicate: int
     ) -> EvaluationResult:
-        """Evaluate what `export_policy` wrote, on the episodes of a replicate, with its bits."""
+        """Evaluate a policy from `export_policy` bitwise as in its replicate's episodes."""
         raise SearchError(f"{directory}: {_NOT_SAVED}")
 
 
 @runtime_checkable
 class RunsAlone(Protocol):
-    """A population whose lanes advance at different speeds, each counted when it has a chunk."""
+    """A population whose lanes advance at different speeds, each counted after its chunk."""
 
     def ready(self, refills: Sequence[Refill], busy: Sequence[int]) -> list[int]:
-        """Start lanes, and return those of `busy` that have a chunk to count, perhaps none.
+        """Start lanes, and return those of `busy` with a chunk to count, perhaps none.
 
         Lanes that are not `busy` end. It waits only a moment.
         """
@@ -188,7 +188,7 @@ class RunsAlone(Protocol):
 
 
 class PopulationFactory(Protocol):
-    """Makes the populations of buckets."""
+    """Creates the populations of buckets."""
 
     @property
     def backend(self) -> str:
@@ -206,7 +206,7 @@ class PopulationFactory(Protocol):
         ...
 
     def make(self, resolved: Resolved, lanes: int | None) -> Population:
-        """Make the population of a bucket; the rule sets lanes if None."""
+        """Create a bucket's population; by default the rule sets the lanes."""
         ...
 
     def baseline(
@@ -217,7 +217,7 @@ class PopulationFactory(Protocol):
 
 
 def factory_here(study: Study, *args: Any, **rest: Any) -> Any:
-    """Return the factory of this process for a study's algorithm; see `LocalFactory`."""
+    """Return this process's factory for a study's algorithm; see `LocalFactory`."""
     if study.algorithm.is_ppo:
         from .local import LocalFactory
 
@@ -233,7 +233,7 @@ def factory_here(study: Study, *args: Any, **rest: Any) -> Any:
 
 @dataclass(frozen=True)
 class Division:
-    """How the lanes of a population are divided into equal shares."""
+    """The division of a population's lanes into equal shares."""
 
     total: int  # lanes of the population
     tile: int  # lanes that a device computes at a time
@@ -242,7 +242,7 @@ class Division:
 
     @classmethod
     def of(cls, total: int, shares: int, tile: int, devices: int) -> Division:
-        """Divide lanes by whole tiles, or by tiles of all `devices` at once if that is even.
+        """Divide lanes by whole tiles, or evenly by tiles of all `devices` at once.
 
         >>> Division.of(16, 2, 4, 2)
         Division(total=16, tile=4, unit=8, own=8)
@@ -256,7 +256,7 @@ class Division:
 
 
 def check_divides(factory: Any, resolved: Resolved, shares: int) -> None:
-    """Refuse a study on a factory of this process whose lanes are too few for so many workers."""
+    """Refuse a study whose lanes on this process are too few for the number of workers."""
     division: Division = factory.divide(resolved, None, shares)
     tiles = division.total // division.tile
     if tiles < shares:
@@ -269,7 +269,7 @@ def check_divides(factory: Any, resolved: Resolved, shares: int) -> None:
 
 @dataclass
 class SimulatedLane:
-    """What one lane of a `SimulatedPopulation` carries from chunk to chunk."""
+    """A lane's state in a `SimulatedPopulation`, from chunk to chunk."""
 
     payload: Any  # of its `Resolved`
     stream: Stream
@@ -281,7 +281,7 @@ class SimulatedLane:
 class SimulatedPopulation(Population):
     """Lanes that follow a formula or a record instead of training.
 
-    Subclasses give `advance` and `evaluate`.
+    Subclasses define `advance` and `evaluate`.
     """
 
     def __init__(self, lanes: int, block: int, steps_per_chunk: int, warmup_chunks: int):
@@ -327,7 +327,7 @@ _RECENT = 256
 
 
 class Resolver:
-    """Completes and resolves the configurations of a study, each once while in use.
+    """Completes and resolves a study's configurations, each once while in use.
 
     The same object is returned while it is referenced or among the latest.
     """

@@ -118,7 +118,7 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
     def divide(
         self, resolved: Resolved, lanes: int | None, shares: int, neighbours: int = 1
     ) -> Division:
-        """Divide the lanes of a bucket into equal shares; see `LocalFactory.divide`."""
+        """Divide a bucket's lanes into equal shares; see `LocalFactory.divide`."""
         lanes = lanes or self.study.population.lanes
         own = None if lanes is None else -(-lanes // shares)
         share = self.program_of(resolved, own, shares, neighbours)
@@ -194,7 +194,7 @@ class TrainingPopulation(ProgramLanes):
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        """Write the state of a lane, exactly, with `about` and the configuration."""
+        """Write a lane's exact state, with `about` and the configuration."""
         self.save_state(self.take([lane])[0], directory)
         given = resolved.payload.training.given
         told = {
@@ -212,13 +212,13 @@ class TrainingPopulation(ProgramLanes):
     def evaluate_kept(
         self, resolved: Resolved, directory: Path, stream: Stream, replicate: int
     ) -> EvaluationResult:
-        """See `Population`; the key in the state fixes the episodes."""
+        """See `Population`; the key in the state determines the episodes."""
         self.put({0: (self.restore_state(directory), resolved)})
         return self.evaluate([0])[0]
 
 
 def _result(values: Mapping[str, np.ndarray]) -> EvaluationResult:
-    """Return an evaluation; without `return` and `length` those are NaN and 0."""
+    """Return an evaluation; missing `return` and `length` become NaN and 0."""
     episodes = len(next(iter(values.values())))
     wide = {name: np.asarray(value, np.float64) for name, value in values.items()}
     lengths = wide.pop("length", np.zeros(episodes))

@@ -1,6 +1,6 @@
 """The default number of lanes: a pure function of machine, network size and study.
 
-It is never a timing, so that the same file makes the same program every time.
+It is never based on timing, so that the same file always makes the same program.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ _CPU_TILES = ((20_000, 4), (200_000, 2))
 
 
 def device_count(backend: str, cores: int, accelerators: int) -> int:
-    """Return the number of devices that lanes are spread over.
+    """Return the number of devices over which lanes are spread.
 
-    On a CPU at least two host devices: one gives results that differ bitwise.
+    On a CPU there are at least two host devices, because one gives results that differ bitwise.
     """
     return max(2, cores) if backend == "cpu" else max(1, accelerators)
 
 
 def tile_of(backend: str, parameter_count: int) -> int:
-    """Return the lanes that a CPU device computes at a time, by the weights of one lane."""
+    """Return the number of lanes that a CPU device computes at a time, by weights per lane."""
     if backend != "cpu":
         raise ValueError("core.memory.gpu_tile has the tiles of other backends")
     return next((tile for most, tile in _CPU_TILES if parameter_count <= most), 1)
 
 
 def wanted_lanes(backend: str, replicates: int, needed: int = 1) -> int:
-    """Return the lanes that a study could use, before devices and memory limit them.
+    """Return the number of lanes that a study could use, before devices and memory limit it.
 
-    `replicates` are those it can start, of which `needed` must run side by side.
+    `replicates` is the number it can start, of which `needed` must run side by side.
 
     >>> wanted_lanes("cpu", 192), wanted_lanes("gpu", 192), wanted_lanes("gpu", 192, 300)
     (64, 192, 300)
@@ -53,8 +53,8 @@ def auto_lanes(
 ) -> int:
     """Return the number of lanes.
 
-    The smallest multiple of devices x tile that reaches `wanted_lanes`, less as many multiples as
-    memory demands. `shared_bytes` are independent of the number of lanes.
+    This is the smallest multiple of devices x tile that reaches `wanted_lanes`, minus as many
+    multiples as memory demands. `shared_bytes` are independent of the number of lanes.
     """
     from ...core.memory import MEMORY_SHARE  # on use: processes need no jax
 
@@ -83,11 +83,11 @@ def population_replicates(study: Study) -> int:
 
 
 def startable_replicates(study: Study) -> int:
-    """Return how many replicates the study can have in lanes at once, at most.
+    """Return the maximum number of replicates that the study can have in lanes at once.
 
-    Trials are bounded by `budget.trials` and by env steps, each using at least those to its first
-    rung; without a search there is one. The confirm stage runs all replicates on selection seeds
-    side by side, then those on test seeds.
+    Trials are bounded by `budget.trials` and by env steps, as each uses at least those to its
+    first rung; without a search there is one. The confirm stage runs all replicates on selection
+    seeds side by side, then those on test seeds.
     """
     bounds = []
     if not study.space.parameters:
@@ -101,7 +101,7 @@ def startable_replicates(study: Study) -> int:
 
 
 def _at_once(seeds: Seeds) -> int:
-    """Return the replicates of a trial that may run at once: racing doubles them."""
+    """Return how many replicates of a trial may run at once: racing doubles them."""
     done = most = seeds.first
     while done < seeds.per_config:
         more = min(done, seeds.per_config - done)

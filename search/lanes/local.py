@@ -1,4 +1,4 @@
-"""Makes the populations of this machine: the program of a bucket, and its lanes."""
+"""Creates the populations of this machine: a bucket's program and its lanes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _TRIED = 12  # buckets that a saved policy is held against before a study begins
 
 
 class SavedStart:
-    """The saved policy that the lanes of a study start from, if there is one.
+    """The saved policy from which a study's lanes start, if there is one.
 
     Each warning is given once.
     """
@@ -83,9 +83,10 @@ class SavedStart:
                 ) from None
 
     def of(self, plan: Plan, example: Hypers) -> Initial | None:
-        """Return the start of a plan's lanes, None for fresh ones.
+        """Return the initial state of a plan's lanes, None for fresh ones.
 
-        Raises ConfigError if the policy does not fit, StoreError without the optimiser's state.
+        Raises ConfigError if the policy does not fit, and StoreError if it lacks the optimiser's
+        state.
         """
         init, saved = self._split.study.init, self._saved
         if init is None or saved is None:
@@ -115,7 +116,7 @@ class SavedStart:
 
 
 class DeviceFactory(Generic[_Lanes]):
-    """Makes populations on this machine's devices for one study, from the programs of a subclass.
+    """Creates populations on this machine's devices for one study, from a subclass's programs.
 
     `compiling` is entered around each compile. `environments` factories share the memory.
     """
@@ -155,21 +156,21 @@ class DeviceFactory(Generic[_Lanes]):
         return self._population(self.program_of(resolved, lanes), resolved)
 
     def make_small(self, resolved: Resolved, replicates: int) -> _Lanes:
-        """Make a population with few lanes whose results equal the study's bitwise."""
+        """Create a population with few lanes whose results equal the study's bitwise."""
         whole = self.program_of(resolved)
         block = whole.tile * self.device_count
         lanes = -(-max(1, replicates) // block) * block
         return self._population(dataclasses.replace(whole, lanes=lanes), resolved)
 
     def make_share(self, resolved: Resolved, division: Division) -> _Lanes:
-        """Make one share; its lanes have the same bits as in one process."""
+        """Create one share; its lanes have the same bits as in one process."""
         whole = self.program_of(resolved, division.own)
         return self._population(dataclasses.replace(whole, tile=division.tile), resolved)
 
     def notes(self, resolved: Resolved) -> Iterator[str]:
-        """Yield what a run says about its lanes before it starts.
+        """Yield a run's notes about its lanes before it starts.
 
-        Numbers depend on the tile: XLA sums in another order if fewer lanes are computed together.
+        Results depend on the tile: XLA sums in another order if fewer lanes are computed together.
         """
         asked = self.study.population.lanes
         if asked is None:
@@ -202,7 +203,7 @@ class DeviceFactory(Generic[_Lanes]):
         return -(-lanes // self.device_count) * self.device_count
 
     def _replicates(self, shares: int) -> tuple[int, int]:
-        """Return the most replicates of a share, and how many of them must run side by side."""
+        """Return a share's maximum replicates, and how many must run side by side."""
         bounds = (startable_replicates(self.study), population_replicates(self.study))
         most, needed = (-(-bound // shares) for bound in bounds)
         return most, needed
@@ -255,11 +256,11 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         return tile_of(self.backend, parameter_count(parts.plan, parts.hypers))
 
     def _fitting_tile(self, whole: int, lanes: int) -> int:
-        """Return the lanes per tile of a study that asks for so many lanes.
+        """Return the lanes per tile for a study that requests this many lanes.
 
-        Whole tiles with idle lanes take 1.8 times as long for 4 lanes on two devices and 2.7
-        times for 1 or 2; with more devices a whole tile on each is more lanes than were asked
-        for. So fewer lanes than that are spread over all devices in narrow tiles.
+        Whole tiles with idle lanes take 1.8 times as long for 4 lanes on two devices and 2.7 times
+        for 1 or 2. With more devices, one whole tile on each gives more lanes than requested. So
+        fewer lanes than that are spread over all devices in narrow tiles.
         """
         tiles, enough = self.study.population.tiles, whole * self.device_count
         is_whole = tiles == "whole" or (tiles == "auto" and lanes >= enough)
@@ -278,7 +279,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         return self._tile(parts_of(resolved), lanes)
 
     def make_short(self, resolved: Resolved, lanes: int | None) -> LocalPopulation:
-        """Make a population for timing, of the study's compiled programs.
+        """Create a population for timing, from the study's compiled programs.
 
         If the host steps environments, only chunks of one update are compiled.
         """
@@ -290,10 +291,10 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
     def divide(
         self, resolved: Resolved, lanes: int | None, shares: int, neighbours: int = 1
     ) -> Division:
-        """Divide the lanes of a bucket into equal shares that form one population.
+        """Divide a bucket's lanes into equal shares that form one population.
 
-        A given number of lanes is for all shares together; the rule's is per share. `neighbours`
-        shares use this machine's memory.
+        A given number of lanes is the total over shares; the rule's number is per share.
+        `neighbours` shares use this machine's memory.
         """
         asked, parts = self.study.population.lanes, parts_of(resolved)
         own = None if lanes is None else -(-lanes // shares)
@@ -344,7 +345,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         return HostProgram(**parts, workers=self._workers, warn=self.warn)
 
     def expected_program(self, resolved: Resolved, buckets: int) -> program.Program:
-        """Return the program with its expected lanes if the study has so many buckets."""
+        """Return the program with its expected lanes, for a study with this many buckets."""
         whole = self.program_of(resolved)
         if buckets < 2 or self.study.population.lanes is not None:
             return whole
@@ -354,7 +355,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         return dataclasses.replace(whole, lanes=lanes)
 
     def _auto_lanes(self, parts: Parts, tile: int, shares: int = 1, neighbours: int = 1) -> int:
-        """Return the lanes of one share by the rule; ConfigError if `needed` ones do not fit."""
+        """Return a share's lanes by the rule; ConfigError if `needed` ones do not fit."""
         count = self.device_count
         memory = self._memory // (neighbours if self.backend == "cpu" else 1)
         plan = for_platform(parts.plan, self.backend)
@@ -376,7 +377,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
 
 
 def _check_alike(plan: Plan) -> None:
-    """Refuse an evaluation environment that policies of the training one do not fit."""
+    """Refuse an evaluation environment that does not fit policies of the training environment."""
     ours, theirs = environments.make(plan.env), environments.make(plan.eval_env)
     if ours.action_space != theirs.action_space:
         raise ConfigError(
@@ -400,7 +401,7 @@ def device_memory(devices: Sequence[Device]) -> int:
 def baseline_of(
     study: Study, name: str, plan: EnvPlan, params: Any, seeds: Sequence[tuple[Stream, int]]
 ) -> list[EvaluationResult]:
-    """Evaluate a heuristic of an optical network like replicates."""
+    """Evaluate an optical network's heuristic like replicates."""
     from ...core.envs.contract import unwrapped
     from ...core.envs.optical.heuristic_evaluation import evaluate_baseline
     from ...core.envs.optical.optical_environment import OpticalEnvironment, make_environment

@@ -1,6 +1,6 @@
 """The lanes of one program on this machine.
 
-The loop numbers lanes in filling order; the program may place them elsewhere.
+The loop numbers lanes in the order of filling; the program may place them elsewhere.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
 
 
 class ProgramLanes:
-    """The lanes of one program, compiled on first use, whatever it trains; see `Population`.
+    """The lanes of one program, compiled on first use, for any training; see `Population`.
 
     `compiling` is entered around each compile, with `words` for the bucket.
     """
@@ -104,7 +104,7 @@ class ProgramLanes:
         started: float,
         failed: Mapping[int, str] = {},
     ) -> ChunkResult:
-        """Return a chunk from its row and those of its parts, all in the program's order."""
+        """Return a chunk from its row and those of its parts, in the program's order."""
         whole, *parts = ({name: value[self._place] for name, value in row.items()} for row in rows)
         ends = (end * self._each for end in self._row_ends)
         lanes = {int(at): lane for lane, at in enumerate(self._place)}
@@ -141,7 +141,7 @@ class ProgramLanes:
 
 
 class LocalPopulation(ProgramLanes):
-    """The lanes of one program of PPO."""
+    """The lanes of one PPO program."""
 
     _program: Program
 
@@ -185,7 +185,7 @@ class LocalPopulation(ProgramLanes):
         return self._result(timed, diverged, started, self._program.failures())
 
     def _timed(self, rows: Sequence[Mapping[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
-        """Add seconds to the rows of a chunk, if the program knows them."""
+        """Add seconds to a chunk's rows, if the program knows them."""
         firsts = (0, 0, *self._row_ends)
         ends = (self._program.updates, *self._row_ends)
         phases = self._program.phase_seconds().items()
@@ -238,13 +238,13 @@ class LocalPopulation(ProgramLanes):
         ]
 
     def save_fields(self, directory: Path, names: Sequence[str]) -> None:
-        """Write chosen fields of all lanes' states, those without arrays left out."""
+        """Write chosen fields of all lanes' states, except fields without arrays."""
         new_folder(directory)
         for name, value in self._fields(names).items():
             save_tree(directory / name, value)
 
     def restore_fields(self, directory: Path, names: Sequence[str]) -> None:
-        """Read fields back that `save_fields` wrote; nothing changes if one cannot be read."""
+        """Read fields written by `save_fields`; nothing changes if one cannot be read."""
         old = self._fields(names)
         found = {name: restore_tree(directory / name, value) for name, value in old.items()}
         placed = jax.tree.map(lambda new, was: jax.device_put(new, was.sharding), found, old)
@@ -336,7 +336,7 @@ def put_row(rows: Any, row: Any, at: int) -> None:
 
 
 def _of_its_day(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the configuration of a kept policy; an old one has 0 for what `off` is now."""
+    """Return a kept policy's configuration; an old one has 0 for values that are now `off`."""
     if saved.get(AVERAGE_REWARD) == 0 and asked.get(AVERAGE_REWARD) is None:
         return {**saved, AVERAGE_REWARD: None}
     return saved

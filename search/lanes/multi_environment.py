@@ -1,7 +1,7 @@
-"""Lanes over several environments: lane l trains one configuration and seed on each of them.
+"""Lanes over several environments: lane l trains one configuration and seed on each.
 
-Each environment has a program with equally many lanes; a chunk runs one chunk of each in turn.
-The rest of the search sees lanes, rungs and policies as of one environment.
+Each environment has a program with the same number of lanes; a chunk runs one chunk of each in
+turn. The rest of the search sees lanes, rungs and policies as with one environment.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Own = TypeVar("_Own", bound=PopulationFactory)
 
 
 def factories_of(study: Study, make: Callable[[Study, int], _Own]) -> _Own | SeveralFactory:
-    """Return the factory of a study; `make(study, environments)` makes one per environment."""
+    """Return a study's factory; `make(study, environments)` creates one per environment."""
     if not study.more_envs:
         return make(study, 1)
     return SeveralFactory(study, [make(one, study.spread) for one in each_alone(study)])
@@ -43,7 +43,7 @@ def factories_of(study: Study, make: Callable[[Study, int], _Own]) -> _Own | Sev
 
 @dataclass(frozen=True)
 class SeveralFactory:
-    """Makes populations over several environments, from one factory for each."""
+    """Creates populations over several environments, from one factory for each."""
 
     study: Study
     factories: Sequence[PopulationFactory]
@@ -57,7 +57,7 @@ class SeveralFactory:
         return self.factories[0].device_count
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        """See `PopulationFactory`; the payload is a tuple, one per environment."""
+        """See `PopulationFactory`; the payload is a tuple with one entry per environment."""
         ids = [one.env.id for one in each_alone(self.study)]
         each = [
             factory.resolve(own_config(id_, config))
@@ -78,7 +78,7 @@ class SeveralFactory:
         return Resolved(config, key, each[0].steps_per_chunk, tuple(each))
 
     def make(self, resolved: Resolved, lanes: int | None) -> SeveralPopulation:
-        """See `PopulationFactory`; as many lanes as memory holds in every environment."""
+        """See `PopulationFactory`; uses as many lanes as memory allows in every environment."""
         pairs = list(zip(self.factories, resolved.payload, strict=True))
         made = [factory.make(one, lanes) for factory, one in pairs]
         for agree in (min, max):  # what memory holds of all of them, in whole tiles of each
@@ -156,7 +156,7 @@ class SeveralPopulation:
             one.change([replace(c, resolved=c.resolved.payload[at]) for c in changes])
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
-        """See `Population`; a state is a tuple, one per environment."""
+        """See `Population`; a state is a tuple with one entry per environment."""
         return list(zip(*(one.take(lanes) for one in self.populations), strict=True))
 
     def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
@@ -165,7 +165,7 @@ class SeveralPopulation:
             one.put({lane: (state[at], new.payload[at]) for lane, (state, new) in own})
 
     def save_state(self, state: Any, directory: Path) -> None:
-        """See `Population`; a folder per environment, by its number."""
+        """See `Population`; one folder per environment, by its number."""
         new_folder(directory)
         for at, (one, own) in enumerate(zip(self.populations, state, strict=True)):
             one.save_state(own, directory / str(at))
@@ -210,7 +210,7 @@ class SeveralPopulation:
                 own = ", ".join(f"eval/{key}" for key in one.metrics) or "none of its own"
                 raise ConfigError(
                     f"{name} does not measure {self._metric}; it measures {own}, and "
-                    f"{', '.join(METRICS)}; take a metric that every environment has"
+                    f"{', '.join(METRICS)}; use a metric that every environment has"
                 )
         counts = [len(one.returns) for one in results]
         if len(set(counts)) > 1:
@@ -235,7 +235,7 @@ class SeveralPopulation:
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        """See `Population`; a folder per environment, by its name."""
+        """See `Population`; one folder per environment, by its name."""
         new_folder(directory)
         for at, (name, one) in enumerate(zip(self._names, self.populations, strict=True)):
             own = {**about, "environment": name}
@@ -251,5 +251,5 @@ def _merged(each: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def notes_of(factory: Any, resolved: Resolved) -> Iterable[str]:
-    """Return what a run says about its lanes; nothing where several environments have programs."""
+    """Return a run's notes about its lanes; none with programs for several environments."""
     return () if isinstance(factory, SeveralFactory) else factory.notes(resolved)

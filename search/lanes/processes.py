@@ -1,8 +1,8 @@
-"""Lanes that are processes: the command of a study as a population.
+"""Lanes that are processes: a study's command as a population.
 
 Each lane runs one process of a replicate, at the speed of that process. The search counts a chunk
 of a lane once the process has reported its steps, and ends the process when its trial stops. At a
-rung the process is halted until the trial has been judged.
+rung the process is suspended until the trial has been judged.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def seed_of(study: Study, stream: Stream, replicate: int) -> int:
 
 
 class ProcessFactory:
-    """Makes the processes of one study; see `PopulationFactory`."""
+    """Creates the processes of one study; see `PopulationFactory`."""
 
     backend, device_count = "processes", 1
 
@@ -98,7 +98,7 @@ class ProcessFactory:
         self.executor.begin(self.folder)
 
     def code(self) -> dict[str, str]:
-        """Return the state of the code in the working folder, looked at every few seconds."""
+        """Return the state of the code in the working folder, checked every few seconds."""
         if time.monotonic() - self._looked > _SAME_CODE:
             self._code, self._looked = code_version(self.cwd), time.monotonic()
         return self._code
@@ -214,7 +214,7 @@ class ProcessRun:
         return self.exit_code is not None or bool(self.failure) or self.diverged
 
     def look(self) -> None:
-        """Start it when its lane is free, read new metrics, and notice its end."""
+        """Start it when its lane is free, read new metrics, and detect its end."""
         if self.is_over:
             return
         if self.process is None:
@@ -393,7 +393,7 @@ class ProcessRun:
         return following is not None and self.has_reached(following)
 
     def has_reached(self, chunks: int) -> bool:
-        """Return whether so many chunks can be counted; the last ones once it has ended."""
+        """Return whether this many chunks can be counted; the last ones once it has ended."""
         quanta = self.factory.quanta
         if self.is_over:
             return True
@@ -460,7 +460,7 @@ class ProcessRun:
             del self.rows[: min(keep, len(cut))]
 
     def leave(self) -> Process | None:
-        """Ask its process to end; return it while it has not."""
+        """Ask its process to end; return it while it is still running."""
         if self.process is None:
             return self.before
         has_ended = self.process.look() is not None
@@ -473,7 +473,7 @@ class ProcessRun:
         return self.process
 
     def put_aside(self) -> None:
-        """Halt it, or end it if it can resume from a checkpoint."""
+        """Suspend it, or end it if it can resume from a checkpoint."""
         if self.process is None:
             return
         if self.factory.resume is None:
@@ -493,7 +493,7 @@ class ProcessRun:
 
 @dataclass(frozen=True)
 class Tried:
-    """The results of a process that ran for some seconds."""
+    """The results of a process after some seconds."""
 
     steps_per_second: float  # 0: it reported no steps
     run_seconds: float | None  # of a whole run, if it came to its end
@@ -544,7 +544,7 @@ def try_out(factory: ProcessFactory, folder: Path, seconds: float) -> Tried:
 
 
 def _record_of(folder: Path) -> dict[str, Any]:
-    """Return the record of the process that ran in a folder; {} for a damaged one."""
+    """Return a folder's record of its process; {} for a damaged one."""
     path = folder / _RECORD
     if not path.is_file():
         return {}
@@ -555,7 +555,7 @@ def _record_of(folder: Path) -> dict[str, Any]:
 
 
 class ProcessPopulation(Population):
-    """The processes of a study; lanes advance one by one, see `RunsAlone`."""
+    """A study's processes; lanes advance one by one, see `RunsAlone`."""
 
     warmup_chunks, block = 0, 1
 
@@ -655,7 +655,7 @@ class ProcessPopulation(Population):
         ]
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
-        """Take processes out of their lanes: halted, or ended if they resume by themselves."""
+        """Remove processes from their lanes: suspended, or ended if they can resume."""
         found: list[ProcessRun] = []
         for lane in lanes:
             run = self._run(lane)
@@ -687,7 +687,7 @@ class ProcessPopulation(Population):
         write_text(new_folder(directory) / "run.json", json.dumps(state.as_data()))
 
     def restore_state(self, directory: Path) -> Any:
-        """Return the process if it is still halted here, else a run that starts again."""
+        """Return the process if it is still suspended here, or a run that starts again."""
         data = json.loads(read_text(directory / "run.json"))
         run = self._from_data(0, data)
         return self._away.get(run.key, run)
@@ -697,7 +697,7 @@ class ProcessPopulation(Population):
         write_text(new_folder(directory) / "lanes.json", json.dumps(data))
 
     def restore(self, directory: Path) -> None:
-        """Read the lanes that `save` wrote; their processes start again."""
+        """Read the lanes written by `save`; their processes start again."""
         data = json.loads(read_text(directory / "lanes.json"))
         for lane, one in enumerate(data):
             self._runs[lane] = None if one is None else self._from_data(lane, one)

@@ -1,7 +1,7 @@
-"""Reports of trials to a foreign scheduler, and its decisions.
+"""Trial reports to a foreign scheduler, and its decisions.
 
-Every evaluation before the last is a rung: the scheduler gets the value there, and its decision
-is written when it is known.
+Every evaluation before the last is a rung: the scheduler receives the value there, and its
+decision is written once known.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Reply = Report | str  # A report, or the name of a kept state
 
 
 class Desk(Protocol):
-    """The scheduler, as the driver of the lanes sees it; it runs concurrently."""
+    """The scheduler as seen by the driver of the lanes; it runs concurrently."""
 
     @property
     def is_over(self) -> bool: ...
@@ -49,13 +49,13 @@ class Desk(Protocol):
     def begin(self, width: int, schedule: Schedule) -> None: ...
 
     def wait(self, seconds: float) -> list[Request]:
-        """Return the requests that came since the last call; waits for the first one."""
+        """Return the requests since the last call; waits for the first one."""
         ...
 
     def answer(self, replies: Mapping[str, Reply]) -> None: ...
 
     def expected(self) -> int:
-        """Return how many trials are to ask before lanes step."""
+        """Return how many trials must ask before lanes step."""
         ...
 
     def has_more(self) -> bool: ...
@@ -88,7 +88,7 @@ class Reports:
         return number in self._shown
 
     def note(self, numbers: Iterable[int]) -> None:
-        """Note the values of those trials that are at an evaluation before their last."""
+        """Record the values of trials at an evaluation before their last."""
         shown = list[Trial]()
         for number in numbers:
             trial = self._ledger.trials[number]
@@ -102,7 +102,7 @@ class Reports:
             self._show(trial)
 
     def _point(self, trial: Trial) -> tuple[float, int] | None:
-        """Return the value and env steps of a live trial that is at an evaluation."""
+        """Return the value and env steps of a live trial at an evaluation."""
         runs = [run for run in trial.runs if run.state in (RunState.RUNNING, RunState.ENDED)]
         if not trial.is_live or trial.lost or not runs:
             return None
@@ -145,7 +145,7 @@ class Reports:
         return None if point is None else Report(*point)
 
     def _of_lost(self, trial: Trial) -> Report:
-        """Report a diverged trial as the worst of all that run, so that it copies."""
+        """Report a diverged trial as the worst running one, so that it copies."""
         bucket = self._buckets[trial.bucket]
         marks = sorted(bucket.schedule.evaluations)
         chunks = max((bucket.trained(run) for run in trial.runs), default=0)
@@ -179,18 +179,18 @@ class Waiting:
 
     @property
     def numbers(self) -> list[int]:
-        """The trials that wait, in the order in which they asked."""
+        """The waiting trials, in the order of their requests."""
         return list(self._asked)
 
     def add(self, request: Request) -> None:
         self._asked[request.trial] = request
 
     def heard(self) -> None:
-        """Note that the scheduler is at work: another request may follow soon."""
+        """Record that the scheduler is working: another request may follow soon."""
         self._heard = time.monotonic()
 
     def is_complete(self) -> bool:
-        """Return whether lanes step: all that are expected have asked, or no more come."""
+        """Return whether lanes step: all expected trials have asked, or no more will."""
         if not self._asked:
             return False
         waited = time.monotonic() - self._heard
@@ -212,7 +212,7 @@ class Waiting:
         self.reply(replies)
 
     def dismiss(self, number: int) -> None:
-        """Answer a trial, if it waits, that there is nothing more to train."""
+        """Tell a waiting trial that there is nothing more to train."""
         request = self._asked.pop(number, None)
         if request is not None:
             self.turn_away(request)

@@ -1,8 +1,8 @@
-"""Lanes that a foreign scheduler drives: its trials step together, and end as it decides.
+"""Lanes driven by a foreign scheduler: its trials step together, and end as it decides.
 
 Each chunk waits for the trials that it runs, so that its processes are lanes of one program. Rows,
-budget, divergence and policies are those of every study; its decisions are written as rungs are,
-one at every evaluation.
+budget, divergence and policies work as in every study. Its decisions are recorded as rungs, one at
+every evaluation.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class KeptStates:
     def adopt(
         self, trial: Trial, bucket: Bucket, request: Request, room: Callable[[Bucket, int], None]
     ) -> int | None:
-        """Let a trial resume from a kept state; return its trial if that is another one."""
+        """Make a trial resume from a kept state; return the state's trial if it is another one."""
         kept = self._kept.get(request.state or "")
         if kept is None or bucket.population is None:
             raise SearchError(
@@ -125,7 +125,7 @@ _LISTEN_SECONDS = 0.05
 
 
 class Driven:
-    """The search of one study whose trials a foreign scheduler runs."""
+    """The search of a study whose trials a foreign scheduler runs."""
 
     def __init__(self, engine: Engine, desk: Desk, rule: str, copies: bool = False):
         self._engine, self._ledger = engine, engine.ledger
@@ -138,7 +138,7 @@ class Driven:
         self._together = Counter[str]()
 
     def run(self, interrupts: Interrupts) -> Outcome:
-        """Run until the scheduler has ended all its trials, or an interrupt asks to leave."""
+        """Run until the scheduler has ended all its trials, or an interrupt requests the end."""
         return self._engine.run(lambda: self._search(interrupts))
 
     def _search(self, interrupts: Interrupts) -> Outcome:
@@ -164,7 +164,7 @@ class Driven:
         return "finished"
 
     def _first_lanes(self) -> tuple[Bucket, int]:
-        """Return the bucket of the default configuration, and how many trials its lanes hold."""
+        """Return the default configuration's bucket, and how many trials its lanes hold."""
         try:
             resolved = self._ledger.resolved(self._ledger.study.space.default())
             bucket = self._engine.bucket_of(resolved, 0)
@@ -179,7 +179,7 @@ class Driven:
             ) from error
 
     def _width(self, bucket: Bucket) -> int:
-        """Make the lanes of a bucket, and say how many trials they hold."""
+        """Create a bucket's lanes, and report how many trials they hold."""
         study = self._ledger.study
         population = self._prepared(bucket)
         width = population.lanes // self._replicates
@@ -197,12 +197,12 @@ class Driven:
         return width
 
     def _prepared(self, bucket: Bucket) -> Population:
-        """Return the population of a bucket, made if it is not there; all hold as many trials."""
+        """Return a bucket's population, created if needed; all hold the same number of trials."""
         others = [other.lanes for other in self._engine.buckets.values() if other.lanes]
         return self._engine.make(bucket, min(others, default=None))
 
     def _give_up_without_lanes(self) -> None:
-        """End trials that were put aside when the study was cut: their states are gone."""
+        """End trials that were put aside when the study was interrupted: their states are gone."""
         for trial in self._ledger.live():
             runs = [run for run in trial.runs if run.state is RunState.RUNNING]
             if trial.lost or any(run.lane is None for run in runs):
@@ -213,7 +213,7 @@ class Driven:
     # ------------------------------------------------------------------ what the scheduler wants
 
     def _listen(self) -> None:
-        """Take requests from the desk; ended trials make room before others come in."""
+        """Take requests from the desk; ended trials make room before others enter."""
         requests = self._desk.wait(_LISTEN_SECONDS)
         gone = self._desk.ended()
         if requests:
@@ -233,7 +233,7 @@ class Driven:
         self._engine.telling.changes()
 
     def _admit(self, request: Request) -> None:
-        """Let a trial wait for the next chunk in its lanes, unless it has ended."""
+        """Make a trial wait for the next chunk in its lanes, unless it has ended."""
         engine, trial = self._engine, self._ledger.trials.get(request.trial)
         if trial is None and (engine.is_out_of_time() or not engine.pays_for_any()):
             self._waiting.turn_away(request)
@@ -268,7 +268,7 @@ class Driven:
         return study.search.searcher.rpartition(".")[2]
 
     def _enter(self, trial: Trial, request: Request) -> None:
-        """Assign a lane to every replicate of a trial, with the state that it resumes from."""
+        """Assign a lane to every replicate of a trial, with the state from which it resumes."""
         bucket = self._engine.buckets[trial.bucket]
         self._prepared(bucket)
         if request.state is not None:
@@ -284,7 +284,7 @@ class Driven:
                 self._ledger.started(run)
 
     def _room(self, bucket: Bucket, wanted: int) -> None:
-        """Make room: trials that were put aside leave their lanes."""
+        """Make room: trials that were put aside release their lanes."""
         for number in sorted(self._desk.paused()):
             if bucket.slots.count(None) >= wanted:
                 return
@@ -298,7 +298,7 @@ class Driven:
             )
 
     def _ended(self, number: int) -> None:
-        """Note that the scheduler has ended a trial: it stopped one that could have continued."""
+        """Record that the scheduler ended a trial: it stopped one that could have continued."""
         trial = self._ledger.trials.get(number)
         if trial is not None and trial.is_live:
             shown = self._reports.has_shown(number)
@@ -322,7 +322,7 @@ class Driven:
         self._waiting.reply_to_all()
 
     def _chunk(self, asked: Container[int]) -> list[EvaluationRow]:
-        """Run one chunk of the lanes of some trials, together; return their evaluations."""
+        """Run one chunk of some trials' lanes together; return their evaluations."""
         engine, has_more = self._engine, self._desk.has_more()
         broke = engine.is_out_of_time()
         evaluations: list[EvaluationRow] = []
@@ -335,7 +335,7 @@ class Driven:
         return evaluations
 
     def _stepping(self, bucket: Bucket, asked: Container[int], affordable: float) -> list[Run]:
-        """Return the replicates of some trials, as far as the budget pays; the others are cut."""
+        """Return the replicates of some trials that the budget pays for; the others are cut."""
         runs = [run for run in bucket.busy() if run.trial in asked and run.is_live]
         if affordable < len(runs):
             cut(runs[int(affordable) :])
@@ -343,7 +343,7 @@ class Driven:
 
 
 def drive(engine: Engine, interrupts: Interrupts) -> Outcome:
-    """Let Ray Tune run a study's trials in its lanes; a cluster is there."""
+    """Let Ray Tune run a study's trials in its lanes; a cluster must exist."""
     from ..cluster.via_ray import import_ray
     from .tune import TuneDesk
 

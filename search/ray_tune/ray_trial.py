@@ -1,7 +1,7 @@
-"""Ray Tune's trials: handles, each in a separate process, and their exchange.
+"""Ray Tune's trials: handles in separate processes, and their exchange with the lanes.
 
-A handle trains nothing. It asks the exchange for the next evaluation of its trial and waits; the
-process with the lanes fetches the requests there and leaves its replies.
+A handle does not train. It requests the next evaluation of its trial from the exchange and waits;
+the process with the lanes fetches requests there and leaves its replies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STATE = "state.txt"
 
 
 class Exchange:
-    """Requests of handles, and replies to them; an actor."""
+    """Requests from handles and their replies; an actor."""
 
     def __init__(self) -> None:
         self._requests: list[Asked] = []
@@ -68,7 +68,7 @@ class Exchange:
 
 
 class Handle(tune.Trainable):
-    """One trial of Ray Tune's, whose lanes are elsewhere."""
+    """One Ray Tune trial, whose lanes are elsewhere."""
 
     def setup(self, config: dict[str, Any]) -> None:
         self._exchange = ray.get_actor(config[EXCHANGE])
@@ -84,7 +84,7 @@ class Handle(tune.Trainable):
         return {"done": True} if reply is None else dict(reply)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Keep the state of the lanes where they are; the checkpoint is its name."""
+        """Keep the state of the lanes in place; the checkpoint is its name."""
         name = self._ask("keep")
         (Path(checkpoint_dir) / _STATE).write_text("" if name is None else name)
 
@@ -92,6 +92,6 @@ class Handle(tune.Trainable):
         self._state = (Path(checkpoint) / _STATE).read_text()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Be another trial from here on: starting a process costs seconds."""
+        """Become another trial, because starting a process costs seconds."""
         self.config, self._state = new_config, None
         return True

@@ -1,7 +1,7 @@
-"""A searcher of Ray Tune proposes for a study: within its rules, and never the same trial twice.
+"""A Ray Tune searcher proposes for a study, within its rules and without repetitions.
 
-The default and the enqueued configurations come first, then the searcher's suggestions. It gets a
-suggestion that a rule forbids back as an error, and is asked again.
+The default and the enqueued configurations come first, then the searcher's suggestions. A
+suggestion that a rule forbids is returned to it as an error, and it is asked again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .ray_trial import POINT
 
 
 def point_of(trial: int, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a trial as Tune carries it; the configuration is text, which Tune leaves alone."""
+    """Return a trial in Tune's form; the configuration is text, which Tune does not change."""
     return {"trial": trial, "params": json.dumps(plain_json(params))}
 
 
@@ -33,7 +33,7 @@ class _NotNow(Exception):
 
 
 class _Suggested:
-    """A searcher as a sampler of ours, one trial a batch; see `Sampler` and `Batch`."""
+    """A searcher as a sampler, with one trial per batch; see `Sampler` and `Batch`."""
 
     def __init__(self, searcher: Searcher, space: Space):
         self._searcher, self._space = searcher, space
@@ -61,7 +61,7 @@ class _Suggested:
 
 
 class Suggestions:
-    """Trials for Tune, one after another."""
+    """Trials for Tune, one at a time."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Suggestions:
         self._numbers = deque(numbers)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return the next trial; a word when none is left, None when there is none yet."""
+        """Return the next trial; a word if none is left, None if there is none yet."""
         if self._points:
             return self._points.pop(0)
         found: Sequence[Proposal] = ()
@@ -108,7 +108,7 @@ SUGGESTIONS: dict[str, Suggestions] = {}
 
 
 class Proposals(Searcher):
-    """Proposes the given points first, then the suggestions of a searcher of Ray Tune."""
+    """Proposes the given points first, then the suggestions of a Ray Tune searcher."""
 
     def __init__(self, name: str):
         super().__init__()
@@ -117,7 +117,7 @@ class Proposals(Searcher):
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
     ) -> bool:
-        """See `Searcher`; the searcher inside knows them already."""
+        """See `Searcher`; the wrapped searcher already knows them."""
         self._metric, self._mode = metric, mode
         return True
 

@@ -1,7 +1,7 @@
-"""Ray Tune as the scheduler of our lanes: its trials are handles, its checkpoints kept states.
+"""Ray Tune as scheduler of our lanes: its trials are handles, its checkpoints kept states.
 
-Tune runs in a thread of this process, its handles in separate processes; their requests go to the
-driver of the lanes.
+Tune runs in a thread of this process, and its handles in separate processes. Their requests go to
+the driver of the lanes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def scheduler_of(
 ) -> Any:
     """Build the scheduler of a study.
 
-    One that derives its brackets from the length of a run alone (`HyperBandScheduler`) counts
+    A scheduler that derives its brackets from the run length alone (`HyperBandScheduler`) counts
     evaluations: in env steps it would plan brackets that end after one of them.
     """
     first = min(schedule.evaluations) * schedule.quantum
@@ -137,12 +137,12 @@ def _module_named(name: str) -> Any:
     own = user_module(name)
     if own is None:
         custom = "for a custom class type imports: [my_file.py] and my_file.MyClass"
-        raise ImportError(f"{name} is neither {_LIBRARY} nor a file of `imports`; {custom}")
+        raise ImportError(f"{name} is neither {_LIBRARY} nor in a file of `imports`; {custom}")
     return own
 
 
 def _built(what: str, cls: Any, known: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
-    """Call a class with its options, and with those of the known arguments that it takes."""
+    """Call a class with its options, and with the known arguments that it accepts."""
     takes = _arguments_of(cls)
     given = {key: value for key, value in known.items() if key in takes}
     try:
@@ -153,7 +153,7 @@ def _built(what: str, cls: Any, known: Mapping[str, Any], options: Mapping[str, 
 
 
 def _arguments_of(cls: Any) -> Container[str]:
-    """Return the names of the arguments of a class; none if Python does not know them."""
+    """Return a class's argument names; none if Python does not know them."""
     try:
         return inspect.signature(cls).parameters
     except (TypeError, ValueError):
@@ -200,7 +200,7 @@ class TuneDesk:
         return True
 
     def begin(self, width: int, schedule: Schedule) -> None:
-        """See `Desk`; where all trials have ended before, Tune does not start."""
+        """See `Desk`; if all trials have ended before, Tune does not start."""
         self._planned = self._left()
         if not self._planned:
             return
@@ -235,14 +235,14 @@ class TuneDesk:
         self._get(self._exchange.answer.remote(told))
 
     def expected(self) -> int:
-        """See `Desk`; a trial put aside to copy another one comes back at once."""
+        """See `Desk`; a trial put aside to copy another one returns at once."""
         with self._lock:
             out = ("TERMINATED", "ERROR") if self.copies else ("TERMINATED", "ERROR", "PAUSED")
             gone = sum(status in out for status in self._status.values())
             return min(self._width, self._total() - gone)
 
     def _total(self) -> int:
-        """Return how many trials Tune will start in all; the lock is held."""
+        """Return how many trials Tune will start in total; the lock is held."""
         few = self.suggestions is not None and self.suggestions.exhausted
         return len(self._status) if few else self._planned
 
@@ -343,7 +343,7 @@ class TuneDesk:
         return (self.study.budget.trials or 0) - ended
 
     def _points(self) -> list[dict[str, Any]]:
-        """Return the first trials: under way, default and enqueued ones; random ones all."""
+        """Return the first trials: running, default and enqueued; random ones if all are."""
         study, ledger = self.study, self._ledger
         live = {trial.number: trial.params for trial in ledger.live()}
         count = study.budget.trials or 0
@@ -370,13 +370,13 @@ class TuneDesk:
 
 
 class _Watch(tune.Callback, tune.Stopper):
-    """Reports the status of trials to the desk, and ends all when the study is interrupted."""
+    """Reports trial status to the desk, and ends all trials if the study is interrupted."""
 
     def __init__(self, name: str):
         self._name = name
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """No trial is stopped by itself."""
+        """Do not stop individual trials."""
         return False
 
     def stop_all(self) -> bool:
@@ -394,7 +394,7 @@ class _Watch(tune.Callback, tune.Stopper):
 
 
 class _Explore:
-    """Gives a copy its hyperparameters, as the rule `pbt` does."""
+    """Gives a copy its hyperparameters, like the rule `pbt`."""
 
     def __init__(self, name: str):
         self._name, self._count = name, 0
@@ -413,5 +413,5 @@ class _Explore:
 
 
 def _directory_of(trial: Any) -> str:
-    """Return a short name for a trial's folder; Tune's name has its whole configuration."""
+    """Return a short name for a trial's folder; Tune's name contains its whole configuration."""
     return str(trial.trial_id)

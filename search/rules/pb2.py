@@ -1,10 +1,10 @@
-"""PB2: a bandit over earlier gains, instead of chance, gives a copy its hyperparameters.
+"""PB2: a bandit over earlier gains, not chance, chooses a copy's hyperparameters.
 
     Parker-Holder, J., Nguyen, V., Roberts, S. (2020). Provably Efficient Online Hyperparameter
     Optimization with Population-Based Bandits. NeurIPS 33. arXiv:2002.02518.
 
-The model is a Gaussian process of an interval's gain over hyperparameters, the loss the interval
-began with, and time, which lets early results fade.
+The model is a Gaussian process of an interval's gain over hyperparameters, the loss at the
+interval's start, and time, which discounts early results.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Process:
 
     @cached_property
     def _factor(self) -> np.ndarray:
-        """The lower Cholesky factor of the seen points; above its diagonal is garbage."""
+        """The lower Cholesky factor of the seen points; undefined above its diagonal."""
         return cho_factor(self._covariance(self.x, self.t), lower=True)[0]
 
     @cached_property
@@ -77,11 +77,11 @@ class Process:
     def deviation(
         self, more_x: np.ndarray, more_t: np.ndarray
     ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-        """Return the deviation, a function of points (x, t), as if the gains at `more` were known.
+        """Return the deviation as a function of points (x, t), as if gains at `more` were known.
 
-        A variance needs no values, so points whose intervals run count already; that is what
-        spreads the copies of one rung out (section 4.2, after GP-BUCB). The factor of the
-        seen points is extended by rows for them: every copy adds one, and the rest stays.
+        A variance needs no values, so points with running intervals already count, which spreads
+        the copies of one rung (section 4.2, after GP-BUCB). The factor of the seen points is
+        extended by their rows: every copy adds one, and the rest is unchanged.
         """
         across = self._solved(more_x, more_t)
         corner = self._covariance(more_x, more_t) - across.T @ across
@@ -99,7 +99,7 @@ class Process:
         return at
 
     def _solved(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """Return the factor's inverse times the covariances of the seen with points [n, m]."""
+        """Return the factor's inverse times the covariances of seen points with points [n, m]."""
         return solve_triangular(self._factor, self.kernel(self.x, self.t, x, t), lower=True)
 
     def evidence(self) -> tuple[float, np.ndarray]:
@@ -126,7 +126,7 @@ class Process:
 
 
 def fit_process(x: np.ndarray, t: np.ndarray, y: np.ndarray) -> Process:
-    """Fit the kernel to gains by its marginal likelihood, from one fixed start."""
+    """Fit the kernel to gains by marginal likelihood, from one fixed start."""
 
     def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
         return Process(x, t, y, tuple(float(value) for value in theta)).evidence()
@@ -145,8 +145,8 @@ def fit_process(x: np.ndarray, t: np.ndarray, y: np.ndarray) -> Process:
 class Bandit:
     """Gives a copy the values with the highest upper confidence bound on their gain.
 
-    Values without an order, and all while gains are few, follow `perturb`: the paper's
-    model is of real numbers only.
+    Unordered values, and all values while gains are few, follow `perturb`: the paper's model
+    covers real numbers only.
     """
 
     def __init__(self, space: Space, perturb: Perturb):
@@ -212,7 +212,7 @@ class Bandit:
         return both[int(np.argmax(value(both)))]
 
     def _process(self, gains: Sequence[Gain], span: tuple[float, float]) -> Process:
-        """Fit the model; once for all copies of a rung."""
+        """Fit the model once for all copies of a rung."""
         key = tuple(gains)
         if self._fitted is None or self._fitted[0] != key:
             x = np.array([self._point(gain.params, gain.before, span) for gain in gains])
@@ -226,12 +226,12 @@ class Bandit:
     def _point(
         self, params: Mapping[str, Any], loss: float, span: tuple[float, float]
     ) -> list[float]:
-        """Return a configuration's coordinates, 0 to 1, and the loss it begins with."""
+        """Return a configuration's coordinates, 0 to 1, and its initial loss."""
         return [*(_share(parameter, params) for parameter in self._ordered), _scaled(loss, span)]
 
 
 def _share(parameter: Parameter, params: Mapping[str, Any]) -> float:
-    """Return the coordinate of one hyperparameter; the middle where it is not active."""
+    """Return one hyperparameter's coordinate; the middle if it is not active."""
     value, distribution = params.get(parameter.name), parameter.distribution
     if parameter.name not in params or distribution.why_not(value) is not None:
         return 0.5

@@ -1,4 +1,4 @@
-"""How a copy's hyperparameters change: resampled, or moved a little (Jaderberg et al. 2017, 4.1).
+"""How a copy's hyperparameters change: resampled, or perturbed (Jaderberg et al. 2017, 4.1).
 
 Jaderberg, M. et al. (2017). Population Based Training of Neural Networks. arXiv:1711.09846.
 """
@@ -27,7 +27,7 @@ class Gain:
 
 @dataclass(frozen=True)
 class Situation:
-    """The results so far, when a copy is made."""
+    """The results known when a copy is made."""
 
     rung: int
     loss: float  # of the state that is copied
@@ -48,10 +48,10 @@ class Explorer(Protocol):
 
 @dataclass(frozen=True)
 class Perturb:
-    """Resample each hyperparameter with some chance, else move it by one of some factors.
+    """Resample each hyperparameter with some probability, otherwise perturb it by a factor.
 
-    The paper multiplies each value; here it moves along the axis its distribution declares: a
-    learning rate is multiplied, 1 - gamma is, lambda goes up or down by a share of its range.
+    The paper multiplies each value; here it moves along the axis of its distribution. A learning
+    rate is multiplied, 1 - gamma is, and lambda moves up or down by a share of its range.
     """
 
     space: Space
@@ -68,7 +68,7 @@ class Perturb:
         return self.space.resolve(choose)
 
     def moved(self, parameter: Parameter, params: Mapping[str, Any], rng: Generator) -> Any:
-        """Return one new value; a value that the copied trial does not have is drawn."""
+        """Return one new value; a value that the copied trial lacks is drawn."""
         distribution, name = parameter.distribution, parameter.name
         anew = float(rng.random()) < self.resample
         if anew or name not in params or distribution.why_not(params[name]) is not None:

@@ -1,7 +1,7 @@
-"""Early stopping: the contract of a rule that judges trials at a rung, and the registry.
+"""Early stopping: the contract of rules that judge trials at a rung, and the registry.
 
 A rule is a pure function of the results at one rung. `studies/stopping_rules.py` has the table; a
-rule's module is imported when a study asks for it.
+rule's module is imported when a study uses it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Order = tuple[float, int]
 
 
 class Rung:
-    """The trials judged at a rung, kept in order as they come."""
+    """The trials judged at a rung, kept in order as they arrive."""
 
     def __init__(self, standings: Iterable[Standing] = ()):
         self.standings = {standing.trial: standing for standing in standings}
@@ -55,7 +55,7 @@ class Rung:
             parts[part_of(standing.trial)].add(standing)
 
     def part(self, part_of: Callable[[int], int], part: int) -> Rung:
-        """Return those of one part, by a function of their numbers."""
+        """Return those of one part, selected by a function of their numbers."""
         if part_of not in self._parts:
             self._parts[part_of] = defaultdict(Rung)
             for standing in self.standings.values():
@@ -74,14 +74,15 @@ class Rung:
         return _order(self.standings[trial])
 
     def place(self, trial: int) -> int:
-        """Return the place of a trial, from 0 for the best."""
+        """Return a trial's position, 0 for the best."""
         return bisect.bisect_left(self.order, self.order_of(trial))
 
 
 class Judged(Sequence[Standing]):
-    """The trials judged at a rung, as the rules of this package read them.
+    """The trials judged at a rung, as seen by the rules of this package.
 
-    A rule that asks `ordered` and `part_of` looks at no trial again. Registered rules get a list.
+    A rule that uses `ordered` and `part_of` does not look at any trial twice. Registered rules
+    receive a list.
     """
 
     def __init__(self, rung: Rung):
@@ -102,7 +103,7 @@ class Judged(Sequence[Standing]):
 
 
 class Merged(Sequence[Order]):
-    """Two lists in order as one, without copying the first."""
+    """Two sorted lists as one, without copying the first."""
 
     def __init__(self, first: Sequence[Order], second: Iterable[Order]):
         self._first, self._second = first, sorted(second)
@@ -129,7 +130,7 @@ class Merged(Sequence[Order]):
 
 
 def ordered(earlier: Sequence[Standing], arriving: Sequence[Standing] = ()) -> Sequence[Order]:
-    """Return the losses and numbers of trials, the best first.
+    """Return the losses and numbers of trials, best first.
 
     >>> ordered([Standing(0, 2.0)], [Standing(1, 1.0), Standing(2, 2.0)])[:2]
     [(1.0, 1), (2.0, 0)]
@@ -142,7 +143,7 @@ def ordered(earlier: Sequence[Standing], arriving: Sequence[Standing] = ()) -> S
 def part_of(
     standings: Sequence[Standing], key: Callable[[int], int], part: int
 ) -> Sequence[Standing]:
-    """Return the trials of one part, by a function of their numbers."""
+    """Return the trials of one part, selected by a function of their numbers."""
     if isinstance(standings, Judged):
         return Judged(standings.rung.part(key, part))
     return [standing for standing in standings if key(standing.trial) == part]
@@ -164,7 +165,7 @@ class Verdict:
 class Pruner(Protocol):
     """Judges the trials at one rung at one chunk boundary.
 
-    Values are losses: the loop flips the sign of a metric that is maximised, so lower is better.
+    Values are losses: the loop negates a maximised metric, so lower is better.
     """
 
     def judge(
@@ -193,7 +194,7 @@ def register_rule(
     even: bool = False,
     finishes: bool = False,
 ) -> None:
-    """Make a rule known under `early_terminate: {type: name}`; a file of `imports` calls this.
+    """Register a rule as `early_terminate: {type: name}`; a file of `imports` calls this.
 
     Args:
         name: of the rule.
@@ -225,13 +226,13 @@ def register_rule(
 
 
 def make_pruner(study: Study) -> Pruner | None:
-    """Build the rule that a study names, None without one or where a population evolves."""
+    """Build the rule named by a study; None without one or with an evolving population."""
     early = study.early_terminate
     return None if early is None or early.evolves else _made(early, study)
 
 
 def make_explorer(study: Study) -> Explorer | None:
-    """Build what gives copies their hyperparameters, None where no population evolves."""
+    """Build the object that gives copies their hyperparameters; None without such a population."""
     early = study.early_terminate
     return None if early is None or not early.evolves else _made(early, study)
 
@@ -254,7 +255,7 @@ def rank_of(loss: float, losses: Sequence[float]) -> int:
 
 
 def is_audited(seed: int, trial: int, share: float) -> bool:
-    """Return whether a trial runs on although it was stopped; fixed by the study's seed alone.
+    """Return whether a trial continues as a control after being stopped; depends only on the seed.
 
     >>> sum(is_audited(0, trial, 0.25) for trial in range(1000)) in range(200, 300)
     True

@@ -1,8 +1,8 @@
 """Rules that end trials at rungs: asha, asha with pauses, Hyperband, median, plateau.
 
-Halving at an early rung is cheap, but wrong where curves cross later. Hyperband hedges: some
-trials are judged at every rung, others only from a later one on, each bracket by itself
-(Li et al. 2018, "Hyperband"; asynchronous inside a bracket like `asha`).
+Halving at an early rung is cheap, but wrong if curves cross later. Hyperband hedges: some trials
+are judged at every rung, others only from a later one on, each bracket separately (Li et al. 2018,
+"Hyperband"; asynchronous inside a bracket like `asha`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Halving:
 class PromotingAsha(_Halving):
     """Pause all but the best floor(n / eta) of the n trials judged at the rung.
 
-    Of two equal trials the one with the smaller number is the better one.
+    Of two equal trials the one with the smaller number counts as better.
     """
 
     most: int  # how many trials are paused at once
@@ -60,7 +60,7 @@ class PromotingAsha(_Halving):
         return f"asha eta={self.eta:g} pause"
 
     def last(self, order: Sequence[Order]) -> Order | None:
-        """Return the worst of the trials judged at a rung that may resume, None if none may.
+        """Return the worst judged trial that may resume, None if none may.
 
         >>> PromotingAsha(2.0, 10).last([(1.0, 1), (2.0, 2), (3.0, 0)])
         (1.0, 1)
@@ -73,8 +73,8 @@ class PromotingAsha(_Halving):
 class Asha(_Halving):
     """Stop all but the best ceil(n / eta) of the n trials judged at the rung.
 
-    n counts the trials that arrive together, which are compared with each other too. A tie with
-    the cut-off passes; while n < eta all pass.
+    n includes the trials that arrive together, which are also compared with each other. A tie with
+    the cut-off passes; if n < eta, all pass.
     """
 
     def judge(
@@ -86,7 +86,7 @@ class Asha(_Halving):
 def halve(
     eta: float, rule: str, earlier: Sequence[Standing], arriving: Sequence[Standing]
 ) -> list[Verdict]:
-    """Return verdicts of those arriving: the best ceil(n / eta) of all losses pass."""
+    """Return the arriving trials' verdicts: the best ceil(n / eta) of all losses pass."""
     order = ordered(earlier, arriving)
     if len(order) < eta:
         return [Verdict(stop=False, rule=rule, cutoff=None) for _ in arriving]
@@ -95,7 +95,7 @@ def halve(
 
 
 def build_asha(early: EarlyTerminate, study: Study) -> Asha | PromotingAsha:
-    """Build the rule `asha`, which stops trials, or with `pause` promotes them."""
+    """Build the rule `asha`, which stops trials or, with `pause`, promotes them."""
     return PromotingAsha(early.eta, early.pause) if early.pause else Asha(early.eta)
 
 
@@ -103,16 +103,16 @@ def build_asha(early: EarlyTerminate, study: Study) -> Asha | PromotingAsha:
 class Hyperband(_Halving):
     """Asha in `rungs + 1` brackets; bracket b is not judged before rung b.
 
-    A trial's bracket follows from (seed, trial) alone. As in Hyperband, a bracket that halves s
-    times gets a share of the trials in proportion to eta^s / (s + 1), so that all brackets cost
-    about the same; s = rungs - b, and the last bracket is never stopped.
+    A trial's bracket depends only on (seed, trial). As in Hyperband, a bracket that halves s times
+    gets a share of trials proportional to eta^s / (s + 1), so that all brackets cost about the
+    same; s = rungs - b, and the last bracket is never stopped.
     """
 
     rungs: int  # how many there are below the length of a run
     seed: int = 0  # of the study
 
     def shares(self) -> list[float]:
-        """Return the share of the trials of each bracket.
+        """Return each bracket's share of trials.
 
         >>> [round(share, 3) for share in Hyperband(2.0, 2).shares()]
         [0.4, 0.3, 0.3]
@@ -145,7 +145,7 @@ def build_hyperband(early: EarlyTerminate, study: Study) -> Hyperband:
 
 @dataclass(frozen=True)
 class Median:
-    """Stop trials worse than the median of all losses at the rung, this boundary's included."""
+    """Stop trials worse than the median of all losses at the rung, including this boundary's."""
 
     at_least: int = 5  # with fewer judged trials than this everyone goes on
 
@@ -167,10 +167,10 @@ def build_median(early: EarlyTerminate, study: Study) -> Median:
 
 @dataclass(frozen=True)
 class Plateau:
-    """End a trial whose best of the last `patience` rungs is hardly better than the best before.
+    """End a trial whose last `patience` rungs hardly improved on its earlier best.
 
     Hardly means by less than `tolerance` of the gain so far, which is the distance between its
-    first and its best loss. The value at that rung is the trial's value, as if its run were over.
+    first and best loss. Its value at that rung becomes the trial's value, as if its run were over.
     """
 
     patience: int = 4  # rungs without an improvement that counts

@@ -1,8 +1,8 @@
-"""What a sampler sees of a long history, and what trials that never finished count for.
+"""A sampler's view of a long history, and losses for trials that never finished.
 
-Slow samplers see a window of the history. Those that only understand finished trials get a loss
-for every trial that has ended: with early stopping most trials never finish, and a method that
-forgets them proposes the neighbours of stopped and diverged ones again.
+Slow samplers see a window of the history. Samplers that only understand finished trials get a loss
+for every ended trial. With early stopping most trials never finish, and a method that ignores them
+proposes the neighbours of stopped and diverged ones again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Losses = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Window:
-    """The part of a history that a sampler sees: all that runs, the best and the latest."""
+    """The part of a history that a sampler sees: running trials, the best and the latest."""
 
     best: int  # finished trials of those that are not among the latest
     latest: int  # ended trials, by number
@@ -44,11 +44,11 @@ def _was_cut(past: Past) -> bool:
 
 
 def estimates(history: Sequence[Past]) -> dict[int, Losses]:
-    """Return one loss an objective for every ended trial: (trial -> losses).
+    """Return one loss per objective for every ended trial: (trial -> losses).
 
-    One that was stopped or cut at a rung is expected to gain from there what finished trials
-    gained in the median, but never to beat the best finished one. A diverged trial counts as much
-    as the worst of all others. Trials that met an error, and those that ended before their first
+    A trial that was stopped or cut at a rung is expected to gain from there as much as finished
+    trials gained in the median, but never to beat the best finished one. A diverged trial counts
+    as much as the worst of all others. Trials that failed, and those that ended before their first
     rung, have none.
     """
     known: dict[int, Losses] = {
@@ -92,7 +92,7 @@ def _median_gain(history: Sequence[Past], rung: int, objectives: int) -> Losses:
 
 
 def penalised(losses: Mapping[int, Losses], history: Sequence[Past]) -> dict[int, Losses]:
-    """Return losses in which trials that violate a constraint are worse than all that do not."""
+    """Return losses in which infeasible trials are worse than all feasible ones."""
     violation = {past.trial: excess(past.violations) for past in history}
     worst, best = _each(max, losses.values()), _each(min, losses.values())
     width = tuple((high - low) or 1.0 for high, low in zip(worst, best, strict=True))

@@ -1,7 +1,7 @@
-"""The next trials: the default, what the user enqueued, learnt configurations, then the sampler.
+"""The next trials: the default, enqueued and learnt configurations, then the sampler.
 
-Configurations that a rule forbids or that were proposed before are drawn again; a trial repeated
-would repeat every bit of its run. Nothing in here depends on the time it takes.
+Configurations that a rule forbids or that were proposed before are redrawn; a repeated trial would
+repeat every bit of its run. Nothing here depends on timing.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Proposer:
         return None
 
     def _read(self, history: Sequence[Past]) -> set[Hashable]:
-        """Return the configurations of a history, of which only the new trials are read."""
+        """Return a history's configurations, reading only the new trials."""
         new = [*takewhile(self._is_new, reversed(history))]
         if self._earlier + len(self._known) + len(new) != len(history):  # not the one that grew
             self._seen, self._known = set(), set()
@@ -115,7 +115,7 @@ class Proposer:
 
 @dataclass
 class SeenConfigurations:
-    """Configurations that are not proposed again: those of the history, and of the batch."""
+    """Configurations that are not proposed again: those of the history and of the batch."""
 
     before: set[Hashable]
     here: set[Hashable] = field(default_factory=set[Hashable])
@@ -136,7 +136,7 @@ class AskAhead:
         self._future: Future[Proposals] | None = None
 
     def start(self, batch: int, trials: Sequence[int], history: Sequence[Past]) -> None:
-        """Begin a batch; `join` must have given the one before."""
+        """Begin a batch; `join` must have returned the previous one."""
         if self._future is not None:
             raise RuntimeError("a batch is being drawn already")
         self._future = self._threads.submit(
@@ -154,5 +154,5 @@ class AskAhead:
         return self._proposer.propose(batch, trials, history)
 
     def close(self) -> None:
-        """Wait for the thread; a batch that is being drawn is lost, and drawn again on resume."""
+        """Wait for the thread; a batch being drawn is lost, and drawn again on resume."""
         self._threads.shutdown(wait=True, cancel_futures=True)

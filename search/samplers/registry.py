@@ -1,6 +1,6 @@
-"""Samplers: their contract, and the registry that builds the one a study names.
+"""Samplers: their contract, and the registry that builds the one named by a study.
 
-`studies/search_methods.py` has the table; a method's module is imported when a study asks for it.
+`studies/search_methods.py` has the table; a method's module is imported when a study uses it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from ...studies.spec import Study
 
 @dataclass(frozen=True)
 class Past:
-    """A trial proposed before, as a sampler sees it; a running one has no loss and no reports.
+    """An earlier trial as seen by a sampler; a running one has no loss and no reports.
 
-    Paused trials are `stopped` here, and may have more reports or another end in a later history.
+    Paused trials are `stopped` here, and may have more reports or a different end in a later
+    history.
     """
 
     trial: int  # its number; negative in an earlier study
@@ -55,17 +56,17 @@ class Past:
 
 @dataclass(frozen=True)
 class Draw:
-    """One configuration: active searched hyperparameters, and a note to keep with it (JSON)."""
+    """One configuration: active searched hyperparameters, and attributes to keep (JSON)."""
 
     params: Mapping[str, Any]
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Batch(Protocol):
-    """Draws configurations one by one, knowing those kept before in the same batch."""
+    """Draws configurations one by one, given those kept earlier in the same batch."""
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
-        """Propose for one trial; `attempt` counts from 0 and grows when a draw was refused.
+        """Propose for one trial; `attempt` counts from 0 and grows when a draw is refused.
 
         Returns:
             None when there is nothing left to propose, ever.
@@ -73,7 +74,7 @@ class Batch(Protocol):
         ...
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """Note that this trial will run: the last draw, or one of another source."""
+        """Record that this trial will run: the last draw, or one from another source."""
         ...
 
 
@@ -92,7 +93,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True)
 class SamplerSpec:
-    """What a method is built from."""
+    """The inputs from which a method is built."""
 
     space: Space
     seed: int  # of the study
@@ -102,7 +103,7 @@ class SamplerSpec:
 
 
 def options_of(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the options of a method, and fill in the defaults."""
+    """Check a method's options, and fill in the defaults."""
     return checked_options(f"search method {method!r}", method_row(method).options, given)
 
 
@@ -118,7 +119,7 @@ def register_sampler(
     conditional: Dealt = "modelled",
     choices: Dealt = "modelled",
 ) -> None:
-    """Make a method known under `search: {method: name}`; a file of `imports` calls this.
+    """Register a method as `search: {method: name}`; a file of `imports` calls this.
 
     Args:
         name: of the method.
@@ -158,7 +159,7 @@ def draws_ahead(study: Study) -> bool:
 
 
 def make_sampler(study: Study) -> Sampler:
-    """Build the method that a study names; ConfigError if it cannot work here."""
+    """Build the method named by a study; ConfigError if it cannot work here."""
     row, objectives = method_row(study.search.method), max(1, len(study.objectives))
     what = f"search method {row.name!r}"
     options = checked_options(what, row.options, study.search.options)
@@ -168,6 +169,6 @@ def make_sampler(study: Study) -> Sampler:
             f"type: pip install 'hpo-lanes[{row.extra}]', or method: tpe"
         )
     if row.objectives == "one" and objectives > 1:
-        raise ConfigError(f"{what} takes one objective, here are {objectives}; type method: tpe")
+        raise ConfigError(f"{what} takes one objective (here: {objectives}); type method: tpe")
     build = resolve_name(f"{__package__}.{row.build}") if isinstance(row.build, str) else row.build
     return build(SamplerSpec(study.space, study.seed, options, objectives, len(study.constraints)))

@@ -1,8 +1,8 @@
 """Default-weighted Thompson sampling (Thompson 1933) on a quadratic mixed model.
 
-A value is a quadratic surface of the positions, plus an effect of its configuration and one of its
-seed, plus noise. Each proposal is the best of some candidates on one draw of the surface from its
-exact posterior; candidates near the default configuration are the more likely ones.
+A value is modelled as a quadratic surface of the positions, plus a configuration effect, a seed
+effect and noise. Each proposal is the best of some candidates on one draw of the surface from its
+exact posterior. Candidates near the default configuration are more likely.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _SLOPE_COUNT = 2  # prior: a difference at a rung is that at the end; worth so m
 
 
 class Coordinates:
-    """Places configurations in [0, 1]^d, each parameter on the scale of its distribution.
+    """Places configurations in [0, 1]^d, each parameter on its distribution's scale.
 
-    A choice of m values has m - 1 columns of 0 and 1. An inactive parameter is at its default, and
-    one with a condition has one more column, 1 while it is inactive.
+    A choice of m values has m - 1 indicator columns. An inactive parameter is placed at its
+    default. A conditional one has another column, which is 1 while it is inactive.
     """
 
     def __init__(self, space: Space):
@@ -55,7 +55,7 @@ class Coordinates:
         return np.array(row)
 
     def features(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """Return 1, the columns less the default's, their squares and products [n, p]."""
+        """Return 1, the columns minus the default's, their squares and products [n, p]."""
         z = np.array(rows) - self.default
         i, j = np.tril_indices(z.shape[1] if z.shape[1] <= _MOST_PAIRED else 0, -1)
         return np.hstack([np.ones((len(z), 1)), z, z[:, self._curved] ** 2, z[:, i] * z[:, j]])
@@ -70,14 +70,14 @@ def _columns(parameter: Parameter, value: Any) -> list[float]:
 
 @dataclass(frozen=True)
 class Result:
-    """What a trial that ended has shown; a stopped one is carried on to the end of a run."""
+    """The results of ended trials; a stopped one is extrapolated to the end of a run."""
 
     losses: np.ndarray  # [seeds, objectives]; one row of means where seeds are not known
     extra: np.ndarray  # variance that carrying it on added [objectives]
 
 
 def results_of(history: Sequence[Past]) -> dict[int, Result]:
-    """Return (trial -> result); empty while too few have one."""
+    """Return (trial -> result); empty while too few trials have one."""
     finished = [past for past in history if past.losses and all(map(math.isfinite, past.losses))]
     found = {p.trial: Result(_by_seed(p, p.losses or ()), np.zeros(1)) for p in finished}
     found |= _expected_ends(history, finished)
@@ -95,7 +95,7 @@ def results_of(history: Sequence[Past]) -> dict[int, Result]:
 
 
 def _expected_ends(history: Sequence[Past], finished: Sequence[Past]) -> dict[int, Result]:
-    """Return results of stopped trials, by a regression of final losses on those at the rung."""
+    """Return stopped trials' results, by regressing final losses on those at the rung."""
     cut = (TrialState.STOPPED, TrialState.UNFINISHED)
     stopped = [past for past in history if past.state in cut and past.reports]
     lines = {rung: _regression(finished, rung) for rung in {len(p.reports) - 1 for p in stopped}}
@@ -110,7 +110,7 @@ def _expected_ends(history: Sequence[Past], finished: Sequence[Past]) -> dict[in
 
 
 def _by_seed(past: Past, losses: Losses) -> np.ndarray:
-    """Return losses that spread as the seeds do around the trial's, which may be no mean."""
+    """Return losses that spread like the seeds around the trial's loss, which may be no mean."""
     if len(losses) != 1 or not past.seeds or not all(map(math.isfinite, past.seeds)):
         return np.array([losses])
     return (losses[0] + np.subtract(past.seeds, np.mean(past.seeds)))[:, None]
@@ -153,9 +153,9 @@ def weighed(results: Sequence[Result], weights: np.ndarray) -> tuple[np.ndarray,
 
 @dataclass(frozen=True)
 class MixedModel:
-    """The posterior of the surface's coefficients and then the effects of seeds.
+    """The posterior of the surface's coefficients, followed by the seed effects.
 
-    Of y[c, s] = phi[c] theta + own[c] + seed[s] + noise, for given variances.
+    For y[c, s] = phi[c] theta + own[c] + seed[s] + noise, with given variances.
     """
 
     mean: np.ndarray  # [p + seeds]
@@ -166,17 +166,17 @@ class MixedModel:
     prior: np.ndarray  # precision of the coefficients [p]
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
-        """Return coefficients of a surface [p]."""
+        """Return the coefficients of a surface [p]."""
         normal = rng.standard_normal(len(self.mean))
         moved = solve_triangular(self.root, normal, trans=1, lower=True)
         return (self.mean + moved)[: len(self.prior)]
 
 
 def fit(y: np.ndarray, extra: np.ndarray, phi: np.ndarray, linear: int) -> MixedModel:
-    """Solve the model exactly, with variances by moments and a prior.
+    """Solve the model exactly, with variances from moments and a prior.
 
-    `y` [trials, seeds] is NaN where missing, `extra` [trials] adds to the variance of `own`. The
-    first `linear` of the features `phi` [trials, p] are the constant and the linear ones.
+    `y` [trials, seeds] is NaN where missing; `extra` [trials] is added to the variance of `own`.
+    The first `linear` features in `phi` [trials, p] are the constant and the linear ones.
     """
     there, p, seeds = ~np.isnan(y), phi.shape[1], y.shape[1]
     k, mean = there.sum(1), np.nanmean(y, 1)
@@ -220,7 +220,7 @@ class _Pool:
 
 
 class Thompson:
-    """See the module; several objectives get random weights for each proposal."""
+    """See the module; each proposal uses random weights for several objectives."""
 
     window = Window(best=100, latest=400)
 
@@ -231,7 +231,7 @@ class Thompson:
         self._pools: dict[int, _Pool] = {}  # the latest one
 
     def pool(self, trial: int) -> _Pool:
-        """Return the draws of the space that a trial's candidates are from."""
+        """Return the space's draws from which a trial's candidates are taken."""
         number = trial // _SHARED
         if number not in self._pools:
             rng = generator(self.seed, "thompson-pool", number)
@@ -269,10 +269,10 @@ class _ThompsonBatch:
         return Draw(self._method.space.draw(rng))
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """See `Batch.keep`; proposals spread because each has a surface of its own."""
+        """See `Batch.keep`; proposals spread because each uses a separate surface."""
 
     def _candidates(self, trial: int, rng: np.random.Generator) -> list[dict[str, Any]]:
-        """Return candidates, the best first; before there is a model, as they were drawn."""
+        """Return candidates, best first; before there is a model, in the order drawn."""
         method, pool = self._method, self._method.pool(trial)
         count = min(method.options["candidates"], np.count_nonzero(pool.weights))
         found = rng.choice(len(pool.params), count, replace=False, p=pool.weights)

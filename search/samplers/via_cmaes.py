@@ -1,8 +1,8 @@
-"""The door to the package `cmaes`: the evolution strategy that adapts its covariance matrix.
+"""The only module that uses the package `cmaes`, the evolution strategy CMA-ES.
 
-A trial remembers its generation and the point it was drawn at; the first trial of a generation
-also remembers the losses of the one before. The strategy is rebuilt from these records after a
-crash, so its state is never stored.
+A trial stores its generation and the point it was drawn at. The first trial of a generation also
+stores the losses of the previous one. After a crash the strategy is rebuilt from these records, so
+its state is never stored.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _ENOUGH_TO_START_FROM = 10  # trials of an earlier study
 
 @dataclass(frozen=True)
 class _Generation:
-    """What ended a generation: its trials, and the loss that each counted for then."""
+    """The end of a generation: its trials, and the loss that each counted for then."""
 
     trials: tuple[int, ...]
     losses: tuple[float, ...]
 
 
 def modelled(space: Space) -> list[tuple[str, Parameter]]:
-    """Return (key, parameter) of what the strategy can adapt: ranges that are always active."""
+    """Return (key, parameter) of adaptable parameters: ranges that are always active."""
     return [
         (key, parameter)
         for key, parameter in space.keyed
@@ -44,15 +44,14 @@ def modelled(space: Space) -> list[tuple[str, Parameter]]:
 
 
 class CmaEs:
-    """CMA-ES (Hansen 2016) on the shares of the axes, restarted with twice the points when done.
+    """CMA-ES (Hansen 2016) on axis positions; it restarts with twice the points when done.
 
-    A generation ends when as many of its trials have ended as the population is large; those that
-    end later are not used. The strategy gets points as they were drawn, before whole numbers
-    rounded them.
+    A generation ends when as many of its trials have ended as the population is large; trials that
+    end later are not used. The strategy gets points as drawn, before rounding to whole numbers.
 
-    The population is the library's, 4 + 3 ln d, or half of the trials that were drawn before the
-    first generation was complete, if that is more: with many lanes a small population would
-    leave most running trials unused.
+    The population size is the library's, 4 + 3 ln d, or half of the trials drawn before the first
+    generation was complete, if that is more. With many lanes a small population would leave most
+    running trials unused.
     """
 
     def __init__(self, spec: SamplerSpec):
@@ -66,7 +65,7 @@ class CmaEs:
             )
         if self._options["popsize"] == 1:
             raise ConfigError(
-                "search method 'cmaes': popsize is 1; allowed: 0 (the rule), 2 or more"
+                "search method 'cmaes': popsize is 1; allowed: 0 (automatic), or 2 and more"
             )
         self._index = {key: index for index, (key, _) in enumerate(self._modelled)}
         self._known: _Strategy | None = None
@@ -184,7 +183,7 @@ class _Strategy:
 
 
 class _CmaEsBatch:
-    """Draws from one generation; the first that is kept records how it came about."""
+    """Draws from one generation; the first kept trial records its origin."""
 
     def __init__(self, method: CmaEs, strategy: _Strategy, new: _Generation | None):
         self._method, self._strategy, self._new = method, strategy, new

@@ -1,7 +1,7 @@
-"""Optuna's samplers, which propose from a history that this project keeps.
+"""Optuna's samplers, proposing from a history kept by this project.
 
 Every batch gets a new sampler object, seeded by (seed, batch number), and a study built from the
-history as it is then; so proposals repeat after a resume and no state of Optuna is stored.
+current history. So proposals repeat after a resume, and no Optuna state is stored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STATES = optuna.trial.TrialState
 
 
 class HistoryStorage(BaseStorage):
-    """One study; trials may be appended, and the last one dropped again."""
+    """One study; trials may be appended, and the last one removed again."""
 
     NAME = "history"
 
@@ -52,7 +52,7 @@ class HistoryStorage(BaseStorage):
         self._trials.popitem()
 
     def _refuse(self, *args: Any, **options: Any) -> Any:
-        raise NotImplementedError("one study, whose trials end by a new history")
+        raise NotImplementedError("one study; trials end only through a new history")
 
     create_new_study = delete_study = get_all_studies = set_trial_state_values = _refuse
     set_study_user_attr = set_trial_user_attr = set_trial_intermediate_value = _refuse
@@ -79,7 +79,7 @@ class HistoryStorage(BaseStorage):
         """See `BaseStorage`; the number follows the last one."""
         number = next(reversed(self._trials), -1) + 1
         if template_trial is not None:
-            raise NotImplementedError("trials come whole, by `append`")
+            raise NotImplementedError("trials are added whole, by `append`")
         empty = FrozenTrial(number, _STATES.RUNNING, None, None, None, {}, {}, {}, {}, {}, number)
         self.append(empty)
         return number
@@ -118,8 +118,8 @@ def frozen_trial(
 ) -> FrozenTrial:
     """Return a trial as Optuna's `FrozenTrial`.
 
-    A stopped trial is pruned with its reports, a diverged one pruned without any (which ranks it
-    last, where a failed one would be ignored), and one that met an error has failed.
+    A stopped trial is pruned with its reports, and a diverged one pruned without any (which ranks
+    it last; a failed one would be ignored). A trial with an error has failed.
     """
     params, distributions = internal_params(space, past.params)
     number = past.trial if number is None else number
@@ -151,7 +151,7 @@ def frozen_trial(
 
 
 class OptunaMethod:
-    """What Optuna's methods share: from the history to a batch."""
+    """Common part of Optuna's methods: from the history to a batch."""
 
     name = ""
     window = Window(best=200, latest=800)  # the part of the history that the sampler sees
@@ -191,7 +191,7 @@ class OptunaMethod:
         return {}
 
     def _told(self, past: Past, shift: int) -> FrozenTrial:
-        """Return a trial as Optuna sees it, the last batch's unless more is known since."""
+        """Return a trial as Optuna sees it, from the last batch unless more is known since."""
         known, here = self._frozen.get(past.trial), (past.state, len(past.reports))
         if known is None or known[0] != here:
             attributes = _constraints(past.violations)
@@ -259,10 +259,10 @@ class OptunaBatch:
 
 
 class Gp(OptunaMethod):
-    """Bayesian optimisation by a Gaussian process (Matern 5/2, log expected improvement).
+    """Bayesian optimisation with a Gaussian process (Matern 5/2, log expected improvement).
 
-    Its time grows with the third power of what it sees, hence a small window. Conditional
-    parameters are outside of its model and drawn at random.
+    Its time grows with the cube of the number of trials, hence a small window. Conditional
+    parameters are outside its model and drawn at random.
     """
 
     name = "gp"
@@ -277,10 +277,10 @@ class Gp(OptunaMethod):
 
 
 class GpBatch(OptunaBatch):
-    """A batch in which a draw that was refused counts as running for the next attempts.
+    """A batch in which a refused draw counts as running for the next attempts.
 
     Otherwise the model would propose the same point again. After a few attempts it is not asked
-    any more: what it likes best is forbidden or known.
+    again, because its favourite points are forbidden or known.
     """
 
     _ATTEMPTS = 8
@@ -310,9 +310,9 @@ class GpBatch(OptunaBatch):
 class Nsga2(OptunaMethod):
     """NSGA-II (Deb et al. 2002): generations of parents, crossover and mutation.
 
-    Each trial remembers its generation, and the first of a generation its parents
-    (`nsga2:generation`, `nsga2:parents`), so nothing needs to be replayed. Trials of another
-    source (the default, enqueued, random) belong to the generation they were proposed in.
+    Each trial stores its generation, and the first of a generation its parents
+    (`nsga2:generation`, `nsga2:parents`), so nothing has to be replayed. Trials from another
+    source (the default, enqueued, random) belong to the generation in which they were proposed.
     """
 
     name = "nsga2"
@@ -345,7 +345,7 @@ class Nsga2(OptunaMethod):
 
 
 class _Nsga2Batch(OptunaBatch):
-    """A batch whose draws carry their generation."""
+    """A batch whose draws store their generation."""
 
     _last: Draw | None = None
 
@@ -380,8 +380,8 @@ class _Nsga2Batch(OptunaBatch):
 class Tpe(OptunaMethod):
     """Tree-structured Parzen estimator (Bergstra et al. 2011), multivariate and grouped.
 
-    Running trials count as bad ones (the constant liar), so that the many proposals of one batch
-    spread out.
+    Running trials count as bad (the constant liar), so that the many proposals of one batch spread
+    out.
     """
 
     name = "tpe"

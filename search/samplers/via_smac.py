@@ -1,7 +1,7 @@
-"""SMAC: a random forest models the objective, and its ask-and-tell interface proposes.
+"""SMAC: a random forest models the objective, with an ask-and-tell interface.
 
-Every batch gets a new facade, seeded by (seed, batch number), with the history as it is
-then; so proposals repeat after a resume and no state of SMAC is stored.
+Every batch gets a new facade, seeded by (seed, batch number), with the current history. So
+proposals repeat after a resume, and no SMAC state is stored.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _CHALLENGERS, _LOCAL_SEARCHES, _PLATEAU_STEPS = 10_000, 10, 10  # SMAC's own def
 class Smac:
     """SMAC (Lindauer et al. 2022): expected improvement under a random forest.
 
-    Trials that run count as average ones (the constant liar), so that proposals keep off them.
-    Conditions and rules written as mappings are part of its model. Several objectives are weighed
-    against each other in every batch (ParEGO, Knowles 2006); a trial that violates a
-    constraint counts as worse than all that do not.
+    Running trials count as average (the constant liar), so that proposals avoid them. Its model
+    includes conditions, and rules written as mappings. Each batch weights several objectives
+    (ParEGO, Knowles 2006); a trial that violates a constraint counts as worse than all feasible
+    ones.
     """
 
     window = Window(best=100, latest=400)
@@ -43,7 +43,7 @@ class Smac:
 
 
 class _SmacBatch:
-    """One batch drawn by one facade; it is made when it is first asked."""
+    """One batch drawn by one facade, which is created on the first request."""
 
     def __init__(
         self, method: Smac, batch: int, seen: Sequence[Past], losses: Mapping[int, Sequence[float]]
@@ -68,7 +68,7 @@ class _SmacBatch:
         return Draw(from_configuration(self._method.space, dict(asked.config)))
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """See `Batch.keep`; the facade knows what it gave itself."""
+        """See `Batch.keep`; the facade knows its own proposals."""
         self._kept.append(params)
 
     def _told(self) -> list[tuple[Mapping[str, Any], list[float]]]:
@@ -136,10 +136,10 @@ def _facade(
 
 
 def _maximizer(scenario: Any) -> Any:
-    """Return SMAC's own maximiser, whose local searches begin in an order that repeats.
+    """Return SMAC's own maximiser, with a reproducible order of local searches.
 
-    SMAC keeps their starting points in a set of configurations, whose hashes differ from process
-    to process with those of their texts; each search draws from one random stream in turn.
+    SMAC keeps starting points in a set of configurations, whose text hashes differ between
+    processes, and each search draws from one random stream in turn.
     """
     from smac.acquisition.maximizer import LocalAndSortedRandomSearch, LocalSearch  # pyright: ignore[reportMissingImports]
 

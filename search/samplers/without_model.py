@@ -16,13 +16,13 @@ _MOST_POINTS = 2**30
 
 
 class Walk:
-    """Walks along a sequence of points; each trial remembers its place, as `INDEX`."""
+    """Follows a sequence of points; each trial stores its position as `INDEX`."""
 
     INDEX = ""
     _place = 0
 
     def begin(self, batch: int, history: Sequence[Past]) -> Batch:
-        """See `Sampler.begin`; goes to the point after the last one that became a trial."""
+        """See `Sampler.begin`; continues after the last point that became a trial."""
         used = [past.attributes[self.INDEX] for past in history if self.INDEX in past.attributes]
         place = 1 + max(used, default=-1)
         if place < self._place:
@@ -74,7 +74,7 @@ class GridSearch(Walk):
 
 
 class RandomSearch:
-    """Draws from the distributions of the space; trial n of a seed is always the same."""
+    """Draws from the space's distributions; trial n of a seed is always the same."""
 
     def __init__(self, spec: SamplerSpec):
         self._space, self._seed = spec.space, spec.seed
@@ -90,11 +90,11 @@ class RandomSearch:
 
 
 class SobolSearch(Walk):
-    """Scrambled low-discrepancy points, with one coordinate for every parameter.
+    """Scrambled low-discrepancy points, with one coordinate per parameter.
 
-    Categorical and conditional parameters have coordinates as well, so that every
-    projection of the space is covered evenly (Sobol' 1967; scrambling after Owen 1998). The points
-    are those of `scipy.stats.qmc.Sobol(d, rng=seed)` with the study's seed.
+    Categorical and conditional parameters have coordinates as well, so that every projection of
+    the space is covered evenly (Sobol' 1967; scrambling after Owen 1998). The points equal
+    `scipy.stats.qmc.Sobol(d, rng=seed)` with the study's seed.
     """
 
     INDEX = "sobol:index"

@@ -1,7 +1,7 @@
 """Buckets and their lanes: the waiting and running replicates, and which bucket runs next.
 
-Replicates enter free lanes one by one in (trial, replicate) order; none waits for another one
-of its trial.
+Replicates enter free lanes one by one in (trial, replicate) order; none waits for another
+replicate of its trial.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Bucket:
 
     @classmethod
     def of(cls, study: Study, resolved: Resolved, example: int) -> Bucket:
-        """Return the bucket of a configuration, that of the trial `example`, without lanes."""
+        """Create a configuration's bucket, with the trial `example` and without lanes."""
         schedule = schedule_of(study, resolved.steps_per_chunk)
         return cls(resolved.bucket, example, resolved, schedule)
 
@@ -63,7 +63,7 @@ class Bucket:
 
     @property
     def warmup(self) -> int:
-        """Chunks at the start of a replicate that do not train."""
+        """Chunks without training at the start of a replicate."""
         return self.population.warmup_chunks if self.population is not None else 0
 
     def trains_next(self, run: Run) -> bool:
@@ -75,7 +75,7 @@ class Bucket:
             bisect.insort(self.waiting, run, key=order)
 
     def equip(self, population: Population) -> None:
-        """Take a population; lanes from before are kept."""
+        """Set the population; existing lanes are kept."""
         self.population = population
         self.slots = self.slots or [None] * population.lanes
         self.offered = self.offered or population.lanes
@@ -94,14 +94,14 @@ class Bucket:
         self.population = None
 
     def release(self) -> None:
-        """Free the lanes of replicates that have ended, and drop those that need none."""
+        """Free the lanes of ended replicates, and drop replicates that need none."""
         for lane, run in enumerate(self.slots):
             if run is not None and run.state is not RunState.RUNNING:
                 self._free(lane, run)
         self.waiting = [run for run in self.waiting if run.state is RunState.WAITING]
 
     def claim(self, run: Run) -> int:
-        """Return the lane of a replicate that restarts, a free one if it has none any more."""
+        """Return the lane of a restarting replicate, or a free one if it has none."""
         if run.lane is None:
             lane = next((i for i, taken in enumerate(self.slots) if taken is None), None)
             if lane is None:
@@ -143,10 +143,10 @@ class Bucket:
 
 
 def order(run: Run) -> tuple[int, int, int, int]:
-    """Return the sort key of a replicate in every queue.
+    """Return a replicate's sort key in every queue.
 
     On test seeds the winner comes before the default, which the budget cuts first. A trial 0 with
-    changed hyperparameters may win; then the default is not a trial of the search.
+    changed hyperparameters may win; the default is then not a trial of the search.
     """
     late = 1 - run.trial if run.stream is Stream.REPORT and run.trial <= 0 else 0
     return (late, run.trial, _ORDER[run.stream], run.replicate)

@@ -1,8 +1,8 @@
 """The remaining budget: trials, env steps, seconds, failures.
 
-Env steps are a hard bound: before every chunk the replicates that the rest can pay for are
-selected in order and the others are cut. The cost of the confirm stage is reserved first.
-The trials of `confirm.also` are not bounded: they are requested one by one.
+Env steps are a hard limit: before every chunk, the replicates that the rest can pay for are
+selected in order, and the others are cut. The cost of the confirm stage is reserved first. The
+trials of `confirm.also` are not limited, because they are requested one by one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
     """Return the env steps reserved for later phases.
 
     `env_steps`: of the longest full run of any bucket, on each environment. Once selection seeds
-    run, the default gets the winner's rest.
+    run, the default gets the winner's remainder.
     """
     confirm = study.confirm
     if confirm is None or phase in (Phase.REPORT, Phase.ALSO, Phase.DONE):
@@ -58,11 +58,11 @@ def may_propose(ledger: Ledger) -> bool:
 
 
 def seconds_left(ledger: Ledger, run_env_steps: int, run_chunks: int) -> float:
-    """Return the wall time that is left, except what confirming may take; may be infinite.
+    """Return the remaining wall time without the reserve for confirming; may be infinite.
 
-    Confirming takes its env steps at the speed of chunks so far, without compiles, and at least
-    whole runs one after another: selection, test, and the rest after an interim look. At most
-    half of the wall time is kept for it. `run_chunks`: of the longest full run.
+    Confirming is estimated from its env steps at the speed of chunks so far, without compiles. It
+    takes at least whole runs one after another: selection, test, and the rest after an interim
+    look. At most half of the wall time is reserved for it. `run_chunks`: of the longest full run.
     """
     wall, phase, usage = ledger.study.budget.wall_seconds, ledger.state.phase, ledger.state.usage
     if wall is None or phase is Phase.ALSO:
@@ -78,7 +78,7 @@ def seconds_left(ledger: Ledger, run_env_steps: int, run_chunks: int) -> float:
 
 
 def check_confirm_fits(study: Study, run_env_steps: int) -> None:
-    """Refuse a budget that the confirm stage alone uses up (ConfigError)."""
+    """Refuse a budget that the confirm stage alone would use up (ConfigError)."""
     total, kept = study.budget.env_steps, reserve(study, Phase.SEARCH, run_env_steps)
     if total is not None and kept >= total:
         raise ConfigError(
@@ -89,7 +89,7 @@ def check_confirm_fits(study: Study, run_env_steps: int) -> None:
 
 
 def check_health(ledger: Ledger) -> None:
-    """Stop a study that only fails (SearchError)."""
+    """Stop a study in which everything fails (SearchError)."""
     failures, most = ledger.state.usage.failures, ledger.study.budget.max_failures
     if failures > 0 and failures >= most:
         failed = (trial for trial in ledger.trials.values() if trial.error)  # or diverged

@@ -1,10 +1,10 @@
-"""The values of evaluations without training returns, for trials that are ranked by both.
+"""Evaluation values without training returns, for trials that are ranked by both.
 
 `metric.training_weight` mixes the mean return of training episodes into values that choose. A
-trial whose training has ended no episode by a rung, or by its end, has evaluations alone. Ranked
-among mixed values it would win or lose by that, not by its policy: returns of training are lower.
-So from then on evaluations alone count, and values known before are replaced by theirs. It is for
-the whole study, since rungs, curves and final values are compared with each other.
+trial whose training has finished no episode by a rung, or by its end, has only evaluations. Ranked
+among mixed values it would win or lose by that, not by its policy, because training returns are
+lower. So from then on only evaluations count, and earlier values are replaced. This applies to the
+whole study, because rungs, curves and final values are compared with each other.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class EvaluationsAlone:
         of_trial.setdefault(row.replicate, {})[row.env_steps] = value
 
     def at(self, trial: int, env_steps: int, seeds: Iterable[int]) -> list[float]:
-        """Return the values of some search seeds at a rung, of those that reached it."""
+        """Return the values of the search seeds that reached a rung."""
         known = self._points.get((trial, Stream.SEARCH), {})
         return [known[seed][env_steps] for seed in seeds if env_steps in known.get(seed, ())]
 
     def last(self, trial: int, stream: Stream, end: int | None = None) -> dict[int, float]:
         """Return seed -> value at the end of the run, which all ended seeds reached.
 
-        `end`: where a rule ended it with its value there.
+        `end`: the point at which a rule ended it with its value.
         """
         known = self._points.get((trial, stream), {})
         if not known:
@@ -42,5 +42,5 @@ class EvaluationsAlone:
         return {seed: known[seed][at] for seed in sorted(known) if at in known[seed]}
 
     def matches(self, found: Sequence[float], values: Sequence[float]) -> bool:
-        """Return whether they are as many: else seeds are missing, and nothing is replaced."""
+        """Return whether the counts match; otherwise seeds are missing and nothing is replaced."""
         return bool(found) and len(found) == len(values)

@@ -1,6 +1,6 @@
-"""The loop's state beyond the store's rows, as dataclasses and as JSON text.
+"""The loop's state outside the store's rows, as dataclasses and as JSON text.
 
-Ended trials are rows of the store; this holds the live ones. Text to state to text gives the
+Ended trials are rows of the store; this holds the live ones. Text to state to text returns the
 same text, so a study resumes from exactly the same state.
 """
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 def decode(kind: type[T], value: Any) -> T:
     """Return parsed JSON as the declared type; TypeError if it does not fit.
 
-    It undoes `json.dumps(value, default=vars)`, which writes dataclasses by their fields.
+    Inverts `json.dumps(value, default=vars)`, which writes dataclasses by their fields.
     """
     declared: Any = kind
     found: Any = None
@@ -91,7 +91,7 @@ class BucketState:
 
 @dataclass
 class PendingAsk:
-    """A batch of proposals that is drawn while a chunk runs."""
+    """A batch of proposals drawn while a chunk runs."""
 
     batch: int
     trials: list[int]  # numbers for its proposals
@@ -116,7 +116,7 @@ class EndedTrial:
 
 @dataclass
 class LostSeed:
-    """A replicate on fresh seeds without a value. If it diverged, that is its result."""
+    """A replicate on new seeds without a value. If it diverged, that is its result."""
 
     trial: int
     stream: Stream
@@ -131,7 +131,7 @@ class LostSeed:
 
 @dataclass
 class Outlook:
-    """The expected rest of a running study."""
+    """The expected remainder of a running study."""
 
     env_steps_total: int  # training, of the whole study
     seconds_left: float | None = None  # None before this process has run a chunk
@@ -139,7 +139,7 @@ class Outlook:
     least_share: float = 0.0  # done, by the estimate before: `share` never decreases
 
     def share(self, env_steps: int) -> float:
-        """Return the share that is done, below 1 while anything is left.
+        """Return the completed share, below 1 while anything remains.
 
         >>> Outlook(1000, 3.0).share(400), Outlook(1000, 3.0).share(1000)
         (0.4, 0.99)
@@ -151,7 +151,7 @@ class Outlook:
 
 @dataclass
 class LoopState:
-    """All state of the loop that is not in rows."""
+    """The loop's state that is not in rows."""
 
     phase: Phase = Phase.SEARCH
     boundary: int = 0  # chunk boundaries passed
@@ -191,17 +191,17 @@ class LoopState:
         self.told.append(trial.number)
 
     def tell(self, trial: Trial) -> None:
-        """Let the next batch see a paused trial: it counts as stopped."""
+        """Show the next batch a paused trial: it counts as stopped."""
         self.told.append(trial.number)
 
     def lose(self, run: Run, failed: bool) -> None:
-        """Remember a replicate on fresh seeds that has no value; search seeds are ignored."""
+        """Record a replicate on new seeds that has no value; search seeds are ignored."""
         self.find(run)
         if run.stream is not Stream.SEARCH:
             self.lost.append(LostSeed(run.trial, run.stream, run.replicate, failed))
 
     def find(self, run: Run) -> None:
-        """Forget that a replicate was lost."""
+        """Delete the record that a replicate was lost."""
         key = (run.trial, run.stream, run.replicate)
         self.lost = [one for one in self.lost if one.key != key]
 
@@ -221,7 +221,7 @@ class LoopState:
         self.pending = None
 
     def take_foreign(self, trial: int) -> int:
-        """Count a trial that a foreign scheduler proposes; return its batch of one."""
+        """Count a trial proposed by a foreign scheduler; return its batch of one."""
         batch, self.told = self.batches, []
         self.batches += 1
         self.proposed = max(self.proposed, trial + 1)
@@ -247,13 +247,13 @@ class LoopState:
         self.phase = Phase.DONE
 
     def restart(self, number: int) -> None:
-        """Forget that a trial failed, which runs again."""
+        """Delete the record that a trial failed, because it runs again."""
         self.told = [one for one in self.told if one != number]
         self.bests.pop(number, None)
         self.usage.forgive_failure()
 
     def reopens(self, bounds: str, again: bool = False) -> Phase | None:
-        """Return the phase from which a study must run again, None if none.
+        """Return the phase from which a study must run again, or None.
 
         `again`: trials of the search run again.
         """
@@ -268,7 +268,7 @@ class LoopState:
         return Phase.ALSO if also != also_now and over else None
 
     def go_on(self, bounds: str, again: bool = False) -> bool:
-        """Reopen the study where `reopens` says; return whether anything is left to do."""
+        """Reopen the study at the phase from `reopens`; return whether anything is left to do."""
         begins = self.reopens(bounds, again)
         if begins is Phase.SEARCH:
             self.candidates, self.winner, self.default = [], None, None
@@ -305,7 +305,7 @@ class LoopState:
         self.gains = [*self.gains, *gains][-most:]
 
     def forget_gains(self) -> None:
-        """Drop the gains, which were learnt from replaced values."""
+        """Drop the gains learnt from values that were replaced."""
         self.gains = []
 
     def keep(self, policies: Sequence[KeptPolicy]) -> None:
@@ -349,7 +349,7 @@ class LoopState:
         version = value.pop("version", None)
         if version != VERSION:
             raise StoreError(
-                f"this study's loop state has version {version}, this hpo knows {VERSION}; "
+                f"this study's loop state has version {version}, this hpo reads {VERSION}; "
                 "resume it with the earlier hpo, or start another study",
                 new=True,
             )
@@ -369,10 +369,10 @@ def bounds_of(budget: object, confirm: object) -> str:
 
 
 def _split_bounds(bounds: str) -> tuple[list[Any], Any]:
-    """Return a study's bounds in today's form, and separately the trials of `confirm.also`.
+    """Return a study's limits in today's form, and separately the trials of `confirm.also`.
 
-    Studies from before the default was confirmed stay finished: the new default is not a change
-    that the user made. A confirm stage with `top_k: 0` counts as none.
+    Studies from before the default was confirmed stay finished, because the new default is not the
+    user's change. A confirm stage with `top_k: 0` counts as none.
     """
     budget, confirm = json.loads(bounds)
     also = None if confirm is None else confirm.pop("also", None)

@@ -1,6 +1,6 @@
-"""From evaluations to metrics, from replicates to a trial's values.
+"""From evaluations to metrics, and from replicates to a trial's values.
 
-Samplers, pruners and rankings see losses (lower is better); rows keep values.
+Samplers, pruners and rankings use losses (lower is better); rows keep values.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def parts_of(result: Episodes, environments: int) -> list[Episodes]:
 
 @dataclass(frozen=True)
 class Objective:
-    """One metric and its direction; over several environments one score of them.
+    """One metric and its direction; for several environments one score.
 
     >>> Objective(Metric(goal="maximize", aggregate="min")).aggregate([2.0, 1.0])
     1.0
@@ -86,7 +86,7 @@ class Objective:
 
     @cached_property
     def of_test(self) -> Objective:
-        """The same on test seeds, and where a trial lacks them: training returns do not count."""
+        """The metric on test seeds, and without training returns, which then do not count."""
         return replace(self, metric=replace(self.metric, training_weight=0.0))
 
     def measure(self, result: Episodes) -> float:
@@ -94,7 +94,7 @@ class Objective:
         return self.seen(result)[0]
 
     def seen(self, result: Episodes) -> tuple[float, list[float]]:
-        """Return `measure`, and the score on each of several environments."""
+        """Return `measure`, and the score on each environment if there are several."""
         if not self.scales:
             return self._with_training(measure(self.metric.name, result), result), []
         each = zip(parts_of(result, len(self.scales)), self.scales, strict=True)
@@ -102,7 +102,7 @@ class Objective:
         return together(scores, self.over), scores
 
     def lacks_training(self, result: Episodes) -> bool:
-        """Return whether training returns should count, and there is none: no episode ended."""
+        """Return whether training returns should count but are missing, as no episode ended."""
         if not self.metric.training_weight or self.scales:
             return False
         trained = result.metrics.get(TRAINING_RETURN)
@@ -118,7 +118,7 @@ class Objective:
         return aggregate(values, self.metric.aggregate)
 
     def loss(self, value: float) -> float:
-        """Turn a value into a loss, or back; non-finite values are worst."""
+        """Convert a value to a loss, or back; non-finite values are worst."""
         if not math.isfinite(value):
             return math.inf
         return -value if self.metric.goal == "maximize" else value
@@ -128,7 +128,7 @@ class Objective:
 class Objectives:
     """Objectives after the first, and constraints on metrics.
 
-    Their values are the `extras`: a replicate's are measured by its evaluations; a trial's are
+    Their values are the `extras`: a replicate's come from its evaluations; a trial's are
     aggregated over replicates and include costs.
     """
 
@@ -162,7 +162,7 @@ class Objectives:
     def aggregate(
         self, replicates: Sequence[Sequence[float]], costs: Mapping[str, float]
     ) -> list[float]:
-        """Return a trial's extras from its replicates' and its costs by name."""
+        """Return a trial's extras from its replicates' extras and its costs, by name."""
         columns = iter(zip(*replicates, strict=True))
         return [
             costs[name] if name in COSTS else aggregate(list(next(columns)), how)

@@ -1,4 +1,4 @@
-"""Events of the loop for observers, who cannot change the search, and its progress."""
+"""Events of the loop for observers, who cannot affect the search, and its progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .trials import Run
 
 @dataclass(frozen=True)
 class Best:
-    """The best trial that has run to its end."""
+    """The best trial that has finished its run."""
 
     trial: int
     value: float  # metric over its replicates
@@ -42,14 +42,14 @@ class Best:
         *,
         bounds: Bounds | None = None,
     ) -> Best:
-        """Return it with its interval; racing has none, since other trials shift the value."""
+        """Return it with its interval; racing has none, because other trials shift the value."""
         around = search_interval(value, seeds, aggregate, stop_rule, bounds or Bounds())
         return cls(trial, value, around.low, around.high, seeds)
 
 
 @dataclass(frozen=True)
 class Leader:
-    """The best of the trials at the highest rung, before any has run to its end."""
+    """The best trial at the highest rung, before any has finished its run."""
 
     trial: int
     value: float  # metric over its replicates, at its last rung
@@ -58,7 +58,7 @@ class Leader:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a study is at a chunk boundary."""
+    """A study's progress at a chunk boundary."""
 
     phase: Phase
     env_steps: int  # training so far, search and confirm
@@ -81,7 +81,7 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """The share of its env steps that is done; 1 only when nothing is left to do."""
+        """The completed share of its env steps; 1 only when nothing is left to do."""
         if self.phase is Phase.DONE:
             return 1.0
         found = Outlook(self.env_steps_total, least_share=self.least_share)
@@ -134,7 +134,7 @@ class Observer:
         """The `choose` or the `report` stage starts with these trials."""
 
     def on_interrupt(self) -> None:
-        """A clean end was requested (Ctrl-C, `hpo stop`); the loop leaves after this chunk."""
+        """A clean end was requested (Ctrl-C, `hpo stop`); the loop ends after this chunk."""
 
     def on_end(self, progress: Progress, state: str) -> None:
         """The study has `finished`, or was `interrupted`."""
@@ -150,7 +150,7 @@ def picture(ledger: Ledger, buckets: Iterable[Bucket], running: Bucket | None) -
 
 
 def recorded_progress(study: Study, state: LoopState, trials: Iterable[TrialRow]) -> Progress:
-    """Return the progress at a commit; `compiles` is 0, since only the process knows it."""
+    """Return the progress at a commit; `compiles` is 0, because only the process knows it."""
     rows = {row.trial: row for row in trials}
     return _progress(study, state, rows, Tally(rows, Objective.of(study), Objectives.of(study)))
 
@@ -200,7 +200,7 @@ def _best(study: Study, rows: Mapping[int, TrialRow], tally: Tally) -> Best | No
         return None
     best = rows[number]
     if best.value is None:
-        raise RuntimeError(f"trial {number} is the best without a value")
+        raise RuntimeError(f"trial {number} ranks best but has no value")
     return Best.of(
         best.trial,
         best.value,
@@ -212,7 +212,7 @@ def _best(study: Study, rows: Mapping[int, TrialRow], tally: Tally) -> Best | No
 
 
 def bounds_of(study: Study) -> Bounds:
-    """Return between which values the metric of a study can be, see `store.value_bounds`."""
+    """Return the range of the study's metric, see `store.value_bounds`."""
     searched, metric = study.space.names, study.metric.name
     if not study.more_envs:
         env = {"id": study.env.id, **study.env.values, **study.evaluation.env}

@@ -1,7 +1,7 @@
-"""Estimate the remaining work and time of a study; before it begins, that is all of it.
+"""Estimate a study's remaining work and time; before the start that is all of it.
 
-The work follows from each bucket's schedule and the share of trials that pass each rung: first
-the rule's expectation, then increasingly the observed one.
+The work follows from each bucket's schedule and the share of trials that pass each rung: at first
+the rule's expectation, then increasingly the observed share.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Ahead:
 
 
 class WorkAhead:
-    """Estimates the remaining work of one study: of one that runs, or that is about to begin."""
+    """Estimates the remaining work of a study that is running or about to start."""
 
     def __init__(self, study: Study):
         self._study = study
@@ -70,7 +70,7 @@ class WorkAhead:
         self._shares = dict[int, tuple[float, ...]]()  # by lanes
 
     def _passing(self, buckets: Sequence[Bucket]) -> tuple[float, ...]:
-        """Return the share of trials that the rule is expected to let pass each rung."""
+        """Return the expected share of trials that the rule lets pass each rung."""
         lanes = max((bucket.lanes for bucket in buckets), default=0)
         if lanes not in self._shares:
             self._shares[lanes] = self._shares_past(lanes)
@@ -93,7 +93,7 @@ class WorkAhead:
         return Ahead(work, self._uncompiled(ledger, buckets), bounded)
 
     def parts(self, ledger: Ledger, buckets: Sequence[Bucket]) -> list[tuple[Work, Work]]:
-        """Return the work of the search and of the confirm stage, per bucket."""
+        """Return the work of search and confirm stage, per bucket."""
         self._block = max(bucket.block for bucket in buckets)  # also of those without lanes
         counts = Counter(trial.bucket for trial in ledger.trials.values())
         total = sum(counts[bucket.key] for bucket in buckets)
@@ -107,7 +107,7 @@ class WorkAhead:
     def _search(
         self, ledger: Ledger, buckets: Sequence[Bucket], shares: Sequence[float]
     ) -> tuple[list[Work], bool]:
-        """Return the work of the search within the budget, and whether a trial ends."""
+        """Return the search's work within the budget, and whether a trial ends."""
         state = ledger.state
         left = self._budget_left(state, buckets)
         if state.phase is not Phase.SEARCH or (self._is_endless(state) and left == math.inf):
@@ -178,7 +178,7 @@ class WorkAhead:
     def _end(
         self, bucket: Bucket, chances: tuple[float, ...], chunks: int, trial: int
     ) -> tuple[int, int, int]:
-        """Return a replicate's chunks left, warm-up, evaluations; its number draws the rung."""
+        """Return a replicate's remaining chunks, warm-up, evaluations; its number draws a rung."""
         mark, warm = (trial + 0.5) * _GOLDEN % 1.0, max(0, bucket.warmup - chunks)
         steps = ladder(bucket.schedule, chances, max(0, chunks - bucket.warmup))
         left, seen = next(((n, k) for alive, n, k in steps if mark >= alive), steps[-1][1:])
@@ -200,7 +200,7 @@ class WorkAhead:
     def _further_seeds(
         self, ledger: Ledger, buckets: Sequence[Bucket], chances: Sequence[float], to_come: int
     ) -> float:
-        """Return the seeds that racing will add, by the mean of trials after the first lanes."""
+        """Return the seeds that racing will add, from the mean of trials after the first lanes."""
         first = self._study.seeds.first
         if self._study.seeds.racing is None:
             return 0.0
@@ -225,7 +225,7 @@ class WorkAhead:
         return live + to_come * math.prod(chances) * max(0.0, usual - first)
 
     def _confirm(self, ledger: Ledger, bucket: Bucket, share: float) -> Work:
-        """Return the work of confirming: running replicates, then this bucket's later ones."""
+        """Return the work of confirming: running replicates, then later ones of this bucket."""
         phase, stage = ledger.state.phase, self._study.confirm
         length, warmup = bucket.schedule.length, bucket.warmup
         trials = [trial for trial in ledger.state.live.values() if trial.bucket == bucket.key]
@@ -249,8 +249,8 @@ class WorkAhead:
     def _uncompiled(self, ledger: Ledger, buckets: Sequence[Bucket]) -> float:
         """Return the expected number of programs still to compile.
 
-        The share of trials that are alone in their bucket is the chance that the next one needs a
-        new bucket (Good 1953).
+        The share of trials that are alone in their bucket estimates the probability that the next
+        one needs a new bucket (Good 1953).
         """
         there = sum(
             bool(bucket.work) and (bucket.population is None or not bucket.population.compiles)
@@ -302,7 +302,7 @@ def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[fl
 def ladder(
     schedule: Schedule, chances: tuple[float, ...], trained: int
 ) -> list[tuple[float, int, int]]:
-    """Return for each evaluation ahead the chance to go on, and the chunks and evaluations by it.
+    """Return each coming evaluation's probability, and the chunks and evaluations until it.
 
     >>> ladder(Schedule(1000, 8, (2,), frozenset({2, 8})), (0.25,), 0)
     [(0.25, 2, 1), (0.25, 8, 2)]
@@ -332,7 +332,7 @@ _OF_LIFE = 0.25  # the same, as a share of the seconds so far
 
 
 class Rates:
-    """Observed speeds of this process, older ones with less weight."""
+    """Observed speeds of this process, with less weight for older ones."""
 
     def __init__(self):
         self._seen = 0.0  # seconds without compiles
@@ -345,7 +345,7 @@ class Rates:
         self._before = replace(usage)
 
     def did(self, work: Work) -> None:
-        """Count the work of a step; its time comes with `pass_boundary`."""
+        """Count the work of a step; its time is added by `pass_boundary`."""
         self._work += work
 
     def pass_boundary(self, usage: Usage, compiled: int) -> None:
@@ -376,7 +376,7 @@ class Rates:
         return float(self._sums[4]) / seconds if seconds > 0.0 else 0.0
 
     def seconds_of(self, ahead: Ahead) -> float | None:
-        """Return the seconds for some work; None before the first chunk."""
+        """Return the seconds for a given amount of work; None before the first chunk."""
         train, evaluate, other, block_steps, _, evaluations = self._sums.tolist()
         if block_steps <= 0.0 or train <= 0.0:
             return None

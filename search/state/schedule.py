@@ -1,8 +1,8 @@
-"""When a replicate of one bucket is evaluated, judged and done, in training chunks.
+"""When a bucket's replicate is evaluated, judged and done, in training chunks.
 
-Rungs, evaluation points and the end of a run round up to whole chunks, so buckets with different
+Rungs, evaluation points and run ends are rounded up to whole chunks, so buckets with different
 chunk sizes are compared at nearly the same env steps. A rung has the same index in every bucket,
-even if two of them round up to the same chunk.
+even if two rungs round up to the same chunk.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Rows:
 
 
 def chunks_of_row(log_every: int | None, quantum: int) -> int:
-    """Return how many chunks of `quantum` env steps one row joins; 1 where chunks are split."""
+    """Return how many chunks of `quantum` env steps one row joins; 1 if chunks are split."""
     return 1 if log_every is None else max(1, log_every // quantum)
 
 
@@ -81,7 +81,7 @@ def rows_of(
     trained: Sequence[int],
     result: ChunkResult,
 ) -> Iterator[Rows]:
-    """Yield the rows that a chunk completes, in the order of their env steps."""
+    """Yield the rows that a chunk completes, ordered by env steps."""
     chunks = chunks_of_row(log_every, schedule.quantum)
     if chunks == 1:
         yield from _part_rows(schedule.quantum, shown, trained, result)
@@ -203,7 +203,7 @@ BUDGET_ENDED = "racing: the budget ended before further seeds"
 
 
 def stages(start: int, most: int) -> list[int]:
-    """Return the numbers of seeds of a trial at its looks.
+    """Return a trial's numbers of seeds at its looks.
 
     >>> stages(3, 20)
     [3, 6, 12, 20]

@@ -1,6 +1,6 @@
-"""Everything the loop knows, and the rows not committed yet.
+"""The loop's complete state, and the rows not committed yet.
 
-All parts read trials and state here and write rows here; nothing else passes between them.
+All parts read trials and state here and write rows here; nothing else is exchanged between them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Ledger:
     """The state of a study in memory.
 
     `undecided` are live trials with a reported rung but no decision yet, because a foreign
-    scheduler had not answered before the last commit. Samplers also see `earlier` trials.
+    scheduler had not replied before the last commit. Samplers also see `earlier` trials.
     """
 
     def __init__(
@@ -121,10 +121,10 @@ class Ledger:
             self.unwritten.add(AttributeRow(trial.number, name, value))
 
     def note_looks(self, winner: int | None, interim: bool = False) -> None:
-        """Write the numbers of test seeds with values, if new (`store.interim_analyses`).
+        """Record the number of test seeds with values, if new (`store.interim_analyses`).
 
         Call it before a stage that adds test seeds or winners, and at its end. `winner` is the
-        trial of the study's conclusion, unless it is the default. `interim`: before the planned
+        winner in the study's conclusion, unless it is the default. `interim`: before the planned
         number of seeds.
         """
         sizes = {one: len(trial.by_report_seed) for one, trial in sorted(self.trials.items())}
@@ -138,7 +138,7 @@ class Ledger:
             self.unwritten.add(attribute_of_looks(self.looks))
 
     def touch(self, trial: Trial) -> None:
-        """Note that a trial's row has changed."""
+        """Mark a trial's row as changed."""
         self.unwritten.trials.add(trial.number)
         self.tally.note(trial.number)
         self.whole.note(trial.number)
@@ -152,7 +152,7 @@ class Ledger:
         )
 
     def restart(self, number: int) -> Trial:
-        """Return a failed trial as it was proposed; the rows of its first attempt will go."""
+        """Reset a failed trial to its proposal; the rows of its first attempt will be deleted."""
         old = self.trials[number]
         new = Trial(
             number,
@@ -224,9 +224,9 @@ class Ledger:
         return objectives, self.objectives.limited(extras)
 
     def count_evaluations_alone(self) -> None:
-        """Let evaluations alone count from now on, and replace the values known before.
+        """Count only evaluations from now on, and replace the values known before.
 
-        See `evaluations_alone`: a trial has no training return where others have one.
+        See `evaluations_alone`: a trial lacks training returns that others have.
         """
         self.objective = self.objective.of_test
         self.unwritten.add(EVALUATIONS_ALONE)
@@ -244,12 +244,12 @@ class Ledger:
         self._redraws = True
 
     def take_redraw(self) -> bool:
-        """Return once, after values were replaced, that a pending batch is drawn again."""
+        """Return once, after values were replaced, that a pending batch must be drawn again."""
         redraws, self._redraws = self._redraws, False
         return redraws
 
     def reports_alone(self, trial: Trial) -> list[float]:
-        """Return a trial's values at its judged rungs, of evaluations alone."""
+        """Return a trial's values at its judged rungs, from evaluations only."""
         found = list(trial.reports)
         for rung, env_steps in enumerate(trial.report_steps):
             values = self.alone.at(trial.number, env_steps, range(self.study.seeds.first))
@@ -272,14 +272,14 @@ class Ledger:
         trial.remeasure(self.reports_alone(trial), seeds, chosen, value)
 
     def _is_finished_by_rule(self, trial: Trial) -> bool:
-        """Return whether a rule ended its run with its value at its last rung."""
+        """Return whether a rule ended its run with the value at its last rung."""
         early = self.study.early_terminate
         if early is None or not rule_row(early.type).finishes or not trial.report_steps:
             return False
         return trial.state is TrialState.FINISHED and bool(trial.stop_rule) and not trial.audited
 
     def _remeasure_racing(self) -> None:
-        """Correct the values of trials with fewer seeds than the best one, as `value_of` does."""
+        """Correct the values of trials with fewer seeds than the best one, like `value_of`."""
         whole = [
             trial
             for trial in self.trials.values()
@@ -311,10 +311,10 @@ class Ledger:
         judged: int,
         **copied: Any,
     ) -> None:
-        """Write the decision about a trial at its rung.
+        """Record the decision about a trial at its rung.
 
-        `rank` is the trial's among the `judged` ones there (1 is the best), `cutoff` a value;
-        `copied` says from which trial, and its hyperparameters before and after.
+        `rank` is the trial's rank among the `judged` trials there (1 is the best), and `cutoff` a
+        value. `copied` gives the copied trial, and the hyperparameters before and after.
         """
         row = DecisionRow(
             trial.number,
@@ -364,10 +364,10 @@ class Ledger:
         self.unwritten = Unwritten()
 
     def take_ended(self) -> list[Trial]:
-        """Return the trials that ended since the last call; their replicates are forgotten.
+        """Return the trials that ended since the last call, and drop their replicates.
 
-        A resumed study has no replicates of ended trials either. Ray Tune may ask for the state
-        of one.
+        A resumed study has no replicates of ended trials either. Ray Tune may still ask for a
+        state.
         """
         ended, self.ended = self.ended, []
         if self.study.search.driver != "ray_tune":
@@ -385,7 +385,7 @@ class Ledger:
         self._judged[rung] += trials
 
     def rung(self, rung: int) -> Rung:
-        """Return the trials judged at a rung, by the first objective alone."""
+        """Return the trials judged at a rung, by the first objective only."""
         while len(self._rungs) <= rung:
             self._rungs.append(Rung())
         found = self._rungs[rung]
@@ -394,12 +394,12 @@ class Ledger:
         return found
 
     def standing(self, trial: Trial, rung: int) -> Standing:
-        """Return a trial at a rung that it has passed, by the first objective alone."""
+        """Return a trial at a rung that it has passed, by the first objective only."""
         curve = tuple(map(self.objective.loss, trial.reports[: rung + 1]))
         return Standing(trial.number, curve[rung], curve)
 
     def order(self, trials: Iterable[Trial]) -> list[Trial]:
-        """Return trials with values, the best first (`Objectives.keys`)."""
+        """Return trials with values, best first (`Objectives.keys`)."""
         listed = sorted(trials, key=lambda trial: trial.number)
         keys = self.objectives.keys(
             [self.losses(trial) for trial in listed],
@@ -435,11 +435,12 @@ class Ledger:
         return self._clock() if self._clock else None
 
     def history(self, unseen: Sequence[int] = ()) -> tuple[Past, ...]:
-        """Return every trial as samplers see it, by number, warm-start trials first.
+        """Return every trial as seen by samplers, by number, warm-start trials first.
 
         It changes only when a trial is added, ends or pauses, so a batch repeated after a crash
-        sees the same. A paused trial looks stopped, even after its promotion, until it ends or
-        pauses again. `unseen` are trials whose latest events are hidden, one entry per event.
+        sees the same history. A paused trial appears stopped, even after its promotion, until it
+        ends or pauses again. `unseen` are trials whose latest events are hidden, one entry per
+        event.
         """
         self._see()
         if not unseen:
@@ -452,7 +453,7 @@ class Ledger:
         return (*self.earlier, *shown.values())
 
     def _see(self) -> None:
-        """Make what samplers see of trials that were added, ended or paused."""
+        """Build the samplers' view of trials that were added, ended or paused."""
         last = next(reversed(self._pasts), -1)
         ordered = True
         for number in sorted(self._unseen):
@@ -474,7 +475,7 @@ class Ledger:
         return self._past(trial, trial.paused_at[:known], has_ended=False)
 
     def _past(self, trial: Trial, paused_at: Sequence[int], has_ended: bool) -> Past:
-        """Return a trial as samplers see it: ended, stopped at its last pause, or running."""
+        """Return a trial as seen by samplers: ended, stopped at its last pause, or running."""
         running = Past(trial.number, trial.params, trial.attributes, proposed_by=trial.proposed_by)
         if not (has_ended or paused_at):
             return running

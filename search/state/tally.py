@@ -1,7 +1,7 @@
-"""Counts of trials by state and the best of them, kept as they change.
+"""Counts of trials by state and the best of them, updated on every change.
 
-A study of many trials asks for both at every boundary; reading all trials then would make each
-trial cost more than the one before.
+A study asks for both at every boundary; reading all trials each time would make each trial cost
+more than the previous one.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class _Result:
 class Tally:
     """The states of trials, and the best one with a value.
 
-    `note` marks a row that may have changed, which is read when a count is needed. `competes`
-    selects the rows with a value that may be the best.
+    `note` marks a row that may have changed; it is read when a count is needed. `competes` selects
+    the rows with a value that may be the best.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Tally:
         return {state: count for state, count in self._states.items() if count}
 
     def best(self) -> int | None:
-        """Return the number of the best trial, of equal ones the smallest; None without any."""
+        """Return the number of the best trial, the smallest among equals; None without any."""
         self._read()
         if len(self._leading) < 2:
             return next(iter(self._leading), None)
@@ -103,7 +103,7 @@ class Tally:
         return _Result((self._objective.loss(row.value), *others), violation)
 
     def _enter(self, number: int) -> None:
-        """Let a trial lead unless one that leads is better, and drop those it beats."""
+        """Let a trial lead unless a leading one is better; drop those it beats."""
         if any(self._is_better(other, number) for other in self._leading):
             return
         beaten = {other for other in self._leading if self._is_better(number, other)}

@@ -1,6 +1,7 @@
-"""Trials and their replicates in memory; they change only by their methods, between chunks.
+"""Trials and replicates in memory; only their methods change them, between chunks.
 
-The `Ledger` calls those that others must see; every change reaches the store as a `TrialRow`.
+The `Ledger` calls methods whose effects others must see; every change reaches the store as a
+`TrialRow`.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class Run:
            +-------cut--------+--cut------> CUT
 
     RUNNING --pause--> PAUSED --resume--> WAITING repeats with its trial; its lane's state is kept
-    until it has a lane again (`come_back`). A cut ends PAUSED, too. `adopt` copies the state of
-    another replicate. It has a lane from `enter`, before it starts, to `leave`, at the boundary
+    until it has a lane again (`come_back`). A cut also ends PAUSED. `adopt` copies the state of
+    another replicate. It has a lane from `enter`, before it starts, until `leave`, at the boundary
     where it stops.
     """
 
@@ -91,7 +92,7 @@ class Run:
         self.chunks += 1
 
     def digest_chunk(self, metrics: bytes) -> None:
-        """Add the training metrics of a chunk to the digest."""
+        """Add a chunk's training metrics to the digest."""
         own = blake2b(metrics, digest_size=8).hexdigest()
         self.first_digest = self.first_digest or own
         self.varies = self.varies or own != self.first_digest
@@ -109,7 +110,7 @@ class Run:
         scores: Sequence[float] = (),
         alone: float | None = None,
     ) -> None:
-        """Record an evaluation, at so many rungs; `alone`: without training returns."""
+        """Record an evaluation, with the number of rungs; `alone`: without training returns."""
         self.value, self.extras, self.scores = value, list(extras), list(scores)
         self.alone = alone
         for _ in range(rungs):
@@ -119,7 +120,7 @@ class Run:
             self.rung_scores.append(self.scores)
 
     def take_alone(self) -> None:
-        """Let evaluations alone count, also in earlier values."""
+        """Count only evaluations, also in earlier values."""
         if self.alone is None:
             return
         self.value = self.alone
@@ -145,7 +146,7 @@ class Run:
         self.state = RunState.DIVERGED
 
     def cut(self) -> None:
-        """Stop early, if it waits, runs or is paused."""
+        """Stop it early, if it is waiting, running or paused."""
         if self.is_live or self.state is RunState.PAUSED:
             self.state = RunState.CUT
 
@@ -230,18 +231,18 @@ LIVE = (TrialState.WAITING, TrialState.RUNNING)
 
 @dataclass
 class Trial(TrialRow):
-    """One configuration and its results: a row that grows, and what only the loop knows.
+    """One configuration and its results: a growing row, and data known only to the loop.
 
         WAITING --start--> RUNNING --end--> FINISHED --reopen--> RUNNING
            +-----------------+-------end--> STOPPED, DIVERGED, FAILED, UNFINISHED
 
     If rules pause trials, RUNNING --pause--> PAUSED --promote--> RUNNING happens at most once per
     rung; a trial without promotion ends as STOPPED. `report` records its values at a rung, a rule
-    may `stop_by` or audit it, and `set_value` comes before it finishes. If trials copy each
+    may `stop_by` or audit it, and `set_value` is called before it finishes. If trials copy each
     other, a diverged one is `set_aside`, resumes by `adopt`, or ends. A finished trial stays so
-    while it is confirmed: `add` brings replicates on fresh seeds, `choose` and `prove` take their
-    values. So does the default configuration; if no trial has it, one is made as REFERENCE, which
-    was never in the search.
+    while it is confirmed: `add` adds replicates on new seeds, `choose` and `prove` set their
+    values. The same holds for the default configuration; if no trial has it, one is created as
+    REFERENCE, which was never in the search.
     """
 
     # the sampler's notes, plain JSON values
@@ -292,7 +293,7 @@ class Trial(TrialRow):
         self.scores = self.scores_of(Stream.SEARCH)
 
     def report(self, value: float, env_steps: int) -> None:
-        """Enter the next rung, with a value there, after `env_steps` per replicate."""
+        """Enter the next rung, with the value there, after `env_steps` per replicate."""
         self.rung, self.rung_value, self.rung_env_steps = self.rung + 1, value, env_steps
         self.reports.append(value)
         self.report_steps.append(env_steps)
@@ -305,7 +306,7 @@ class Trial(TrialRow):
         self.stop_rule, self.audited = rule, self.audited or audited
 
     def pause(self, rule: str) -> None:
-        """Wait at its rung, without lanes; the rule has stopped it if it ends here."""
+        """Pause the trial at its rung and free its lanes; it counts as stopped if it ends here."""
         self.state, self.stop_rule = TrialState.PAUSED, rule
         self.paused_at.append(self.rung)
         for run in self.runs:
@@ -324,7 +325,7 @@ class Trial(TrialRow):
         self.constraints = constraints or self.constraints
 
     def end(self, state: TrialState, error: str, now: float | None, bits: int) -> None:
-        """End; unfinished replicates are cut."""
+        """End the trial; unfinished replicates are cut."""
         cut(self.runs)
         known = self.error if state is TrialState.DIVERGED else ""  # where it did
         self.state, self.error, self.ended_at = state, error or known, now
@@ -342,14 +343,14 @@ class Trial(TrialRow):
             run.reopen()
 
     def set_aside(self) -> None:
-        """Leave the lanes after diverging, and wait for the state of another trial."""
+        """Free the lanes after diverging, and wait for another trial's state."""
         self.lost = True
         cut(self.runs)
 
     def adopt(
         self, params: Mapping[str, Any], schedule: Sequence[dict[str, Any]], runs: Sequence[Run]
     ) -> None:
-        """Resume from the state of other replicates, one for each of its, with new params."""
+        """Resume from the states of other replicates, one for each of its own, with new params."""
         self.params, self.lost, self.error = dict(params), False, ""
         self.schedule = tuple(schedule) or self.schedule
         for run, other in zip(self.runs_of(Stream.SEARCH), runs, strict=True):
@@ -369,7 +370,7 @@ class Trial(TrialRow):
         choose_values: tuple[float, ...],
         value: float | None,
     ) -> None:
-        """Replace the values that choose by those of evaluations alone."""
+        """Replace the values used for selection by those of evaluations alone."""
         self.reports = list(reports)
         if self.reports and self.rung >= 0:
             self.rung_value = self.reports[-1]
@@ -384,9 +385,9 @@ class Trial(TrialRow):
         self.value = value
 
     def note_copies(self, stream: Stream) -> bool:
-        """Note if two seeds of a stream trained alike; return whether that is new.
+        """Record whether two seeds of a stream trained alike; return whether that is new.
 
-        Metrics that never change prove nothing: different trainings may share them.
+        Constant metrics prove nothing, because different trainings may share them.
         """
         ended = [run for run in self.runs_of(stream) if run.state is RunState.ENDED and run.varies]
         alike = len({run.digest for run in ended}) < len(ended)
@@ -438,7 +439,7 @@ class Trial(TrialRow):
         return [run.extras for run in self._measured_runs(stream)]
 
     def scores_of(self, stream: Stream) -> tuple[float, ...]:
-        """Return the mean score on each of several environments over the same replicates."""
+        """Return the mean score on each environment over the same replicates."""
         rows = [run.scores for run in self._measured_runs(stream) if run.scores]
         return tuple(mean(column) for column in zip(*rows, strict=True))
 
@@ -477,7 +478,7 @@ class Trial(TrialRow):
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a lineage, from `env_steps` of a replicate on."""
+    """A part of a lineage, starting at `env_steps` of a replicate."""
 
     env_steps: int
     trial: int  # whose lanes trained it

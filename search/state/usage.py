@@ -44,7 +44,7 @@ class Usage:
             self.busy_lane_chunks += busy
 
     def count(self, env_steps: int, stream: Stream, trains: bool, asked: bool = False) -> None:
-        """Count a chunk of one replicate; `asked` of a trial in `confirm.also`."""
+        """Count a replicate's chunk; `asked`: of a trial in `confirm.also`."""
         if not trains:
             self.warmup_env_steps += env_steps
         elif stream is Stream.SEARCH:
@@ -61,7 +61,7 @@ class Usage:
 
     @contextmanager
     def spending(self, part: Part) -> Iterator[None]:
-        """Count the time in here for a part, also after an error."""
+        """Count the time spent inside for a part, even after an error."""
         started = time.monotonic()
         try:
             yield
@@ -120,10 +120,10 @@ class Usage:
 
     @property
     def env_steps_per_second(self) -> float:
-        """Over all processes, with compiles."""
+        """Over all processes, including compiles."""
         return self.env_steps / self.run_seconds if self.run_seconds > 0 else 0.0
 
     @property
     def occupancy(self) -> float:
-        """Busy lane-chunks over all while work remained; 1 before the first."""
+        """Share of busy lane-chunks while work remained; 1 before the first."""
         return self.busy_lane_chunks / self.lane_chunks if self.lane_chunks else 1.0

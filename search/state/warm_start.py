@@ -1,7 +1,7 @@
 """Warm start: samplers see the trials of an earlier study before this study's first trial.
 
-These cost no budget and are not in the tables. They are copied into the study's folder once, so
-that a resume does not need the earlier study.
+These trials cost no budget and are not in the tables. They are copied once into the study's
+folder, so that resuming does not need the earlier study.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .objective import Objective, Objectives
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The trials taken over."""
+    """The adopted trials."""
 
     history: tuple[Past, ...] = ()  # with negative numbers, in order
     words: str = ""  # one line: how many, and why the others were omitted
 
 
 def warm_start(study: Study, folder: Path | None = None) -> WarmStart:
-    """Return the history that a study starts from."""
+    """Return the history from which a study starts."""
     given = study.search.warm_start
     if given is None:
         return WarmStart()
@@ -51,7 +51,7 @@ def warm_start(study: Study, folder: Path | None = None) -> WarmStart:
 
 
 def write_warm_start(found: WarmStart, folder: Path) -> None:
-    """Copy the history into the study's folder, unless it is there."""
+    """Copy the history into the study's folder, unless it is already there."""
     path = folder / WARM_START_NAME
     if not found.history or path.is_file():
         return
@@ -69,7 +69,7 @@ def write_warm_start(found: WarmStart, folder: Path) -> None:
 
 
 def _read_copy(path: Path) -> tuple[list[Past], str]:
-    """Read the copy in the study's folder; older ones have no checksum."""
+    """Read the copy in the study's folder; older copies have no checksum."""
     check_readable(path)
     try:
         data = json.loads(read_file(path))
@@ -131,7 +131,7 @@ def _read(study: Study, path: Path) -> tuple[list[Past], str]:
 def _rows_of(path: Path) -> tuple[list[TrialRow], StudyMeta | None, bool]:
     """Read a study's folder, or a table; a table next to a journal is read from the journal.
 
-    The last value says whether evaluations alone counted.
+    The last value tells whether only evaluations counted.
     """
     folder = path.parent if path.name == "trials.parquet" else path
     if (folder / JOURNAL_NAME).is_file():
@@ -141,7 +141,7 @@ def _rows_of(path: Path) -> tuple[list[TrialRow], StudyMeta | None, bool]:
     if path.is_file():
         return _rows_of_table(path), None, False
     raise ConfigError(
-        f"search.warm_start: {path} holds no study; give the folder of one, or a trials.parquet"
+        f"search.warm_start: {path} contains no study; give the folder of one, or a trials.parquet"
     )
 
 

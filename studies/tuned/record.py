@@ -1,7 +1,7 @@
-"""One tuned configuration with its test results: the data of a file under `results/tuned`.
+"""One tuned configuration with its test results: the contents of a file in `results/tuned`.
 
-A record is complete: the whole configuration of every contender, one value per seed, and all
-settings needed to train each of them again.
+A record is complete: every contender's whole configuration, one value per seed, and all settings
+needed to retrain each of them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Contender:
-    """One configuration with its results on the test seeds; None for a seed that diverged."""
+    """One configuration with its results on the test seeds; None for a diverged seed."""
 
     who: str  # tuned, default, or the publisher
     config: Mapping[str, Any]  # every knob
@@ -114,10 +114,10 @@ class Record:
 
     @property
     def estimator(self) -> Literal["mean", "iqm"]:
-        """The estimator of the values of all seeds, the same for all contenders.
+        """The estimator over all seeds, the same for all contenders.
 
-        The mean where heuristics serve the same requests: blocking is a rate, so the rate of all
-        requests together is the mean, and a difference paired by seed is one of means.
+        The mean, if heuristics handle the same requests: blocking is a rate, so the rate of all
+        requests together is the mean, and comparisons with heuristics are differences of means.
         """
         return "mean" if self.heuristics else "iqm"
 
@@ -127,14 +127,14 @@ def shipped() -> Path:
 
 
 def folders(place: Path | None = None) -> list[Path]:
-    """Return the folders to search, the first one first; only `place` if given."""
+    """Return the folders to search, in order; only `place` if given."""
     if place is not None:
         return [place]
     return list(dict.fromkeys(path.resolve() for path in (PLACE, shipped()) if path.is_dir()))
 
 
 def file_name(name: str) -> str:
-    """Return the file of a name.
+    """Return the file for a name.
 
     >>> file_name("gym:LunarLander-v3")
     'gym-LunarLander-v3.yaml'
@@ -143,7 +143,7 @@ def file_name(name: str) -> str:
 
 
 def record_files(where: Sequence[Path]) -> dict[str, Path]:
-    """Return file stem -> file, sorted by name; the first folder wins."""
+    """Return file stem -> file, sorted by name; the first folder has precedence."""
     found: dict[str, Path] = {}
     for folder in where:
         for path in folder.glob("*.yaml"):
@@ -183,7 +183,7 @@ def read_record(path: Path) -> Record:
     env = plain(own["env"]) if own["env"].is_map else {"id": plain(own["env"])}
     results: dict[str, Node] = own["results"].value
     if next(iter(results), None) != TUNED:
-        raise reader.fault(own["results"], "results: begins with tuned, the configuration")
+        raise reader.fault(own["results"], "results: the first must be tuned, the configuration")
     contenders: list[Contender] = []
     for who, node in results.items():
         config = {**base, **(tuned if who == TUNED else plain(reader.child(node, "config")))}
@@ -216,7 +216,7 @@ def read_record(path: Path) -> Record:
 
 @dataclass
 class _Reader:
-    """Dataclasses from the mappings of a file, each value checked by its annotation."""
+    """Creates dataclasses from a file's mappings, checking each value by its annotation."""
 
     notes: Notes
 

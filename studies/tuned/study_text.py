@@ -1,4 +1,4 @@
-"""Studies made from a tuned configuration: one that trains it, one that searches around it."""
+"""Studies made from a tuned configuration: one trains it, one searches around it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _COMMENT = 44
 
 
 def knobs_of(record: Record) -> dict[str, Any]:
-    """Return the tuned configuration in knobs of today: removed knobs are left out."""
+    """Return the tuned configuration in today's hyperparameters, without removed ones."""
     return {name: value for name, value in record.tuned.config.items() if name in KNOBS}
 
 
 def least(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the smallest set of knobs that gives the same whole configuration today."""
+    """Return the smallest set of hyperparameters that gives the same configuration today."""
     whole = as_lists(complete(config))
     usual = as_lists(complete({}))
     kept = {n: value for n, value in whole.items() if n not in usual or usual[n] != value}
@@ -42,7 +42,7 @@ def least(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def former_default(record: Record) -> dict[str, Any]:
-    """Return the knobs that turn today's default into the one of the record."""
+    """Return the hyperparameters that turn today's default into the recorded one."""
     for one in record.contenders:
         if one.who == DEFAULT:
             return least({name: value for name, value in one.config.items() if name in KNOBS})
@@ -68,8 +68,8 @@ def train_text(record: Record, seeds: int = 5) -> str:
 def around_text(record: Record) -> str:
     """Return a study whose default is the configuration, for `hpo init ENV`.
 
-    The usual knobs are searched, numbers within a factor of 4 of the tuned value on the axis of
-    their search space.
+    The usual hyperparameters are searched, with numbers within a factor of 4 of the tuned value on
+    their axis.
     """
     config = {name: _rounded(name, value) for name, value in least(knobs_of(record)).items()}
     whole = complete(config)
@@ -134,7 +134,7 @@ def _how(record: Record) -> dict[str, Any]:
 
 
 def _around(name: str, value: Any) -> dict[str, Any]:
-    """Return the part of a knob's usual range around a value, which becomes the default."""
+    """Return the part of a hyperparameter's usual range around a value, the default."""
     usual = dict(KNOBS[name].search or {})
     low, high = usual["min"], usual["max"]
     kind = usual["distribution"]
@@ -162,7 +162,7 @@ def load_given(
     name: str | None = None,
     before_code: BeforeCode | None = None,
 ) -> tuple[Study, str]:
-    """Return a study and its text: of a file, or the one that trains `tuned:NAME`."""
+    """Return a study and its text: from a file, or the one that trains `tuned:NAME`."""
     if not file.startswith(PREFIX):
         return load(file, overrides, name, before_code), Path(file).read_text(encoding="utf-8")
     text = train_text(find_record(file.removeprefix(PREFIX)))

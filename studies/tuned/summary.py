@@ -1,4 +1,4 @@
-"""Test results of a record: values with intervals, and comparisons."""
+"""A record's test results: values with intervals, and comparisons."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class BesideHeuristic:
-    """The tuned configuration against a heuristic, on the same requests."""
+    """The tuned configuration compared with a heuristic, on the same requests."""
 
     who: str
     verdict: Verdict  # of the interval of `less`
@@ -63,7 +63,7 @@ class BesideHeuristic:
 
 @dataclass(frozen=True)
 class Ranges:
-    """The range of evaluations and of training returns; infinite if unknown."""
+    """The range of evaluation and training returns; infinite if unknown."""
 
     greedy: Bounds = UNBOUNDED
     training: Bounds = UNBOUNDED
@@ -75,7 +75,7 @@ def ranges_of(record: Record) -> Ranges:
 
 
 def summary_in(record: Record, one: Contender) -> Summary:
-    """Return the numbers of one contender of a record."""
+    """Return the numbers of one contender in a record."""
     return summary(one, record.goal, record.estimator, ranges_of(record))
 
 
@@ -85,7 +85,7 @@ def summary(
     estimator: Literal["mean", "iqm"] = "iqm",
     ranges: Ranges = Ranges(),
 ) -> Summary:
-    """Return the numbers of one contender; seeds that diverged count as its worst value."""
+    """Return the numbers of one contender; diverged seeds count as its worst value."""
     reached = [steps for steps in one.to_threshold if steps is not None]
     middle = median([math.inf if steps is None else float(steps) for steps in one.to_threshold])
     return Summary(
@@ -138,10 +138,10 @@ def compare(ours: Contender, theirs: Contender, goal: str = "maximize") -> Compa
 
 
 def beside_heuristics(record: Record) -> list[BesideHeuristic]:
-    """Compare the tuned configuration with each heuristic of its record.
+    """Compare the tuned configuration with each heuristic in its record.
 
-    A seed that diverged counts as the tuned configuration's worst value. Verdicts are about
-    outcomes that these seeds showed; together they are wrong in at most 5 %.
+    A diverged seed counts as the tuned configuration's worst value. Verdicts cover only outcomes
+    that these seeds showed; together they are wrong in at most 5 %.
     """
     ours, bounds = _whole(record.tuned.greedy, record.goal), ranges_of(record).greedy
     if not ours:
@@ -181,7 +181,7 @@ def _chance(
 
 
 def area(env_steps: Sequence[int], values: Sequence[float]) -> float:
-    """Return the mean height of a curve between its first and last point, by trapezoids.
+    """Return a curve's mean height between its first and last point, by trapezoids.
 
     >>> area([10, 20, 40], [0.0, 2.0, 2.0])
     1.6666666666666667
@@ -196,7 +196,7 @@ def area(env_steps: Sequence[int], values: Sequence[float]) -> float:
 def time_to(
     env_steps: Sequence[int], values: Sequence[float], threshold: float, goal: str = "maximize"
 ) -> int | None:
-    """Return the env steps of the first evaluation at the threshold or beyond; None: never.
+    """Return the env steps of the first evaluation that reaches the threshold; None: never.
 
     >>> time_to([10, 20, 30], [1.0, 5.0, 4.0], 4.5)
     20

@@ -55,7 +55,7 @@ def test_samples_need_a_key(cartpole):
 
 
 def test_another_shape_is_refused(cartpole):
-    message = r"shape \(3,\), those of CartPole-v1 have \(4,\); axes before these are allowed"
+    message = r"shape \(3,\), those of CartPole-v1 have \(4,\); leading axes are allowed"
     with pytest.raises(ConfigError, match=message):
         predict(cartpole, [0.0, 0.0, 0.0])
 

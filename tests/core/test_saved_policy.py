@@ -224,7 +224,7 @@ def test_no_value_of_a_description_is_trusted(policies, tmp_path):
     ("way", "wrong", "told"),
     [
         (("env",), 3, "env is 3; allowed: an object"),
-        (("env", "id"), ["x"], "env.id is ['x']; allowed: the id of an environment"),
+        (("env", "id"), ["x"], "env.id is ['x']; allowed: an environment id"),
         (("eval_env", "keys"), "x", "eval_env.keys is 'x'; allowed: an object"),
         (("env", "keys"), {"a": {}}, "env.keys.a is {}; allowed: words, numbers and lists"),
         (

@@ -109,7 +109,7 @@ def test_what_a_configuration_cannot_be_is_said(imported, env, told):
 
 def test_a_branch_on_something_unknown_is_refused():
     text = PLAYGROUND.replace("not impl", "jax.device_count() > 1")
-    with pytest.raises(NotPlain, match=r"whether .*device_count.* holds cannot be read"):
+    with pytest.raises(NotPlain, match=r"the condition .*device_count.* cannot be read"):
         read_brax(text, "BallInCup")
     assert read_brax(text, "WalkerRun").named["discounting"] == 0.995
 

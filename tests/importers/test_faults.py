@@ -482,7 +482,7 @@ def test_a_helper_without_a_length_has_its_own_default_environment(imported):
     data, _ = imported("torch_ppo", "train_continuous(gamma=0.9)\n", "--env=Pendulum-v1")
     assert data["env"] == "Pendulum-v1" and data["fixed"]["hidden_sizes"] == [256, 256]
     _, told = imported("torch_ppo", "train_discrete()\ntrain_continuous()\n")
-    assert "train_discrete and train_continuous, which train with other defaults" in told
+    assert "train_discrete and train_continuous, which train with different defaults" in told
     _, told = imported("torch_ppo", "train_with_transformer_backbone('CartPole-v1')\n")
     assert "network=transformer history=8 transformer_layers=2" in told
     flags = ["--without=backbone_cls", "--network=transformer", "--history=8"]

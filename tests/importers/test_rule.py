@@ -42,10 +42,10 @@ def imported(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("parameters", "reason"),
     [
-        ("  warp: {values: [1, 2]}", "nothing would be searched, as nothing here is warp"),
+        ("  warp: {values: [1, 2]}", "nothing would be searched, because hpo has no warp"),
         (
             "  device: {values: [cpu, cuda]}\n  warp: {min: 0.0, max: 1.0}",
-            "nothing would be searched, as nothing here is device, warp",
+            "nothing would be searched, because hpo has no device, warp",
         ),
         ("  network: {value: vit}", "network is 'vit'; allowed: one of mlp"),
         ("  policy: {values: [MlpPolicy, MultiInputPolicy]}", "MultiInputPolicy"),
@@ -175,7 +175,7 @@ def test_what_a_sweep_of_xlron_searches(imported, parameter, space):
         ("deterministic_requests: {values: [true, false]}", "cannot be imported"),
         ("LR_SCHEDULE: {values: [cosine, step]}", "step"),
         ("env_type: {values: [rmsa, rsa]}", "import the sweep once for each"),
-        ("EVAL_HEURISTIC: {value: true}", "evaluates and trains nothing"),
+        ("EVAL_HEURISTIC: {value: true}", "only evaluates"),
     ],
 )
 def test_what_a_sweep_of_xlron_cannot_search(imported, parameter, reason):

@@ -58,7 +58,7 @@ def test_flags_after_the_dashes_override(tmp_path):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("--EVAL_MODEL --env_type=rmsa --MODEL_PATH=m.eqx", "evaluates and trains nothing"),
+        ("--EVAL_MODEL --env_type=rmsa --MODEL_PATH=m.eqx", "only evaluates"),
         ("--EVAL_HEURISTIC --path_heuristic=kmc_f", "did you mean 'kmc_ff'"),
         ("--RETRAIN_MODEL --MODEL_PATH=m.eqx", "Equinox weights cannot be read"),
         ("--RETRAIN_MODEL --env_type=rmsa", "needs MODEL_PATH"),
@@ -77,7 +77,7 @@ def test_flags_after_the_dashes_override(tmp_path):
         ("--env_type=rmsa --k='5", "split into words"),
         ("--env_type=rmsa --topology_name=nowhere", "nowhere"),
         ("--env_type=rmsa --flagfile=other.txt", "other.txt: no such file"),
-        ("--flagfile=flags.txt", "without end"),
+        ("--flagfile=flags.txt", "in a circle"),
     ],
 )
 def test_what_cannot_be_taken_is_refused_with_a_reason(tmp_path, text, reason):

@@ -105,7 +105,7 @@ def test_a_call_that_cannot_be_interrupted_ends_the_process(batch_of):
     thread.join()
     assert left[0] == 1
     said = warned[0]
-    assert f"gym:{ID} has given no answer for" in said and "(population.step_timeout)" in said
+    assert f"gym:{ID} has not answered for" in said and "(population.step_timeout)" in said
     assert "everything committed is kept. With population.workers: 1 only" in said
     assert " in threading.py:" in said or " in test_in_process.py:" in said
 

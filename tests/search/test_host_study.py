@@ -283,7 +283,7 @@ def test_a_trial_whose_environment_fails_fails_alone_with_its_reason(tmp_path):
     )
     assert errors[3.0].endswith(f"fatal.py:{second}: ValueError: a broken joint")
     assert results.usage.failures == 3 and len(warnings) == 4  # three, and one about lanes
-    assert warnings[0].startswith("env.fatal is searched, and evaluates too")
+    assert warnings[0].startswith("env.fatal is searched, and evaluates, too")
     assert rows[0.0].value is not None
 
 

@@ -96,11 +96,11 @@ def test_a_check_says_what_it_has_not_looked_at(tmp_path, capsys, monkeypatch):
             "Runs 20 trials of gym:hpo-test/Pair-v0."
         )
         assert said.count("pair.py") == 1 and "note:" not in said
-        assert "no limit of" not in said
+        assert "no known episode limit" not in said
     assert main(["check", "s.yaml", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["imports_not_run"] == ["pair.py"]
     assert main(["check", "s.yaml", "--time"]) == 2
-    assert "gives observations of the kind Dict; allowed: Box" in capsys.readouterr().err
+    assert "has observations of the kind Dict; allowed: Box" in capsys.readouterr().err
 
 
 def test_a_check_finds_a_logger_that_cannot_start(tmp_path, capsys, monkeypatch):

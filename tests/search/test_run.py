@@ -271,7 +271,7 @@ def test_one_diverged_replicate_ends_its_trial_unless_tolerated(tmp_path):
     assert {entry.state for entry in results.leaderboard} == {TrialState.DIVERGED}
     with opened(tmp_path / "strict") as journal:
         told = {row.error for row in journal.trials()}
-    assert told == {"seed 1 at 5,000 env steps: a number of its training is not finite"}
+    assert told == {"seed 1 at 5,000 env steps: a training metric is not finite"}
     # All three replicates end with the one that diverged in the fifth chunk.
     assert results.usage.env_steps == 3 * 3 * 5_000
     tolerant = dataclasses.replace(study, seeds=Seeds(3, tolerate=1))
@@ -300,8 +300,8 @@ def test_an_evaluation_that_is_not_finite_is_divergence(tmp_path):
         told = {row.error for row in journal.trials()}
         assert len(told) == 1 and not list(episodes_in(journal))
     assert re.fullmatch(
-        r"seed 0 at [\d,]+ env steps: eval/return_mean is nan in its evaluation, the returns of "
-        r"(\d+) of \1 episodes not finite",
+        r"seed 0 at [\d,]+ env steps: eval/return_mean is nan in its evaluation: "
+        r"(\d+) of \1 returns are not finite",
         told.pop(),
     )
     with pytest.raises(ConfigError, match=r"no trial has a finite value: 5 diverged .such as"):

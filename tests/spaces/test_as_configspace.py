@@ -123,7 +123,7 @@ def test_what_would_be_read_as_something_else_is_refused(tmp_path, fields, reaso
         ("x.yaml", "a: !!python/object:os.system {}", "not valid yaml"),
         ("x.json", "{}", "no `hyperparameters`"),
         ("x.json", '{"hyperparameters": [{"type": "what"}]}', "refuses"),
-        ("x.pcs", "", "files of ConfigSpace end in"),
+        ("x.pcs", "", "ConfigSpace files end in"),
     ],
 )
 def test_bad_files_are_refused(tmp_path, name, text, reason):

@@ -55,7 +55,7 @@ def test_what_is_no_storage_is_refused(whole, tmp_path):
         connection = sqlite3.connect(tmp_path / name)
         connection.executescript(f"CREATE TABLE {table}(b);")
         connection.close()
-    assert "holds no study of Optuna" in refused(tmp_path / "other.db")
+    assert "has no Optuna study" in refused(tmp_path / "other.db")
     assert "cannot read it" in refused(tmp_path / "fake.db")
     (tmp_path / "folder.db").mkdir()
     os.mkfifo(tmp_path / "pipe.log")
@@ -65,7 +65,7 @@ def test_what_is_no_storage_is_refused(whole, tmp_path):
     assert "no such file" in refused(tmp_path / "none.db")
     assert "folder does not exist" in refused(tmp_path / "none" / "x.db", make=True)
     before = (tmp_path / "other.db").read_bytes()
-    assert "holds no study of Optuna" in refused(tmp_path / "other.db", make=True)
+    assert "has no Optuna study" in refused(tmp_path / "other.db", make=True)
     assert (tmp_path / "other.db").read_bytes() == before
 
 

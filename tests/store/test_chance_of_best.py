@@ -60,7 +60,7 @@ def test_what_it_says_is_how_often_it_is_so(noise):
     allowed = {
         "is almost certainly the best": (0.85, 1.0),
         "is probably the best": (0.6, 0.9),
-        "may be the best, or another one": (0.3, 0.65),
+        "may be the best, but so may another": (0.3, 0.65),
         "is one of several that may be the best": (0.1, 0.4),
     }
     rng, said = np.random.default_rng(1), dict[str, list[bool]]()

@@ -50,12 +50,10 @@ def test_the_better_winner_is_called_so_with_the_paired_interval() -> None:
 def test_nothing_is_expected_to_be_better_than_the_best_possible_value() -> None:
     chosen = ChosenTrial(12, 0.31)
     told = details(replace(conclude(Evidence(HIGH, LOW)), chosen=chosen))
-    assert told[-1] == (
-        "Of the 12 trials that its seeds chose from, the winner may be the best, or another one."
-    )
+    assert told[-1] == ("Of the 12 finalists, the winner may be the best, but so may another.")
     at_top = replace(conclude(Evidence(TOP, LOW, ceiling=500.0)), chosen=chosen)
     assert at_top.ceiling == 500.0
-    assert not [one for one in details(at_top) if "that its seeds" in one]
+    assert not [one for one in details(at_top) if "finalists" in one]
 
 
 def test_the_default_may_have_won() -> None:
@@ -136,7 +134,7 @@ def test_a_ceiling_is_seen_or_known() -> None:
     assert first(seen) == (
         "Trial 17 and the default both reach the ceiling: 500 on 16 test seeds."
     )
-    assert "9 other trials end at 500 too" in sentences(seen)[1]
+    assert "9 other trials also end at 500" in sentences(seen)[1]
     assert conclude(Evidence(TOP, None, ceiling=500.0)).ceiling == 500.0
     assert conclude(Evidence(TOP, TOP, ceiling=600.0)).verdict == "no_difference"
     assert conclude(Evidence(HIGH, TOP, ceiling=500.0)).ceiling is None
@@ -169,7 +167,7 @@ def test_a_floor_that_nobody_left_is_no_ceiling(shown, goal, ceiling) -> None:
     assert found.ceiling == ceiling and found.alike == (None if ceiling else -200.0)
     assert found.verdict == ("ceiling" if ceiling else "no_difference")
     said = " ".join(sentences(found))
-    assert "4 other trials end at -200 too" in said and ("fewer" in said) == bool(ceiling)
+    assert "4 other trials also end at -200" in said and ("fewer" in said) == bool(ceiling)
     own = conclude(
         Evidence(floor, floor, is_default=True, beaten=4, sharing=4, shown=shown, goal=goal)
     )

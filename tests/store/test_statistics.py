@@ -57,7 +57,7 @@ def test_infinite_values_do_not_raise() -> None:
 
 
 def test_iqm_needs_eight_seeds() -> None:
-    with pytest.raises(ConfigError, match=r"at least 8 seeds, here are 7"):
+    with pytest.raises(ConfigError, match=r"at least 8 seeds \(here: 7\)"):
         iqm([1.0] * 7)
     with pytest.raises(ConfigError, match="no values"):
         aggregate([], "mean")

@@ -89,7 +89,9 @@ def test_a_grid_has_only_its_points():
 def test_a_random_share_of_what_is_random_is_told():
     text = BASE + "space: {gamma: {min: 0.9, max: 0.99}}\n"
     report = check(loads(text + "search: {method: sobol, random_share: 0.5}\n"))
-    assert warned(report) == ("search.random_share changes nothing: sobol learns from no result",)
+    assert warned(report) == (
+        "search.random_share has no effect: sobol does not learn from results",
+    )
     assert warned(check(loads(text + "search: {method: tpe, random_share: 0.5}\n"))) == ()
 
 

@@ -43,7 +43,7 @@ def test_atari_s_limit_is_of_frames_and_said_in_env_steps():
 def test_what_nobody_knows_to_end_is_cut_by_what_training_sees(steps, limit):
     found = study("own", steps)
     assert cut_after(found) == limit and may_cut(found)
-    assert f"no limit of own's episodes is known here: an evaluation cuts one after {limit:,}" in (
+    assert f"own has no known episode limit, so evaluations cut episodes after {limit:,}" in (
         endless_note(found)
     )
     assert endless_note(found) in check(found).warnings

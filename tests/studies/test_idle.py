@@ -29,74 +29,74 @@ def study(text, env="CartPole-v1"):
         (
             "fixed: {lr_end_fraction: 0.5}",
             "CartPole-v1",
-            "lr_end_fraction changes nothing here: it needs lr_schedule other than constant or "
+            "lr_end_fraction has no effect here: it needs lr_schedule other than constant or "
             "vf_lr_schedule other than constant",
         ),
         (
             "fixed: {gae_lambda: 0.9, gae_lambda_initial: 0.8, gae_lambda_final: 1.0}",
             "CartPole-v1",
-            "gae_lambda changes nothing here: it needs gae_lambda_initial off",
+            "gae_lambda has no effect here: it needs gae_lambda_initial off",
         ),
         (
             "space: {vf_learning_rate: {min: 1e-4, max: 1e-2}}",
             "CartPole-v1",
-            "vf_learning_rate changes nothing here: it needs separate_vf_optimiser true",
+            "vf_learning_rate has no effect here: it needs separate_vf_optimiser true",
         ),
         (
             "fixed: {shadow_weight: 0.5}\nevaluation: {steps: 50}",
             "{id: rmsa, topology: ring4}",
-            "shadow_weight changes nothing here: env names no shadow",
+            "shadow_weight has no effect here: env names no shadow",
         ),
         (
             "fixed: {network: cnn, hidden_sizes: [64]}",
             "Breakout-MinAtar",
-            "hidden_sizes changes nothing here: it is a knob of mlp, path_mlp, lstm, gru",
+            "hidden_sizes has no effect here: it is a knob of mlp, path_mlp, lstm, gru",
         ),
         (
             "fixed: {network: cnn, num_layers: 1, hidden_size: 9}",
             "Breakout-MinAtar",
-            "hidden_size changes nothing here: it is a knob of mlp, path_mlp, lstm, gru",
+            "hidden_size has no effect here: it is a knob of mlp, path_mlp, lstm, gru",
         ),
         (
             "space: {valid_mass_coef: {min: 1e-4, max: 1e-1}}",
             "CartPole-v1",
-            "valid_mass_coef changes nothing here: CartPole-v1 has no action mask",
+            "valid_mass_coef has no effect here: CartPole-v1 has no action mask",
         ),
         (
             "fixed: {log_std_init: 0.0}",
             "CartPole-v1",
-            "log_std_init changes nothing here: the actions of CartPole-v1 are discrete",
+            "log_std_init has no effect here: the actions of CartPole-v1 are discrete",
         ),
         (
             "fixed: {log_std_init: 0.0, distribution: beta}",
             "Pendulum-v1",
-            "log_std_init changes nothing here: it needs distribution other than beta",
+            "log_std_init has no effect here: it needs distribution other than beta",
         ),
         (
             "fixed: {network: gnn, link_critic_sees: shares, shared_encoder: true}",
             "{id: rmsa, continuous: false}",
-            "link_critic_sees changes nothing here: it needs shared_encoder false",
+            "link_critic_sees has no effect here: it needs shared_encoder false",
         ),
         (
             "fixed: {network: transformer, link_critic_sees: shares, "
             "transformer_share_layers: true}",
             "{id: rmsa, continuous: false}",
-            "link_critic_sees changes nothing here: it needs transformer_share_layers false",
+            "link_critic_sees has no effect here: it needs transformer_share_layers false",
         ),
         (
             "fixed: {link_critic_sees: shares}",
             "{id: rmsa, continuous: false}",
-            "link_critic_sees changes nothing here: it is a knob of gnn, transformer",
+            "link_critic_sees has no effect here: it is a knob of gnn, transformer",
         ),
         (
             "space: {sgd_momentum: {min: 0.1, max: 0.9}, optimiser: {values: [adam, muon]}}",
             "CartPole-v1",
-            "sgd_momentum changes nothing here: it needs optimiser sgd",
+            "sgd_momentum has no effect here: it needs optimiser sgd",
         ),
         (
             "space: {reward_scale: {min: 0.1, max: 10, distribution: log_uniform}}",
             "CartPole-v1",
-            "reward_scale changes nothing here: it needs normalise_rewards false",
+            "reward_scale has no effect here: it needs normalise_rewards false",
         ),
     ],
 )

@@ -26,7 +26,7 @@ def study(more="", text=STUDY):
 def test_the_line_says_what_to_type():
     told = own_evaluation_note(study())
     assert told == (
-        "env.g is searched, and evaluates too: trials with the easier environment win; for the "
+        "env.g is searched, and evaluates, too: trials with an easier environment win; for the "
         "same one in all trials type eval_env: {g: 10.0}"
     )
 

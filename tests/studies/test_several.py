@@ -115,7 +115,7 @@ def test_all_environments_count():
         ("env: [CartPole-v1, {id: rmsa, scores: {random: 1, reference: 1}}]", "both 1; give two"),
         (
             "env: {id: CartPole-v1, scores: {random: 1, reference: 2}}",
-            "env is one; remove",
+            "several environments (here: one); remove",
         ),
         ("env: CartPole-v1\nover_environments: iqm", "over_environments applies only to several"),
         ("metric: {goal: minimize}", "remove goal"),
@@ -127,7 +127,7 @@ def test_all_environments_count():
         ("eval_env: {gravity: 9}", "eval_env changes keys of one environment; remove it"),
         ("baselines: [ksp_ff]", "baselines need an optical network"),
         ("executor: {type: ray, workers: 2}", "several environments run in one process"),
-        ("loggers: [tensorboard]", "loggers has tensorboard, which is written for one"),
+        ("loggers: [tensorboard]", "loggers has tensorboard, which supports only one"),
         ("space: {env.lenth: {min: 1, max: 2}}", "did you mean 'env.length'"),
         ("fixed: {distribution: gaussian}", "does not fit CartPole-v1"),
         ("over_environments: median", "Known: mean, iqm, worst"),

@@ -335,7 +335,7 @@ def test_a_key_given_twice_shows_readers_nothing_else(members, tmp_path, capsys)
     text = members["claims.json"].replace(b'"sql": "', b'"sql": "x", "sql": "', 1)
     assert text != members["claims.json"]
     code, said = verified(packed({**members, "claims.json": text}, tmp_path / "b.zip"), capsys)
-    assert code == 1 and "its JSON is not written as hpo writes it" in said.out
+    assert code == 1 and "its JSON was not written by hpo" in said.out
 
 
 def test_rows_and_claims_changed_together_differ_from_the_journal(
@@ -358,8 +358,8 @@ def test_code_and_study_of_others_are_not_those_that_ran(members, tmp_path, caps
     members["study.resolved.yaml"] += b"# more\n"
     code, said = verified(packed(members, tmp_path / "b.zip"), capsys)
     assert code == 1 and not (tmp_path / "ran").exists()
-    assert "source/my_code.py: is not a file that the study ran with" in said.out
-    assert "study.resolved.yaml: is not the study in the journal" in said.out
+    assert "source/my_code.py: differs from the file that the study ran with" in said.out
+    assert "study.resolved.yaml: differs from the study in the journal" in said.out
 
 
 def zipped(path, entries, method=zipfile.ZIP_STORED):
@@ -380,8 +380,8 @@ HOSTILE = {
     "absolute": ([("/tmp/hpo-outside.txt", b"x")], "is not a plain path"),
     "drive": ([("C:\\outside.txt", b"x")], "is not a plain path"),
     "a bomb": ([("claims.json", bytes(10**8))], "is compressed"),
-    "twice": ([("a.json", b"1"), ("A.JSON", b"2")], "two members have the place of A.JSON"),
-    "a file as folder": ([("a", b"1"), ("a/b", b"2")], "two members have the place of a/b"),
+    "twice": ([("a.json", b"1"), ("A.JSON", b"2")], "two members are named A.JSON"),
+    "a file as folder": ([("a", b"1"), ("a/b", b"2")], "two members are named a/b"),
     "a link": ([(link(), b"/etc/passwd")], "study.yaml in its list of members changed"),
     "an empty zip": ([], "is not a bundle"),
 }

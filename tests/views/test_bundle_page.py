@@ -286,7 +286,7 @@ def test_an_evaluation_changed_in_the_journal_is_found(bundle, tmp_path, members
     changed = packed({**members, "journal.sqlite": path.read_bytes()}, tmp_path / "j.zip")
     [found] = checked(tmp_path, [changed])
     assert not found["holds"]
-    assert any("test values are not those" in one for one in found["wrong"])
+    assert any("test values differ from" in one for one in found["wrong"])
     code, _ = verified(changed, capsys)
     assert code != 0
 
@@ -348,7 +348,10 @@ def test_a_bundle_packed_again_names_the_member_that_changed(members, tmp_path, 
 
 
 def test_a_forged_report_or_page_is_refused(members, tmp_path, capsys):
-    for name, what in (("report.html", "is not the report"), ("verify.html", "is not the page")):
+    for name, what in (
+        ("report.html", "differs from the journal's report"),
+        ("verify.html", "differs from the page"),
+    ):
         forged = {**members, name: members[name].replace(b"<h1>", b"<h1>Better ", 1)}
         assert forged[name] != members[name]
         code, said = verified(packed(forged, tmp_path / f"{name}.zip"), capsys)

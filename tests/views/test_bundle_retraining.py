@@ -180,7 +180,7 @@ def test_forged_test_seeds_are_refuted_one_by_one(source, own, tmp_path, capsys,
     told = levels["retrained"]["wrong"]
     assert len(told) == len(seeds)
     for seed, line in zip(seeds, told, strict=True):
-        assert line.startswith(f"trial {row.trial}, test seed {seed}: trained again it has ")
+        assert line.startswith(f"trial {row.trial}, test seed {seed}: retrained it has ")
         assert line.endswith("recorded is 0.9")
     _, said = verified(tmp_path / "b.zip", capsys, "--retrain", "--allow-code")
     assert "retrained   NO" in said.out and "Trial" not in said.out  # no headline
@@ -191,7 +191,9 @@ def test_forged_seeds_of_the_default_are_refuted(source, own, tmp_path, capsys):
     seed = next(seed for seed in range(SEEDS) if seed not in row.report_diverged)
     forge(own, row, -0.9, [seed])
     code, levels, _ = levels_of(bundled(own, source, tmp_path / "b.zip"), capsys, "--retrain")
-    assert code == 1 and f"the default, test seed {seed}: trained" in str(levels["retrained"])
+    assert code == 1 and f"the default, test seed {seed}: retrained it has" in str(
+        levels["retrained"]
+    )
 
 
 def test_a_seed_that_is_said_to_diverge_is_trained_again(source, own, tmp_path, capsys):
@@ -205,7 +207,7 @@ def test_a_seed_that_is_said_to_diverge_is_trained_again(source, own, tmp_path, 
     change_journal(own, changed, (gone, lost))
     code, levels, _ = levels_of(bundled(own, source, tmp_path / "b.zip"), capsys, "--retrain")
     assert levels["consistent"]["holds"] and code == 1
-    told = f"the default, test seed {lost}: diverged in the study alone"
+    told = f"the default, test seed {lost}: diverged only in the study"
     assert told in levels["retrained"]["wrong"]
 
 
@@ -271,7 +273,7 @@ def test_code_that_is_not_the_studys_never_runs(own, tmp_path):
     evil = tmp_path / "evil"
     evil.mkdir()
     (evil / "noisy.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{CODE}")
-    with pytest.raises(StoreError, match="was trained with other contents"):
+    with pytest.raises(StoreError, match="was trained with different versions"):
         replay(StudyFolder(own), 0, evil)
     assert not (tmp_path / "ran").exists()
 

@@ -73,7 +73,10 @@ EVIL = trap("/nowhere/ran").encode()
 REFUSED = {
     # name: change, what the refusal says
     "a file": (added("extra.txt"), "extra.txt does not belong in a bundle"),
-    "a page": (added("report.html", b"<script>"), "report.html: is not the report of the journal"),
+    "a page": (
+        added("report.html", b"<script>"),
+        "report.html: differs from the journal's report",
+    ),
     "a table": (added("other.parquet"), "other.parquet does not belong in a bundle"),
     "baselines": (
         lambda members: members.update({"baselines.parquet": members["trials.parquet"]}),
@@ -85,41 +88,41 @@ REFUSED = {
     "a folder": (added("rounds/x.sqlite"), "rounds/x.sqlite does not belong"),
     "other code for NumPy": (
         added("numpy/forward.py", EVIL),
-        "numpy/forward.py: is not the file of this hpo",
+        "numpy/forward.py: differs from the file of this hpo",
     ),
     "a policy for NumPy": (added("numpy/policy.json", b"{}"), "numpy/forward.py: is missing"),
-    "a compiled module": (added("source/x.so"), "source/x.so: is not named by the study"),
+    "a compiled module": (added("source/x.so"), "source/x.so: is not used by the study"),
     "bytecode": (
         added("source/__pycache__/my_code.cpython-311.pyc"),
-        "my_code.cpython-311.pyc: is not named by the study",
+        "my_code.cpython-311.pyc: is not used by the study",
     ),
     "code of the study": (
         added("source/my_code.py", EVIL),
-        "source/my_code.py: is not a file that the study ran with",
+        "source/my_code.py: differs from the file that the study ran with",
     ),
     "no code of the study": (removed("source/"), "source/my_code.py: is missing"),
     "code of the policy": (
         added(f"{POLICY}/imports/my_code.py", EVIL),
-        f"{POLICY}/imports/my_code.py: is not a file that the study ran with",
+        f"{POLICY}/imports/my_code.py: differs from the file that the study ran with",
     ),
     "more code of the policy": (
         added(f"{POLICY}/imports/evil.py", EVIL),
-        f"{POLICY}/imports/evil.py: is not named by the study or its policy",
+        f"{POLICY}/imports/evil.py: is not used by the study or its policy",
     ),
     "an array": (
         added(f"{POLICY}/arrays/d", bytes(10)),
-        f"{POLICY}/arrays/d: is not a file that the study ran with",
+        f"{POLICY}/arrays/d: differs from the file that the study ran with",
     ),
     "no sums of arrays": (removed(f"{POLICY}/arrays/SHA"), "arrays/SHA256SUMS of the policy"),
     "another policy": (added("policies/trial_4/policy.json"), "does not belong in a bundle"),
     "the policy's value": (about(value=500.0), "says that its value is 500.0, not"),
-    "the policy's trial": (about(trial=4), "says that it is of recorded, trial 4"),
-    "the policy's seed": (about(replicate=30), "of an evaluation that the journal has not"),
+    "the policy's trial": (about(trial=4), "claims to be from recorded, trial 4"),
+    "the policy's seed": (about(replicate=30), "an evaluation that the journal does not have"),
     "a training": (added(f"{POLICY}/training.json", b"{}"), "training.json is damaged"),
     "a policy as text": (added(f"{POLICY}/policy.json", b"[]"), "policy.json is damaged"),
     "the study beside": (
         added("study.resolved.yaml", b"name: other\n"),
-        "study.resolved.yaml: is not the study in the journal",
+        "study.resolved.yaml: differs from the study in the journal",
     ),
     "the study beside, named": (
         claims(lambda data: data["ran_with"].update(study=False)),
@@ -169,7 +172,7 @@ UNREAD = {
     ),
     "code of hpo": (
         lambda members: json_in(members, "lock.json", lambda data: data["code"].clear()),
-        "lock.json says that other code (hpo 0.1.0) made it",
+        "lock.json names different code (hpo 0.1.0)",
     ),
     "no policy": (removed("policies/"), "it has no policy"),
 }
@@ -193,7 +196,7 @@ def test_other_words_of_another_version_are_shown_beside_ours(whole, tmp_path, c
     json_in(members, "claims.json", lambda data: data["claims"][1].update(sentences=[text]))
     code, said = verified(packed(members, tmp_path / "a.zip"), capsys)
     assert code == 0 and f"claims[1].sentences: written ['{text}']" in said.out
-    assert "other code (hpo 9.9) made it" in said.out
+    assert "different code (hpo 9.9)" in said.out
     assert "  Trial 5 has a significantly better" in said.out  # what the rows give, in our words
     json_in(members, "claims.json", lambda data: data["claims"][0]["numbers"].update(value=500.0))
     code, said = verified(packed(members, tmp_path / "b.zip"), capsys)
@@ -228,21 +231,21 @@ JOURNALS = {
     # name: change of the journal, what the refusal of the bundle says that is made from it
     "test values": (
         lambda folder: forged_row(folder, 5, report_values=[500.0] * 8),
-        "trial 5's test values are not those of its evaluations",
+        "trial 5's test values differ from its evaluations",
     ),
     "selection values": (
         lambda folder: forged_row(folder, 5, choose_values=[500.0] * 4),
-        "trial 5's selection values are not those of its evaluations",
+        "trial 5's selection values differ from its evaluations",
     ),
     "a search value": (
         lambda folder: forged_row(folder, 3, value=500.0),
-        "trial 3's search values are not those of its evaluations",
+        "trial 3's search values differ from its evaluations",
     ),
     "seeds that diverged": (
         lambda folder: forged_row(
             folder, 0, report_values=row_of(folder, 0)["report_values"][1:], report_diverged=[0]
         ),
-        "trial 0's test values are not those of its evaluations",
+        "trial 0's test values differ from its evaluations",
     ),
     "a return above the ceiling": (
         lambda folder: forged_returns(folder, 5, 501.0),

@@ -102,7 +102,7 @@ def test_a_stopped_trial_is_compared_at_the_last_env_steps_that_both_reached(cap
         known = {d.env_steps: d.value for d in journal.decisions(ran.trial)}
     assert data["means"][0] == pytest.approx(known[data["at"]])
     words = " ".join(text.split())
-    assert f"at {steps(data['at'])} env steps, the last both reached" in words
+    assert f"at {steps(data['at'])} env steps, the last point both reached" in words
     assert data["caution"] == ""
 
 

@@ -107,7 +107,7 @@ def test_who_was_cut_by_the_budget_leads_those_stopped_before(capsys, spent):
 
 def test_compare_takes_the_latest_point_of_both(capsys, interrupted, spent):
     text = say(capsys, interrupted, "compare", "3", "4")
-    assert "on 2 shared search seeds at 8k env steps, the last both reached" in text
+    assert "on 2 shared search seeds at 8k env steps, the last point both reached" in text
     assert text.startswith("No verdict: trial ")
     assert "Once the study has finished, decide on test seeds (16 runs, " in text
     assert "hpo confirm 3 4 --seeds 8" in text
@@ -116,7 +116,7 @@ def test_compare_takes_the_latest_point_of_both(capsys, interrupted, spent):
     early = next(trial for trial in values[2_000] if trial not in later)
     late = next(trial for trial in values[2_000] if trial in later)
     text = say(capsys, spent, "compare", str(late), str(early))
-    assert "at 2k env steps, the last both reached" in text
+    assert "at 2k env steps, the last point both reached" in text
     assert "To decide, train both on test seeds (16 runs, " in text
 
 

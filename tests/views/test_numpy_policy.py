@@ -111,4 +111,4 @@ def test_what_numpy_does_not_play_is_said(tmp_path, env, given, why):
 @pytest.mark.parametrize("text", ["{}", "[]", "no JSON", '{"arrays": 3}', "[" * 100_000])
 def test_made_up_files_are_no_policy(tmp_path, text):
     (tmp_path / FILE).write_text(text)
-    assert "is not as hpo writes it" in difference(tmp_path / FILE)
+    assert "was not written by hpo" in difference(tmp_path / FILE)

@@ -200,7 +200,7 @@ def test_pictures_are_axes(done, monkeypatch):
     assert plot.history(own) is own and own.lines
     with pytest.raises(ConfigError, match="2 panels; remove ax"):
         plot.slices(own)
-    with pytest.raises(StoreError, match="nothing to draw of 'small'"):
+    with pytest.raises(StoreError, match="nothing to draw for 'small'"):
         plot.pareto()
     pyplot.close("all")
 

@@ -156,7 +156,7 @@ def test_the_leaderboard_has_a_column_an_environment(capsys, folder):
     assert max(map(len, text.splitlines())) <= 80
     for name in engine.IDS:  # a column, folded at "-", or named below
         assert f" {name.partition('-')[0]}-" in text or name in text.partition("Not shown: ")[2]
-    assert "score; 0 random, 1 the reference." in text
+    assert "scores: 0 is random, 1 the reference." in text
     first = data["leaderboard"][0]
     cells = next(line for line in text.splitlines() if line.split()[:1] == ["1"]).split()
     missing = [n for n in engine.IDS if n in text.partition("Not shown: ")[2]]

@@ -1,1 +1,1 @@
-"""Results that travel: a study and its claims in one file, and the file checked elsewhere."""
+"""Portable results: a study and its claims in one file, which others can check."""

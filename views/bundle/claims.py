@@ -1,7 +1,7 @@
-"""What a study says about its winner: each claim with sentences, SQL, an estimator, its numbers.
+"""Claims about a study's winner: each has sentences, SQL, an estimator and numbers.
 
-The numbers come from the tables by the SQL, the sentences from the journal; each can be quoted. A
-claim rests on the seeds of some trials. To verify a bundle, all claims are made again.
+The numbers come from the tables by SQL, and the sentences from the journal; each can be quoted. A
+claim is based on the seeds of some trials. To verify a bundle, all claims are recomputed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _CLOSE = 1e-9  # versions of NumPy may sum in another order
 
 @dataclass(frozen=True)
 class _Study:
-    """What a journal holds at one commit, as far as claims need it."""
+    """A journal's contents at one commit, as far as claims need them."""
 
     meta: StudyMeta
     rows: Sequence[TrialRow]
@@ -75,7 +75,7 @@ class _Study:
 
     @classmethod
     def read(cls, folder: Path, trial: int | None) -> _Study:
-        """Read a study; `trial`: that the claims are about, None: the best."""
+        """Read a study; `trial`: the subject of the claims, None: the best."""
         with Journal(folder) as journal, journal.at_one_commit():
             rows, meta = as_left(journal.trials()), journal.meta
             entries, default = leaderboard_of(meta, rows), default_of(rows)
@@ -120,7 +120,7 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
 
 
 def _possible(study: _Study) -> dict[str, Any]:
-    """Return the range of values and the best one, for readers without the environments' table."""
+    """Return the range of values and the best one, for readers without the environment table."""
     meta = study.meta
     bounds = value_bounds(meta)
     resolved = plain(read_text(meta.study_text, "study.resolved.yaml"))
@@ -151,7 +151,7 @@ def _value_claims(
 def _verdict_claims(
     study: _Study, row: TrialRow, tables: _Tables, metric: str
 ) -> Iterator[dict[str, Any]]:
-    """Yield the claims about a trial and the default, then those that rest on more trials."""
+    """Yield the claims about a trial and the default, then those that involve more trials."""
     best, default = row.trial == study.entries[0].trial, default_of(study.rows)
     others = _of_others(study.conclusion, metric) if best else []
     pair = None
@@ -171,12 +171,12 @@ def _verdict_claims(
 
 
 def _of_others(conclusion: Conclusion, metric: str) -> list[str]:
-    """Return the sentences that rest on more than the winner and the default."""
+    """Return the sentences that involve more than the winner and the default."""
     return [*no_verdict(conclusion), *other_quotes(conclusion, metric)]
 
 
 def _cost_claim(folder: Path, study: _Study) -> dict[str, Any]:
-    """Return the cost as the search counted it; curves lack the chunk in which a seed diverged."""
+    """Return the cost as counted by the search; curves lack the chunk in which a seed diverged."""
     _, [spent] = query(folder, _COST)
     of_rows = dict(zip(("trained", "evaluated"), (int(n or 0) for n in spent), strict=True))
     used = study.usage
@@ -200,14 +200,14 @@ def _claim(
     estimator: str,
     numbers: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return a claim; `seeds`: the (trial, stream)s that it rests on alone, [] if on more."""
+    """Return a claim; `seeds`: the only (trial, stream)s it is based on, [] if more."""
     rests_on = [{"trial": trial, "seeds": stream} for trial, stream in seeds]
     how = {"sql": sql, "estimator": estimator, "numbers": numbers}
     return {"about": about, "sentences": [*said], "rests_on": rests_on, **how}
 
 
 def values_apart(folder: Path) -> Iterator[str]:
-    """Yield the trials whose values are not those of their evaluations in the same journal."""
+    """Yield the trials whose values differ from their evaluations in the same journal."""
     with Journal(folder) as journal, journal.at_one_commit():
         rows, meta = journal.trials(), journal.meta
         objective, bounds = ranking_objective(journal), value_bounds(meta)
@@ -236,7 +236,7 @@ def values_apart(folder: Path) -> Iterator[str]:
 def _is_search_apart(
     row: TrialRow, meta: StudyMeta, seen: Mapping[tuple[int, str], Mapping[int, list[float]]]
 ) -> bool:
-    """Return whether a finished trial has values that no evaluation of the search has."""
+    """Return whether a finished trial has values without an evaluation in the search."""
     of_seeds = seen.get((row.trial, "search"), {}).values()
     shown = set(itertools.chain.from_iterable(of_seeds))
     if not row.seed_values:
@@ -249,7 +249,7 @@ def _is_search_apart(
 def _are_ends_apart(
     values: Sequence[float], lost: Collection[int], own: Mapping[int, Sequence[float]]
 ) -> bool:
-    """Return whether values of fresh seeds differ from the last evaluations of these seeds."""
+    """Return whether values on new seeds differ from the last evaluations of these seeds."""
     seeds = sorted(own)
     known = [seed for seed in range(len(values) + len(lost)) if seed not in lost]
     if seeds[: len(known)] != known:
@@ -259,7 +259,7 @@ def _are_ends_apart(
 
 def _apart_words(row: TrialRow, stream: str) -> str:
     kind = SEED_KINDS[stream]
-    return f"{JOURNAL_NAME}: trial {row.trial}'s {kind} values are not those of its evaluations"
+    return f"{JOURNAL_NAME}: trial {row.trial}'s {kind} values differ from its evaluations"
 
 
 def _among(value: float, others: Collection[float]) -> bool:
@@ -267,7 +267,7 @@ def _among(value: float, others: Collection[float]) -> bool:
 
 
 def _all_equal(values: Sequence[float], others: Sequence[float]) -> bool:
-    """Return whether values are the first of others; a later stage may add seeds."""
+    """Return whether values are the first of others, because a later stage may add seeds."""
     return len(values) <= len(others) and all(map(_equal, values, others))
 
 
@@ -298,7 +298,7 @@ class _Tables:
         looks: Sequence[Look],
         limited: ConstraintSamples | None,
     ) -> tuple[str, Against] | None:
-        """Return SQL and result of a trial and the default on shared test seeds; None without."""
+        """Return SQL and result for a trial and the default on shared test seeds; None without."""
         ours, theirs = (self._sql(one.trial, "report") for one in (row, default))
         a, b = (
             self._seeds(sql) | dict.fromkeys(one.report_diverged, math.nan)
@@ -325,7 +325,7 @@ class _Tables:
     def _sql(self, trial: int, stream: str) -> str:
         """Return SQL for `replicate` and `seen`, its last value or the episodes behind it.
 
-        Where training returns count, `trained` has them.
+        If training returns count, `trained` has them.
         """
         if self.meta.environments:  # one score of several environments
             name = _VALUES.get(stream, "seed_values")
@@ -372,7 +372,7 @@ _TEXTS = ("sentences", "details", "sql", "estimator", "why", "tells")
 
 
 def differences(claimed: Any, found: Any, ours: bool = True) -> Compared:
-    """Compare claims with those made here; `ours`: the code that made them is the code here."""
+    """Compare claims with those made here; `ours`: the same code made them."""
     compared = Compared()
     _compare(claimed, found, "", ours, compared)
     return compared

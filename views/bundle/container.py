@@ -1,7 +1,7 @@
-"""A zip with one form: stored members, fixed attributes, nothing between or after them.
+"""A zip with a single possible form: stored members, fixed attributes, nothing between.
 
-Names, sizes and CRCs fix every other byte, so one changed byte anywhere is found, and no member
-can be a link, be compressed, or lead out of the folder.
+Names, sizes and CRCs determine every other byte. So a changed byte anywhere is found, and no
+member can be a link, be compressed, or leave the folder.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def pack(files: Mapping[str, Path], path: Path) -> None:
     """Write files, in this order, into a new zip."""
     entries: list[Entry] = []
     if len(files) > _MOST_MEMBERS or sum(f.stat().st_size for f in files.values()) > _MOST_BYTES:
-        raise StoreError(f"a bundle has at most 1 GiB and {_MOST_MEMBERS:,} files; this is more")
+        raise StoreError(
+            f"a bundle has at most 1 GiB and {_MOST_MEMBERS:,} files; this one has more"
+        )
     with output(path, "wb") as zipped:
         for name, file in files.items():
             content = file.read_bytes()
@@ -47,7 +49,7 @@ def pack(files: Mapping[str, Path], path: Path) -> None:
 
 
 def unpack(path: Path, folder: Path) -> dict[str, str]:
-    """Extract a bundle; return member -> sha256. `StoreError` names what is not as written."""
+    """Extract a bundle; return member -> sha256. `StoreError` names the part that was changed."""
     with reading(path, "bundle"):
         if path.stat().st_size > 2 * _MOST_BYTES:
             raise StoreError(f"{path} is larger than any bundle")
@@ -66,9 +68,9 @@ def unpack(path: Path, folder: Path) -> dict[str, str]:
 
 
 def _packed_again(path: Path, content: bytes) -> str:
-    """Return which members changed if another program wrote this zip, "" if it did not.
+    """Return the changed members if another program wrote this zip, otherwise "".
 
-    Otherwise the first member would be blamed, whose header is the first that differs.
+    Otherwise the first member would be blamed, because its header is the first that differs.
     """
     try:
         found = _foreign_members(content)
@@ -115,7 +117,7 @@ def _named(names: Sequence[str], what: str) -> str:
 
 
 def _is_foreign(one: zipfile.ZipInfo) -> bool:
-    """Return whether a member is not as `pack` writes it."""
+    """Return whether a member differs from the form written by `pack`."""
     ours = (zipfile.ZIP_STORED, (1980, 1, 1, 0, 0, 0), _MODE)
     return (one.compress_type, one.date_time, one.external_attr) != ours
 
@@ -148,12 +150,12 @@ def _as_written(path: Path, content: bytes) -> dict[str, bytes]:
             raise StoreError(f"{path} is damaged: {name} in its list of members changed")
         at += len(part)
     if at != len(content):
-        raise StoreError(f"{path} is damaged: there is more after its end")
+        raise StoreError(f"{path} is damaged: it has data after its end")
     return members
 
 
 def _listed(content: bytes, at: int) -> str:
-    """Return the name of the member at a place in the list of members, "" if it has none."""
+    """Return the member's name at a position in the list of members, "" if it has none."""
     start = int.from_bytes(content[-6:-2], "little")
     entry = re.escape(struct.pack("<2I", _MODE, at)) + rb"([ -~]+?)PK[\1\5]"
     found = re.search(entry, content[start:])
@@ -167,7 +169,7 @@ def _check_name(name: str, before: Sequence[Entry], prefix: str = "") -> None:
     low = name.casefold()
     for other in (entry[0].casefold() for entry in before):
         if low == other or low.startswith(f"{other}/") or other.startswith(f"{low}/"):
-            raise StoreError(f"{prefix}two members have the place of {name}")
+            raise StoreError(f"{prefix}two members are named {name}")
 
 
 def _local(name: str, size: int, crc: int) -> bytes:
@@ -176,7 +178,7 @@ def _local(name: str, size: int, crc: int) -> bytes:
 
 
 def _directory(entries: Sequence[Entry]) -> Iterator[tuple[str, bytes]]:
-    """Yield (what it is about, bytes) of everything after the members."""
+    """Yield (description, bytes) of everything after the members."""
     at, parts = 0, list[bytes]()
     for name, size, crc in entries:
         fields = (0x0314, 20, 0, 0, 0, _DAY, crc, size, size, len(name), 0, 0, 0, 0, _MODE, at)

@@ -1,9 +1,10 @@
-"""A policy's forward pass in NumPy alone; it needs no other package.
+"""A policy's forward pass in NumPy; it needs no other package.
 
     from forward import Policy                  # in the folder `numpy` of an unzipped bundle
     action = Policy("policy.json").act([0.01, -0.2])    # one observation, or a batch
 
-The likeliest action; `mask` marks valid choices. With `history: n` an observation is the last n.
+Returns the most likely action; `mask` marks valid choices. With `history: n` an observation is the
+last n observations.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ KINDS = ("categorical", "multi_discrete", "gaussian", "tanh_gaussian", "beta")
 
 
 class Policy:
-    """The policy in a file that `hpo bundle` wrote."""
+    """The policy in a file written by `hpo bundle`."""
 
     def __init__(self, path: str | Path):
         self.about: dict[str, Any] = json.loads(Path(path).read_text())

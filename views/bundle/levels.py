@@ -1,4 +1,4 @@
-"""What `hpo verify` found, level by level."""
+"""The results of `hpo verify`, level by level."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The closed list of a bundle's members: what its journal and its policy name, nothing else."""
+"""The closed list of a bundle's members: files named by its journal and policy, no others."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ Sums = dict[str, str | None]  # file -> its sha256, None where any will do
 
 
 def is_known_place(name: str, trial: int) -> bool:
-    """Return whether any bundle of this trial can have a member of this name."""
+    """Return whether a bundle of this trial can have a member with this name."""
     below = (f"{SOURCE}/", f"{POLICIES}/trial_{trial}/")
     return name in _TOP or name.startswith(below)
 
 
 def source_files(meta: StudyMeta, source: Path) -> Sums:
-    """Return the files that a study ran with: those of its journal, and the policy it began from.
+    """Return the files with which a study ran: those in its journal, and its initial policy.
 
-    `source`: the folder that they are in.
+    `source`: the folder that contains them.
     """
     found: Sums = {path: summed for path, summed in meta.files.items() if is_inside(path)}
     study = recorded(meta.study_text)
@@ -59,9 +59,9 @@ def source_files(meta: StudyMeta, source: Path) -> Sums:
 
 
 def policy_files(folder: Path, study: Study, code: Mapping[str, str]) -> Sums:
-    """Return the files that the folder of a kept policy consists of.
+    """Return the files in a kept policy's folder.
 
-    `code`: checksums of the study's files, which code must have; arrays have a file of theirs.
+    `code`: checksums of the study's files, which code must match; arrays have a separate file.
     """
     names = labels(study)
     if len(names) > 1 and not (folder / NAME).is_file():  # a folder for each environment
@@ -84,16 +84,16 @@ def policy_files(folder: Path, study: Study, code: Mapping[str, str]) -> Sums:
 
 
 def is_whole_lane(path: Path) -> bool:
-    """Return whether a kept state of a custom training has the bytes that were written.
+    """Return whether a custom training's kept state has its original bytes.
 
-    It begins with the sha256 of what follows.
+    It starts with the sha256 of the rest.
     """
     content = path.read_bytes()
     return sha256(content[_DIGEST:]).digest() == content[:_DIGEST]
 
 
 def _environment_files(folder: Path) -> list[str]:
-    """Return the files that a kept policy's environments read, relative to its folder."""
+    """Return the files read by a kept policy's environments, relative to its folder."""
     if (folder / TRAINING).is_file():
         given = read_training(folder).get("env")
         plans = [] if given is None else [saved_env(given["id"], given["keys"], folder)]

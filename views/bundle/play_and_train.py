@@ -1,6 +1,6 @@
-"""The levels of a bundle that run its code: its policy played, and its claimed seeds retrained.
+"""A bundle's levels that run its code: playing its policy, and retraining its seeds.
 
-Both give the bits of the study on the processor and with the versions that it ran with.
+On the study's processor and versions, both reproduce the study's bits.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CLOSE = 1e-5  # relative; of what a processor computes when a policy is written
 
 @dataclass(frozen=True)
 class Side:
-    """The seeds of one trial that a claim rests on."""
+    """The seeds of one trial on which a claim is based."""
 
     trial: int
     name: str  # as in a sentence: `trial 17`, `the default`
@@ -57,7 +57,7 @@ class Side:
 
 
 def sides_of(bundle: Bundle, claims: Sequence[Mapping[str, Any]], most: int | None) -> list[Side]:
-    """Return the seeds that claims rest on, and at most `most` of each, drawn at random."""
+    """Return the seeds behind the claims, at most `most` of each, drawn at random."""
     with Journal(bundle.folder) as journal:
         rows = {row.trial: row for row in journal.trials()}
         seen = {(one.trial, one.stream, one.replicate) for one in journal.evaluations()}
@@ -79,7 +79,7 @@ def sides_of(bundle: Bundle, claims: Sequence[Mapping[str, Any]], most: int | No
 
 
 def seconds_of_a_run(bundle: Bundle) -> float:
-    """Return the mean time of a search run of the claimed trial; 0 if unknown."""
+    """Return the mean time of the claimed trial's search runs; 0 if unknown."""
     with Journal(bundle.folder) as journal:
         row = journal.trial(bundle.trial)
     return 0.0 if row is None else row.train_seconds / max(1, len(row.seed_values))
@@ -97,7 +97,7 @@ def words_of(sides: Sequence[Side]) -> str:
 
 
 def why_not_retrained(bundle: Bundle, sides: Sequence[Side]) -> str:
-    """Return why nothing can be trained again, or ""; no code of the bundle is run."""
+    """Return why nothing can be retrained, or ""; none of the bundle's code is run."""
     if bundle.outside:
         return f"files are not in it: {first_of(bundle.outside)}"
     if bundle.study.more_envs:
@@ -106,7 +106,7 @@ def why_not_retrained(bundle: Bundle, sides: Sequence[Side]) -> str:
 
 
 def retrained(bundle: Bundle, claims: Sequence[Mapping[str, Any]], sides: Sequence[Side]) -> Level:
-    """Train the seeds that the claims rest on again, and compare every number."""
+    """Retrain the seeds behind the claims, and compare every number."""
     study = bundle.study
     if why := why_not_retrained(bundle, sides):
         return Level("retrained", None, why)
@@ -132,7 +132,7 @@ def retrained(bundle: Bundle, claims: Sequence[Mapping[str, Any]], sides: Sequen
 
 
 def _vouched(sides: Sequence[Side], exact: bool) -> str:
-    """Return the head of the sentences that rest on these seeds."""
+    """Return the heading of the sentences based on these seeds."""
     whole = all(side.drawn == side.replicates for side in sides)
     bits = "bit-equal" if exact else "not bit-equal"
     if whole:
@@ -162,23 +162,23 @@ def _judged(
 
 
 def _seeds_apart(side: Side, found: Replay) -> list[str]:
-    """Return a line for each seed that came out otherwise, with both values."""
+    """Return a line for each seed with a different result, with both values."""
     lines, ends = list[str](), dict[int, str]()
     for point in found.points:
         now, was = number(mean(point.replayed)), number(mean(point.recorded))
-        ends[point.replicate] = f"trained again it has {now}, recorded is {was}"
+        ends[point.replicate] = f"retrained it has {now}, recorded is {was}"
         if now == was:
-            ends[point.replicate] = "its curve or its episodes are not those recorded"
+            ends[point.replicate] = "its curve or its episodes differ from those recorded"
     for seed in found.apart:
         told = ends.get(seed, "diverged")
         if (seed in found.diverged) != (seed in found.diverged_now):
-            told = "diverged in the study alone" if seed in found.diverged else "diverges here"
+            told = "diverged only in the study" if seed in found.diverged else "diverges here"
         lines.append(f"{side.name}, {SEED_KINDS[side.stream]} seed {seed}: {told}")
     return lines
 
 
 def _means_agree(side: Side, found: Replay) -> tuple[bool | None, str]:
-    """Compare one value of each seed; seeds that diverged have none."""
+    """Compare one value per seed; diverged seeds have none."""
     ends = {point.replicate: point for point in found.points}  # the last one stays
     before = [mean(point.recorded) for point in ends.values()]
     now = [mean(point.replayed) for point in ends.values()]
@@ -198,14 +198,14 @@ def _moved(bundle: Bundle) -> str:
 
 
 def why_not_playable(bundle: Bundle) -> str:
-    """Return why no policy can be played, or ""; no code of the bundle is run."""
+    """Return why no policy can be played, or ""; none of the bundle's code is run."""
     if not bundle.about_policy():
         return "it has no single policy"
     return f"files are not in it: {first_of(bundle.outside)}" if bundle.outside else ""
 
 
 def playable(bundle: Bundle, episodes: int) -> Level:
-    """Evaluate the policy on the episodes that it was recorded on, and on new ones."""
+    """Evaluate the policy on its recorded episodes, and on new ones."""
     if why := why_not_playable(bundle):
         return Level("playable", None, why)
     about = bundle.about_policy()
@@ -267,7 +267,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def agree(before: Sequence[float], now: Sequence[float], of: str) -> tuple[bool | None, str]:
-    """Return whether an interval of differences of two samples contains 0; None without one."""
+    """Return whether a two-sample difference's interval contains 0; None without one."""
     if not before or not now or not all(map(math.isfinite, [*before, *now])):
         return None, "has no values to compare"
     found = compare(now, before)

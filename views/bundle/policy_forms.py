@@ -1,7 +1,7 @@
-"""A saved policy in other forms, each compared with its actions: for NumPy, and as ONNX.
+"""A saved policy in other forms, each checked against its actions: NumPy and ONNX.
 
-NumPy's form is one JSON file for `forward.py`. An ONNX model takes raw observations [batch, ...]
-and gives the likeliest actions.
+The NumPy form is one JSON file for `forward.py`. An ONNX model takes raw observations [batch, ...]
+and returns the most likely actions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ATTRIBUTES = {"gelu": {"approximate": "tanh"}, "leaky_relu": {"alpha": 0.01}}
 
 
 def export(policy: Path, to: Path) -> str:
-    """Write a policy for NumPy into a new folder; return why it has no such form, else ""."""
+    """Write a policy for NumPy into a new folder; return why it has no such form, or ""."""
     about = describe(policy, "NumPy plays an mlp", ("mlp",))
     if isinstance(about, str):
         return about
@@ -41,9 +41,9 @@ def export(policy: Path, to: Path) -> str:
 
 
 def describe(policy: Path, allowed: str, networks: Sequence[str]) -> dict[str, Any] | str:
-    """Return a policy of these networks as plain data, else why it has no such form."""
+    """Return a policy of these networks as plain data, or why it has no such form."""
     if not (policy / FILE).is_file():
-        return "it is of a custom training, or of several environments"
+        return "it belongs to a custom training or to several environments"
     from ...core.policy_document import read_document
 
     try:
@@ -54,7 +54,7 @@ def describe(policy: Path, allowed: str, networks: Sequence[str]) -> dict[str, A
         about = _about(policy, document.imports)
     except HpoError as error:  # damaged, or its environment is not installed here
         return str(error).replace(f"{policy}/", "")
-    return about or "its distribution is a custom one, or its observations are no array"
+    return about or "its distribution is a custom one, or its observations are not one array"
 
 
 def _about(policy: Path, imports: Sequence[str]) -> dict[str, Any] | None:
@@ -96,7 +96,7 @@ def _about(policy: Path, imports: Sequence[str]) -> dict[str, Any] | None:
 
 
 def difference(path: Path) -> str:
-    """Return how NumPy's actions differ from the recorded ones, else ""."""
+    """Return how NumPy's actions differ from the recorded ones, or ""."""
     try:
         played = forward.Policy(path)
         now, then = played.act(played.about["observations"]), np.array(played.about["actions"])
@@ -109,12 +109,12 @@ def difference(path: Path) -> str:
         TypeError,
         ValueError,
     ) as error:
-        return f"{FILE} is not as hpo writes it: {error}"
+        return f"{FILE} was not written by hpo: {error}"
     return "" if worst <= _CLOSE else f"NumPy's actions differ by {worst:.3g} from those recorded"
 
 
 def model_of(policy: Path) -> bytes:
-    """Return the ONNX file of an MLP or a CNN, after a comparison with the policy's actions.
+    """Return the ONNX file of an MLP or a CNN, after comparing it with the policy's actions.
 
     `ConfigError`: it has no such form; `MissingExtraError`: onnx is not installed.
     """
@@ -163,7 +163,7 @@ class _Graph:
         return helper.make_model(graph, opset_imports=opsets, ir_version=_FORMAT)
 
     def _add(self, operator: str, *inputs: Any, **attributes: Any) -> str:
-        """Add a node, whose inputs are names or constants, and return the name of its output."""
+        """Add a node whose inputs are names or constants, and return the name of its output."""
         names = [given if isinstance(given, str) else self._constant(given) for given in inputs]
         output = f"{operator}_{len(self._nodes)}"
         self._nodes.append(self._onnx.helper.make_node(operator, names, [output], **attributes))

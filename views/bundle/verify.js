@@ -639,7 +639,7 @@ const checkTrials = (journal, trial, wrong) => {
       const shown = kept.filter((value) => !Number.isNaN(value));
       if (!shown.every((value, at) => found[at] !== undefined && close(value, found[at]))) {
         const kind = KINDS[stream];
-        wrong.push(`trial ${row.trial}'s ${kind} values are not those of its evaluations`);
+        wrong.push(`trial ${row.trial}'s ${kind} values differ from its evaluations`);
       }
     }
   }

@@ -1,7 +1,7 @@
-"""Check a bundle: that it is intact, and that its claims follow from its rows.
+"""Checks a bundle: that it is intact, and that its claims follow from its rows.
 
-Both read the bundle alone, without jax, and run none of its code. Nothing outside the folder that
-it is unpacked into is opened. `play_and_train.py` has the levels that run it.
+Both checks read only the bundle, without jax, and run none of its code. Nothing outside the folder
+into which it is unpacked is opened. `play_and_train.py` has the levels that run its code.
 """
 
 from __future__ import annotations
@@ -109,18 +109,18 @@ class Bundle:
 
     @contextmanager
     def _fitting(self) -> Generator[None]:
-        """Turn errors about contents that were made up into one sentence."""
+        """Turn errors about forged contents into one sentence."""
         try:
             yield
         except (HpoError, *_MISFITS) as error:
             own = isinstance(error, HpoError)
-            text = str(error) if own else f"its contents do not fit each other: {named(error)}"
+            text = str(error) if own else f"its contents are inconsistent: {named(error)}"
             text = " ".join(text.split()).replace(f"{self.folder}/", "")
             raise StoreError(f"{self.path}: {text:.500}") from error
 
     @property
     def code(self) -> list[str]:
-        """Its files that Python could run, without the copy of `forward.py`."""
+        """The files that Python could run, except the copy of `forward.py`."""
         kinds = tuple(importlib.machinery.all_suffixes())
         return [name for name in self.members if name.endswith(kinds) and name not in NUMPY_FILES]
 
@@ -129,7 +129,7 @@ class Bundle:
         return Level("intact", True, words, not_read="what the members say")
 
     def consistent(self) -> tuple[Level, dict[str, Any]]:
-        """Compute every claim again; return those that the rows give, too."""
+        """Recompute every claim; also return those derived from the rows."""
         with self._fitting():
             found = claims_of(self.folder, self.trial)
             text = read_text(self.folder / CLAIMS)
@@ -139,7 +139,7 @@ class Bundle:
             compared = differences(claimed, known if older else found, self.ours)
             wrong = compared.wrong
             if text != as_text(claimed):  # one key twice: readers would see different claims
-                wrong.append(f"{CLAIMS}: its JSON is not written as hpo writes it")
+                wrong.append(f"{CLAIMS}: its JSON was not written by hpo")
             with Journal(self.folder) as journal:
                 meta = journal.meta
             rows, others = self._rows()
@@ -150,27 +150,31 @@ class Bundle:
             shown, of_report = self._report(dict(lock["packages"]))
             wrong += [*of_report, *self._page()]
         if wrong and not self.ours:
-            other = f"hpo {self.made_by} with other code than this one ({__version__}) made it"
+            other = (
+                f"hpo {self.made_by}, whose code differs from this one ({__version__}), made it"
+            )
             wrong.append(f"{other}, and may have computed differently: verify it with that one")
         words = f"{counted(len(found['claims']), 'claim')} from {counted(rows, 'row')}"
         words += f"{self._seeds()}; {numpy}"
         if not self.policy.is_dir():
             words += "; it has no policy"
         if not self.ours:
-            words += f"; {LOCK} says that other code (hpo {self.made_by}) made it"
+            words += f"; {LOCK} names different code (hpo {self.made_by})"
         words += shown
         if compared.reworded:
-            words += f", which wrote these texts otherwise: {'; '.join(compared.reworded)}"
+            words += f", which words these texts differently: {'; '.join(compared.reworded)}"
         unread = "whether the rows are true (--retrain), what the policy does and whether "
-        unread += f"{NUMPY}/ is of it (--play), study.yaml, {LOCK}, versions, backend, devices, "
+        unread += (
+            f"{NUMPY}/ belongs to it (--play), study.yaml, {LOCK}, versions, backend, devices, "
+        )
         unread += "times, earlier looks"
         return Level("consistent", not wrong, words, wrong, unread), found
 
     def _study(self, meta: StudyMeta) -> Iterator[str]:
-        """Yield what the journal says otherwise than the text of its study."""
+        """Yield differences between the journal and the text of its study."""
         name, study = "study.resolved.yaml", recorded(meta.study_text)
         if (self.folder / name).read_bytes() != meta.study_text.encode():
-            yield f"{name}: is not the study in the journal"
+            yield f"{name}: differs from the study in the journal"
         metric = SCORE if study.more_envs else study.metric.name
         for what, here, there in (
             ("name", meta.name, study.name),
@@ -187,7 +191,7 @@ class Bundle:
             yield f"{JOURNAL_NAME}: trial {default.trial} is not the default of its study"
 
     def _seeds(self) -> str:
-        """Return how many test seeds the trial lacks of those that its study asks for."""
+        """Return how many of the study's requested test seeds the trial lacks."""
         with Journal(self.folder) as journal:
             row = journal.trial(self.trial)
         asked = self.study.confirm.report if self.study.confirm is not None else 0
@@ -195,7 +199,7 @@ class Bundle:
         return f"; {ran} of the {asked} test seeds that its study asks for" if ran < asked else ""
 
     def _foreign(self, meta: StudyMeta) -> Iterator[str]:
-        """Yield members that the journal and the policy do not name, or not with these bytes."""
+        """Yield members that journal and policy do not name, or whose bytes differ."""
         known: Sums = {}
         places = {SOURCE: source_files(meta, self.folder / SOURCE)}
         if self.policy.is_dir():
@@ -208,13 +212,13 @@ class Bundle:
             if not name.startswith((f"{SOURCE}/", f"{POLICIES}/")):
                 continue
             if name not in known:
-                yield f"{name}: is not named by the study or its policy"
+                yield f"{name}: is not used by the study or its policy"
             elif known[name] not in (None, summed):
-                yield f"{name}: is not a file that the study ran with"
+                yield f"{name}: differs from the file that the study ran with"
         yield from (f"{name}: is missing" for name in known if name not in self.members)
 
     def _numpy(self) -> tuple[str, list[str]]:
-        """Return words about the policy for NumPy, and its faults."""
+        """Return a text on the policy for NumPy, and its faults."""
         there = [name for name in NUMPY_FILES if name in self.members]
         if not there:
             wrong = [] if self._no_numpy else [f"{NUMPY}/{FILE}: is missing"]
@@ -222,12 +226,12 @@ class Bundle:
         wrong = [f"{name}: is missing" for name in NUMPY_FILES if name not in there]
         ours = sha256(Path(forward.__file__).read_bytes()).hexdigest()
         if self.members.get(NUMPY_FILES[0], ours) != ours:
-            wrong.append(f"{NUMPY_FILES[0]}: is not the file of this hpo ({__version__})")
+            wrong.append(f"{NUMPY_FILES[0]}: differs from the file of this hpo ({__version__})")
         if not self.policy.is_dir():
             wrong.append(f"{NUMPY}/{FILE}: its policy is missing")
         apart = "" if wrong else difference(self.folder / NUMPY / FILE)
         if self._no_numpy and not apart:
-            wrong.append(f"{LOCK}: says that it is not for NumPy: {self._no_numpy}")
+            wrong.append(f"{LOCK}: says that NumPy cannot run it: {self._no_numpy}")
         elif apart and not self._no_numpy:
             wrong.append(f"{NUMPY}/{FILE}: {apart}")
         if self._no_numpy:
@@ -235,7 +239,7 @@ class Bundle:
         return f"NumPy gives the actions in {NUMPY}/{FILE}", wrong
 
     def _report(self, packages: dict[str, str]) -> tuple[str, list[str]]:
-        """Return words about the report, and its faults."""
+        """Return a text on the report, and its faults."""
         if REPORT not in self.members:
             return "; it has no report", []
         if portable_report(self.folder) == (self.folder / REPORT).read_text(encoding="utf-8"):
@@ -243,17 +247,17 @@ class Bundle:
         here = {name: metadata.version(name) for name in _DRAWS if name in packages}
         same = all(packages[name] == version for name, version in here.items())
         if self.ours and same:
-            return "", [f"{REPORT}: is not the report of the journal"]
+            return "", [f"{REPORT}: differs from the journal's report"]
         return f"; {REPORT} was not compared: other versions wrote it", []
 
     def _page(self) -> Iterator[str]:
         if PAGE not in self.members or not self.ours:
             return
         if (self.folder / PAGE).read_text(encoding="utf-8") != verify_page():
-            yield f"{PAGE}: is not the page of this hpo ({__version__})"
+            yield f"{PAGE}: differs from the page of this hpo ({__version__})"
 
     def about_policy(self) -> dict[str, Any]:
-        """Return the origin of the policy; {} without a single policy."""
+        """Return the policy's origin; {} without a single policy."""
         if (self.policy / TRAINING).is_file():
             about = read_training(self.policy).get("about")
             return about if is_dict(about) else {}
@@ -265,7 +269,7 @@ class Bundle:
                 raise StoreError(f"{self.path} names {name!r:.200}, which is outside of it")
 
     def _policy(self, meta: StudyMeta) -> Iterator[str]:
-        """Yield where the policy says that it is of another run than one in the rows."""
+        """Yield where the policy claims a run that differs from the rows."""
         about = self.about_policy()
         if not about:
             return
@@ -273,14 +277,14 @@ class Bundle:
         if lane.is_file() and not is_whole_lane(lane):
             yield f"{where}/{LANE}: is damaged"
         if about.get("trial") != self.trial or about.get("study", meta.name) != meta.name:
-            yield f"{where}: says that it is of {about.get('study')}, trial {about.get('trial')}"
+            yield f"{where}: claims to be from {about.get('study')}, trial {about.get('trial')}"
             return
         stream, replicate, at = (about[key] for key in ("stream", "replicate", "env_steps"))
         with Journal(self.folder) as journal:
             rows = [one for one in journal.evaluations(self.trial) if one.stream == stream]
         rows = [one for one in rows if (one.replicate, one.env_steps) == (replicate, at)]
         if not rows:
-            yield f"{where}: says that it is of an evaluation that the journal has not"
+            yield f"{where}: claims an evaluation that the journal does not have"
         elif about.get("value") is not None:
             measured = self._measured(Stream(stream), rows[0])
             if differences(float(about["value"]), measured).wrong:
@@ -299,7 +303,7 @@ class Bundle:
         ours, theirs = (f"FROM read_parquet('{path}')" for path in quoted)
         here = query(self.folder, f"DESCRIBE SELECT * {ours}")[1]
         if here != query(self.folder, f"DESCRIBE SELECT * {theirs}")[1]:
-            return 0, [f"{name}: its columns are not the journal's"]
+            return 0, [f"{name}: its columns differ from the journal's"]
         apart = (f"FROM ({a} EXCEPT ALL {b})" for a, b in ((ours, theirs), (theirs, ours)))
         counts = ", ".join(f"(SELECT count(*) {one})" for one in (ours, *apart))
         [(rows, lacking, added)] = query(self.folder, f"SELECT {counts}")[1]

@@ -1,6 +1,6 @@
-"""Write a bundle: a study's folder with all that its claims rest on, and hashes of everything.
+"""Writes a bundle: a study's folder with the basis of all claims, and hashes of everything.
 
-Unzipped it is the folder of a study, so that `hpo top`, `query` and `replay` read it.
+Unzipped, it is a study folder, so `hpo top`, `query` and `replay` can read it.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ _CODE = (".py", ".css", ".js")
 
 
 def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path) -> dict[str, Any]:
-    """Write the bundle of a study; return what it says of itself, and its claims.
+    """Write a study's bundle; return its description and claims.
 
-    `source`: the folder of the files that the study names. `StoreError`: the study runs or has no
-    tables, or its files changed or are missing.
+    `source`: the folder of the files named by the study. `StoreError`: the study is running or has
+    no tables, or its files changed or are missing.
     """
     if to.exists():
         raise StoreError(f"{to} exists already; choose another file with --to")
@@ -94,7 +94,7 @@ def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path)
 
 
 def write_rows(folder: Path, to: Path) -> None:
-    """Write the tables that follow from the journal of a folder; those on disk may be older."""
+    """Write the tables from a folder's journal; the existing ones may be older."""
     with Journal(folder) as journal, journal.at_one_commit():
         for write in (write_baselines, write_evaluations, write_trials):
             write(to, journal)
@@ -115,7 +115,7 @@ def as_text(data: Any) -> str:
 
 
 def _copy_source(meta: StudyMeta, source: Path, to: Path) -> list[str]:
-    """Copy the files that the study names; return those outside their folder, which stay out."""
+    """Copy the files named by the study; return those outside their folder, which are omitted."""
     if changes := changed_files(meta.files, source):
         told = "files changed since the study ran; restore them, or name the study file's folder"
         raise StoreError(f"{told}:\n{words_of_changes(changes)}", source="DIR")
@@ -124,7 +124,7 @@ def _copy_source(meta: StudyMeta, source: Path, to: Path) -> list[str]:
 
 
 def _copy_policy(kept: Path, meta: StudyMeta, to: Path) -> str:
-    """Copy a kept policy; return why it is left out, else ""."""
+    """Copy a kept policy; return why it is omitted, or ""."""
     try:
         names = policy_files(kept, recorded(meta.study_text), meta.files)
     except StoreError as error:
@@ -140,7 +140,7 @@ def _copy(names: Iterable[str], source: Path, to: Path) -> None:
 
 
 def _lock() -> dict[str, Any]:
-    """Return the software here; the versions that the study ran with are among the claims."""
+    """Return the software here; the study's versions are among the claims."""
     return {
         "python": platform.python_version(),
         "packages": {one.metadata["Name"]: one.version for one in metadata.distributions()},
@@ -149,7 +149,7 @@ def _lock() -> dict[str, Any]:
 
 
 def code_sums() -> dict[str, str]:
-    """Return the sha256 of each file of this package that claims and pages are made by."""
+    """Return the sha256 of each file of this package that makes claims and pages."""
     packages = [path.parent for path in _PACKAGE.glob("*/__init__.py")]
     code = list(_PACKAGE.glob("*.py"))
     for suffix in _CODE:

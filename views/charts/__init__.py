@@ -1,1 +1,1 @@
-"""Charts of a study: plain data in `model`, drawn as SVG for pages and by matplotlib for files."""
+"""A study's charts: plain data in `model`, drawn as SVG for pages and by matplotlib for files."""

@@ -1,7 +1,7 @@
 """Values over hyperparameters: parallel coordinates, slices, main effects, importance.
 
-All values are from the latest point of the runs that nine in ten trials reached: values at the
-ends of runs of different lengths cannot be compared.
+All values are from the latest point that nine in ten trials reached, because final values of runs
+with different lengths are not comparable.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ _INK, _SOFT, _RULE, _GRID, _GROUND = (GROUNDS[name][0] for name in _USED)
 
 
 def draw_picture(path: Path, picture: Picture, study: str | None, width: float = _WIDE) -> None:
-    """Draw a picture into a file; `study`: for its title, None for a paper, without one."""
+    """Draw a picture into a file; `study`: for its title, None for a paper, which has none."""
     figure = new_figure(*figure_size(picture, width))
     fill_figure(figure, picture, study)
     save_figure(figure, path, path.suffix.removeprefix("."))

@@ -21,7 +21,7 @@ class Scale:
     cut: bool = False  # marks beyond an end are cut off there
 
     def share(self, value: float, beyond: float = 0.0) -> float:
-        """Return the place of a value, 0 at `low` and 1 at `high`, or up to `beyond` outside.
+        """Return a value's place, 0 at `low` and 1 at `high`, or up to `beyond` outside.
 
         >>> Scale(0.0, 4.0).share(1.0), Scale(1.0, 100.0, log=True).share(10.0)
         (0.25, 0.5)
@@ -118,7 +118,7 @@ class Rail:
 
 @dataclass(frozen=True)
 class Strand:
-    """One trial across all rails: its place on each, 0 to 1; below 0 where it has no value."""
+    """One trial across all rails: its place on each, 0 to 1; below 0 if it has no value."""
 
     shares: tuple[float, ...]
     style: str
@@ -194,7 +194,7 @@ _APART, _FEW = 0.19, 6
 
 
 def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return round numbers between two, both ends included; at least two if the ends differ.
+    """Return round numbers between two numbers, both included; at least two if these differ.
 
     >>> round_ticks(0.0, 1.0), round_ticks(3.0, 480.0)
     ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [100.0, 200.0, 300.0, 400.0])
@@ -243,7 +243,7 @@ def value_scale(values: Iterable[float], label: str, may_be_log: bool = True) ->
 def leaders_scale(
     values: Iterable[float], label: str, sign: float, kept: Iterable[float] = ()
 ) -> Scale:
-    """Return a scale on which the better half of `values` gets at least half of the height."""
+    """Return a scale that gives the better half of `values` at least half of the height."""
     finite = sorted((value for value in values if math.isfinite(value)), key=lambda v: -sign * v)
     if not finite:
         return value_scale(kept, label)
@@ -261,7 +261,7 @@ def steps_scale(high: float, label: str = "env steps of one seed") -> Scale:
 
 
 def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return places with at least `gap` between them and within bounds, as near as may be.
+    """Return places with at least `gap` between them and within bounds, as close as possible.
 
     >>> spread([10.0, 12.0], 8.0, 0.0, 100.0), spread([99.0, 98.0], 8.0, 0.0, 100.0)
     ([7.0, 15.0], [100.0, 92.0])
@@ -288,7 +288,7 @@ def _ticks(values: Sequence[float], say: Callable[[float], str]) -> tuple[tuple[
 
 
 def knob_share(distribution: Distribution, value: Any) -> float:
-    """Return the place of a value, 0 to 1, on the axis that samplers see, small values first."""
+    """Return a value's place, 0 to 1, on the samplers' axis, small values first."""
     share = distribution.share(value)
     return 1.0 - share if distribution.kind == "one_minus_log" else share
 

@@ -1,4 +1,4 @@
-"""The search in pictures: learning curves, values in order, the Pareto front, schedules."""
+"""Pictures of the search: learning curves, values in order, the Pareto front, schedules."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def baseline_lines(snapshot: Snapshot, stream: Stream, x: Scale) -> tuple[list[L
 
 @dataclass(frozen=True)
 class _Measured:
-    """What one panel of the learning curves shows."""
+    """The contents of one panel of learning curves."""
 
     title: str
     label: str
@@ -154,7 +154,7 @@ def _in_evaluations(
 
 
 def _winner_and_default(snapshot: Snapshot) -> list[Entry]:
-    """Return the first trial and the default, which a study compares; one may be both."""
+    """Return the first trial and the default, which a study compares; they may be the same."""
     found = snapshot.leaders(1)
     default = next((entry for entry in snapshot.entries if entry.is_default), None)
     if default is not None and default.trial not in {entry.trial for entry in found}:
@@ -168,7 +168,7 @@ def _on_fresh_seeds(snapshot: Snapshot, entry: Entry) -> bool:
 
 
 def _named_curve(snapshot: Snapshot, entry: Entry, streams: Sequence[str], seeds: int) -> str:
-    """Return the words of a legend: the trial, and the seeds that its curve is of."""
+    """Return the text of a legend: the trial, and the seeds of its curve."""
     name = f"trial {entry.trial}"
     if entry.trial < 0:
         name = "the default"
@@ -385,7 +385,7 @@ def _values_of(rows: Sequence[TrialRow]) -> tuple[dict[int, float], dict[int, fl
 
 
 def _kept_in_sight(snapshot: Snapshot, rows: Sequence[TrialRow]) -> list[float]:
-    """Return the values of the default and of the winner, which the scale must hold."""
+    """Return the values of the default and of the winner, which the scale must include."""
     first = snapshot.winner
     leaders = (0, first.trial if first else 0)
     values = [row.value for row in rows if row.trial in leaders]
@@ -527,7 +527,7 @@ def schedule(snapshot: Snapshot) -> Picture:
         for key in moved[:_KNOBS]
     ]
     caption = f"Each line is a member{snapshot.kept_words(_MEMBERS)}. Each of {len(copies):,} "
-    caption += "copies is an upright line from the copied member's value to a dot, the new value."
+    caption += "copies is a vertical line from the copied member's value to a dot, the new value."
     if len(moved) > _KNOBS:
         caption += f" Left out: {counted(len(moved) - _KNOBS, 'hyperparameter')}."
     keys = (

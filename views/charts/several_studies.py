@@ -1,7 +1,7 @@
 """Several studies in one figure, after Agarwal et al. 2021: IQM, improvement, profiles.
 
-Each method is one side with test values on one or several environments. What the sides are
-follows from the studies:
+Each method is one side with test values on one or several environments. The studies determine the
+sides:
 
 - All on one environment: the winner of each study, and the default.
 - Each on a different environment: the winners, and the defaults, over all environments.
@@ -41,7 +41,7 @@ _SHARES = Scale(0.0, 1.0, tuple((at / 4, f"{at / 4:.0%}") for at in range(5)), "
 
 @dataclass(frozen=True)
 class Side:
-    """The test values of one method; `studies`: where they come from."""
+    """The test values of one method; `studies`: their origin."""
 
     name: str
     scores: BySeed
@@ -62,7 +62,7 @@ class Sides:
 
 @dataclass(frozen=True)
 class Compared:
-    """The aggregates of one side; `improvement`: over the default, or the last side."""
+    """One side's aggregates; `improvement`: over the default, or the last side."""
 
     side: Side
     iqm: Estimate
@@ -70,7 +70,7 @@ class Compared:
 
 
 def sides_of(snapshots: Sequence[Snapshot]) -> Sides:
-    """Return what several studies compare; `ConfigError` says why they cannot be compared."""
+    """Return the comparison of several studies; `ConfigError` says why there is none."""
     for snapshot in snapshots:
         _require_test_values(snapshot)
     if len(snapshots) > _MOST:
@@ -104,7 +104,7 @@ def _reference(snapshot: Snapshot) -> Reference | None:
 
 
 def _values(snapshot: Snapshot, trial: int, scaled: bool) -> BySeed:
-    """Return the values of a trial on test seeds, one score per environment."""
+    """Return a trial's values on test seeds, one score per environment."""
     if snapshot.study.more_envs:
         return snapshot.scores.of(trial, Stream.REPORT)
     scale = _reference(snapshot) if scaled else None
@@ -134,7 +134,7 @@ def _on_one(snapshots: Sequence[Snapshot]) -> Sides:
 
 
 def _defaults(snapshots: Sequence[Snapshot], scaled: bool) -> list[Side]:
-    """Return the default of each study, or one where all have the same configuration."""
+    """Return each study's default, or a single one if all have the same configuration."""
     having = [one for one in snapshots if _default_values(one, scaled)]
     configurations = {repr(sorted(one.study.default().items())) for one in having}
     if len(configurations) <= 1:
@@ -203,7 +203,7 @@ def _method(snapshot: Snapshot) -> str:
 
 
 def _over(name: str, snapshots: Sequence[Snapshot], default: bool) -> Side:
-    """Return one side over the environments of several studies, on equally many seeds of each."""
+    """Return one side over several studies' environments, on equally many seeds of each."""
     columns: list[list[float]] = []
     for snapshot in snapshots:
         first = snapshot.winner
@@ -235,7 +235,7 @@ def compared(found: Sides) -> list[Compared]:
 
 
 def _improvement(side: Side, rival: Side, found: Sides) -> Estimate:
-    """Return the probability of improvement; paired where both sides are of the same studies."""
+    """Return the probability of improvement; paired if both sides are from the same studies."""
     paired = side.studies == rival.studies
     between = beside(side.scores, rival.scores, paired)
     if len(found.environments) == 1 and len(between.each) == 1:
@@ -259,7 +259,7 @@ def several_studies(snapshots: Sequence[Snapshot]) -> Picture:
     lost = sum(_diverged(side) for side in found.sides)
     if lost:
         caption += (
-            f" {counted(lost, 'run')} diverged: in no IQM, and below every score in the profile."
+            f" {counted(lost, 'run')} diverged: excluded from the IQM, and lowest in the profile."
         )
     return Picture("several", _TITLE, f"{caption} {found.note}".strip(), panels)
 
@@ -338,7 +338,7 @@ def _profile_panel(found: Sides) -> XY:
 
 
 def _height(points: Sequence[tuple[float, float]], low: float, high: float) -> float:
-    """Return the height of a profile near its right end, before it falls to 0."""
+    """Return a profile's height near its right end, before it falls to 0."""
     at = low + 0.9 * (high - low)
     for (_, before), (x, _) in pairwise(points):
         if x > at:

@@ -1,4 +1,4 @@
-"""The data of charts and reports, all of one commit: consistent also while a study runs."""
+"""The data of charts and reports, all from one commit: consistent also while a study runs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Snapshot:
 
     @property
     def sign(self) -> float:
-        """1 where larger values are better, else -1."""
+        """1 if larger values are better, otherwise -1."""
         return 1.0 if self.meta.goal == "maximize" else -1.0
 
     @property
@@ -97,7 +97,7 @@ class Snapshot:
 
     @property
     def winner_word(self) -> str:
-        """What `winner` is called: the leader until the confirm stage has chosen."""
+        """The label for `winner`: the leader until the confirm stage has chosen."""
         return "winner" if self.winner is not None and self.winner.confirmed else "leader"
 
     @property

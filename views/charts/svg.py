@@ -1,6 +1,6 @@
-"""Panels as SVG for a page: colours are the page's, texts keep their size at every width.
+"""Panels as SVG for a page: colours are the page's, and texts keep their size at any width.
 
-A panel is drawn for a width in pixels; a page that is read on phones holds it in two widths.
+A panel is drawn for a width in pixels; a page for phones contains it in two widths.
 """
 
 from __future__ import annotations

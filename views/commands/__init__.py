@@ -1,5 +1,5 @@
-"""The verbs of the command line.
+"""The commands of the command line.
 
-`hpo.cli` calls `do_VERB(args)` of the module in its table, and imports nothing else. A verb
-returns its exit code, raises `HpoError` for a user's mistake, and prints results alone on stdout.
+`hpo.cli` calls `do_VERB(args)` in the module from its table, and imports nothing else. A command
+returns its exit code, raises `HpoError` for a user's mistake, and prints only results on stdout.
 """

@@ -1,4 +1,4 @@
-"""`hpo importance`: which hyperparameters matter; `hpo what-if`: other rules of early stopping."""
+"""`hpo importance`: which hyperparameters matter; `hpo what-if`: other stopping rules."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _own_rule(found: WhatIf, unit: str) -> str:
     if own.rule == "none":
         return f"{found.study} ran no stopping rule: {trials} on {seeds} each."
     lost = "" if own.lost is None else f" and lost {number(own.lost)}"
-    saved = "what it saved is not known" if own.saved is None else f"it saved {own.saved:.0%}"
+    saved = "its saving is not known" if own.saved is None else f"it saved {own.saved:.0%}"
     of = "" if own.saved is None else f" of {unit}"
     return f"{found.study} ran {own.rule}: {saved}{of}{lost}."
 

@@ -1,4 +1,4 @@
-"""`hpo bench`: search methods compared over tables of recorded runs."""
+"""`hpo bench`: compares search methods on tables of recorded runs."""
 
 from __future__ import annotations
 

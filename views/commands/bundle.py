@@ -77,7 +77,7 @@ def do_paper(args: Namespace) -> int:
 
 
 def _verdict(snapshot: Snapshot, studies: int) -> str:
-    """Return the first sentence of a study's verdict, with its name among several."""
+    """Return the first sentence of a study's verdict, with the study's name among several."""
     said = snapshot.conclusion.said
     first = said[0] if said else "No value yet."
     return f"{snapshot.meta.name}: {first}" if studies > 1 else first
@@ -116,7 +116,7 @@ def do_verify(args: Namespace) -> int:
 
 
 def _write_page(args: Namespace) -> int:
-    """Write the page; a bundle is not checked by the same call."""
+    """Write the page; the same call does not check a bundle."""
     if args.file is not None:
         raise ConfigError(f"--page writes a page and checks no bundle; leave {args.file} out")
     path = Path(args.page)
@@ -139,7 +139,7 @@ def _text(level: Level) -> str:
 def _levels_that_run(
     bundle: Bundle, found: dict[str, Any], sound: bool, args: Namespace
 ) -> Iterator[Level]:
-    """Yield `playable` and `retrained`, each once it is asked for and its code is allowed."""
+    """Yield `playable` and `retrained`, each if requested and if its code is allowed."""
     claims = found["claims"]
     sides = sides_of(bundle, claims, args.seeds) if sound else []
     new = counted(args.episodes, "new episode")
@@ -175,10 +175,10 @@ def _levels_that_run(
 
 
 def _allow_code(bundle: Bundle, args: Namespace) -> None:
-    """Ask before the code of a bundle runs, unless it was allowed."""
+    """Ask before a bundle's code runs, unless it was allowed."""
     if not bundle.code or args.allow_code:
         return
-    note(f"{bundle.path} brings code: {', '.join(bundle.code)}")
+    note(f"{bundle.path} contains code: {', '.join(bundle.code)}")
     if not _is_allowed():
         raise StoreError(f"its code was not allowed to run: {first_of(bundle.code)}")
 
@@ -194,7 +194,7 @@ def _cost(bundle: Bundle, sides: Sequence[Side]) -> str:
 
 
 def _claims(claims: Sequence[dict[str, Any]], retrained: Level) -> list[dict[str, Any]]:
-    """Return the claims, each with the retrained seeds that vouch for it."""
+    """Return the claims, each with the retrained seeds that support it."""
     return [
         {
             "about": one["about"],
@@ -206,7 +206,7 @@ def _claims(claims: Sequence[dict[str, Any]], retrained: Level) -> list[dict[str
 
 
 def _said(claims: Sequence[dict[str, Any]], level: Level) -> list[str]:
-    """Return the sentences under what vouches for them."""
+    """Return the sentences under their evidence."""
     again = [said for one in claims if one["retrained"] for said in one["sentences"]]
     rest = [said for one in claims if not one["retrained"] for said in one["sentences"]]
     lines = [""]
@@ -222,7 +222,7 @@ def _indented(said: str) -> str:
 
 
 def _is_allowed() -> bool:
-    """Ask in the terminal; `ConfigError` names the option where there is none."""
+    """Ask in the terminal; without one, `ConfigError` names the option."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigError("cannot ask without a terminal; to run this code: --allow-code")
     echo("Run it? [y/N] ", end="", file=sys.stderr, flush=True)

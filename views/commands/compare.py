@@ -1,10 +1,10 @@
 """`hpo compare`: which of two trials, or of the best of two studies, is better.
 
 Values are compared on the seeds that both ran on, test seeds first. Seeds that ranked the trials
-get no verdict: two trials picked from a leaderboard differ on its seeds even if they are equal. A
-test on the same seeds is then wrong in a third of studies. There the difference is printed, and
-the command that runs both on test seeds. Studies with the same `seed` share the seeds of their
-replicates. Different environments get no verdict.
+give no verdict: two trials picked from a leaderboard differ on its seeds even if they are equal. A
+test on the same seeds is then wrong in a third of studies. In that case it prints the difference,
+and the command that runs both on test seeds. Studies with the same `seed` share their replicates'
+seeds. Different environments get no verdict.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class _Refusal:
 
 
 def _refused(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> _Refusal | None:
-    """Return the reason against a verdict, if any."""
+    """Return the reason why there is no verdict, if any."""
     if differs := apart(sides[0].world, sides[1].world):
         why = f"they were evaluated in different environments ({differs})"
         return _Refusal(why, comparable=False)
@@ -289,7 +289,7 @@ def _deciding_lines(result: Comparison, sides: Sequence[_Side], chosen: _Chosen)
 
 
 def _result(chosen: _Chosen) -> Comparison:
-    """Compare the values; seeds that ranked the trials, or copies, give a difference alone."""
+    """Compare values; seeds that ranked the trials, or copies, give only a difference."""
     ours, theirs = chosen.values
     found = compare(
         ours,
@@ -334,7 +334,7 @@ def _compared_values(a: _Side, b: _Side) -> _Chosen:
 
 
 def _of_two_studies(a: _Side, b: _Side) -> _Chosen:
-    """Compare on test seeds alone; paired where the studies have the same seed."""
+    """Compare only on test seeds; paired if the studies have the same seed."""
     ours, theirs = a.values[Stream.REPORT], b.values[Stream.REPORT]
     shared = [seed for seed in ours if seed in theirs]
     fewest = min(FEWEST_PAIRS, max(len(ours), len(theirs), 1))
@@ -345,7 +345,7 @@ def _of_two_studies(a: _Side, b: _Side) -> _Chosen:
 
 
 def _is_better_elsewhere(a: _Side, b: _Side, stream: Stream) -> bool:
-    """Return whether few pairs of a stream that still runs can give way to another stream."""
+    """Return whether another stream can replace one that still has few pairs."""
     partial, ours, theirs = a.partial | b.partial, a.values[stream], b.values[stream]
     if stream not in partial or len([seed for seed in ours if seed in theirs]) >= FEWEST_PAIRS:
         return False
@@ -500,7 +500,7 @@ class _Board:
 
     @property
     def ranked(self) -> dict[Stream, int]:
-        """Return how many trials have values on the seeds of each stream that orders them."""
+        """Return how many trials have values on the seeds of each ranking stream."""
         searched = [one for one in self.trials.values() if one.search.value is not None]
         chosen = [
             trial
@@ -625,7 +625,9 @@ def _seeds_words(result: Comparison, chosen: _Chosen) -> str:
     kinds = {SEED_KINDS[stream] for stream in chosen.streams}
     kind = f"{kinds.pop()} " if len(kinds) == 1 else ""
     at = (
-        "" if chosen.at is None else f" at {steps(chosen.at)} {chosen.unit}, the last both reached"
+        ""
+        if chosen.at is None
+        else f" at {steps(chosen.at)} {chosen.unit}, the last point both reached"
     )
     if result.paired:
         return f"{result.seeds[0]} shared {kind}seed{'s' * (result.seeds[0] != 1)}{at}"
@@ -689,7 +691,7 @@ def _command(
 ) -> tuple[str, str, bool]:
     """Return the command that decides, its cost, and whether the study has finished.
 
-    For the winner and the default it is the one that `hpo run` and `hpo top` name.
+    For the winner and the default it is the command printed by `hpo run` and `hpo top`.
     """
     folder = Path(sides[0].study)
     with Journal(folder) as journal, journal.at_one_commit():

@@ -1,4 +1,4 @@
-"""`hpo completion SHELL`, and the answers to a shell at each Tab."""
+"""`hpo completion SHELL`, and the replies to a shell at each Tab."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def do_completion(args: Namespace) -> int:
 
 
 def complete_words(parser: ArgumentParser) -> None:
-    """Answer the shell's question, which is in the environment, and end the process."""
+    """Answer the shell's request, which is in the environment, and end the process."""
     try:
         import argcomplete
     except ModuleNotFoundError:
@@ -46,7 +46,7 @@ def _completer(command: str, word: str) -> Callable[..., Iterable[str]] | None:
 
 
 def _studies(parsed_args: Namespace, **_: Any) -> Iterable[str]:
-    """Return the folders that look like studies; nothing is opened, as a Tab must not wait."""
+    """Return folders that look like studies; nothing is opened, because Tab must not wait."""
     root = getattr(parsed_args, "out", None) or "results"
     found = os.listdir(root) if os.access(root, os.R_OK) and os.path.isdir(root) else ()
     # os.path.isfile is False of a folder that cannot be entered

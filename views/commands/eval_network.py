@@ -1,6 +1,6 @@
 """`hpo eval` on optical networks: heuristics and policies on the same requests.
 
-Every rule serves the same streams, seed by seed, so that their differences are paired.
+Every rule gets the same streams, seed by seed, so that their differences are paired.
 """
 
 from __future__ import annotations
@@ -230,8 +230,8 @@ def _row(row: Mapping[str, Any]) -> list[str]:
 def blocking_picture(results: Compared, title: str) -> Picture:
     """Return blocking over load, and each rule's difference from the first one, seed by seed.
 
-    Rules serve the same requests, so that overlapping intervals of two curves say nothing about
-    their difference.
+    Rules get the same requests, so overlapping intervals of two curves say nothing about their
+    difference.
     """
     names = [Path(rule).name or rule for rule in results]  # a policy's is the path of its folder
     seen = list(results.values())
@@ -249,7 +249,7 @@ def blocking_picture(results: Compared, title: str) -> Picture:
         words = f"Minus {names[0]}, seed by seed"
         panels.append(_loads_panel(words, label, apart, x, even=True))
     caption = f"{title}: means over {counted(int(seen[0].blocked.shape[1]), 'seed')} with 95 % "
-    caption += "intervals, of the same requests for every rule."
+    caption += "intervals, on the same requests for every rule."
     return Picture("blocking", "Blocking over load", caption, panels)
 
 
@@ -388,7 +388,7 @@ def _check_forms(args: Namespace) -> None:
 
 
 def parse_loads(text: str) -> list[float]:
-    """Return the loads of `100:300:10` (both ends counted) or `100,150,200`, Erlang.
+    """Return the loads in `100:300:10` (both ends included) or `100,150,200`, Erlang.
 
     >>> parse_loads("100:130:10"), parse_loads("50,75.5")
     ([100.0, 110.0, 120.0, 130.0], [50.0, 75.5])

@@ -168,7 +168,7 @@ def _algorithm_of(name: str, folder: Path, imports: Sequence[str]) -> Algorithm:
 
 
 def _check_options(args: Namespace, network: bool) -> None:
-    """Refuse options that would do nothing, and fill in defaults."""
+    """Refuse options without effect, and fill in defaults."""
     others = ("episodes",) if network else _OF_NETWORKS
     given = [name for name in others if getattr(args, name) not in (None, False, [])]
     if given:
@@ -184,7 +184,7 @@ def _check_options(args: Namespace, network: bool) -> None:
 
 
 def _is_written(args: Namespace, env: str, trace: _Play, film: _Play) -> bool:
-    """Write a trace or film, if it is asked for, of the first episodes of an evaluation."""
+    """Write a trace or video of the first episodes of an evaluation, if requested."""
     if args.trace is not None:
         columns = trace(args.episodes, args.seed)
         write_csv(args.trace, columns)
@@ -204,7 +204,7 @@ def _is_written(args: Namespace, env: str, trace: _Play, film: _Play) -> bool:
 
 
 def _is_network(policy: str | None) -> bool:
-    """Return whether a policy serves an optical network; a bad folder is reported later."""
+    """Return whether a policy is for an optical network; a bad folder is reported later."""
     path = Path(policy or "") / NAME
     if policy is None or not path.is_file():
         return False

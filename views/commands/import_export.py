@@ -88,7 +88,7 @@ def _to_optuna(folder: StudyFolder, args: Namespace) -> int:
 
 
 def _to_table(folder: StudyFolder, args: Namespace) -> int:
-    """Write the finished runs as a table of recorded runs, as `hpo bench` reads them."""
+    """Write the finished runs as a table of recorded runs for `hpo bench`."""
     from ...search.bench.tables import read_table
     from ...search.bench.write_table import made_with, reduce_study
 
@@ -159,7 +159,7 @@ def _file(given: str) -> Path:
 
 
 def _import_program(path: Path, given: Mapping[str, Any], to: str | None) -> int:
-    """Write a study that runs the program of a sweep; flags are keys of the study."""
+    """Write a study that runs a sweep's program; flags are keys of the study."""
     from ...importers.wandb_sweeps import read_program
     from ...studies.load import loads
     from ...studies.yaml_io import to_yaml

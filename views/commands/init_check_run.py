@@ -1,6 +1,6 @@
-"""`hpo init`, `hpo check` and `hpo run`: the verbs around a study file.
+"""`hpo init`, `hpo check` and `hpo run`: the commands around a study file.
 
-The file is read before anything heavy is imported, so that its mistakes are shown at once.
+The file is read before anything heavy is imported, so that mistakes are shown at once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def do_init(args: Namespace) -> int:
 
 
 def _imported(paths: Sequence[str]) -> list[str]:
-    """Run files that register an environment; return their names, as a study lists them."""
+    """Run files that register an environment; return their names in a study's form."""
     if paths:
         from ...core.device_request import ask_for_devices
 
@@ -108,14 +108,14 @@ def do_check(args: Namespace) -> int:
 
 
 def _after_portfolio(study: Study, method: str) -> str:
-    """Name the method only if trials are left for it after the default and all given ones."""
+    """Name the method only if trials remain for it after the default and all given ones."""
     given, trials = 1 + len(study.enqueue) + study.search.portfolio, study.budget.trials
     words = placement_words(study)
     return words if trials is not None and trials <= given else f"{words}, then {method}"
 
 
 def brief(report: CheckReport, note: str, file: str) -> str:
-    """Return what a study will do and cost, in at most fifteen lines."""
+    """Return a study's plan and cost, in at most fifteen lines."""
     lines = [
         _answer(report, file),
         "",
@@ -181,7 +181,7 @@ def _training_words(report: CheckReport) -> str:
 
 
 def _steps_words(report: CheckReport) -> list[str]:
-    """Return the env steps in all, by stage; nothing where they are unknown."""
+    """Return the total env steps by stage; nothing if they are unknown."""
     expected = report.expected
     fresh = expected.confirm + expected.asked
     parts = [f"confirm {steps(fresh)}"] if fresh else []

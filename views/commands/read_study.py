@@ -1,4 +1,4 @@
-"""`hpo top`, `show`, `query`, `list`, `best`, `stop`, `plot`, `report`: studies, their results."""
+"""`hpo top`, `show`, `query`, `list`, `best`, `stop`, `plot`, `report`: read studies."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def table_pieces(rows: Rows) -> Iterator[str]:
         waiting += [[_cell(value) for value in row] for row in some]
         if len(waiting) * len(header) > CELLS:
             told = f"the table has more than {CELLS:,} cells"
-            raise StoreError(f"{told}; add LIMIT 1000, or take --csv or --json")
+            raise StoreError(f"{told}; add LIMIT 1000, or use --csv or --json")
         for place, column in enumerate(zip(*waiting[-len(some) :], strict=True)):
             widths[place] = max(widths[place], *map(len, column))
             right[place] = right[place] and all(_is_number(r[place]) for r in some)
@@ -332,14 +332,14 @@ def _winner_lines(seen: _Board) -> list[str]:
 
 
 def _note_default(conclusion: Conclusion, first: Entry) -> None:
-    """Say where the default is, if the study says to keep it and another trial was printed."""
+    """Point to the default if the advice is to keep it and another trial was printed."""
     keep = conclusion.front is None and conclusion.against.advice == "keep"
     if keep and first.trial != 0:
         note("to keep the default instead: hpo show 0")
 
 
 def _print_fixed(meta: StudyMeta, params: Mapping[str, Any]) -> None:
-    """Print the searched values, then those that the study fixes."""
+    """Print the searched values, then the fixed ones."""
     values = {**params, **as_recorded(meta.study_text)["fixed"]}
     echo("fixed:" if values else "fixed: {}")
     for name, value in values.items():
@@ -420,7 +420,7 @@ def check_export(target: Path) -> None:
 
 
 def export_policy(folder: StudyFolder, trial: int, target: Path, onnx: bool = False) -> None:
-    """Copy the kept policy of a trial, and those of its other seeds, into a new folder.
+    """Copy a trial's kept policy, and those of its other seeds, into a new folder.
 
     `onnx`: also write it as `policy.onnx`.
     """
@@ -479,7 +479,7 @@ def do_plot(args: Namespace) -> int:
     options = {} if args.at is None else {"at": args.at}
     picture = build(snapshot, **options)
     if not picture.panels:
-        raise StoreError(f"nothing to draw of {folder.name!r}: {picture.caption}")
+        raise StoreError(f"nothing to draw for {folder.name!r}: {picture.caption}")
     draw_picture(path, picture, folder.name)
     if not args.json:
         note(f"wrote {path}")

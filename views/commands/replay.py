@@ -1,4 +1,4 @@
-"""`hpo replay`: a trial trained again by itself, every number compared with the record."""
+"""`hpo replay`: train a trial again by itself and compare every number with the record."""
 
 from __future__ import annotations
 

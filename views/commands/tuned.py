@@ -1,4 +1,4 @@
-"""`hpo tuned`: shipped configurations, their tests, and how to verify one; their texts."""
+"""`hpo tuned`: shipped configurations, their tests, their verification, and the texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hpo watch` and `hpo serve`: studies that other processes run, in a terminal or a browser."""
+"""`hpo watch` and `hpo serve`: studies in other processes, in a terminal or a browser."""
 
 from __future__ import annotations
 

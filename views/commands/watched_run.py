@@ -161,9 +161,9 @@ _GLANCE = 0.1  # seconds
 class InterruptListener:
     """Listens for Ctrl-C while entered and armed; only in the main thread.
 
-    The listening thread calls `on_first` at the first signal that ends a study and `on_second` at
-    the next Ctrl-C or later SIGTERM; then the process ends with code 130. The journal is whole at
-    any moment.
+    The listening thread calls `on_first` at the first signal that ends a study, and `on_second` at
+    the next Ctrl-C or later SIGTERM. Then the process ends with code 130. The journal is
+    consistent at any moment.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class InterruptListener:
                 self._leave_now()
 
     def _wait(self) -> None:
-        """Leave if a compile takes too long: batch systems kill after 10 s or more."""
+        """Quit if a compile takes too long: batch systems kill after 10 s or more."""
         end = time.monotonic() + PATIENCE
         while self._is_stuck():
             if time.monotonic() > end:
@@ -232,7 +232,7 @@ class InterruptListener:
 
 
 def before_code_of(args: Namespace) -> BeforeCode:
-    """Return the check that a study to be resumed names no changed file, made before one runs."""
+    """Return a check that a study to be resumed has no changed file, called before any runs."""
     file = Path(args.file)
 
     def check(name: str) -> None:

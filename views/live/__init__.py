@@ -1,1 +1,1 @@
-"""`hpo serve`: all studies of a folder in a browser, while they run and after."""
+"""`hpo serve`: all studies in a folder in a browser, while they run and afterwards."""

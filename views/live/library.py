@@ -1,4 +1,4 @@
-"""The studies of a folder of results, as pages see them: by name, and kept between two commits."""
+"""The studies in a results folder for pages: by name, cached between two commits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LIST_AGAIN = 1.0
 
 @dataclass(frozen=True)
 class Mark:
-    """Distinguishes one commit of a study from the next without opening its journal."""
+    """Distinguishes a study's commits without opening its journal."""
 
     file: tuple[int, int, int]  # inode, size and time of change of the journal
     runs: bool
@@ -41,7 +41,7 @@ class Mark:
 
 
 def mark_of(folder: Path) -> Mark:
-    """Return the mark of a study; take it before reading, so that it is never too new."""
+    """Return a study's mark; take it before reading, so that it is never too new."""
     # Not opened: closing a file frees all locks of this process on it, also those of SQLite.
     try:
         seen = (folder / JOURNAL_NAME).stat()
@@ -66,11 +66,11 @@ class Made(Generic[_T]):
 
 
 class PerCommit(Generic[_T]):
-    """Makes a value of a study when it is asked for and its study has changed.
+    """Caches a value until its study changes.
 
-    While a study runs, the old value is good enough until the time since has paid for a new one;
-    when it has ended, the last state comes at once. Callers that ask meanwhile get the old value;
-    only the first of all wait.
+    While a study runs, the old value is kept until enough time has passed to pay for a new one.
+    Once it has ended, the last state is computed at once. Concurrent callers get the old value;
+    only the very first ones wait.
     """
 
     def __init__(

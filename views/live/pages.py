@@ -1,6 +1,6 @@
 """The pages around the pieces: the list of studies, one study, a message.
 
-A page comes at once and empty; its script asks for the pieces, and again when they have changed.
+A page arrives at once and empty; its script requests the pieces, and again when they have changed.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def study_page(name: str) -> str:
         for part, title in shown
     )
     top = "".join(_waiting(name, part) for part, title in PIECES if not title)
-    foot = "A live page of <code>hpo serve</code>: it reads, and changes nothing."
+    foot = "A read-only live page of <code>hpo serve</code>."
     nav = f'<nav aria-label="Sections">{links}</nav>'
     head = f"<header>{_HOME}{top}</header>{nav}"
     return _page(name, f"{head}<main>{sections}</main><footer>{foot}</footer>")

@@ -1,4 +1,4 @@
-"""The server of the live page: GET and HEAD of a few fixed places, and who may ask."""
+"""The server of the live page: GET and HEAD of a few fixed paths, and access control."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _IDLE_SECONDS = 30.0
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach a server that is bound to `host`.
+    """Return whether only this machine can reach a server bound to `host`.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
@@ -58,8 +58,8 @@ def is_loopback(host: str) -> bool:
 class Guard:
     """Decides which requests a server answers.
 
-    A page of another site can let its domain point here (DNS rebinding) and then read the answers.
-    So a request must call this machine `localhost`, by a number, or by one of `names`.
+    A page on another site can point its domain here (DNS rebinding) and then read the responses.
+    So a request must address this machine as `localhost`, by number, or by one of `names`.
     """
 
     host: str
@@ -82,7 +82,7 @@ class Guard:
         return address.is_loopback or not is_loopback(self.host)
 
     def takes(self, token: str | None) -> bool:
-        """Return whether this is the token, in a time that does not depend on it."""
+        """Compare a token in constant time."""
         if self.token is None:
             return True
         return token is not None and hmac.compare_digest(token.encode(), self.token.encode())
@@ -98,7 +98,7 @@ class Guard:
 
 
 def _name(header: str) -> str:
-    """Return the host of a `Host` header without its port.
+    """Return the host in a `Host` header without its port.
 
     >>> _name("localhost:8765"), _name("[::1]:8765"), _name("Example.org")
     ('localhost', '::1', 'example.org')
@@ -141,13 +141,13 @@ class LiveServer(ThreadingHTTPServer):
         return f"http://{shown}:{self.guard.port}/{asked}"
 
     def server_bind(self) -> None:
-        """Bind without asking the network for this machine's name, as HTTPServer does."""
+        """Bind without asking the network for this machine's name, unlike HTTPServer."""
         TCPServer.server_bind(self)
         self.server_name = str(self.server_address[0])
         self.server_port = int(self.server_address[1])
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print the error in one line; a reader that went away is not an error."""
+        """Print the error in one line; a client that disconnects is not an error."""
         error = sys.exception()
         if not isinstance(error, ConnectionError | TimeoutError):
             echo(f"warning: {type(error).__name__}: {error}", file=sys.stderr)
@@ -162,7 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
         return f"hpo/{__version__}"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing: a token must not come into a log."""
+        """Print nothing: a token must not appear in a log."""
 
     def do_GET(self) -> None:
         try:
@@ -217,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
         assert isinstance(self.server, LiveServer)
         guard = self.server.guard
         if not guard.knows(self.headers.get("Host")):
-            told = "This server does not answer to that name; use its address or localhost."
+            told = "This server does not accept that host name; use its address or localhost."
             return _text(told, HTTPStatus.MISDIRECTED_REQUEST)
         asked = parse_qs(place.query)
         if guard.token is not None and "token" in asked and guard.takes(asked["token"][0]):
@@ -236,7 +236,7 @@ def _text(text: str, status: HTTPStatus, headers: Mapping[str, str] | None = Non
 
 
 def _place(server: LiveServer, path: str) -> Answer:
-    """Return the answer at a path; a study's name is looked up, never made a path of."""
+    """Return the response for a path; a study's name is looked up, never used as a path."""
     if path in server.fixed:
         return server.fixed[path]
     if path == "/":

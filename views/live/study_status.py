@@ -1,4 +1,4 @@
-"""The pieces of a study's page: its status, its lanes, and the sections of its report."""
+"""The pieces of a study's page: its status, its lanes, and its report's sections."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-r"""All files of `hpo paper`: LaTeX, Markdown, BibTeX and figures of one or more studies.
+r"""The files of `hpo paper`: LaTeX, Markdown, BibTeX and figures of one or more studies.
 
-Every part is a file to `\input`; `paper.tex` puts them together and compiles as it is.
+Every part is a file for `\input`; `paper.tex` combines them and compiles unchanged.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Paper:
 
 
 def paper_of(snapshots: Sequence[Snapshot], figures: bool = True) -> Paper:
-    """Return the parts of a paper about studies, each about its last commit."""
+    """Return the parts of a paper about studies, each at its last commit."""
     notes: list[str] = []
     methods, results = _methods(snapshots), _results(snapshots)
     tables = [results_table([one for one in snapshots if not one.meta.objectives])]
@@ -109,7 +109,7 @@ def _results(snapshots: Sequence[Snapshot]) -> list[str]:
 
 
 def quotes_of(conclusion: Conclusion, metric: str) -> list[str]:
-    """Return all sentences about a conclusion that a paper can quote."""
+    """Return all quotable sentences about a conclusion."""
     said = list(no_verdict(conclusion))
     if conclusion.winner is not None and conclusion.front is None and not conclusion.lone:
         said += versus(conclusion.winner, conclusion.against, metric)
@@ -134,7 +134,7 @@ def _file_name(name: str) -> str:
 
 
 def _for_paper(picture: Picture, snapshot: Snapshot) -> Picture:
-    """Keep what a paper shows: training where it was recorded, names at the lines, no legend."""
+    """Keep what a paper shows: recorded training curves, names at the lines, no legend."""
     in_training = [one for one in picture.panels if one.title.startswith("In training")]
     panels = [_plain(one) for one in in_training or picture.panels if isinstance(one, XY)]
     keys = [key for one in in_training or picture.panels for key in one.keys]
@@ -160,7 +160,7 @@ def _named(scale: Scale) -> Scale:
 
 
 def write_paper(paper: Paper, folder: Path) -> list[Path]:
-    """Write all files; refuse a folder that has one of them already."""
+    """Write all files; refuse a folder that already has one of them."""
     texts = {
         "methods.tex": _paragraphs(paper.methods, "latex"),
         "results.tex": _paragraphs(paper.results, "latex"),
@@ -243,7 +243,7 @@ def _markdown_document(paper: Paper) -> str:
 
 
 def paper_as_json(paper: Paper, snapshots: Sequence[Snapshot]) -> dict[str, Any]:
-    """Return the texts in Markdown and the numbers of the table, as the query gives them."""
+    """Return the texts in Markdown and the table's numbers, as in the query."""
     return {
         "methods": [written(text, "markdown") for text in paper.methods],
         "results": [written(text, "markdown") for text in paper.results],

@@ -1,6 +1,6 @@
 r"""Text for papers: one source, written as LaTeX or as Markdown.
 
-The source is plain text with two marks: `code` between backticks, and citations such as
+The source is plain text with two kinds of marks: `code` between backticks, and citations such as
 [@hpo; @agarwal2021precipice].
 """
 
@@ -58,7 +58,7 @@ def _latex_letter(letter: str) -> str:
 
 
 def markdown(text: str) -> str:
-    r"""Escape plain text for Markdown, also in a cell of a table.
+    r"""Escape plain text for Markdown, also in a table cell.
 
     >>> print(markdown("my_env | *"))
     my\_env \| \*
@@ -106,7 +106,7 @@ def _one_line(text: str) -> str:
 
 
 def _breakable(text: str) -> str:
-    """Let a long word of code, such as a hash, take several lines."""
+    """Let a long code word, such as a hash, break over several lines."""
     if len(text) < 40 or " " in text or "\\" in text:
         return text
     return r"\allowbreak ".join(text[at : at + 8] for at in range(0, len(text), 8))
@@ -162,5 +162,5 @@ class Table:
 
 
 def _minus(cell: str) -> str:
-    """Print the sign of a negative number as a minus, not as a hyphen."""
+    """Print a negative number's sign as a minus instead of a hyphen."""
     return re.sub(r"(?<![\w.}])-(?=[\d.])", "$-$", cell)

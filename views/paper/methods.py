@@ -1,7 +1,7 @@
-"""The methods paragraph: everything a reviewer needs to judge and to repeat a study.
+"""The methods paragraph: everything a reviewer needs to judge and repeat a study.
 
-A marked text (see `markup`): the environment, the search, selection and test, the statistics, and
-what identifies the study.
+It is a marked text (see `markup`) on the environment, the search, selection and test, the
+statistics, and the identity of the study.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def counted_words(count: int, noun: str) -> str:
 
 
 def _version(snapshot: Snapshot) -> str:
-    """Return the version of hpo that ran the study; this one where a checkout ran it."""
+    """Return the version of hpo that ran the study; this one if a checkout ran it."""
     recorded = snapshot.meta.versions.get("hpo-lanes", "absent")
     return __version__ if recorded == "absent" else recorded
 
@@ -199,7 +199,7 @@ def _search(snapshot: Snapshot) -> str:
 
 
 def _proposed(snapshot: Snapshot, trials: int) -> str:
-    """Return who proposed the configurations; learnt ones come before those of the method."""
+    """Return the source of the configurations; learnt ones come before the method's."""
     study, rows = snapshot.study, snapshot.searched.values()
     learnt = sum(row.proposed_by == "portfolio" for row in rows)
     by_method = sum(row.proposed_by in (study.search.method, "random") for row in rows)
@@ -218,7 +218,7 @@ def _proposed(snapshot: Snapshot, trials: int) -> str:
 
 
 def _drawn(study: Study) -> str:
-    """Return which share of a learning method's proposals was drawn at random."""
+    """Return the share of a learning method's proposals that was drawn at random."""
     row = METHODS.get(study.search.method)
     if study.search.driver == "ray_tune" or row is None or not row.learns:
         return ""
@@ -268,7 +268,7 @@ def _stopping(snapshot: Snapshot) -> str:
 
 
 def _seed_counts(snapshot: Snapshot) -> SeedCounts:
-    """Return the seeds that the first trial ran on: search, selection, test."""
+    """Return the seeds on which the first trial ran: search, selection, test."""
     first = snapshot.winner
     if first is None:
         return 0, 0, 0

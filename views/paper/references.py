@@ -1,4 +1,4 @@
-"""The works that a paper cites, as BibTeX: hpo from CITATION.cff, and the methods it used."""
+"""A paper's references as BibTeX: hpo from CITATION.cff, and the methods it used."""
 
 from __future__ import annotations
 

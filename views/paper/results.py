@@ -1,4 +1,4 @@
-"""Tables of results for a paper, and of a leaderboard, from the same numbers as the verdict."""
+"""Tables of results and leaderboards for a paper, from the verdict's numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MARKS = {"better": BETTER, "feasible": BETTER, "worse": WORSE, "infeasible": WO
 
 @dataclass(frozen=True)
 class Row:
-    """One configuration of one study; the lead is that of the study's winner over it."""
+    """One configuration of one study; the lead is the winner's over it."""
 
     study: str
     environment: str
@@ -80,7 +80,7 @@ def _of_default(
 ) -> list[Row]:
     """Return the default on the seeds that measured the winner; [] if it did not run there.
 
-    It has values on test seeds, whatever became of it in the search.
+    It has values on test seeds, whatever its state in the search.
     """
     tests = snapshot.rows[default.trial].report_values
     if first.measured_from == "report" and tests:
@@ -233,7 +233,7 @@ def _caption(each: Sequence[tuple[Snapshot, list[Row]]], metrics: Sequence[str])
         text += ", with 95 % confidence intervals in brackets"
     text += "."
     if any(row.seeds_from != "report" and row.configuration != _ALONE for row in rows):
-        text += " Values on other than test seeds also chose the configuration; they are "
+        text += " Values on search and selection seeds also chose the configuration; they are "
         text += "optimistic."
     if any(row.lead is not None for row in rows):
         text += " Lead of the winner: the mean difference between the winner and this row, seed "
@@ -292,7 +292,7 @@ def _front_row(one: Entry) -> list[str]:
 def leaderboard_for_paper(
     meta: StudyMeta, entries: Sequence[Entry], most: int, verdict: Sequence[str]
 ) -> Table:
-    """Return the first trials of a leaderboard, and the default, with their hyperparameters."""
+    """Return a leaderboard's first trials, and the default, with their hyperparameters."""
     shown = Board.of_study(meta, entries).first(most)
     apart, same = knob_columns(shown.trials)
     columns = [

@@ -1,1 +1,1 @@
-"""The Python interface that `import hpo` offers."""
+"""The Python interface exposed by `import hpo`."""

@@ -1,7 +1,7 @@
 """`hpo.run`, `hpo.train`, `hpo.check`, `hpo.learn`: the commands in Python.
 
-A study is a path, `hpo.yaml("...")`, a mapping or a loaded study. Warnings go to stderr; in a
-notebook and at a terminal one line shows the status of the study.
+A study is a path, `hpo.yaml("...")`, a mapping or a loaded study. Warnings go to stderr; in
+notebooks and terminals one line shows the study's status.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .open_study import Opened
 
 
 class OneLine(RunView):
-    """The events of a study, each in the place of the one before; warnings stay.
+    """A study's events, each replacing the previous one; warnings remain.
 
     Without a notebook or a terminal, lines are added on stderr, at most one in 30 seconds.
     """
@@ -68,7 +68,7 @@ def somebody_looks() -> bool:
 
 
 def _notebook() -> bool:
-    """Return whether this is a notebook's kernel; IPython is looked up, never imported."""
+    """Return whether this is a notebook kernel; IPython is looked up, never imported."""
     module = sys.modules.get("IPython")
     shell = None if module is None else module.get_ipython()
     return shell is not None and hasattr(shell, "kernel")
@@ -101,7 +101,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Results(_Results):
-    """The results of a study; `open()` gives its tables and pictures, `policy()` a policy."""
+    """A study's results; `open()` returns its tables and pictures, `policy()` a policy."""
 
     def open(self) -> Opened:
         """Return the study, to read its tables and draw its pictures."""
@@ -122,7 +122,7 @@ class Results(_Results):
 
 @dataclass(frozen=True, repr=False)
 class Checked:
-    """What a study will do and cost; `note` says why lanes and memory are unknown, if they are."""
+    """A study's plan and cost; `note` says why lanes and memory are unknown, if so."""
 
     report: CheckReport
     note: str
@@ -134,11 +134,11 @@ class Checked:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Settings that are legal but probably not meant."""
+        """Settings that are legal but probably unintended."""
         return self.report.warnings
 
     def as_data(self) -> dict[str, Any]:
-        """Return plain data, as `hpo check --json` prints it."""
+        """Return plain data, as printed by `hpo check --json`."""
         return {**self.report.as_data(), "note": self.note}
 
     def __repr__(self) -> str:
@@ -215,7 +215,7 @@ def learn(
     imports: Sequence[str] = (),
     progress: bool | None = None,
 ) -> SavedPolicy:
-    """Train one configuration on one seed and return its policy; nothing is left on disk.
+    """Train one configuration on one seed and return its policy; leaves no files.
 
     Args:
         env: an id, or a mapping with `id` and what differs from its defaults.
@@ -282,7 +282,7 @@ def _call(
 def _loaded(
     study: Source, out: str | Path, name: str | None, settings: Mapping[str, Any]
 ) -> tuple[Study, str]:
-    """Load a study; what it resumes is compared before its files are run."""
+    """Load a study; if it resumes one, they are compared before its files run."""
     if isinstance(study, Study):
         return read_study(study, name)
     names = ("new", "accept_changed_files", "retry_failed")

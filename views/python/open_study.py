@@ -46,7 +46,7 @@ _SHOWN = 10
 class Plots:
     """Each method draws one picture and returns its axes, or a list with one per panel.
 
-    With `ax` a picture of one panel is drawn there; else into a new figure.
+    With `ax` a picture with one panel is drawn there; otherwise in a new figure.
     """
 
     folder: Path
@@ -56,11 +56,11 @@ class Plots:
         return self._draw(curves(self._read()), ax)
 
     def history(self, ax: Any = None) -> Any:
-        """Draw the value of every trial in the order of their numbers, and the best so far."""
+        """Draw every trial's value in numerical order, and the best so far."""
         return self._draw(history(self._read()), ax)
 
     def importance(self, ax: Any = None, *, at: int | None = None) -> Any:
-        """Draw how much of the ranking every hyperparameter explains.
+        """Draw the share of the ranking that every hyperparameter explains.
 
         Args:
             ax: where to draw.
@@ -94,7 +94,7 @@ class Plots:
 
     def _draw(self, picture: Picture, ax: Any) -> Any:
         if not picture.panels:
-            raise StoreError(f"nothing to draw of {self.folder.name!r}: {picture.caption}")
+            raise StoreError(f"nothing to draw for {self.folder.name!r}: {picture.caption}")
         if ax is not None:
             if (count := len(picture.panels)) != 1:
                 raise ConfigError(f"this picture has {count} panels; remove ax")
@@ -108,7 +108,7 @@ class Plots:
 
 
 def open_study(study: str | Path | None = None, out: str | Path = RESULTS) -> Opened:
-    """Open a study to read it; it may be running. `hpo.open` is this function.
+    """Open a study for reading; it may be running. `hpo.open` is this function.
 
     Args:
         study: its folder, or its name in `out`; None means the only one there.
@@ -122,7 +122,7 @@ def open_study(study: str | Path | None = None, out: str | Path = RESULTS) -> Op
 
 
 class Leaderboard(tuple[Entry, ...]):
-    """All trials, the best first; a notebook shows the first ten as a table."""
+    """All trials, best first; a notebook shows the first ten as a table."""
 
     objectives: tuple[str, ...] = ()  # names, where there are several
 
@@ -137,7 +137,7 @@ class Leaderboard(tuple[Entry, ...]):
 
 @dataclass(frozen=True, repr=False)
 class Opened:
-    """One study; everything is read again whenever it is asked for."""
+    """One study; everything is read again on each access."""
 
     folder: Path
 
@@ -153,7 +153,7 @@ class Opened:
 
     @property
     def trials(self) -> pd.DataFrame:
-        """One row per trial, the best first, as a DataFrame."""
+        """One row per trial, best first, as a DataFrame."""
         return self._frame("trials")
 
     @property
@@ -168,7 +168,7 @@ class Opened:
 
     @property
     def baselines(self) -> pd.DataFrame:
-        """One row per baseline and seed, as a DataFrame; a StoreError without baselines."""
+        """One row per baseline and seed, as a DataFrame; raises StoreError without baselines."""
         return self._frame(BASELINES)
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -179,8 +179,8 @@ class Opened:
             columns: some of its columns; None: all.
 
         Raises:
-            StoreError: there is no such table, or none was published yet.
-            UnknownNameError: it has no such column; suggests the nearest.
+            StoreError: there is no such table, or none was published yet. UnknownNameError: it has
+            no such column; the message suggests the nearest.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -218,7 +218,7 @@ class Opened:
 
     @property
     def leaderboard(self) -> Leaderboard:
-        """All trials, the best first."""
+        """All trials, best first."""
         with Journal(self.folder) as journal:
             board = Leaderboard(leaderboard_of(journal.meta, trials_seen(journal)))
             board.objectives = tuple(str(one["name"]) for one in journal.meta.objectives)
@@ -226,19 +226,19 @@ class Opened:
 
     @property
     def best(self) -> Entry | None:
-        """The top of the leaderboard, None if no trial has a value."""
+        """The top of the leaderboard; None if no trial has a value."""
         board = self.leaderboard
         return board[0] if board and board[0].value is not None else None
 
     @property
     def conclusion(self) -> Conclusion:
-        """The verdict, from test seeds; print it for its sentences."""
+        """The verdict, from test seeds; print it to read its sentences."""
         with Journal(self.folder) as journal, journal.at_one_commit():
             return conclusion_of(journal)
 
     @property
     def time(self) -> dict[str, float]:
-        """Seconds of the study by what they went into."""
+        """The study's seconds by part."""
         with Journal(self.folder) as journal:
             return usage_at(journal.head()).seconds_by_part
 
@@ -265,7 +265,7 @@ class Opened:
         return load_policy(kept, imports=imports)
 
     def what_if(self, *rules: str, seeds: int | None = None) -> WhatIf:
-        """Return what other rules of early stopping would have done; see `hpo what-if`.
+        """Return the results under other early stopping rules; see `hpo what-if`.
 
         Args:
             rules: such as `"asha,eta=2"`, `"racing"` or `"none"`; none: the usual ones.
@@ -281,7 +281,7 @@ class Opened:
 
     @cached_property
     def plot(self) -> Plots:
-        """Its pictures, as matplotlib's axes: `plot.curves()`, `plot.history()`, ..."""
+        """Its pictures, as matplotlib axes: `plot.curves()`, `plot.history()`, ..."""
         return Plots(self.folder)
 
     def __repr__(self) -> str:
@@ -308,7 +308,7 @@ def _pandas(purpose: str) -> Any:
 
 
 def _cells(leaderboard: Leaderboard) -> tuple[list[list[str]], str]:
-    """Return the columns of `hpo top` as rows, their header first, and what is equal in all."""
+    """Return the columns of `hpo top` as rows with a header, and the constant values."""
     shown = Board.of(leaderboard[:_SHOWN], leaderboard.objectives)
     apart, same = knob_columns(shown.trials)
     columns = [*board_columns(shown), *apart]
@@ -333,7 +333,7 @@ def _html_table(rows: Sequence[Sequence[str]]) -> str:
 def report(
     study: str | Path | None = None, out: str | Path = RESULTS, to: str | Path | None = None
 ) -> Path:
-    """Write the report of a study as one HTML file and return its path; `hpo report` in Python.
+    """Write a study's report as one HTML file and return its path; `hpo report` in Python.
 
     Args:
         study: its name, or its folder; None means the only one in `out`.

@@ -1,4 +1,4 @@
-"""`hpo.load_policy` and `hpo.load_training`: what a study kept of its best runs."""
+"""`hpo.load_policy` and `hpo.load_training`: the kept results of a study's best runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
-    """Read a policy that a study kept or `hpo best --export` wrote.
+    """Read a policy kept by a study or written by `hpo best --export`.
 
     Args:
         folder: of the policy.
@@ -21,8 +21,8 @@ def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
             only for policies that you trust.
 
     Raises:
-        StoreError: it is not a policy folder, or damaged.
-        ConfigError: it was made with something unknown here; names the files that bring it.
+        StoreError: it is not a policy folder, or damaged. ConfigError: it uses something unknown
+        here; the error names the files that define it.
     """
     from ...core.device_request import ask_for_devices
     from ...core.policy_document import IMPORTS, NAME, read_imports
@@ -36,7 +36,7 @@ def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
 
 
 def load_training(folder: str | Path, cls: type[Training]) -> tuple[Training, Any, Any]:
-    """Read a run of a custom training that a study kept or `hpo best --export` wrote.
+    """Read a custom training's run kept by a study or written by `hpo best --export`.
 
     Args:
         folder: of the run.
@@ -46,8 +46,8 @@ def load_training(folder: str | Path, cls: type[Training]) -> tuple[Training, An
         training, state, h: for `training.evaluate(state, h, key)`, or to train on.
 
     Raises:
-        StoreError: it is not such a folder, or damaged, or of another class.
-        ConfigError: the class does not declare its hyperparameters.
+        StoreError: it is not such a folder, or damaged, or of another class. ConfigError: the
+        class does not declare its hyperparameters.
     """
     from ...core.training_program import SavedTraining
 

@@ -1,1 +1,1 @@
-"""`hpo report`: everything about a study as one HTML file that needs nothing else."""
+"""`hpo report`: everything about a study as one self-contained HTML file."""

@@ -1,7 +1,7 @@
-"""The page around a report's sections: one HTML file that asks no network and runs no other code.
+"""The page around a report's sections: one HTML file without network access or other code.
 
-Its content security policy allows the style and the script of this package by their hashes and
-nothing else, so that no name in a study can bring code.
+Its content security policy allows only the style and script of this package, by their hashes, so
+that no name in a study can add code.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def script_text() -> str:
 
 
 def allowed(text: str) -> str:
-    """Return how a content security policy names a script or a style."""
+    """Return a script's or style's name in a content security policy."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{digest}'"
 
@@ -128,13 +128,13 @@ def table(
 
 
 def _breakable(word: str) -> str:
-    """Let a long name of a column take two lines, where the table would be too wide."""
+    """Let a long column name take two lines if the table would be too wide."""
     shown = escape(word)
     return shown.replace("_", "_<wbr>") if len(word) > _LONG_NAME else shown
 
 
 def scrolling(caption: str, heads: str, rows: str, whole: bool = False) -> str:
-    """Return a table in a box; `whole`: that of all studies."""
+    """Return a table in a box; `whole`: the table of all studies."""
     box, kind = ("scroll whole", ' class="studies"') if whole else ("scroll", "")
     return (
         f'<div class="{box}" tabindex="0" role="region" aria-label="{escape(caption)}">'

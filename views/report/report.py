@@ -1,4 +1,4 @@
-"""The report of a study: its sections in order, from one snapshot of its journal and tables."""
+"""A study's report: its sections in order, from one snapshot of its journal and tables."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _ROWS, _LONGEST_CELL = 200, 60
 
 
 def profiled(snapshot: Snapshot) -> tuple[list[int], Stream | None]:
-    """Return the trials to compare, and the one kind of seeds they share."""
+    """Return the trials to compare, and the only kind of seeds they share."""
     first = snapshot.winner
     if first is None or not first.value_from or not snapshot.scores.names:
         return [], None
@@ -78,7 +78,7 @@ def profile(snapshot: Snapshot) -> Picture:
     if stream is None:
         why = "No trial has a value yet."
         if not snapshot.scores.names:
-            why = "A performance profile is over several environments; this study has one."
+            why = "A performance profile needs several environments; this study has one."
         return Picture("profile", _TITLE, why)
     sides = [snapshot.scores.of(trial, stream) for trial in trials]
     found = profiles(sides)
@@ -101,7 +101,7 @@ def profile(snapshot: Snapshot) -> Picture:
     scale = Scale(low, high, ticks, "score")
     panel = XY("Runs above a score", scale, _SHARES, tuple(marks), tuple(keys), wide=True)
     flattered = "" if stream is Stream.REPORT else " These seeds also selected trials."
-    caption = "The share of all runs (environments x seeds) with a score above; a higher line is "
+    caption = "The share of all runs (environments x seeds) that score higher; a higher line is "
     caption += f"better. Bands: pointwise 95%, from a stratified bootstrap over seeds.{flattered}"
     return Picture("profile", _TITLE, caption, (panel,))
 
@@ -122,7 +122,7 @@ def environments_section(snapshot: Snapshot) -> str:
     lost = sum(one.lost for one in found)
     told = f"Mean scores over {many}, with 95% intervals; 0 as random actions, 1 as the reference."
     if lost:
-        told += f" {counted(lost, 'run')} diverged: in no mean, below everything in the profile."
+        told += f" {counted(lost, 'run')} diverged: excluded from means, lowest in the profile."
     return (
         f'<p class="note">{escape(told)}</p>{_scores(snapshot, found, names, against)}'
         f"{_improvement(trials[0], against, stream)}{_together(found, names, against)}"
@@ -227,7 +227,7 @@ def _is_right(column: Column, cells: Sequence[Cell]) -> bool:
 def _notes(shown: Board, same: str, trials: int) -> list[str]:
     notes: list[str] = []
     if shown.environments:
-        notes.append("Under an environment: its score; 0 random actions, 1 the reference.")
+        notes.append("Environment columns are scores: 0 is random actions, 1 the reference.")
     if same:
         notes.append(escape(same))
     if len(shown.trials) < trials:
@@ -237,7 +237,7 @@ def _notes(shown: Board, same: str, trials: int) -> list[str]:
 
 
 def _meanings(unit: str) -> str:
-    """Return what the columns mean as a list that wraps on a phone."""
+    """Return the meanings of the columns as a list that wraps on a phone."""
     found: list[tuple[str, list[str]]] = []
     for line in explained(unit).splitlines():
         if line.startswith(" "):
@@ -347,7 +347,7 @@ def _conclusion(snapshot: Snapshot, portable: bool) -> str:
 
 
 def _next(snapshot: Snapshot) -> str:
-    """Return the commands that follow a finished study."""
+    """Return the next commands for a finished study."""
     if snapshot.standing != "finished":
         return ""
     folder, conclusion = snapshot.folder.path, snapshot.conclusion

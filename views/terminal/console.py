@@ -1,4 +1,4 @@
-"""The two streams of a command: results on stdout, everything else on stderr."""
+"""A command's two streams: results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ..output import discard, echo, shown
 
 
 class _Console(Console):
-    """A console that escapes control characters in its text, but not those that rich sends."""
+    """A console that escapes control characters in its text, but not those sent by rich."""
 
     def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=shown(segment.text))
 
     def on_broken_pipe(self) -> None:
-        """Leave a closed pipe to the command line; rich would exit with code 1."""
+        """Leave closed pipes to the command line; rich would exit with code 1."""
         raise BrokenPipeError
 
 
@@ -35,18 +35,18 @@ def console(stream: TextIO) -> Console:
 
 
 def print_listing(terminal: Console, listing: Listing) -> None:
-    """Print a table with one line per row, cut at the terminal's width; uncut through a pipe."""
+    """Print a table with one line per row, cut at the terminal's width; uncut in a pipe."""
     text = listing.cropped(terminal.width) if terminal.is_terminal else listing.text()
     terminal.print(text, soft_wrap=True)
 
 
 def fitted(text: str, stream: TextIO, indent: int = 0) -> str:
-    """Return text folded to the terminal's width; unchanged through a pipe."""
+    """Return text folded to the terminal's width; unchanged in a pipe."""
     return in_columns(text, stream, indent) if stream.isatty() else text
 
 
 def in_columns(text: str, stream: TextIO, indent: int = 0) -> str:
-    """Return sentences folded to the terminal's width, or to 80 columns through a pipe."""
+    """Return sentences folded to the terminal's width, or to 80 columns in a pipe."""
     return folded(text, console(stream).width, indent)
 
 
@@ -64,7 +64,7 @@ def knows_blocks(stream: TextIO) -> bool:
 
 
 def hush_keys() -> Callable[[], None]:
-    """Keep the terminal from writing ^C, which would move the cursor; return what undoes it."""
+    """Keep the terminal from printing ^C, which moves the cursor; return the undo function."""
     try:
         keyboard = sys.stdin.fileno()
         before = termios.tcgetattr(keyboard)
@@ -97,7 +97,7 @@ def to_stderr(text: str) -> None:
 
 @contextmanager
 def plain_warnings(say: Callable[[str], None] = to_stderr) -> Iterator[None]:
-    """Print Python's `UserWarning`s as one line each, without file and code, each once."""
+    """Print each `UserWarning` of Python once as one line, without file and code."""
     told: set[str] = set()
     with warnings.catch_warnings():
         original = warnings.showwarning

@@ -1,6 +1,6 @@
-"""The live view: a study's progress, drawn in place a few times a second from a thread.
+"""The live view: a study's progress, drawn in place several times a second from a thread.
 
-The loop only hands over its latest progress; drawing happens while compiled code runs.
+The loop only passes its latest progress; drawing happens while compiled code runs.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class LiveView(RunView):
         self._unhush()
 
     def write(self, text: str, command: str = "") -> None:
-        """Print a folded line above the picture; a command stays whole, to be copied."""
+        """Print a folded line above the picture; commands are not broken, so one can copy them."""
         try:
             lines = folded(text, self._console.width)
             self._console.print(f"{lines}\n{command}" if command else lines, soft_wrap=True)
@@ -128,7 +128,7 @@ def panel(
     unit: str = ENV_STEPS,
     lanes: str = "lanes",
 ) -> RenderableType:
-    """Return the picture of a study, `age` seconds after its last chunk boundary."""
+    """Return a study's picture, `age` seconds after its last chunk boundary."""
 
     def line(text: str, style: str) -> list[RenderableType]:
         return [Text(text, style=style, no_wrap=True, overflow="ellipsis")] if text else []

@@ -1,4 +1,4 @@
-"""The events of a running study as lines, and views that show more or less of its progress."""
+"""The events of a running study as lines, and views with more or less of its progress."""
 
 from __future__ import annotations
 
@@ -64,9 +64,10 @@ def best_text(best: Best) -> str:
 
 
 def left_text(progress: Progress) -> str:
-    """Return the time left at the last chunk boundary, "" if it is unknown.
+    """Return the time left at the last chunk boundary; "" if it is unknown.
 
-    It is not counted down between boundaries: at the next one it would have to run backwards.
+    It is not counted down between boundaries, because it would have to run backwards at the next
+    one.
     """
     if progress.seconds_left is None or progress.phase is Phase.DONE:
         return ""
@@ -140,7 +141,7 @@ class RunView(Observer):
         self.close()
 
     def close(self) -> None:
-        """Leave the terminal as it was; a second call does nothing."""
+        """Restore the terminal; a second call does nothing."""
 
     def say(self, text: str) -> None:
         self.write(text)
@@ -177,7 +178,7 @@ class RunView(Observer):
         self.say(f"compiled in {duration(seconds)}")
 
     def pressed(self) -> None:
-        """Answer the first Ctrl-C; called from another thread."""
+        """Respond to the first Ctrl-C; called from another thread."""
         what = "Finishing this chunk and committing"
         if self.lanes != "lanes":
             what = "Committing and ending the processes"
@@ -187,7 +188,7 @@ class RunView(Observer):
         self.write(f"{what}; press Ctrl-C again to quit at once.")
 
     def leaving(self) -> None:
-        """Answer the second Ctrl-C; called from another thread, the process ends after it."""
+        """Respond to the second Ctrl-C; called from another thread before the process ends."""
         self.close()
         self.write("Quit at once; everything committed is kept. Resume with:", self.command)
 

@@ -1,10 +1,10 @@
 """Candidate paths of every node pair, computed once on the host and cached.
 
 The candidates are the first k of networkx's `shortest_simple_paths`. Their order is the preference
-of first-fit heuristics, so that every tie is broken by a fixed rule: which paths are among the
-first k, by the order of nodes and links in the network's file; the order of those k, by a hash of
-their node numbers. Nodes count from 1 in the order of the file (`Topology.first_number`), so what
-they are called changes nothing.
+of first-fit heuristics, so every tie is broken by a fixed rule. The order of nodes and links in
+the network's file decides which paths are among the first k; a hash of their node numbers orders
+these k. Nodes are numbered from 1 in file order (`Topology.first_number`), so their names have no
+effect.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PathTable:
 
 
 def pair_index(source: int, destination: int, num_nodes: int, directed: bool) -> int:
-    """Row of a pair: all (s, d) with s < d first, then, if directed, all (d, s) in that order.
+    """A pair's row: first all (s, d) with s < d, then, if directed, all (d, s) in that order.
 
     >>> [pair_index(s, d, 3, True) for s, d in ((0, 1), (0, 2), (1, 2), (1, 0), (2, 0), (2, 1))]
     [0, 1, 2, 3, 4, 5]

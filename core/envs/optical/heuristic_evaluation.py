@@ -1,7 +1,7 @@
 """Heuristics over seeds and loads in one compiled program; a study's baselines; traces.
 
-Streams of requests depend on the seed alone, so every heuristic and load of one seed sees the same
-draws and differences between them are paired.
+Streams of requests depend only on the seed, so every heuristic and load with the same seed sees
+the same draws, and their differences are paired.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Agent(Protocol):
     def choose(
         self, state: OpticalState, offers: Offers, params: OpticalParams, memory: Any, words: Words
     ) -> Answer:
-        """Return where the current request goes, and the memory after it."""
+        """Return the placement of the current request, and the memory after it."""
         ...
 
 
@@ -130,7 +130,7 @@ class Summary:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Sums of one heuristic over the evaluated requests, one row per load, one column per seed."""
+    """Sums of one heuristic over the evaluated requests: one row per load, one column per seed."""
 
     loads: np.ndarray  # Erlang, [P]
     requests: int  # requests counted per seed, warm-up excluded
@@ -157,7 +157,7 @@ class Evaluation:
 def summarise_seeds(values: np.ndarray, requests: int) -> Summary:
     """Mean, spread and Student's 95 % interval over seeds.
 
-    The interval is nan below 5 seeds and for equal rates above 0, which show no spread.
+    The interval is nan below 5 seeds, and for equal rates above 0, which have no spread.
     """
     from scipy import stats
 
@@ -184,7 +184,7 @@ def evaluate_heuristic(
 ) -> Evaluation:
     """Serve `steps` requests per seed with a heuristic, after the environment's warm-up.
 
-    Episodes of an environment that is not continuous follow each other without a break. Seed i is
+    If an environment is not continuous, its episodes follow each other without a break. Seed i is
     the stream of `fold_in(key(seed), i)`. Seeds are spread over all of jax's devices.
     """
     chosen = np.array([environment.settings.load] if loads is None else loads, np.float64)
@@ -231,7 +231,7 @@ class _Lanes:
     utilisation: bool
 
     def sums(self, keys: jax.Array, loads: jax.Array) -> dict[str, jax.Array]:
-        """Return sums [lanes] by name; lanes run in tiles that fit a core's cache together."""
+        """Return sums [lanes] by name; lanes run in tiles that fit a core's cache."""
         lanes = len(loads)
         tile = next(size for size in range(min(TILE, lanes), 0, -1) if lanes % size == 0)
         tiles = (keys.reshape(-1, tile), loads.reshape(-1, tile))
@@ -296,7 +296,7 @@ class _Lanes:
 
 
 def _add(total: tuple[Array, Array], part: Array) -> tuple[Array, Array]:
-    """Kahan's sum: (sum, rounding error so far)."""
+    """Kahan summation: (sum, rounding error so far)."""
     high, lost = total
     term = part - lost
     new = high + term
@@ -311,7 +311,7 @@ def evaluate_baseline(
     episodes: int,
     steps: int | None,
 ) -> Episodes:
-    """Return the results of a rule on the streams of R replicates, host arrays [R, episodes]."""
+    """Return a rule's results on the streams of R replicates, host arrays [R, episodes]."""
     run = functools.partial(_replicate, environment, rule, params, episodes, steps)
     return jax.device_get(jax.jit(lambda keys: Episodes(*jax.lax.map(run, keys)))(keys))
 
@@ -358,10 +358,10 @@ def trace_heuristic(
 ) -> dict[str, np.ndarray]:
     """Serve `steps` requests from an empty network, warm-up included; None: one episode.
 
-    Returns columns of one row per request; nodes are the topology's own ids, `slots_needed`
-    includes guard slots, times count from the start of the episode in the unit of
-    `mean_holding_time` or of the request list (inf where services never end), and a refusing
-    action has 0 km, hops and slots. `occupancy`, bool [links, S], is after the last request.
+    Returns columns with one row per request. Nodes are the topology's ids, and `slots_needed`
+    includes guard slots. Times count from the start of the episode in the unit of
+    `mean_holding_time` or of the request list (inf if services never end). A refusing action has 0
+    km, hops and slots. `occupancy`, bool [links, S], is the state after the last request.
     """
     count = environment.max_requests if steps is None else steps
     key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(0))

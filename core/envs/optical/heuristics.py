@@ -1,8 +1,8 @@
-"""The classical heuristics: which path, and where on it.
+"""The classical heuristics: they choose a path and a slot on it.
 
-Each is a score of paths or of (path, start) pairs; ties go to the earlier path, then to the lower
-slot. Scores are integers (or quotients of small ones), so that a tie is a tie on every machine.
-Where nothing fits they answer path 0, slot 0, which is refused.
+Each scores paths or (path, start) pairs; ties go to the earlier path, then to the lower slot.
+Scores are integers (or quotients of small ones), so ties are the same on every machine. If nothing
+fits they return path 0, slot 0, which is refused.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def surplus(
     need: Int[Array, " K"],
     slots: int,
 ) -> Int[Array, "K S"]:
-    """Return the room beyond the need around each start, summed over links that count (`real`)."""
+    """Return the spare room around each start, summed over links that count (`real`)."""
     below, above = spectrum.nearest_set(words, slots)
     counted = real[:, :, None] & (below != above)
     over = above - below - 1 - need[:, None, None]
@@ -97,14 +97,14 @@ def _bf_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
 
 
 def _usage(env: Network, state: OpticalState, offers: Offers) -> Int[Array, "K S"]:
-    """Links of the whole network that use each slot, -1 where no start."""
+    """Number of links in the whole network that use each slot; -1 if it is not a start."""
     occupied = unpack(env.resources.occupancy(state.held), env.slots)
     usage = occupied.sum(0, dtype=jnp.int32)
     return jnp.where(unpack(offers.starts, env.slots), usage[None], -1)
 
 
 def _ksp_mu(env: Network, state: OpticalState, offers: Offers) -> Choice:
-    """First path with room, the start slot most used in the whole network."""
+    """First path with room, at the start slot most used in the whole network."""
     usage = _usage(env, state, offers)
     path = _first_path(first_set(offers.starts))
     return _start(path, jnp.argmax(usage, 1).astype(jnp.int32))
@@ -118,7 +118,7 @@ def _mu_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
 
 
 def _kca_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
-    """Congestion-aware: least sum of km / (1 - taken / (S + 1)) in sixteenths, lowest start."""
+    """Congestion-aware: smallest sum of km / (1 - taken / (S + 1)) in sixteenths, lowest start."""
     taken = unpack(env.resources.occupancy(state.held), env.slots).sum(1, dtype=jnp.int32)
     sixteenths = jnp.asarray(np.round(env.tables.km * 16), jnp.int32)
     cost = sixteenths * (env.slots + 1) // (env.slots + 1 - taken)
@@ -171,11 +171,11 @@ def _kmf_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
 
 
 def _kme_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
-    """Minimum entropy: the path whose links' spectrum is least fragmented after the first fit.
+    """Minimum entropy: the path with the least fragmented spectrum after the first fit.
 
-    The entropy of a link is the sum of (b / S) ln(S / b) over its free blocks of b slots, each
-    term rounded to 2**-20 (Wright et al., "Minimum- and maximum-entropy routing and spectrum
-    assignment for flexgrid elastic optical networking", JOCN 7(1), 2015).
+    A link's entropy is the sum of (b / S) ln(S / b) over its free blocks of b slots, each term
+    rounded to 2**-20 (Wright et al., "Minimum- and maximum-entropy routing and spectrum assignment
+    for flexgrid elastic optical networking", JOCN 7(1), 2015).
     """
     fit = _first_fit(env, state, offers)
     sizes = range(1, env.slots + 1)
@@ -203,7 +203,7 @@ Fit = Callable[[Network, OpticalState, Offers, _Number], _Number]
 def start_of(
     env: Network, state: OpticalState, offers: Offers, path: _Number, fit: _Number
 ) -> _Number:
-    """Return the start slot on a path by fit number `fit` of the settings; 0 without room."""
+    """Return the start slot on a path by the settings' fit number `fit`; 0 without room."""
     starts = jnp.stack([FITS[name](env, state, offers, path) for name in env.settings.fits])
     return _or_0(take(starts, fit))
 

@@ -1,7 +1,7 @@
 """Modulation formats, and the capacity of lightpaths.
 
-A format is (reach in km, spectral efficiency in bit/s/Hz); a path takes the most efficient format
-that reaches its length.
+A format is (reach in km, spectral efficiency in bit/s/Hz); a path uses the most efficient format
+that covers its length.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _format(file: str, line: int, row: dict[str, str]) -> Format:
 
 
 def spectral_efficiency(formats: tuple[Format, ...], km: float) -> float:
-    """Return the highest efficiency with a reach of at least `km`, else of the longest reach."""
+    """Return the highest efficiency that reaches `km`, or that of the longest reach."""
     reaching = [format.efficiency for format in formats if format.reach >= km]
     return max(reaching) if reaching else max(formats, key=lambda f: f.reach).efficiency
 
@@ -89,7 +89,7 @@ LIGHT_SPEED = 299_792_458.0
 def lightpath_capacity(
     km: float, bandwidth_ghz: float, scale_factor: float, granularity: float
 ) -> float:
-    """Return the Gb/s of a lightpath over `km`, rounded down to a multiple of `granularity`.
+    """Return a lightpath's Gb/s over `km`, rounded down to a multiple of `granularity`.
 
     C = 2 R log2(1 + 1 / (spans * NSR_span)) with the noise-to-signal ratio of one span at optimum
     launch power; two polarisations.

@@ -1,4 +1,4 @@
-"""The state of an optical network, and how services use it."""
+"""The state of an optical network, and how services occupy it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .traffic import OpticalParams, Request, Traffic
 
 @dataclass(frozen=True, eq=False)
 class NetworkTables:
-    """Arrays over R pairs, K paths and H hops, of the host."""
+    """Host arrays over R pairs, K paths and H hops."""
 
     topology: Topology
     paths: PathTable
@@ -91,7 +91,7 @@ class Place(Pytree):
 
 @dataclass(frozen=True, eq=False)
 class FlexibleGrid:
-    """A service takes the same n slots in a row on every link of its path (rsa, rmsa, rwa)."""
+    """A service uses the same n contiguous slots on every link of its path (rsa, rmsa, rwa)."""
 
     tables: NetworkTables
     slots: int  # S
@@ -138,14 +138,14 @@ class FlexibleGrid:
         return held.occupancy.reshape(len(self.tables.km), -1)
 
     def ticks(self, held: Spectrum) -> Int[Array, "links S"]:
-        """Ticks until each slot is free, 0 where it is; only where services end."""
+        """Ticks until each slot is free (0: free already); only if services end."""
         assert held.clock is not None
         return spectrum.slot_ticks(held.clock, len(self.tables.km), self.slots)
 
 
 @pytree
 class Lightpaths(Pytree):
-    """Lightpaths in use; every link of a lightpath carries the same entries."""
+    """Lightpaths in use; all links of a lightpath have the same entries."""
 
     # number of the path (pair * K + rank) that lights each slot, -1 where dark
     row: Int[Array, "links S"]
@@ -157,7 +157,7 @@ class Lightpaths(Pytree):
 
 @dataclass(frozen=True, eq=False)
 class SharedLightpaths:
-    """Services share lightpaths: one path on one wavelength, as long as its capacity lasts."""
+    """Services share lightpaths: one path on one wavelength, while its capacity lasts."""
 
     tables: NetworkTables
     slots: int  # wavelengths, S
@@ -175,7 +175,7 @@ class SharedLightpaths:
         return Lightpaths(dark, zero, none, jnp.zeros(many, jnp.int32), jnp.zeros(many))
 
     def offers(self, held: Lightpaths, request: Request, params: OpticalParams) -> Offers:
-        """Wavelengths dark on all links of a path, or lit by this very path with room left."""
+        """Wavelengths dark on all links of a path, or lit by this path with spare capacity."""
         hops = take(self.tables.hops, request.pair)
         paths = hops.shape[0]
         bitrate = request.bitrate * params.bitrate_scale

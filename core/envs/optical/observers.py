@@ -1,6 +1,6 @@
 """Observations: flat bits, deeprmsa's path features, a graph, or one token per link.
 
-Node numbers count from 0, and times are fractions of the mean holding time (except deeprmsa's
+Node numbers start at 0, and times are fractions of the mean holding time (except deeprmsa's
 holding time, in units of time).
 """
 
@@ -28,7 +28,7 @@ _SPREAD, _FOUR_BITS, _BIT_PER_BYTE = (np.uint32(x) for x in (0x00204081, 0xF, 0x
 
 @pytree
 class PackedObservation(Pytree):
-    """The flat observation in a twenty-fifth of the memory; `as_vector` restores the floats."""
+    """The flat observation in 1/25 of the memory; `as_vector` restores the floats."""
 
     request: Float[Array, "... 3"]  # source, bitrate, destination
     words: UInt32[Array, "... links W"]  # bits of the slots in use
@@ -70,7 +70,7 @@ class PackedObservation(Pytree):
 
 
 def laplacian_features(topology: Topology, count: int) -> np.ndarray:
-    """Return float32 [N, count] from the graph of the nodes, links taken as undirected."""
+    """Return float32 [N, count] from the node graph; links are undirected."""
     adjacency = np.zeros((topology.num_nodes, topology.num_nodes))
     for source, destination, _ in topology.links:
         adjacency[source, destination] = adjacency[destination, source] = 1.0
@@ -78,7 +78,7 @@ def laplacian_features(topology: Topology, count: int) -> np.ndarray:
 
 
 def line_graph_features(topology: Topology, count: int) -> np.ndarray:
-    """Return float32 [links, count] from the graph of links, neighbours if they share a node."""
+    """Return float32 [links, count] from the link graph; neighbours share a node."""
     ends = np.array([link[:2] for link in topology.links])
     shared = (ends[:, None, :, None] == ends[None, :, None, :]).any((-1, -2))
     np.fill_diagonal(shared, False)
@@ -153,11 +153,11 @@ def _deeprmsa(env: Network, state: OpticalState, params: OpticalParams) -> Float
 
 
 def _paths(env: Network, state: OpticalState, params: OpticalParams) -> Float[Array, " n"]:
-    """float32 [2 N + 3 + 8 K + links]: the costs of each path, and the free share of each link.
+    """float32 [2 N + 3 + 8 K + links]: the costs of each path, and each link's free share.
 
-    One-hot ends; holding time over its mean, bitrate over the largest, share of slots in use; of
-    each path the five features of deeprmsa, then hops over the most of any path, the link-slots
-    that the service would take over S, and the free share of its fullest link; the free share of
+    One-hot ends; holding time over its mean, bitrate over the largest, share of slots in use. For
+    each path: the five deeprmsa features, hops over the most of any path, the link-slots that the
+    service would use over S, and the free share of its fullest link. Finally the free share of
     every link.
     """
     slots = np.float32(env.slots)
@@ -177,7 +177,7 @@ def _paths(env: Network, state: OpticalState, params: OpticalParams) -> Float[Ar
 
 
 def _sizes(env: Network, state: OpticalState, params: OpticalParams) -> tuple[Array, Array]:
-    """Return the request's holding time over its mean, and its bitrate over the largest."""
+    """Return the request's holding time over its mean, and its bitrate over the largest one."""
     mean = params.mean_holding_time / env.traffic.time_per_tick(params)
     holding = state.request.holding.astype(jnp.float32) / mean
     return holding, state.request.bitrate / np.float32(env.largest_bitrate)
@@ -191,11 +191,11 @@ def _one_hot_ends(env: Network, state: OpticalState) -> Float[Array, " n"]:
 def _path_features(
     env: Network, state: OpticalState, offers: Offers, params: OpticalParams
 ) -> Float[Array, "K 5"]:
-    """DeepRMSA's five features of each path, 0 where it is missing.
+    """DeepRMSA's five features of each path, 0 if the path is missing.
 
-    Size of the first block that fits over the need, its start / S, need in bitrate over the
-    largest bitrate, mean free block over the need, free share. Where nothing fits, the free block
-    at slot 0 is described (0 if that slot is taken).
+    Size of the first fitting block over the need, its start / S, need in bitrate over the largest
+    bitrate, mean free block over the need, free share. If nothing fits, the free block at slot 0
+    is described (0 if that slot is taken).
     """
     slots, band = env.slots, band_words(env.slots)
     first = first_set(offers.starts)
@@ -224,12 +224,12 @@ def _path_features(
 
 
 def _graph(env: Network) -> Observer:
-    """A `jraph.GraphsTuple` of one graph.
+    """A `jraph.GraphsTuple` with one graph.
 
     nodes [N, 8 + 2]: Laplacian eigenvectors, then a column with +1 at the source and one with -1
-    at the destination; edges [links, S]: time left of each slot over the mean holding time (0 or 1
-    where services never end), undirected links once each way; globals [1, 1]: bitrate over the
-    largest.
+    at the destination. edges [links, S]: remaining time of each slot over the mean holding time (0
+    or 1 if services never end), with undirected links in both directions. globals [1, 1]: bitrate
+    over the largest.
     """
     import jraph
 

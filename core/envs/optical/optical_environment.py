@@ -1,7 +1,7 @@
-"""The optical environments: one class, five kinds of problem.
+"""The optical environments: one class for five kinds of problem.
 
-A step serves the current request, then draws the next. The action mask and acceptance are the same
-bits of `Offers`: an action is accepted if the mask allows it, else blocked.
+A step serves the current request, then draws the next. The action mask and acceptance use the same
+bits of `Offers`: an action is accepted if the mask allows it, and blocked otherwise.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ from .traffic_files import pair_weights, read_requests, read_traffic_matrix
 class OpticalEnvironment:
     """One of rsa, rmsa, deeprmsa, rwa, rwa_lightpath_reuse.
 
-    Actions (A of them): path * blocks + block, served at the first possible of the
-    `aggregate_slots` starts of the block; deeprmsa: path * fits + fit; with `no_op` a last action
-    that refuses. Reward 0 for an accepted request; -1, or -bitrate / largest bitrate, for a
-    blocked one.
+    Actions (A in total): path * blocks + block, placed at the first possible of the block's
+    `aggregate_slots` starts; deeprmsa: path * fits + fit; with `no_op` a last action that refuses.
+    Reward 0 for an accepted request; -1, or -bitrate / largest bitrate, for a blocked one.
     """
 
     has_mask = True
@@ -89,7 +88,7 @@ class OpticalEnvironment:
         return self.serve(random_words(key, WORDS_PER_REQUEST), state, offers, path, start, params)
 
     def shadow_step(self, key: PRNGKeyArray, state: OpticalState, params: OpticalParams) -> Step:
-        """Serve the current request by the rule that `shadow` names and draw what `step` draws."""
+        """Serve the current request by the rule named by `shadow`, with the draws of `step`."""
         offers = self.offers(state, params)
         path, start = make_heuristic(self.settings.shadow, self)(state, offers, params)
         return self.serve(random_words(key, WORDS_PER_REQUEST), state, offers, path, start, params)
@@ -112,7 +111,7 @@ class OpticalEnvironment:
     def decode(
         self, state: OpticalState, offers: Offers, action: Int[Array, ""]
     ) -> tuple[Int[Array, ""], Int[Array, ""]]:
-        """Return (path, start slot) of an action; path K, never accepted, for the refusing one."""
+        """Return an action's (path, start slot); the refusing action has path K."""
         action = action.astype(jnp.int32)
         if self.id == "deeprmsa":
             path, fit = action // self.per_path, action % self.per_path
@@ -128,7 +127,7 @@ class OpticalEnvironment:
     def encode(
         self, state: OpticalState, offers: Offers, path: Int[Array, ""], start: Int[Array, ""]
     ) -> Int[Array, ""]:
-        """Return the action of a path and a start; deeprmsa: its first fit that starts there."""
+        """Return the action for a path and start; deeprmsa: its first fit with that start."""
         if self.id == "deeprmsa":
             fits = jnp.arange(self.per_path, dtype=jnp.int32)
             starts = jax.vmap(lambda fit: start_of(self, state, offers, path, fit))(fits)
@@ -217,7 +216,7 @@ class OpticalEnvironment:
 
     @property
     def largest_bitrate(self) -> float:
-        """Gb/s before `bitrate_scale`: of the traffic's list, or of the given requests."""
+        """Gb/s before `bitrate_scale`: from the traffic's list, or from the given requests."""
         requests = self.traffic.requests
         return float(self.traffic.bitrates.max() if requests is None else requests.bitrate.max())
 

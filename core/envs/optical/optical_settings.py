@@ -1,6 +1,6 @@
 """The `env:` mapping of an optical environment, parsed once into a frozen, checked dataclass.
 
-No jax here: the loader checks a study file against these settings without starting it.
+Free of jax: the loader checks a study file against these settings without starting it.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class OpticalSettings:
 
     @property
     def width(self) -> float:
-        """GHz of a slot in use: the largest bitrate where lightpaths are reused."""
+        """GHz per slot in use: the largest bitrate if lightpaths are reused."""
         return max(self.bitrate_list) if self.reuses_lightpaths else self.slot_width
 
 
@@ -270,8 +270,8 @@ def parse_baseline(text: str) -> Baseline:
         raise UnknownNameError("heuristic", rule, HEURISTIC_NAMES)
     if at and not (count.isascii() and count.isdigit() and 1 <= int(count) <= MOST_PATHS):
         raise ConfigError(
-            f"baseline {text!r}: what follows @ is the number of candidate paths, a whole number "
-            f"from 1 to {MOST_PATHS}; type {rule}@10"
+            f"baseline {text!r}: the part after @ is the number of candidate paths, a whole "
+            f"number from 1 to {MOST_PATHS}; type {rule}@10"
         )
     if colon and order not in PATH_ORDERS:
         raise UnknownNameError("path order", order, PATH_ORDERS)

@@ -1,9 +1,10 @@
-"""The spectrum of one network: which slots are taken, and for how long.
+"""The spectrum of one network: the slots in use, and for how long.
 
-Two tables: occupancy as packed bits per link, which decides every request, and the time left of
-every slot, which only the clock reads. Times are int32 ticks relative to the current request, so
-nothing is ever rounded. A service enters the time table one step late, from bits kept in the
-state: within one step XLA would recompute those bits for every slot (five times slower).
+There are two tables: occupancy as packed bits per link, which decides every request, and the
+remaining time of every slot, which only the clock reads. Times are int32 ticks relative to the
+current request, so nothing is rounded. A service enters the time table one step late, from bits
+kept in the state. Within one step XLA would recompute those bits for every slot (five times
+slower).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def last_set(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
 def nearest_set(
     words: UInt32[Array, "*batch W"], slots: int
 ) -> tuple[Int[Array, "*batch S"], Int[Array, "*batch S"]]:
-    """Return for each slot the nearest set bits at or below (else -1) and at or above (else S)."""
+    """Return each slot's nearest set bits at or below (else -1) and at or above (else S)."""
     below, above = [], []
     nearest = jnp.full_like(words[..., :1], -1, jnp.int32)
     for word in range(words.shape[-1]):
@@ -92,12 +93,12 @@ def _below(words: int, position: Int[Array, ""]) -> UInt32[Array, " W"]:
 
 
 def window(words: int, start: Int[Array, ""], length: Int[Array, ""]) -> UInt32[Array, " W"]:
-    """Return bits start .. start+length-1 set, as far as they fit W words."""
+    """Return bits start .. start+length-1 set, as far as they fit into W words."""
     return _below(words, start + length) & ~_below(words, start)
 
 
 def shift_up(words: UInt32[Array, "*batch W"]) -> UInt32[Array, "*batch W"]:
-    """Every slot takes the bit of the slot below it; the lowest takes 0."""
+    """Move every slot's bit up by one; the lowest becomes 0."""
     below = jnp.concatenate([jnp.zeros_like(words[..., :1]), words[..., :-1]], -1)
     return (words << ONE) | (below >> np.uint32(31))
 
@@ -105,10 +106,10 @@ def shift_up(words: UInt32[Array, "*batch W"]) -> UInt32[Array, "*batch W"]:
 def starts_of_free_runs(
     free: UInt32[Array, "K W"], need: Int[Array, " K"], slots: int, unrolled: bool = False
 ) -> UInt32[Array, "K W"]:
-    """Return bits of the slots from which `need` slots in a row are free.
+    """Return the bits of slots at which `need` free slots in a row start.
 
-    The known run length doubles each round (x &= x >> s), so about log2(slots) rounds serve every
-    need up to `slots`; a need of 0 or 1 leaves `free` as it is.
+    The known run length doubles each round (x &= x >> s), so about log2(slots) rounds suffice for
+    every need up to `slots`; a need of 0 or 1 returns `free` unchanged.
     """
     # The rounds run in two turns of a loop: on a CPU, XLA would fuse straight-line code into each
     # reader of the result and repeat it for every slot read. On a GPU a turn costs three launches;
@@ -166,7 +167,7 @@ PLANE_GROUPS = 2
 
 @pytree
 class Clock(Pytree):
-    """Time left of slots; X = links * W words, word l * W + w for slots 32 w .. of link l."""
+    """Remaining time of slots; X = links * W words, word l * W + w for slots 32 w .. of link l."""
 
     # time left at the request before, without `placed`; 0 is free; int32 [32, X], slot 32 w + b of
     # link l at [b, l * W + w]
@@ -209,7 +210,7 @@ def _still_taken(
     entered: UInt32[Array, " X"],
     unrolled: bool,
 ) -> UInt32[Array, " X"]:
-    """Return bits of the slots whose time left exceeds `elapsed`, and of those just entered."""
+    """Return bits of the slots with more than `elapsed` left, and of new services."""
     # The loop over two groups of planes keeps XLA from fusing the sum into the next reader of the
     # occupancy, which would repeat it for every slot read (on a CPU a step costs less than half).
     # On a GPU a barrier does the same, and the sum is part of the kernel that writes the table.

@@ -1,6 +1,6 @@
-"""The load that a heuristic carries at a given blocking probability.
+"""The load that a heuristic supports at a given blocking probability.
 
-Load is traced, so all loads of a search run in the one program that is compiled at its start.
+Load is traced, so all loads of a search run in one program, compiled at its start.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ def find_load(
     """Find the load at which a heuristic blocks a share `target` of the services.
 
     A parabola of log blocking over log load is fitted to the last round by least squares, weighted
-    by blocking; it crosses the target at the load. The interval is Student's t of jackknife
-    pseudo-values (Tukey 1958, "Bias and confidence in not-quite large samples"): with x the log
-    load from all n seeds and x_i without seed i, that of seed i is n x - (n - 1) x_i.
-    target x seeds x steps should be 100 or more.
+    by blocking; the load is where it crosses the target. The interval is Student's t of jackknife
+    pseudo-values (Tukey 1958, "Bias and confidence in not-quite large samples"). If x is the log
+    load from all n seeds and x_i without seed i, seed i's pseudo-value is n x - (n - 1) x_i.
+    target x seeds x steps should be at least 100.
     """
     from scipy import stats
 
     if not 0.0 < target < 1.0:
         raise ConfigError(f"the target blocking is {target}; it must be between 0 and 1")
     if seeds < 5:
-        raise ConfigError(f"{seeds} seeds give no interval; take 5 or more")
+        raise ConfigError(f"{seeds} seeds give no interval; use 5 or more")
 
     def measure(low: float, high: float) -> Evaluation:
         loads = np.geomspace(low, high, POINTS)
@@ -77,7 +77,7 @@ def find_load(
         known = _pseudo_values(curve, target)
     if known is None:
         raise ConfigError(
-            f"blocking does not rise through {target:g} between {curve.loads[0]:.4g} and "
+            f"blocking does not cross {target:g} between {curve.loads[0]:.4g} and "
             f"{curve.loads[-1]:.4g} Erlang: too few requests are blocked; use more seeds or "
             "steps"
         )
@@ -101,7 +101,7 @@ def _pseudo_values(curve: Evaluation, target: float) -> np.ndarray | None:
 
 
 def _crossing(loads: np.ndarray, blocking: np.ndarray, target: float) -> float | None:
-    """Return the log load at which the parabola rises to the target, if it does within `loads`."""
+    """Return the log load at which the parabola reaches the target, if within `loads`."""
     there = blocking > 0.0
     if there.sum() < _TERMS:
         return None

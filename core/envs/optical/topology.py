@@ -1,7 +1,7 @@
 """Networks of nodes and links.
 
-Links are sorted by (source, destination) node *position*; a directed topology has one link per
-direction, each with a separate spectrum; in an undirected one both share a link.
+Links are sorted by (source, destination) node *position*. A directed topology has one link per
+direction, each with a separate spectrum; in an undirected one both directions share a link.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Topology:
 
     @cached_property
     def links(self) -> tuple[tuple[int, int, float], ...]:
-        """(source, destination, km), sorted; of an undirected link the smaller position first."""
+        """(source, destination, km), sorted; undirected links have the smaller position first."""
         arcs = self.arcs if self.directed else [(*sorted(a[:2]), a[2]) for a in self.arcs]
         return tuple(sorted((int(u), int(v), float(km)) for u, v, km in arcs))
 
@@ -62,16 +62,16 @@ class Topology:
 
     @cached_property
     def first_number(self) -> int:
-        """Number of the first node: 1, or 0 for the networks that were published with a node 0.
+        """Number of the first node: 1, or 0 for networks published with a node 0.
 
-        It follows from nodes and links alone, so that a file with the nodes and links of a shipped
-        network has the numbers of that network, whatever its nodes are called.
+        It depends only on nodes and links, so a file with the nodes and links of a shipped network
+        uses that network's numbers, whatever its nodes are called.
         """
         return 0 if _both_ways_as_one(self.arcs) in _published_from_zero() else 1
 
     @cached_property
     def graph(self) -> networkx.Graph[int]:
-        """The network of node numbers: a path search never sees what nodes are called."""
+        """The network of node numbers: path searches never see node names."""
         import networkx as nx
 
         first = self.first_number
@@ -110,7 +110,7 @@ def read_topology(path: Path, directed: bool) -> Topology:
 
 
 def _read_graph(path: Path) -> tuple[Any, list[tuple[Any, Any]]]:
-    """Return the graph and its links in the order of the file, which breaks ties of paths."""
+    """Return the graph and its links in file order, which breaks ties between paths."""
     import networkx as nx
 
     try:
@@ -135,7 +135,9 @@ def _read_graph(path: Path) -> tuple[Any, list[tuple[Any, Any]]]:
 
 def _simple(path: Path, graph: Any) -> Any:
     if len(set(graph.edges())) < graph.number_of_edges():
-        raise ConfigError(f"{path}: parallel links are not supported; merge them into one each")
+        raise ConfigError(
+            f"{path}: parallel links are not supported; merge each pair into one link"
+        )
     if not graph.is_multigraph():
         return graph
     import networkx as nx
@@ -144,7 +146,7 @@ def _simple(path: Path, graph: Any) -> Any:
 
 
 def _id(given: Any) -> Any:
-    """Return a node's id as networkx stores it: lists become tuples."""
+    """Return a node's id as stored by networkx: lists become tuples."""
     return tuple(map(_id, given)) if isinstance(given, list) else given
 
 
@@ -152,8 +154,8 @@ def _length(path: Path, source: Any, destination: Any, attributes: Mapping[str, 
     name = next((name for name in LENGTH_NAMES if name in attributes), None)
     if name is None:
         raise ConfigError(
-            f"{path}: link {source}-{destination} has no length; give each link its km as "
-            f"one of: {', '.join(LENGTH_NAMES)}"
+            f"{path}: link {source}-{destination} has no length; give each link a length in km "
+            f"as one of: {', '.join(LENGTH_NAMES)}"
         )
     value = attributes[name]
     try:
@@ -162,7 +164,7 @@ def _length(path: Path, source: Any, destination: Any, attributes: Mapping[str, 
         km = math.nan
     if not (math.isfinite(km) and km > 0):
         raise ConfigError(
-            f"{path}: link {source}-{destination} has {name} {value!r}; lengths are km above 0"
+            f"{path}: link {source}-{destination} has {name} {value!r}; lengths must be above 0 km"
         )
     return km
 

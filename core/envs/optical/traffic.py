@@ -1,7 +1,7 @@
-"""Requests as they arrive: drawn at random, or read from a list.
+"""Arriving requests: drawn at random, or read from a list.
 
-Arrivals are a Poisson process of rate load / mean_holding_time, holding times exponential,
-bitrates uniform over a list, node pairs by the traffic matrix; times are ticks of the clock.
+Arrivals are a Poisson process with rate load / mean_holding_time. Holding times are exponential,
+bitrates uniform over a list, and node pairs follow the traffic matrix; times are clock ticks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PARITY = np.uint32(0x1BD11BDA)
 
 
 def random_words(key: PRNGKeyArray, count: int) -> UInt32[Array, " count"]:
-    """Return `count` uniform 32-bit words: Threefry-2x32 with 20 rounds over a counter.
+    """Return `count` uniform 32-bit words from Threefry-2x32 with 20 rounds over a counter.
 
     Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011.
     """
@@ -48,7 +48,7 @@ def uniform(words: UInt32[Array, "*n"]) -> Float[Array, "*n"]:
 
 
 def exponential(words: UInt32[Array, "*n"]) -> Float[Array, "*n"]:
-    """Exponential variables of mean 1, at most 17.4."""
+    """Exponential variables with mean 1, at most 17.4."""
     return -jnp.log(uniform(words))
 
 
@@ -90,7 +90,7 @@ class Traffic:
         return 2 * self.num_pairs if self.both_ways else self.num_pairs
 
     def pair_shares(self, words: UInt32[Array, " n"]) -> Float[Array, " R"] | None:
-        """Return cumulative shares of the pairs for the state, only where they are redrawn."""
+        """Return cumulative shares of the pairs for the state; only if they are redrawn."""
         if self.weights is not None:
             return None
         entries = uniform(words).reshape(-1, self.num_pairs).sum(0)

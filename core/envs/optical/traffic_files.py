@@ -1,7 +1,7 @@
 """Requests and traffic matrices from CSV files.
 
-A slot is free again when its service's end is not later than the current arrival. Those
-comparisons are decided here in float64; compiled code gets integers that agree with them.
+A slot becomes free if its service ends no later than the current arrival. These comparisons are
+made here in float64; compiled code gets integers that agree with them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def read_requests(file: str, topology: Topology) -> RequestList:
             (reader.line_num, _row(file, reader.line_num, row, topology)) for row in reader if row
         ]
     if not numbered:
-        raise ConfigError(f"{file}: no request in the list")
+        raise ConfigError(f"{file}: the list has no requests")
     rows = [row for _, row in numbered]
     arrivals = np.array([row[2] for row in rows], np.float64)
     for number in np.flatnonzero(np.diff(arrivals) < 0)[:1]:
@@ -96,7 +96,7 @@ def _row(
 
 
 def exact_ticks(arrivals: np.ndarray, holding: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return holding times and waits in ticks that keep `end <= arrival`, and a tick's length."""
+    """Return holding times and waits in ticks that keep `end <= arrival`, and the tick length."""
     count, ends = len(arrivals), arrivals + holding
     tick = float(holding.max()) / LONGEST_TICKS or 1.0
     # A strictly later arrival is at least one tick later, also where it is closer than a tick;

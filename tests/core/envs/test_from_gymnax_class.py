@@ -142,7 +142,9 @@ def test_a_difference_has_the_place_of_its_own_method(tmp_path):
     module = sys.modules["hpo_test_slide"] = ModuleType("hpo_test_slide")
     exec(compile(text, str(path), "exec"), vars(module))
     line = 1 + text[: text.index("    def step_env")].count("\n")
-    with pytest.raises(ConfigError, match=rf"slide\.py:{line}: .*\.step gives something else"):
+    with pytest.raises(
+        ConfigError, match=rf"slide\.py:{line}: .*\.step returns a different structure"
+    ):
         trace_once(make("gymnax:hpo_test_slide:Slide"))
     del sys.modules["hpo_test_slide"]
 

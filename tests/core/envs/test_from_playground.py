@@ -94,7 +94,7 @@ def test_the_table_has_the_physics_that_changes_anything(tmp_path, monkeypatch):
 @needs_playground
 @pytest.mark.parametrize("given", [{"ctrl_dt": 0.001}, {"sim_dt": 0.015}])
 def test_parts_of_steps_are_refused(given):
-    with pytest.raises(ConfigError, match="a whole number of steps of the physics"):
+    with pytest.raises(ConfigError, match="a whole number of physics steps"):
         pendulum(**given)
 
 

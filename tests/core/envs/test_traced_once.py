@@ -89,7 +89,9 @@ def test_every_difference_of_a_step_is_told_with_the_place_of_step(corridor, old
     env, text = corridor((old, new))
     with pytest.raises(ConfigError) as told:
         trace_once(env)
-    place = f"corridor.py:{line_of(text, 'def step')}: corridor.step gives something else:"
+    place = (
+        f"corridor.py:{line_of(text, 'def step')}: corridor.step returns a different structure:"
+    )
     assert place in str(told.value)
     assert all(word in str(told.value) for word in words), told.value
 

@@ -128,7 +128,7 @@ def test_a_lane_whose_values_are_refused_is_marked_and_said_so(twins):
     stage.begin({0: {"bonus": 1.0}, 1: {"bonus": 1e3}, 2: {}}, KEYS)
     assert stage.refused.tolist() == [False, True, False]
     assert warnings == [
-        "a trial is given up: gym:hpo-test/Hosted-v0 cannot be made with bonus=1000.0: "
+        "a trial failed: gym:hpo-test/Hosted-v0 cannot be made with bonus=1000.0: "
         "ValueError: bonus is too large"
     ]
     play(stage, 3, seed=0, busy=np.ones(LANES, bool))

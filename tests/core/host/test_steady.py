@@ -112,7 +112,7 @@ def test_a_killed_worker_is_not_seen(workers, undisturbed):
     [
         ("kill", "was ended by SIGKILL"),
         ("exit", "ended with exit code 3"),
-        ("hang", r"gave no answer for 3 s \(population.step_timeout\)"),
+        ("hang", r"did not answer for 3 s \(population.step_timeout\)"),
     ],
 )
 def test_an_environment_that_takes_its_worker_along_once_is_not_seen(
@@ -134,7 +134,7 @@ def test_a_call_that_takes_long_is_told_before_its_worker_is_ended(undisturbed, 
     assert made.take_reasons()
     assert len(told) == 2  # once a hang
     assert re.fullmatch(
-        r"an environment has given no answer for \d s; its worker process is ended after 3 s "
+        r"an environment has not answered for \d s; its worker process is ended after 3 s "
         r"\(population\.step_timeout\)",
         told[0],
     )
@@ -151,7 +151,7 @@ def test_a_call_that_takes_long_is_told_before_its_worker_is_ended(undisturbed, 
         ),
         (
             "hang",
-            "the worker process that stepped its environment gave no answer for 3 s "
+            "the worker process that stepped its environment did not answer for 3 s "
             "(population.step_timeout), twice at the same step",
         ),
     ],

@@ -146,9 +146,9 @@ def test_without_restart_the_last_observation_stays(mode):
 
 
 def test_an_entry_point_that_loses_a_step_at_each_reset_is_refused():
-    with pytest.raises(ConfigError, match=r"takes no reset_mask.*; take gym:CartPole-v1"):
+    with pytest.raises(ConfigError, match=r"has no reset_mask.*; use gym:CartPole-v1"):
         probe("gym-vec:CartPole-v1", {})
-    with pytest.raises(ConfigError, match="knows no vector entry point of Pendulum-v1"):
+    with pytest.raises(ConfigError, match="has no vector entry point for Pendulum-v1"):
         entry("gym-vec:Pendulum-v1")
 
 

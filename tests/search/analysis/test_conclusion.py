@@ -271,7 +271,7 @@ def test_who_violates_constraints_puts_nobody_behind_the_front(tmp_path, capsys)
     assert first not in {one.trial for one in told(first).front.objectives}
     alone = told(*ahead)
     assert alone.front is None and "behind" not in str(alone)
-    assert "The default violates the constraints, so that it is on no front." in str(told(0))
+    assert "The default violates the constraints, so it is on no front." in str(told(0))
     assert told(0).front is None
     hard = (Constraint("eval/return_max", min=1e9),)
     nobody = go(tmp_path / "nobody", constraints=hard, early_terminate=None, **asked)
@@ -389,7 +389,7 @@ def test_time_that_ended_before_the_default_is_said(tmp_path, monkeypatch):
     results = go(tmp_path, samples.AnalyticFactory(lanes=4))
     said = results.conclusion.said
     assert said[0] == f"There is nothing to compare trial {results.best.trial} with."
-    assert said[1].startswith("The default was not measured to the end: ")
+    assert said[1].startswith("The default's test did not finish: ")
 
 
 def test_time_that_ended_before_the_confirm_stage_is_said(tmp_path, monkeypatch):
@@ -556,7 +556,7 @@ def test_trials_at_the_ceiling_are_counted_whatever_training_returned(
     results = go(tmp_path, ReturningFactory(diverges_above=2.0), budget=Budget(trials=6), **how)
     assert (results.leaderboard[-1].search_value == 500.0) == (weight == 0.0)
     others = 5 - (results.best.trial != 0)
-    hint = f"{others} other trials end at 500 too: fewer env_steps may separate them."
+    hint = f"{others} other trials also end at 500: fewer env_steps may separate them."
     assert hint in results.conclusion.said
 
 
@@ -572,7 +572,7 @@ def test_a_floor_that_nobody_left_is_said_to_be_no_ceiling(tmp_path, monkeypatch
     steps = {"env": EnvSpec("MountainCar-v0"), "env_steps": 16_000}
     found = go(tmp_path / "s", confirm=samples.Confirm(2, 3, 6), **steps)
     assert found.conclusion.verdict == "default" and found.conclusion.ceiling is None
-    assert "end at -200 too: a different length of run, or a different task, may" in str(
+    assert "end at -200: a different length of run, or a different task, may" in str(
         found.conclusion
     )
 

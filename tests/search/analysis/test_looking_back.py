@@ -146,7 +146,7 @@ def test_the_commands(results, capsys):
     rows = read_points(results / "one").trials.values()
     stopped = next(row.trial for row in rows if row.state is TrialState.STOPPED)
     assert main(["compare", "0", str(stopped), "--study", "one", *out]) == 0
-    assert "env steps, the last both reached" in " ".join(capsys.readouterr().out.split())
+    assert "env steps, the last point both reached" in " ".join(capsys.readouterr().out.split())
     assert main(["compare", "0", "999", "--study", "one", *out]) == 2
     assert "no trial 999" in capsys.readouterr().err
 

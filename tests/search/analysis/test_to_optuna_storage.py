@@ -105,9 +105,9 @@ def test_every_configuration_of_a_space_can_be_written():
     for words in (
         "gamma: one_minus_log is uniform there",
         "vf_coef: normal is uniform there",
-        "ent_coef: Optuna's trials lack it where it is 0",
-        "num_minibatches: Optuna has it as a list without an order",
-        "hidden_sizes: Optuna has lists as JSON texts",
+        "ent_coef: Optuna's trials omit it if it is 0",
+        "num_minibatches: Optuna stores it as an unordered list",
+        "hidden_sizes: Optuna stores lists as JSON text",
     ):
         assert words in changes
     assert "learning_rate" not in changes and "clip_eps" not in changes

@@ -108,7 +108,7 @@ def test_everything_that_speaks_says_it(both, capsys):
     said = found.said
     assert "the best without copying" in said[0] and how_to_know("pbt") not in said
     [whose] = [text for text in said if text.startswith("The best without copying is ")]
-    assert whose == f"The best without copying is {found.alone}, equal in all but copying."
+    assert whose == f"The best without copying is {found.alone}, with otherwise equal settings."
     assert said.index(whose) < next(n for n, text in enumerate(said) if "the default" in text)
     assert main(["top", "--study", str(root / "pbt")]) == 0
     assert capsys.readouterr().out.splitlines()[0] == said[0]

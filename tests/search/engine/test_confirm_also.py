@@ -394,7 +394,7 @@ def files_of(folder):
 def test_the_command_decides_what_no_seeds_decided(small, capsys):
     one, other = stopped_of(small)[:2]
     assert main(["compare", str(one), str(other)]) == 0
-    assert "env steps, the last both reached" in " ".join(capsys.readouterr().out.split())
+    assert "env steps, the last point both reached" in " ".join(capsys.readouterr().out.split())
     assert main(["confirm", str(one), str(other), "--seeds", "8", "--quiet"]) == 0
     said = capsys.readouterr().out
     assert main(["compare", str(one), str(other)]) == 0
@@ -436,7 +436,7 @@ def test_too_few_seeds_are_said(small, capsys):
         (["small"], "give the trials to confirm, such as: hpo confirm small 9 6"),
         (["small", "3", "--study", "small"], "the study is given twice"),
         (["running"], "is being written by host"),
-        (["version"], "loop state has version 3, this hpo knows 99"),
+        (["version"], "loop state has version 3, this hpo reads 99"),
     ],
 )
 def test_what_cannot_be_run_is_told_in_a_line_and_nothing_is_written(

@@ -237,7 +237,7 @@ def test_time_that_ends_on_the_way_cuts_the_default_and_not_the_winner(tmp_path,
             15,
             (
                 "There is nothing to compare trial 11 with.",
-                "The default was not measured to the end: 6 of 6 report seeds gave no value: "
+                "The default's test did not finish: 6 of 6 report seeds gave no value: "
                 "budget.env_steps ended.",
             ),
         ),

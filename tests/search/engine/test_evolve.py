@@ -185,7 +185,7 @@ def test_when_all_diverge_the_study_ends(tmp_path):
     rows, decisions = read(tmp_path / "s")
     assert results.state == "finished" and decisions == []
     assert {row.state for row in rows.values()} == {"diverged"}
-    assert all("of its training is not finite" in row.error for row in rows.values())
+    assert all("a training metric is not finite" in row.error for row in rows.values())
 
 
 def lanes_of(path):

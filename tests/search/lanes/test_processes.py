@@ -493,7 +493,7 @@ def test_commands_say_what_a_process_has(folder, capsys):
     assert main(["best", "--export", "kept"]) == 0
     assert json.loads((folder / "kept/process.json").read_text())["command"][1] == "script.py"
     assert main(["replay", "0"]) == 2
-    assert "ran as a process, of which hpo does not compare bits" in capsys.readouterr().err
+    assert "ran as a process, which hpo cannot replay bit for bit" in capsys.readouterr().err
     assert main(["check", "study.yaml", "--time"]) == 0
     checked = capsys.readouterr().out
     assert "2 at once" in checked

@@ -205,7 +205,7 @@ def test_the_record_names_the_environment(ran):
 @pytest.mark.parametrize(
     ("more", "training", "says"),
     [
-        ("env: gym:CartPole-v1\n", TRAINING, "runs outside of compiled programs"),
+        ("env: gym:CartPole-v1\n", TRAINING, "runs outside compiled programs"),
         ("env: [CartPole-v1, Acrobot-v1]\n", TRAINING, "trains in one environment"),
         ("", TRAINING, "env"),
         (POLE, TRAINING.replace("    env = hpo.environment()\n", ""), "remove env"),

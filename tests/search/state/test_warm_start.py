@@ -202,7 +202,7 @@ def test_constraints_on_other_metrics_are_refused(tmp_path):
 
 
 def test_a_folder_without_a_study_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="holds no study"):
+    with pytest.raises(ConfigError, match="contains no study"):
         warm_start(study(tmp_path))
     (tmp_path / "trials.parquet").write_text("no table")
     with pytest.raises(ConfigError, match="not a table of trials"):

@@ -261,5 +261,7 @@ def test_a_shadow_of_other_shapes_is_refused_before_anything_is_compiled():
             return after.replace(observation=after.observation[1:])
 
     trace_once(env)
-    with pytest.raises(ConfigError, match=r"shadow_step gives something else:\n +observation is"):
+    with pytest.raises(
+        ConfigError, match=r"shadow_step returns a different structure:\n +observation is"
+    ):
         trace_once(Other(env.settings))

@@ -124,8 +124,8 @@ def test_a_directed_file_folds_only_when_both_ways_are_equal(tmp_path):
     [
         ({"links": _triangle()["links"][:1]}, "not connected"),
         ({"links": [{"source": "A", "target": "B"}]}, "has no length"),
-        ({"links": [{"source": "A", "target": "B", "length": 0}]}, "km above 0"),
-        ({"links": [{"source": "A", "target": "B", "length": "far"}]}, "km above 0"),
+        ({"links": [{"source": "A", "target": "B", "length": 0}]}, "must be above 0 km"),
+        ({"links": [{"source": "A", "target": "B", "length": "far"}]}, "must be above 0 km"),
         ({"links": [{"source": "A", "target": "A", "length": 1}]}, "to itself"),
         ({"multigraph": True, "links": _triangle()["links"] * 2}, "parallel links"),
         ({"nodes": [{"id": "A"}], "links": []}, "at least 2 nodes"),

@@ -185,7 +185,7 @@ HEADER = "source,destination,bitrate,arrival,holding\n"
     ("text", "message"),
     [
         ("source,destination\n", ":1: the header is"),
-        (HEADER, "no request in the list"),
+        (HEADER, "the list has no requests"),
         (HEADER + "1,2,100,5,1\n\n1,2,100,4,1\n", ":4: request 2 arrives at 4, before request 1"),
         (HEADER + "1,99,100,0,1\n", ":2: destination '99' is not a node"),
         (HEADER + "1,1,100,0,1\n", "are both '1'"),
