@@ -351,14 +351,26 @@ def test_keys_of_an_environment_are_read_where_it_is_made(imported):
 @pytest.mark.parametrize(
     ("system", "text", "words"),
     [
-        ("sb3", "PPO('MlpPolicy', 'Acrobot-v1', *rest)", r"PPO \(line 1\) has 3 arguments"),
+        (
+            "sb3",
+            "PPO('MlpPolicy', 'Acrobot-v1', *rest)",
+            r"PPO \(line 1\) has 3 positional arguments",
+        ),
         ("sb3", "\nm.learn(1000, None, 1, 'x', True, False)", r"line 2\) has 6 .* of which 5 can"),
         ("sb3", "PPO('MlpPolicy', 'Acrobot-v1')\nm.learn(n())", r"train.py:2: total_timesteps is"),
         ("sb3", "PPO('MlpPolicy', DummyVecEnv(fs))", r"train.py:1: n_envs is fs"),
         ("sb3", "make_vec_env('Acrobot-v1', wrapper_class=W)", r"wrapper_class .* cannot"),
-        ("torch_ppo", "PPOConfig('Acrobot-v1', 4)", r"PPOConfig \(line 1\) has 2 arguments"),
-        ("rejax", "PPO.create('Acrobot-v1')", r"create \(line 1\) has 1 arguments"),
-        ("jaxdem", "PPOTrainer.Create(env, model, 3)", r"Create \(line 1\) has 3 arguments"),
+        (
+            "torch_ppo",
+            "PPOConfig('Acrobot-v1', 4)",
+            r"PPOConfig \(line 1\) has 2 positional arguments",
+        ),
+        ("rejax", "PPO.create('Acrobot-v1')", r"create \(line 1\) has 1 positional arguments"),
+        (
+            "jaxdem",
+            "PPOTrainer.Create(env, model, 3)",
+            r"Create \(line 1\) has 3 positional arguments",
+        ),
     ],
 )
 def test_arguments_that_cannot_be_read_are_refused_with_their_line(imported, system, text, words):
