@@ -140,6 +140,9 @@ class _Help(argparse.HelpFormatter):
 class _Main(argparse.ArgumentParser):
     shows_all = False  # `hpo --help -v`
 
+    def _shown(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if self.shows_all or name in _FIRST]
+
     def format_help(self) -> str:
         """Return the help: the commands by purpose, or those needed first."""
         (verbs,) = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))
@@ -147,7 +150,7 @@ class _Main(argparse.ArgumentParser):
         lines = [self.description or "", "", "usage: hpo COMMAND ...", ""]
         later: list[str] = []
         for group, names in _GROUPS.items():
-            shown = [name for name in names if self.shows_all or name in _FIRST]
+            shown = self._shown(names)
             lines += [group] if shown else []
             lines += [f"  {name:<12}{texts[name]}" for name in shown]
             later += [name for name in names if name not in _FIRST]

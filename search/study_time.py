@@ -175,6 +175,11 @@ def _without_stops(expected: Expected, phases: Mapping[str, float]) -> float | N
     return sum(phases.values()) + more * phases["search"]
 
 
+def _basis(last: float, started: float) -> str:
+    """Return when programs were timed last, seconds since the epoch."""
+    return "timed now" if last >= started else f"timed on {datetime.fromtimestamp(last):%Y-%m-%d}"
+
+
 def study_time(
     factory: Any, timings: Timings, timing: bool = True, told: Callable[[str], None] = print
 ) -> TimeEstimate | str:
@@ -203,8 +208,7 @@ def study_time(
         assumes.append("evaluation episodes as long as the environment allows")
     if asked is not study:
         assumes.append("Ray Tune's scheduler stops no trial")
-    last = max(costs.at for costs in timed.values())
-    basis = "timed now" if last >= started else f"timed on {datetime.fromtimestamp(last):%Y-%m-%d}"
+    basis = _basis(max(costs.at for costs in timed.values()), started)
     if len(timed) < len(programs):
         basis += f" ({len(timed)} of {len(programs)} programs)"
     phases = {name: seconds for name, seconds in phases.items() if seconds > 0.0}

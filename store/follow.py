@@ -98,8 +98,7 @@ class Follower:
     def news(self, directory: Path, mark: Mark, final: bool = False) -> News:
         """Return the news since the mark, and advance it; `final`: the study is finished."""
         table = pq.read_table(directory / "trials.parquet").to_pydict()
-        every = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
-        rows = [row for row in every if row["trial"] >= 0]  # those of the search
+        rows = _searched(table)
         followed = self._followed(rows, mark, final)
         curves = _of_trials(directory / "curves.parquet", followed)
         episodes = _of_trials(directory / "evaluations.parquet", followed)
@@ -108,6 +107,7 @@ class Follower:
         trials = [self._trial(by_number[number], curves, episodes, mark) for number in there]
         if final:
             trials += _changed_ends(by_number, mark)
+        told = tuple(item for item in trials if item.points or item.ended)
         ended = _newly_ended(rows, mark)
         mark.told += [row["trial"] for row in ended]
         return News(
@@ -115,7 +115,7 @@ class Follower:
             states=Counter(row["state"] for row in rows),
             best=rows[0]["value"] if rows else None,
             ended=tuple(ended),
-            trials=tuple(item for item in trials if item.points or item.ended),
+            trials=told,
             table=table,
         )
 
@@ -150,6 +150,12 @@ class Follower:
             mark.ends[name] = _end(row)
         points.sort(key=lambda point: point.env_steps)
         return TrialNews(number, row, json.loads(row["params"]), tuple(points), ended)
+
+
+def _searched(table: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a table, those of the search."""
+    every = (dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True))
+    return [row for row in every if row["trial"] >= 0]
 
 
 def _newly_ended(rows: Iterable[dict[str, Any]], mark: Mark) -> list[dict[str, Any]]:

@@ -103,12 +103,12 @@ def hypervolume(losses: Sequence[Losses], reference: Losses) -> float:
     >>> hypervolume([(1.0, 2.0), (2.0, 1.0)], (3.0, 3.0))
     3.0
     """
-    inside = [
-        tuple(row)
-        for row in losses
-        if all(math.isfinite(x) and x < bound for x, bound in zip(row, reference, strict=True))
-    ]
+    inside = [tuple(row) for row in losses if _is_below(row, reference)]
     return _volume(inside, tuple(reference))
+
+
+def _is_below(row: Losses, reference: Losses) -> bool:
+    return all(math.isfinite(x) and x < bound for x, bound in zip(row, reference, strict=True))
 
 
 def _volume(points: list[tuple[float, ...]], reference: tuple[float, ...]) -> float:

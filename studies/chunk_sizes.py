@@ -112,6 +112,11 @@ def updates_per_chunk(study: Study, steps_per_update: int) -> int:
     return _updates_per_chunk(end, tuple(asked), steps_per_update)
 
 
+def _worst_excess(marks: Sequence[int], k: int) -> float:
+    """Return the largest share by which a mark grows when it is rounded up to chunks of `k`."""
+    return max(_ceil(mark, k) * k / mark for mark in marks) - 1.0
+
+
 @lru_cache(maxsize=1024)  # a study asks for each of its trials
 def _updates_per_chunk(end: int, asked: tuple[int, ...], steps_per_update: int) -> int:
     length = _ceil(end, steps_per_update)
@@ -119,11 +124,7 @@ def _updates_per_chunk(end: int, asked: tuple[int, ...], steps_per_update: int) 
     # The first marks and the last: the relative error of the others is smaller.
     marks = [_ceil(mark, steps_per_update) for mark in (*asked[:20], end)]
     longest = max(1, min((length - 1) // (_FEWEST_CHUNKS - 1), first, _MOST_CANDIDATES))
-    near = [
-        k
-        for k in range(longest, 0, -1)
-        if max(_ceil(mark, k) * k / mark for mark in marks) - 1.0 <= _TOLERANCE
-    ]
+    near = [k for k in range(longest, 0, -1) if _worst_excess(marks, k) <= _TOLERANCE]
     exact = next(k for k in near if first % k == 0)
     return exact if _ceil(length, exact) <= _MOST_CHUNKS else near[0]
 

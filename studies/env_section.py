@@ -235,18 +235,23 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
     if not known or len(known) < len(specs):
         return None
 
-    first, sources, actions = known[0], {o.source for o in known}, {o.actions for o in known}
+    first = known[0]
     shared = set(first.metrics).intersection(*(one.metrics for one in known))
     return EnvEntry(
         id=" and ".join(_once([(one.id,) for one in known])),
-        source=sources.pop() if len(sources) == 1 else "several",
-        actions=first.actions if len(actions) == 1 else "any",
+        source=_common([one.source for one in known], "several"),
+        actions=first.actions if len({one.actions for one in known}) == 1 else "any",
         metrics={name: text for name, text in first.metrics.items() if name in shared},
         positive=_once([one.positive for one in known]),
         params=_merged([one.params for one in known]),
         keys=_merged([one.keys for one in known]),
         elsewhere=_merged([one.elsewhere for one in known]),
     )
+
+
+def _common(values: Sequence[_Value], different: _Value) -> _Value:
+    """Return the value of all; `different` if they have several."""
+    return values[0] if len({*values}) == 1 else different
 
 
 def _once(names: Iterable[Iterable[str]]) -> tuple[str, ...]:

@@ -69,13 +69,11 @@ class Points:
         begun = {number for found in self.values.values() for number in found}
         among = [number for number in among if number in begun]
         first_copy = min((way[0][0] for way in self.changes.values()), default=math.inf)
-        reached = [
-            at
-            for at, found in self.values.items()
-            if among
-            and at <= first_copy
-            and sum(number in found for number in among) >= _REACHED * len(among)
-        ]
+        if not among:
+            return None
+        before = {at: found for at, found in self.values.items() if at <= first_copy}
+        counts = {at: len(found.keys() & {*among}) for at, found in before.items()}
+        reached = [at for at, count in counts.items() if count >= _REACHED * len(among)]
         return max(reached, default=None)
 
 

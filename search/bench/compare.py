@@ -198,12 +198,14 @@ def _isotonic(values: np.ndarray) -> np.ndarray:
     sums = np.concatenate([np.zeros((*values.shape[:-1], 1)), np.cumsum(values, axis=-1)], -1)
     found = np.empty_like(values, dtype=float)
     for k in range(count):
-        means = [
-            np.min([(sums[..., j + 1] - sums[..., i]) / (j + 1 - i) for j in range(k, count)], 0)
-            for i in range(k + 1)
-        ]
-        found[..., k] = np.max(means, axis=0)
+        found[..., k] = np.max([_least_mean(sums, i, k) for i in range(k + 1)], axis=0)
     return found
+
+
+def _least_mean(sums: np.ndarray, i: int, k: int) -> np.ndarray:
+    """Return the min over j >= k of mean i..j, from sums of the first values."""
+    ends = range(k, sums.shape[-1] - 1)
+    return np.min([(sums[..., j + 1] - sums[..., i]) / (j + 1 - i) for j in ends], 0)
 
 
 def _ratios(

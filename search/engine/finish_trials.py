@@ -193,17 +193,21 @@ class Policies:
             goes_on = trial is not None and (trial.is_live or trial.is_paused)
             if kind not in ("steps", "best"):
                 continue
-            if trial is None or (
-                kind == "best" and goes_on and number not in self._ledger.state.bests
-            ):
+            if trial is None:
                 delete_folder(path)
             elif kind == "steps" and goes_on:
-                known = trial.bucket in self._buckets
-                runs = trial.runs_of(Stream.SEARCH) if known else []
-                done = {str(run.replicate): self._bucket(run).env_steps_of(run) for run in runs}
-                for snapshot in path.glob("*/*"):
-                    if int(snapshot.name) > done.get(snapshot.parent.name, 0):
-                        delete_folder(snapshot)
+                self._tidy_steps(trial, path)
+            elif kind == "best" and goes_on and number not in self._ledger.state.bests:
+                delete_folder(path)
+
+    def _tidy_steps(self, trial: Trial, path: Path) -> None:
+        """Delete the snapshots of a trial that are newer than its replicates."""
+        known = trial.bucket in self._buckets
+        runs = trial.runs_of(Stream.SEARCH) if known else []
+        done = {str(run.replicate): self._bucket(run).env_steps_of(run) for run in runs}
+        for snapshot in path.glob("*/*"):
+            if int(snapshot.name) > done.get(snapshot.parent.name, 0):
+                delete_folder(snapshot)
 
     def tidy(self, winner: Trial | None) -> None:
         """At a study's end, delete policies of trials that are not kept or have no value."""

@@ -15,10 +15,14 @@ from ..state.loop_state import Outlook, Phase
 from ..state.progress import Observer, Progress, Standing, picture
 from ..state.remaining_work import Rates, Work, WorkAhead
 from ..state.search_state import Ledger
-from ..state.trials import Run
+from ..state.trials import Run, Trial
 
 _LOOK_SECONDS, _LOOK_SHARE = 0.25, 0.02  # between two looks ahead, and of the time that they take
 _STREAMS = {Phase.CHOOSE: Stream.CHOOSE, Phase.REPORT: Stream.REPORT, Phase.ALSO: Stream.REPORT}
+
+
+def _has_trained(trial: Trial) -> bool:
+    return any(run.chunks for run in trial.runs)
 
 
 class Telling:
@@ -67,11 +71,7 @@ class Telling:
         if not self._starts:
             return
         trials = [self._ledger.trials[run.trial] for run in runs if run.stream is Stream.SEARCH]
-        begun = {
-            trial.number: trial.params
-            for trial in trials
-            if not any(run.chunks for run in trial.runs)
-        }
+        begun = {trial.number: trial.params for trial in trials if not _has_trained(trial)}
         standing, progress = _standings(bucket, runs), self.progress()
         for observer in self._starts:
             observer.on_chunk_start(progress, standing, begun)

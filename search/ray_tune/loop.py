@@ -8,9 +8,10 @@ every evaluation.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any
 
 from ...errors import ConfigError, HpoError, SearchError, format_error_if_own
@@ -85,11 +86,11 @@ class KeptStates:
             )
         own = kept.trial == trial.number and dict(kept.params) == dict(request.params)
         runs = trial.runs_of(Stream.SEARCH)
-        if own and all(_intact(run, was) for run, was in zip(runs, kept.runs, strict=True)):
+        if own and all(starmap(_intact, zip(runs, kept.runs, strict=True))):
             return None
         if not kept.states:
             return None  # it had diverged itself
-        if max(run.chunks for run in kept.runs) < max(run.chunks for run in runs):
+        if _furthest(kept.runs) < _furthest(runs):
             raise SearchError(
                 f"Ray Tune sets trial {trial.number} back to fewer env steps than it has "
                 "trained; use a scheduler that copies at equal env steps"
@@ -113,6 +114,11 @@ class KeptStates:
         own = [part.trial for part in way] == [trial.number]
         trial.adopt(params, () if own else [part.as_json() for part in way], kept.runs)
         self._ledger.touch(trial)
+
+
+def _furthest(runs: Sequence[Run]) -> int:
+    """Return the chunks of the replicate that trained most."""
+    return max(run.chunks for run in runs)
 
 
 def _intact(run: Run, was: Run) -> bool:

@@ -248,16 +248,18 @@ class _Reader:
         if is_dataclass(hint):
             return self.filled(hint, node, f"{where}.")
         value: Any = plain(node)
-        parts, wrong = get_args(hint) or (hint,), "has the wrong type"
-        if get_origin(hint) is tuple and node.is_list:
-            odd = [one for one in value if one is not None and not is_number(one)]
-            value, wrong = (odd[0], "is not a number") if odd else (tuple(value), "")
-        elif get_origin(hint) is Literal:
-            wrong = f"; allowed: {', '.join(parts)}" if value not in parts else ""
-        else:
-            kinds = (*parts, int) if float in parts else parts
-            mapped = get_origin(hint) is Mapping and node.is_map
-            wrong = "" if mapped or type(value) in kinds else wrong
-        if wrong:
-            raise self.fault(node, f"{where}: {value!r} {wrong}")
+        parts, origin = get_args(hint) or (hint,), get_origin(hint)
+        if origin is tuple and node.is_list:
+            for one in value:
+                if one is not None and not is_number(one):
+                    raise self.fault(node, f"{where}: {one!r} is not a number")
+            return tuple(value)
+        if origin is Mapping and node.is_map:
+            return value
+        if origin is Literal:
+            if value not in parts:
+                raise self.fault(node, f"{where}: {value!r} ; allowed: {', '.join(parts)}")
+            return value
+        if type(value) not in ((*parts, int) if float in parts else parts):
+            raise self.fault(node, f"{where}: {value!r} has the wrong type")
         return float(value) if hint is float else value

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,6 +105,12 @@ def why_not_retrained(bundle: Bundle, sides: Sequence[Side]) -> str:
     return "" if sides else "no claim rests on the seeds of one trial or of two"
 
 
+def _rests_on(claim: Mapping[str, Any], known: Set[tuple[int, str]]) -> bool:
+    """Return whether a claim needs the seeds of `known` alone, of (trial, stream)."""
+    needed = {(one["trial"], one["seeds"]) for one in claim["rests_on"] or ()}
+    return bool(needed) and needed <= known
+
+
 def retrained(bundle: Bundle, claims: Sequence[Mapping[str, Any]], sides: Sequence[Side]) -> Level:
     """Retrain the seeds behind the claims, and compare every number."""
     study = bundle.study
@@ -117,12 +123,7 @@ def retrained(bundle: Bundle, claims: Sequence[Mapping[str, Any]], sides: Sequen
         replay(folder, side.trial, source, seeds=Seeds(side.stream, side.drawn)) for side in sides
     ]
     known = {(side.trial, str(side.stream)) for side in sides}
-    own = [
-        claim["about"]
-        for claim in claims
-        if claim["rests_on"]
-        and {(one["trial"], one["seeds"]) for one in claim["rests_on"]} <= known
-    ]
+    own = [claim["about"] for claim in claims if _rests_on(claim, known)]
     searched = any(side.stream is Stream.SEARCH for side in sides)
     unread = "the other trials" if searched else "search seeds, and the other trials"
     holds, words, wrong = _judged(bundle, sides, found)

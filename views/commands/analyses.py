@@ -70,12 +70,15 @@ def _answer(answer: Answer, unit: str) -> str:
     return "\n".join([first, "", table, "", point, *rest])
 
 
+def _share_of(name: str, answer: Answer) -> str:
+    """Return the share that a hyperparameter explains, with a star where it matters."""
+    knob = next((knob for knob in answer.decided.knobs if knob.name == name), None)
+    return "-" if knob is None else f"{knob.share:.0%}{'*' * knob.decided}"
+
+
 def _over_progress(answers: Sequence[Answer], unit: str) -> str:
     names = [knob.name for knob in answers[-1].decided.knobs]
-    rows: list[list[str]] = []
-    for name in names:
-        at = [next((k for k in a.decided.knobs if k.name == name), None) for a in answers]
-        rows.append([name, *("-" if k is None else f"{k.share:.0%}{'*' * k.decided}" for k in at)])
+    rows = [[name, *(_share_of(name, answer) for answer in answers)] for name in names]
     header = ["hyperparameter", *(steps(answer.at) for answer in answers)]
     lines = narrow(header, rows, [False, *[True] * len(answers)])
     head = f"At {steps(answers[-1].at)} {unit}: {answers[-1].decided.sentence}"

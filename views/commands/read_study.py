@@ -346,14 +346,15 @@ def _print_fixed(meta: StudyMeta, params: Mapping[str, Any]) -> None:
         echo(f"  {name}: {_yaml(value)}")
 
 
+def _finite(values: Mapping[int, float]) -> dict[int, float]:
+    return {trial: value for trial, value in values.items() if math.isfinite(value)}
+
+
 def _print_leader(folder: StudyFolder, seen: _Board, args: Namespace) -> int:
     from ...search.analysis.checkpoint_values import read_points  # with numpy
 
     points = read_points(folder.path)
-    known = {
-        at: {trial: value for trial, value in found.items() if math.isfinite(value)}
-        for at, found in points.values.items()
-    }
+    known = {at: _finite(found) for at, found in points.values.items()}
     at = max((at for at, found in known.items() if len(found) > 1), default=None)
     if at is None or seen.meta.objectives or args.export is not None:
         text = f"no trial of {folder.name!r} has finished its run yet; see: hpo top"
