@@ -191,15 +191,7 @@ def test_forged_seeds_of_the_default_are_refuted(source, own, tmp_path, capsys):
     seed = next(seed for seed in range(SEEDS) if seed not in row.report_diverged)
     forge(own, row, -0.9, [seed])
     code, levels, _ = levels_of(bundled(own, source, tmp_path / "b.zip"), capsys, "--retrain")
-<<<<<<< HEAD
-    assert code == 1 and f"the default, test seed {seed}: retrained it has" in str(
-        levels["retrained"]
-    )
-||||||| dbe0abc5
-    assert code == 1 and f"the default, test seed {seed}: retrained it has" in str(levels["retrained"])
-=======
     assert code == 1 and f"the default, test seed {seed}: retrained" in str(levels["retrained"])
->>>>>>> h/words
 
 
 def test_a_seed_that_is_said_to_diverge_is_trained_again(source, own, tmp_path, capsys):
