@@ -105,16 +105,8 @@ def test_the_end_of_a_run_fits_eighty_columns_and_says_it_all(results):
     assert "lanes busy" not in text and "time:" not in text
     more = printed(results, verbose=True)
     assert "lanes busy" in more and "time:" in more and "hpo query" in more
-<<<<<<< HEAD
-    assert (
-        f"nothing trained or was evaluated in {results.usage.idle_share:.0%} of the time" in more
-    )
-||||||| 0a3781d5
-    assert f"nothing trained or was evaluated in {results.usage.idle_share:.0%} of the time" in more
-=======
     idle = f"{results.usage.idle_share:.0%}"
     assert f"nothing trained or was evaluated in {idle} of the time" in more
->>>>>>> h/compile
 
 
 def test_where_it_is_undecided_the_command_that_would_decide_is_named(
