@@ -220,6 +220,23 @@ def test_a_halted_job_without_a_head_ends(cluster, tmp_path):
     assert SlurmJobs(study.executor, settings, resumes=False).find(folder) is None
 
 
+def test_a_job_is_cancelled_once_slurm_answers(cluster, tmp_path):
+    executor = Executor("slurm", poll=0.1)
+    jobs = SlurmJobs(executor, Processes(at_once=1, grace=0.2), resumes=False)
+    jobs.begin(tmp_path / "place")
+    argv = [sys.executable, "script.py", "hang", "1.0", "0", "800", "x"]
+    folder = tmp_path / "place/run"
+    job = jobs.start(Launch(argv, {"HPO_FOLDER": f"{tmp_path}/"}, tmp_path, folder), 0)
+    until(lambda: (folder / "stdout.log").exists())
+    (cluster / "no-answer").touch()
+    job.ask_to_end(0.2)
+    assert job.look() is None
+    (cluster / "no-answer").unlink()
+    until(lambda: job.look() is not None)
+    assert job.lost == ""
+    assert alive(tmp_path) == []
+
+
 def test_a_job_at_its_time_limit_fails(cluster, tmp_path):
     more = "executor: {type: slurm, poll: 0.2s, time: 60s}\n"
     submitted(tmp_path, "hang", trials=1, more=more)
