@@ -66,7 +66,7 @@ class SlurmJob:
     is_waiting: bool = True
     is_paused: bool = False
     missing_since: float = math.inf  # in squeue
-    _cancelled: bool = False
+    is_cancelled: bool = False
     _looked: float = -math.inf
 
     def look(self) -> int | None:
@@ -82,11 +82,11 @@ class SlurmJob:
         state = _state_of(self.folder, self.token)
         self.is_waiting = not state
         if _has_ended(state):
-            if state["stopped"] and not self._cancelled and not self._ran_out_of_time(state):
+            if state["stopped"] and not self.is_cancelled and not self._ran_out_of_time(state):
                 self.lost = f"SLURM stopped job {self.number}"
             self._finish(int(state["exit_code"]))
         elif time.monotonic() - self.missing_since > _LATE:
-            if not self._cancelled:
+            if not self.is_cancelled:
                 why = last_lines(self.folder / _LOG, most=1) or "squeue does not list it"
                 self.lost = f"job {self.number} is gone: {why}"
             self._finish(-signal.SIGKILL)
@@ -118,8 +118,8 @@ class SlurmJob:
 
     def ask_to_end(self, grace: float) -> None:
         """Cancel the job: its script gets SIGTERM, and ends the command within `grace`."""
-        if self.exit_code is None and not self._cancelled:
-            self._cancelled = True
+        if self.exit_code is None and not self.is_cancelled:
+            self.is_cancelled = True
             self.jobs.cancel(self)
 
     def end(self, grace: float = 0.0) -> None:
@@ -246,6 +246,9 @@ class SlurmJobs:
             return
         for job in self._mine.values():
             job.seen(*self._queued.get(job.token, ("", "")))
+        doomed = [job.number for job in self._mine.values() if job.is_cancelled and job.number]
+        if doomed:  # in case SLURM did not hear it
+            _call("scancel", *doomed)
         for token in list(self._unsent):
             job = self._mine[token]
             if job.number:  # sbatch failed although SLURM had accepted it

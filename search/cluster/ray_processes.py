@@ -168,17 +168,17 @@ class RayProcesses:
     def check(self, program: str, cwd: Path) -> None:
         """Refuse processes that are larger than any node; nodes may have other programs."""
         each = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        most = {name: max(one.get(name, 0) for one in each) for name in ("CPU", "GPU")}
-        if self._cpus > most["CPU"]:
+        cpus = max(one.get("CPU", 0) for one in each)
+        if self._cpus > cpus:
             raise ConfigError(
                 f"processes.threads is {self._cpus}, but no node of the cluster has more than "
-                f"{counted(int(most['CPU']), 'CPU')}; lower it"
+                f"{counted(int(cpus), 'CPU')}; lower it"
             )
-        gpus = self._settings.gpus or 0
-        if gpus > most["GPU"]:
+        gpus, most = self._settings.gpus or 0, max(one.get("GPU", 0) for one in each)
+        if gpus > most:
             raise ConfigError(
                 f"processes.gpus is {gpus:g}, but no node of the cluster has more than "
-                f"{counted(int(most['GPU']), 'GPU')}; lower it, or type gpus: 0"
+                f"{counted(int(most), 'GPU')}; lower it, or type gpus: 0"
             )
 
     def begin(self, folder: Path) -> None:

@@ -75,6 +75,7 @@ class ProcessFactory:
         study: Study,
         compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
         warn: Callable[[str], None] = lambda text: None,
+        *,
         cores: int | None = None,
         environments: int = 1,
         executor: ProcessExecutor | None = None,
@@ -199,6 +200,7 @@ class ProcessRun:
     has_steps: bool = False
     losses: int = 0  # in a row, of its node or its place
     _lost_at: float = 0.0  # its last step then
+    _has_looked_back: bool = False  # at an earlier start of the study
     _sign: float = 0.0  # when it last reported something
 
     @property
@@ -235,46 +237,57 @@ class ProcessRun:
 
     def _start(self) -> None:
         self.before, self._sign = None, time.monotonic()
-        folder, metrics = self.folder, self.factory.metrics
-        launch = self.factory.launch(self.refill, self.factory.line)
-        record = _record_of(folder)
-        same = record.get("command") == list(launch.argv)
-        is_whole = same and record.get("exit_code") == 0 and "failure" not in record
-        left = None if is_whole or self.losses else self.factory.executor.find(folder)
-        if left is not None and not same:
-            left.ask_to_end(self.factory.settings.grace)
-            self.before = left
-            return
-        may_resume = self.factory.resume is not None and not self.starts_over
-        continues = same and "failure" not in record and may_resume
-        if not (is_whole or continues or left):
-            delete_folder(folder)
-            record = {}
-        since = float(record.get("started_at", time.time()))
-        pattern = "" if metrics.file is None else self._filled(metrics.file)
-        self.reader = reader_of(metrics.type, pattern, folder, metrics.step, since)
-        if is_whole:  # by an earlier life of the study, which could not commit it
+        line = self.factory.launch(self.refill, self.factory.line)
+        record = _record_of(self.folder)
+        is_sound = record.get("command") == list(line.argv) and "failure" not in record
+        if is_sound and record.get("exit_code") == 0:
+            self._open_reader(record)  # of an earlier life of the study, which could not commit it
             self._read(ended=True)
             self._end(0)
             return
+        left = self._left_over(is_sound)
+        if self.before is not None:
+            return
+        resume = None if self.starts_over or not is_sound else self.factory.resume
+        if left is None and resume is None:
+            delete_folder(self.folder)
+            record = {}
+        self._open_reader(record)
         if left is not None:
             self.process = left
             return
-        if continues and self.factory.resume is not None:
-            launch = self.factory.launch(self.refill, self.factory.resume)
-            self.continued = True
-        make_folder(folder)
+        launch = line if resume is None else self.factory.launch(self.refill, resume)
+        self.continued = resume is not None
+        make_folder(self.folder)
         told = {
-            "command": list(self.factory.launch(self.refill, self.factory.line).argv),
+            "command": list(line.argv),
             "seed": seed_of(self.factory.study, self.refill.stream, self.refill.replicate),
             "working_folder": str(self.factory.cwd),
-            "started_at": since,
+            "started_at": float(record.get("started_at", time.time())),
             **self.factory.code(),
         }
-        if continues:
+        if self.continued:
             told["resumed_by"] = list(launch.argv)
-        write_text(folder / _RECORD, json.dumps(told, indent=2) + "\n")
+        write_text(self.folder / _RECORD, json.dumps(told, indent=2) + "\n")
         self.process = self.factory.executor.start(launch, self.refill.lane)
+
+    def _left_over(self, is_wanted: bool) -> Process | None:
+        """Return the process that an earlier start of the study left; end an unwanted one."""
+        if self._has_looked_back:
+            return None
+        self._has_looked_back = True
+        left = self.factory.executor.find(self.folder)
+        if left is None or is_wanted:
+            return left
+        if left.look() is None:
+            left.ask_to_end(self.factory.settings.grace)
+            self.before = left
+        return None
+
+    def _open_reader(self, record: Mapping[str, Any]) -> None:
+        metrics, since = self.factory.metrics, float(record.get("started_at", time.time()))
+        pattern = "" if metrics.file is None else self._filled(metrics.file)
+        self.reader = reader_of(metrics.type, pattern, self.folder, metrics.step, since)
 
     def _filled(self, pattern: str) -> str:
         text = Template(pattern)

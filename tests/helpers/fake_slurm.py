@@ -153,6 +153,8 @@ def squeue(root: str, words: list[str]) -> None:
 
 
 def scancel(root: str, words: list[str]) -> None:
+    if Path(root, "no-answer").exists():
+        sys.exit(1)
     for number in map(int, words):
         if number in active(Path(root)):
             stop(Path(root), number, "CANCELLED")

@@ -120,8 +120,8 @@ def test_a_process_is_halted_and_resumed(ray, folder):
 def test_a_process_without_a_place_does_not_hang(ray, folder):
     """Eight processes at once on four CPUs: the timeout does not count the time in the queue."""
     script = (folder / "script.py").read_text()
-    (folder / "script.py").write_text(script.replace("time.sleep(0.03)", "time.sleep(0.2)"))
-    study = study_of(folder, "slow", 8, RAY, **{"at_once: 2": "at_once: 8", "1s": "1.5s"})
+    (folder / "script.py").write_text(script.replace("time.sleep(0.03)", "time.sleep(0.5)"))
+    study = study_of(folder, "slow", 8, RAY, **{"at_once: 2": "at_once: 8", "60s": "3s"})
     trials, _ = rows_of(run(study))
     assert [trial.state for trial in trials] == [TrialState.FINISHED] * 8
     executor = RayProcesses(ray, Processes(at_once=1, threads=4))

@@ -38,7 +38,7 @@ def cluster(tmp_path, monkeypatch):
 
 
 def submitted(folder, how="slow", trials=2, more=SLURM, **changes):
-    return study_of(folder, how, trials, more, **{"timeout: 1s": "timeout: 20s", **changes})
+    return study_of(folder, how, trials, more, **{"timeout: 1s": "timeout: 60s", **changes})
 
 
 def in_background(folder):
@@ -102,9 +102,9 @@ def test_a_job_in_the_queue_does_not_hang(cluster, tmp_path):
     """The timeout is shorter than the wait for the only place."""
     (cluster / "slots").write_text("1")
     write_script(tmp_path)
-    study = study_of(tmp_path, "slow", 2, SLURM, **{"time.sleep(0.03)": "", "1s": "1.5s"})
+    study = study_of(tmp_path, "slow", 2, SLURM, **{"timeout: 60s": "timeout: 3s"})
     script = (tmp_path / "script.py").read_text()
-    (tmp_path / "script.py").write_text(script.replace("time.sleep(0.03)", "time.sleep(0.5)"))
+    (tmp_path / "script.py").write_text(script.replace("time.sleep(0.03)", "time.sleep(0.7)"))
     trials, _ = rows_of(run(study))
     assert [trial.state for trial in trials] == [TrialState.FINISHED] * 2
 
@@ -206,7 +206,7 @@ def test_a_head_that_is_asked_to_end_cancels_its_jobs(cluster, tmp_path):
 
 def test_a_halted_job_without_a_head_ends(cluster, tmp_path):
     more = f"{SLURM}early_terminate: {{type: asha, min: 200, eta: 2}}\n"
-    study = study_of(tmp_path, "slow", trials=1, more=more, **{"timeout: 1s": "timeout: 3s"})
+    study = study_of(tmp_path, "slow", trials=1, more=more)
     settings = Processes(at_once=1, timeout=0.5, grace=0.2)
     jobs = SlurmJobs(study.executor, settings, resumes=False)
     jobs.begin(tmp_path / "place")
@@ -218,6 +218,23 @@ def test_a_halted_job_without_a_head_ends(cluster, tmp_path):
     until(lambda: not fake_slurm.active(cluster))  # nothing is asked of it any more
     assert alive(tmp_path) == []
     assert SlurmJobs(study.executor, settings, resumes=False).find(folder) is None
+
+
+def test_a_job_is_cancelled_once_slurm_answers(cluster, tmp_path):
+    executor = Executor("slurm", poll=0.1)
+    jobs = SlurmJobs(executor, Processes(at_once=1, grace=0.2), resumes=False)
+    jobs.begin(tmp_path / "place")
+    argv = [sys.executable, "script.py", "hang", "1.0", "0", "800", "x"]
+    folder = tmp_path / "place/run"
+    job = jobs.start(Launch(argv, {"HPO_FOLDER": f"{tmp_path}/"}, tmp_path, folder), 0)
+    until(lambda: (folder / "stdout.log").exists())
+    (cluster / "no-answer").touch()
+    job.ask_to_end(0.2)
+    assert job.look() is None
+    (cluster / "no-answer").unlink()
+    until(lambda: job.look() is not None)
+    assert job.lost == ""
+    assert alive(tmp_path) == []
 
 
 def test_a_job_at_its_time_limit_fails(cluster, tmp_path):
@@ -240,7 +257,7 @@ def test_a_job_that_is_preempted_runs_on_from_its_checkpoint(cluster, tmp_path):
     more = f'{SLURM}resume: "... --load"\n'
     submitted(tmp_path, "resumes", trials=1, more=more)
     script = (tmp_path / "script.py").read_text()
-    (tmp_path / "script.py").write_text(script.replace("time.sleep(0.02)", "time.sleep(0.2)"))
+    (tmp_path / "script.py").write_text(script.replace("time.sleep(0.1)", "time.sleep(0.3)"))
     head = in_background(tmp_path)
     until(lambda: list(tmp_path.glob("results/study/processes/*/*/checkpoint")), head)
     fake_slurm.stop(cluster, 1, "PREEMPTED")
@@ -256,6 +273,36 @@ def test_a_study_may_move_to_the_cluster(cluster, tmp_path):
     trials, _ = rows_of(run(submitted(tmp_path, "slow", trials=3)))
     assert [trial.state for trial in trials] == [TrialState.FINISHED] * 3
     assert len(fake_slurm.jobs(cluster)) == 1
+
+
+def test_a_failed_trial_can_be_tried_again(cluster, tmp_path):
+    (tmp_path / "mended").write_text("")
+    script = (tmp_path / "script.py").read_text()
+    line = 'if how == "slow" and not open("mended").read():\n    sys.exit(5)\n'
+    (tmp_path / "script.py").write_text(script.replace("start = 0\n", f"{line}start = 0\n", 1))
+    trials, _ = rows_of(run(submitted(tmp_path, "slow", trials=1)))
+    assert trials[0].error.startswith("exit code 5")
+    (tmp_path / "mended").write_text("yes")
+    trials, _ = rows_of(run(load(tmp_path / "study.yaml"), retry_failed=True))
+    assert trials[0].state is TrialState.FINISHED
+    assert len(fake_slurm.jobs(cluster)) == 2
+
+
+def test_a_damaged_checkpoint_is_not_taken_for_the_end(cluster, tmp_path):
+    """A job fails to resume after its head was killed; it starts over, as the only one to run."""
+    more = f'{SLURM}resume: "... --load"\n'
+    submitted(tmp_path, "resumes", trials=1, more=more)
+    script = (tmp_path / "script.py").read_text()
+    (tmp_path / "script.py").write_text(script.replace("time.sleep(0.1)", "time.sleep(0.3)"))
+    head = in_background(tmp_path)
+    until(lambda: list(tmp_path.glob("results/study/processes/*/*/checkpoint")), head)
+    head.send_signal(signal.SIGKILL)
+    head.wait()
+    fake_slurm.fail_node(cluster, 1)
+    (tmp_path / "results/study/processes/trial_0/search_0/checkpoint").write_text("")
+    trials, _ = rows_of(run(load(tmp_path / "study.yaml")))
+    assert trials[0].value == 8 * trials[0].params["rate"]
+    assert len(fake_slurm.jobs(cluster)) == 3  # lost, could not resume, started over
 
 
 def test_a_refused_first_job_ends_the_study(cluster, tmp_path):
