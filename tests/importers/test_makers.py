@@ -418,6 +418,6 @@ def test_the_wrapper_of_atari_games_is_keys_of_the_game(kind, text, name, keys, 
 def test_an_argument_that_the_wrapper_lacks_and_a_second_wrapper_are_refused(imported):
     found, says = imported("rlzoo", ZOO_ATARI % "colour: true", name="ppo.yml")
     assert found is None and "AtariWrapper has no argument colour" in says
-    more = "terminal_on_life_loss: true\n    - gymnasium.wrappers.FlattenObservation"
+    more = "noop_max: 5\n    - gymnasium.wrappers.FlattenObservation"
     found, says = imported("rlzoo", ZOO_ATARI % more, name="ppo.yml")
     assert found is None and "wrappers change the environment" in says
