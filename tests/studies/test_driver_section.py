@@ -77,7 +77,7 @@ def test_where_the_cluster_is_may_change_but_not_how_lanes_are_spread():
     [
         (PLAIN + "executor: {workers: 2}\n", 5, "type executor: {type: ray, workers: 2}"),
         (PLAIN + "executor: {address: auto}\n", 5, "executor.address needs executor: {type: ray}"),
-        (PLAIN + "executor: {type: slurm}\n", 5, "unknown type 'slurm'"),
+        (PLAIN + "executor: {type: slrum}\n", 5, "unknown type 'slrum'"),
         (PLAIN + "search: {scheduler: asha}\n", 5, "needs search: {driver: ray_tune}"),
         (TUNE.replace("ray_tune", "ray_tune, method: tpe"), 6, "where search.searcher proposes"),
         (TUNE.replace("ray_tune", "ray_tune, scheduler: ashaa"), 6, "did you mean 'asha'?"),
