@@ -118,9 +118,7 @@ class TrainingContract:
         before, seen = self._leaves(program, lanes, 0), program.evaluate(lanes, [0])
         without: list[str] = []
         for name in set(usual) - set(self.unused):
-            knob = self._knobs()[name]
-            low, high = max(knob.low, usual[name] / 2), min(knob.high, usual[name] * 1.5 + 0.1)
-            other = high if high != usual[name] else low
+            other = _other(self._knobs()[name], usual[name])
             program, lanes, _ = self._run({0: {**usual, name: other}}, 1)
             after, then = self._leaves(program, lanes, 0), program.evaluate(lanes, [0])
             moved = any(not np.array_equal(before[n], after[n]) for n in before)
@@ -128,3 +126,13 @@ class TrainingContract:
             if not moved:
                 without.append(name)
         assert without == [], f"{without} change neither the state nor the evaluation"
+
+
+def _other(knob: Knob, usual: float) -> float:
+    """Return a legal value of a traced hyperparameter that differs from the usual one."""
+    if knob.type == "bool":
+        return 1.0 - usual
+    if knob.type == "int":
+        return usual + 1 if usual < knob.high else usual - 1
+    low, high = max(knob.low, usual / 2), min(knob.high, usual * 1.5 + 0.1)
+    return high if high != usual else low
