@@ -54,7 +54,8 @@ class ProgramLanes:
         words: str,
     ):
         self._program, self._compiling = compiled, compiling
-        self._lanes, self._compiles = compiled.empty(), threading.Lock()
+        self._lanes = compiled.empty()
+        self._training_lock, self._evaluation_lock = threading.Lock(), threading.Lock()
         self._place = compiled.lane_order()
         self.lanes = compiled.lanes
         self._words = f"{words}; {compiled.lanes} lanes"
@@ -74,7 +75,7 @@ class ProgramLanes:
     def compile(self) -> None:
         if self._program.compiled:
             return
-        with self._compiling(f"training: {self._words}"), self._compiles:
+        with self._compiling(f"training: {self._words}"), self._training_lock:
             self._program.compile()
 
     def compile_ahead(self) -> Callable[[], None] | None:
@@ -88,13 +89,14 @@ class ProgramLanes:
         return self._compile_quietly
 
     def _compile_quietly(self) -> None:
-        with self._compiles:
+        with self._training_lock:  # a lock each: the first chunk does not wait for both
             self._program.compile()
+        with self._evaluation_lock:
             self._program.compile_evaluation()
 
     def compile_evaluation(self) -> None:
         if not self._program.evaluation_compiled:
-            with self._compiling(f"evaluation: {self._words}"), self._compiles:
+            with self._compiling(f"evaluation: {self._words}"), self._evaluation_lock:
                 self._program.compile_evaluation()
 
     def _result(

@@ -5,18 +5,21 @@ import json
 import shutil
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
+import numpy as np
 import pytest
 
 from helpers import search_samples as samples
 from helpers.analytic_lanes import AnalyticPopulation
 from hpo.errors import Leave
+from hpo.machine.devices import prepare_devices
 from hpo.search.engine.commits import Committer
 from hpo.search.engine.engine import CompileBeside
 from hpo.search.lanes.contract import Refill
 from hpo.search.lanes.lane_count import startable_replicates
 from hpo.search.lanes.local import LocalFactory
+from hpo.search.lanes.local_population import ProgramLanes
 from hpo.search.run import Settings, run
 from hpo.search.state.loop_state import LoopState
 from hpo.spaces import Space
@@ -371,6 +374,45 @@ def test_who_leaves_at_once_waits_for_no_compile():
     assert not ended.is_set()
     go_on.set()
     assert ended.wait(60)
+
+
+def test_training_does_not_wait_for_an_evaluation_that_compiles_in_a_thread():
+    class SlowEvaluation:
+        devices = prepare_devices("cpu")
+        lanes, tile, updates = len(devices), 1, 1
+        compiled = evaluation_compiled = False
+        go_on, compiles = threading.Event(), threading.Event()
+
+        def empty(self):
+            return None
+
+        def lane_order(self):
+            return np.arange(self.lanes)
+
+        def trace(self):
+            pass
+
+        def compile(self):
+            self.compiled = True
+
+        def compile_evaluation(self):
+            self.compiles.set()
+            assert self.go_on.wait(60)
+            self.evaluation_compiled = True
+
+    program = SlowEvaluation()
+    lanes = ProgramLanes(program, 8, None, lambda words: nullcontext(), "words")
+    thread = threading.Thread(target=lanes.compile_ahead())
+    thread.start()
+    assert program.compiles.wait(60)
+    program.compiled = False  # so that it is not skipped: the lock alone decides
+    done = threading.Thread(target=lanes.compile)
+    done.start()
+    done.join(60)
+    assert program.compiled and not program.evaluation_compiled
+    program.go_on.set()
+    thread.join(60)
+    assert program.evaluation_compiled
 
 
 # ---------------------------------------------------------------------- a word of advice
