@@ -300,7 +300,7 @@ def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> ConvertedStudy
             raise ConfigError(f"{path}: {error}") from None
         data, what = read.named.get("hyperparams"), "a plain dictionary `hyperparams`"
     if not is_dict(data) or not data:
-        raise ConfigError(f"{path}: no hyperparameters; expected are {what}")
+        raise ConfigError(f"{path}: no hyperparameters; expected: {what}")
     env = next((str(given[name]) for name in ("env", "env_id") if name in given), None)
     draft = ConvertedStudy(str(path))
     constants = _env_configuration(draft, data, None if env is None else env.removeprefix("gym:"))

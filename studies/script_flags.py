@@ -47,7 +47,7 @@ class ScriptFlag:
     def typed(self, value: str) -> str:
         """Return the words that set it.
 
-        >>> Flag("--lr", 0.1).typed("{lr}"), Flag("optimizer.lr", 0.1).typed("{lr}")
+        >>> ScriptFlag("--lr", 0.1).typed("{lr}"), ScriptFlag("optimizer.lr", 0.1).typed("{lr}")
         ('--lr {lr}', 'optimizer.lr={lr}')
         """
         return f"{self.flag} {value}" if self.flag.startswith("-") else f"{self.flag}={value}"
@@ -61,11 +61,11 @@ class ScriptFlag:
     def distribution(self) -> dict[str, Any]:
         """Return a range around the default.
 
-        >>> Flag("--lr", 3e-4).distribution()
+        >>> ScriptFlag("--lr", 3e-4).distribution()
         {'min': 3e-05, 'max': 0.003, 'distribution': 'log_uniform'}
-        >>> Flag("--gamma", 0.99).distribution()
+        >>> ScriptFlag("--gamma", 0.99).distribution()
         {'min': 0.9, 'max': 0.999, 'distribution': 'one_minus_log'}
-        >>> Flag("--hidden", 64).distribution(), Flag("--layers", 3).distribution()
+        >>> ScriptFlag("--hidden", 64).distribution(), ScriptFlag("--layers", 3).distribution()
         ({'values': [32, 64, 128]}, {'min': 1, 'max': 6})
         """
         value = self.default
@@ -98,7 +98,7 @@ def flags_of_script(text: str, folder: Path = Path(".")) -> list[ScriptFlag]:
     Of a script with `hydra.main` they are the keys of its configuration, read from `folder`.
 
     >>> flags_of_script("parser.add_argument('-l', '--lr', type=float, default=1e-3)")
-    [Flag(flag='--lr', default=0.001)]
+    [ScriptFlag(flag='--lr', default=0.001)]
     """
     try:
         tree = ast.parse(text)

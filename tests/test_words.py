@@ -35,7 +35,7 @@ PATTERNS = {name: re.compile(pattern, re.I) for name, pattern in HABITS.items()}
 
 PER_THOUSAND = {"docs": 1.8, "strings": 1.0, "docstrings": 0.5}
 LONG_SHARE, LONG = 0.035, 25
-README_WORDS, GUIDE_WORDS = 600, 29_590
+README_WORDS, GUIDE_WORDS = 600, 29_700
 """Without `GENERATED`, the generated parts of other pages, and the log of decisions."""
 _PARTS = r"<!-- (?:generated|methods|portfolio|rules|topologies) -->.*?<!-- end -->"
 

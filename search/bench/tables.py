@@ -33,7 +33,7 @@ class BenchTable:
     >>> kind = make_distribution({"distribution": "uniform", "min": 0.0, "max": 1.0})
     >>> space = Space((Parameter("gamma", kind, 0.5),))
     >>> params = [{"gamma": 0.5}, {"gamma": 0.1}]
-    >>> table = Table("tiny", "", space, params, np.array([1000]), np.zeros((2, 4, 1)))
+    >>> table = BenchTable("tiny", "", space, params, np.array([1000]), np.zeros((2, 4, 1)))
     >>> table.find({"gamma": 0.1}), table.find({"gamma": 0.25})
     ((1, 0.0), (1, 0.15))
     """

@@ -65,7 +65,7 @@ class Rung:
     def rank(self, loss: float) -> int:
         """Return the rank of a loss; 1 is the best, ties share.
 
-        >>> Rung([Standing(0, 2.0), Standing(1, 1.0), Standing(2, 2.0)]).rank(2.0)
+        >>> Rung([TrialAtRung(0, 2.0), TrialAtRung(1, 1.0), TrialAtRung(2, 2.0)]).rank(2.0)
         2
         """
         return 1 + bisect.bisect_left(self.order, (loss,))
@@ -134,7 +134,7 @@ def ordered(
 ) -> Sequence[Order]:
     """Return the losses and numbers of trials, best first.
 
-    >>> ordered([Standing(0, 2.0)], [Standing(1, 1.0), Standing(2, 2.0)])[:2]
+    >>> ordered([TrialAtRung(0, 2.0)], [TrialAtRung(1, 1.0), TrialAtRung(2, 2.0)])[:2]
     [(1.0, 1), (2.0, 0)]
     """
     if not isinstance(earlier, Judged):

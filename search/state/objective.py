@@ -53,7 +53,7 @@ def measure(name: str, result: EpisodeRow) -> float:
 def parts_of(result: EpisodeRow, environments: int) -> list[EpisodeRow]:
     """Split an evaluation on several environments by environment.
 
-    >>> both = Episodes(np.array([1.0, 2.0]), np.array([3, 4]), {})
+    >>> both = EpisodeRow(np.array([1.0, 2.0]), np.array([3, 4]), {})
     >>> [part.returns.tolist() for part in parts_of(both, 2)]
     [[1.0], [2.0]]
     """

@@ -308,7 +308,7 @@ def ladder(
 ) -> list[tuple[float, int, int]]:
     """Return each coming evaluation's probability, and the chunks and evaluations until it.
 
-    >>> ladder(Schedule(1000, 8, (2,), frozenset({2, 8})), (0.25,), 0)
+    >>> ladder(EventSchedule(1000, 8, (2,), frozenset({2, 8})), (0.25,), 0)
     [(0.25, 2, 1), (0.25, 8, 2)]
     """
     found, alive = list[tuple[float, int, int]](), 1.0
@@ -322,7 +322,7 @@ def ladder(
 def expected_chunks(schedule: EventSchedule, chances: tuple[float, ...]) -> float:
     """Return the mean chunks of a new trial.
 
-    >>> expected_chunks(Schedule(1000, 8, (2,), frozenset({2, 8})), (0.25,))
+    >>> expected_chunks(EventSchedule(1000, 8, (2,), frozenset({2, 8})), (0.25,))
     3.5
     """
     steps, going, mean = ladder(schedule, chances, 0), 1.0, 0.0

@@ -193,7 +193,7 @@ def test_verdicts_have_exit_codes(say, monkeypatch, verdict, words, code):
         seen,
         {"jax": ("0.1", "0.2")},
     )
-    monkeypatch.setattr(verifying, "verify", lambda *_: found)
+    monkeypatch.setattr(verifying, "verify", lambda *_, **options: found)
     got, out, _ = say("tuned", "verify", "CartPole-v1", *words)
     assert got == code and out.startswith("CartPole-v1: ")
     assert (verdict if verdict != "not" else "NOT") in out.splitlines()[0]
