@@ -181,7 +181,8 @@ def _end_state(row: Mapping[str, Any]) -> str:
 def block_means(points: Sequence[CurvePoint], every: int) -> list[CurvePoint]:
     """Average blocks of `every` neighbouring points, at the env steps of the last one.
 
-    >>> block_means([CurvePoint(1, {"a": 1.0}), CurvePoint(2, {"a": 3.0}), CurvePoint(3, {"b": 5.0})], 2)
+    >>> points = [CurvePoint(1, {"a": 1.0}), CurvePoint(2, {"a": 3.0}), CurvePoint(3, {"b": 5.0})]
+    >>> block_means(points, 2)
     [CurvePoint(env_steps=2, values={'a': 2.0}), CurvePoint(env_steps=3, values={'b': 5.0})]
     """
     blocks = [points[start : start + every] for start in range(0, len(points), every)]

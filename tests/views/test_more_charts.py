@@ -130,7 +130,9 @@ def test_categorical_effects_align_with_their_labels(snapshot):
         decided=SimpleNamespace(names=["kind"]), effects={"kind": points}, at=1000
     )
     study = SimpleNamespace(space=Space((choices,)))
-    shown = SimpleNamespace(answer=answer, study=study, meta=snapshot.meta, metric="eval/a", unit="env steps")
+    shown = SimpleNamespace(
+        answer=answer, study=study, meta=snapshot.meta, metric="eval/a", unit="env steps"
+    )
     (panel,) = effects(shown).panels
     dots = {mark.y: mark.x for mark in panel.marks if isinstance(mark, Dot)}
     ticks = {text: place for place, text in panel.x.ticks}
