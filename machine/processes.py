@@ -1,7 +1,7 @@
 """Processes of a command, and the executors that say where they run: here, or on a cluster.
 
 A process of this machine has a session, files for its output, and a mark in its environment that
-also identifies outside the group. A guard kills all of them if this process dies.
+also identifies children outside the group. A guard kills all of them if this process dies.
 """
 
 from __future__ import annotations
