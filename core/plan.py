@@ -124,7 +124,6 @@ class Plan:
     cnn_kernels: tuple[int, ...] | None
     cnn_strides: tuple[int, ...] | None
     cnn_dense: tuple[int, ...] | None
-    cnn_residual_blocks: int
     recurrent_size: int
     link_critic_sees: str
     gnn_message_passing_steps: int
@@ -173,6 +172,7 @@ class Plan:
     features: tuple[str, ...] = ()  # costly switches compiled in, see `FEATURES`
     accumulate_minibatches: int = dataclasses.field(default=1, repr=False)
     path_mlp_begins: str = dataclasses.field(default="path", repr=False)
+    cnn_residual_blocks: int = dataclasses.field(default=0, repr=False)
     backend: Backend = dataclasses.field(default=CPU, repr=False)  # set when a `Program` is made
 
     @property
