@@ -14,6 +14,7 @@ from helpers import search_samples as search
 from helpers import view_samples as samples
 from helpers.recorded_study import write_study
 from hpo.cli import main
+from hpo.knobs.table import KNOBS
 from hpo.store.aggregate_environments import (
     overall,
     overall_interval,
@@ -36,6 +37,7 @@ from hpo.views.charts.several_studies import compared, sides_of
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.paper.document import paper_of
 from hpo.views.paper.markup import MarkupTable, latex, written
+from hpo.views.paper.methods import methods_text
 from hpo.views.paper.references import bibtex, own_entry
 from hpo.views.paper.results import result_rows, results_table
 
@@ -130,6 +132,31 @@ def test_methods_text_names_all_reporting_details(snapshot):
                  "sign-flip", "0.04 level", "95 %", "numpy", "SHA-256"):  # fmt: skip
         assert part in text, part
     assert "five selection seeds" in text and "six test seeds" in text
+
+
+def with_study(snapshot, **changes):
+    study = replace(snapshot.study, **changes)
+    return replace(snapshot, points=replace(snapshot.points, study=study))
+
+
+def test_methods_text_names_only_settings_that_differ_from_defaults(snapshot):
+    fixed = {"normalise_rewards": KNOBS["normalise_rewards"].default, "num_envs": 3}
+    text = methods_text(with_study(snapshot, fixed=fixed))
+    assert "except `num_envs` = 3." in text and "normalise_rewards" not in text
+
+
+def test_methods_text_gives_the_trained_length_of_whole_updates(snapshot):
+    trials = {
+        number: replace(row, env_steps=16_384 * len(row.seed_values))
+        for number, row in snapshot.rows.items()
+    }
+    text = methods_text(replace(snapshot, points=replace(snapshot.points, trials=trials)))
+    assert "Each was trained for 16,384 env steps" in text
+
+
+def test_few_proposals_of_tpe_are_all_random(snapshot):
+    search = replace(snapshot.study.search, method="tpe", options={"n_startup_trials": 1000})
+    assert "(all at random)" in methods_text(with_study(snapshot, search=search))
 
 
 def test_results_text_has_seeds_interval_and_test(snapshot):
@@ -402,7 +429,7 @@ def test_every_kind_of_study_has_methods_and_a_table(kind, tmp_path):
     if kind == "populations":
         assert "Population-based training" in text and "copy better ones every 2,000" in text
     if kind == "choices":
-        assert "`hidden_sizes` in {[16], [32], [64, 64]}" in text and "`num_envs` = 8" in text
+        assert "`hidden_sizes` in {[16], [32], [64, 64]}" in text and "`num_envs`" not in text
     for table in paper.tables:
         text = table.written("latex").replace(" & ", "").replace("%\n", "\n")
         left = bare(text.replace("\\\\\n", "\n").replace("~\\cite", "\\cite"))

@@ -70,7 +70,8 @@ def do_paper(args: Namespace) -> int:
             fitted(_verdict_sentence(snapshot, len(snapshots)), sys.stdout)
             for snapshot in snapshots
         ),
-        f"wrote {counted(len(written), 'file')} to {args.to}/ ({counted(rows, 'row')} of results)",
+        f"wrote {counted(len(written), 'file')} to {Path(args.to)}/ "
+        f"({counted(rows, 'row')} of results)",
         f"compile: cd {args.to} && pdflatex paper && bibtex paper && pdflatex paper "
         "&& pdflatex paper",
     ]

@@ -22,6 +22,7 @@ from ...store.interim_analyses import (
     winners_looks,
 )
 from ...store.journal import Journal
+from ...store.rows import TrialState
 from ...store.value_bounds import value_bounds
 from ...studies.search_methods import METHODS
 from ...studies.spec import EnvSpec, Study, environments_of, labels
@@ -149,13 +150,26 @@ def _space(snapshot: Snapshot) -> str:
         each = "; ".join(map(_parameter, parameters))
         names = counted_words(len(study.space.names), "hyperparameter")
         found.append(f"The search space has {names}: {each}.")
-    fixed = _settings(study.fixed)
-    others = "All other hyperparameters" if parameters else "All hyperparameters"
-    defaults = f"{others} have the default values of hpo {_version(snapshot)}"
-    found.append(f"{defaults}, except {fixed}." if fixed else f"{defaults}.")
+    found.append(_other_settings(snapshot))
     if study.init is not None:
         found.append(f"Training started from the saved policy in {code(study.init.folder)}.")
     return " ".join(found)
+
+
+def _other_settings(snapshot: Snapshot) -> str:
+    """Return the sentence about hyperparameters that were not searched."""
+    study = snapshot.study
+    if study.algorithm.is_process:
+        return "All other settings are those of the training script."
+    knobs = study.algorithm.knobs
+    changed = {
+        name: value
+        for name, value in study.fixed.items()
+        if name not in knobs or knobs[name].default != value
+    }
+    others = "All other hyperparameters" if study.space.parameters else "All hyperparameters"
+    defaults = f"{others} have the default values of hpo {_version(snapshot)}"
+    return f"{defaults}, except {_settings(changed)}." if changed else f"{defaults}."
 
 
 def _parameter(parameter: Parameter) -> str:
@@ -182,7 +196,7 @@ def _range(distribution: Distribution) -> str:
 
 def _search(snapshot: Snapshot) -> str:
     study, trials = snapshot.study, len(snapshot.searched)
-    length = f"{study.env_steps:,} {study.algorithm.unit}"
+    length = f"{_trained_steps(snapshot):,} {study.algorithm.unit}"
     seeds = counted_words(study.seeds.per_config, "search seed")
     if not study.space.parameters:
         kind = counted_words(study.seeds.per_config, "seed")
@@ -198,6 +212,19 @@ def _search(snapshot: Snapshot) -> str:
     return f"{proposed}. {each}."
 
 
+def _trained_steps(snapshot: Snapshot) -> int:
+    """Return the length of a full run in whole updates, if all runs had the same."""
+    complete = [
+        row
+        for row in snapshot.searched.values()
+        if row.state in (TrialState.FINISHED, TrialState.CONFIRMED) and row.seed_values
+    ]
+    lengths = {row.env_steps / len(row.seed_values) for row in complete}
+    if len(lengths) != 1 or snapshot.study.seeds.racing is not None:
+        return snapshot.study.env_steps
+    return round(lengths.pop())
+
+
 def _proposals_sentence(snapshot: Snapshot, trials: int) -> str:
     """Return the source of the configurations; learnt ones come before the method's."""
     study, rows = snapshot.study, snapshot.searched.values()
@@ -207,23 +234,25 @@ def _proposals_sentence(snapshot: Snapshot, trials: int) -> str:
     if not learnt:
         what = counted_words(trials, "configuration")
         first = f"; the first was {default}" if default else ""
-        return f"{_method(study)} proposed {what}{_random_share_text(study)}{first}"
+        return f"{_method(study)} proposed {what}{_random_share_text(study, trials)}{first}"
     from_tables = f"{counted_words(learnt, 'configuration')} that hpo learnt from recorded runs"
     given = " and ".join(filter(None, [default, f"{from_tables} on other environments"]))
     tried = f"The search tried {given}"
     if not by_method:
         return tried
     what = counted_words(by_method, "configuration")
-    return f"{tried}. {_method(study)} then proposed {what}{_random_share_text(study)}"
+    return f"{tried}. {_method(study)} then proposed {what}{_random_share_text(study, by_method)}"
 
 
-def _random_share_text(study: Study) -> str:
-    """Return the share of a learning method's proposals that was drawn at random."""
+def _random_share_text(study: Study, proposed: int) -> str:
+    """Return how many of a learning method's proposals were drawn at random."""
     row = METHODS.get(study.search.method)
     if study.search.driver == "ray_tune" or row is None or not row.learns:
         return ""
     found: list[str] = []
-    start = study.search.options.get("n_startup_trials")
+    start = study.search.options.get("n_startup_trials") or 0
+    if proposed <= start:
+        return " (all at random)"
     if start:
         found.append(f"the first {start} at random")
     if study.search.random_share:
@@ -317,7 +346,9 @@ def _count_in_words(count: int) -> str:
 def _value_sentences(snapshot: Snapshot) -> str:
     study = snapshot.study
     if not study.algorithm.acts:
-        return f"The value of a seed is {code(study.metric.name)} at the end of its training."
+        better = "higher" if study.metric.goal == "maximize" else "lower"
+        text = f"The value of a seed is {code(study.metric.name)} at the end of its training"
+        return f"{text}; {better} is better."
     mode = "greedy" if study.evaluation.greedy else "sampled"
     policy = f"the {mode} policy after training"
     if study.evaluation.steps is not None:
@@ -415,8 +446,10 @@ def _cost(snapshot: Snapshot) -> str:
     if usage.confirm_env_steps:
         text += f" ({usage.search_env_steps:,} in the search, "
         text += f"{usage.confirm_env_steps:,} for selection and test)"
-    where = counted(meta.devices, f"{meta.backend.upper()} device")
-    return f"{text} and {duration(usage.run_seconds)} of wall time on {where}."
+    text += f" and {duration(usage.run_seconds)} of wall time"
+    if snapshot.study.algorithm.is_process:
+        return f"{text}; each run was a process."
+    return f"{text} on {counted(meta.devices, f'{meta.backend.upper()} device')}."
 
 
 def _software_sentences(snapshot: Snapshot) -> str:
