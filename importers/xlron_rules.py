@@ -49,7 +49,7 @@ def before(draft: Draft, source: Source) -> None:
         source.constants["env_type"] = "rmsa"
         draft.defaults.append("env_type rmsa")
     if any(source.values("MINIBATCH_SIZE", None)):
-        _ignore(draft, source, "XLRON computes it; NUM_MINIBATCHES counts", "MINIBATCH_SIZE")
+        _ignore(draft, source, "XLRON computes it; NUM_MINIBATCHES is used", "MINIBATCH_SIZE")
     for rule in (_length, _traffic, _algorithm, _networks, _init, _evaluation, _schedules):
         rule(draft, source)
 
@@ -189,7 +189,7 @@ def _algorithm(draft: Draft, source: Source) -> None:
         draft.note("GAE_LAMBDA: without it lambda anneals, by default from 0.9 towards 0.98")
     else:
         names = ("INITIAL_LAMBDA", "FINAL_LAMBDA", "LAMBDA_SCHEDULE_MULTIPLIER")
-        _ignore(draft, source, "GAE_LAMBDA is given, so lambda does not anneal", *names)
+        _ignore(draft, source, "GAE_LAMBDA is given, so lambda is not annealed", *names)
         draft.silent.update(names)
     clips = ("RHO_CLIP", "C_CLIP")
     off = [name for name in clips if _is_clip_off(source, name)]

@@ -141,8 +141,8 @@ def _racing(study: Study, racing: Racing) -> Problems:
     if len(study.objectives) > 1:
         yield "seeds.racing", "compares one objective; remove racing, or give one metric"
     elif study.metric.aggregate != "mean":
-        text = f"compares means, but aggregate is {study.metric.aggregate}; take mean, or leave "
-        yield "seeds.racing", f"{text}racing out"
+        text = f"compares means, but aggregate is {study.metric.aggregate}; use mean, or remove "
+        yield "seeds.racing", f"{text}racing"
     if early is not None and (rule_row(early.type).finishes or early.evolves):
         text = f"adds seeds to whole runs, which {early.type} does not have; remove one of them"
         yield "seeds.racing", text

@@ -328,9 +328,9 @@ def test_rungs_are_even_where_a_rule_says_so(file):
 @pytest.mark.parametrize(
     ("register", "options", "told"),
     [
-        (register_sampler, [("a", 1), ("a", 2)], "an option called 'a' is there already"),
-        (register_rule, [("min", 1)], "an option called 'min' is there already"),
-        (register_rule, [("type", "x")], "an option called 'type' is there already"),
+        (register_sampler, [("a", 1), ("a", 2)], "an option called 'a' already exists"),
+        (register_rule, [("min", 1)], "an option called 'min' already exists"),
+        (register_rule, [("type", "x")], "an option called 'type' already exists"),
     ],
 )
 def test_options_have_names_of_their_own(file, register, options, told):
