@@ -292,7 +292,7 @@ def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> Draft:
             raise ConfigError(f"{path}: {error}") from None
         data, what = read.named.get("hyperparams"), "a plain dictionary `hyperparams`"
     if not is_dict(data) or not data:
-        raise ConfigError(f"{path}: no hyperparameters; expected are {what}")
+        raise ConfigError(f"{path}: no hyperparameters; expected: {what}")
     env = next((str(given[name]) for name in ("env", "env_id") if name in given), None)
     draft = Draft(str(path))
     constants = _chosen(draft, data, None if env is None else env.removeprefix("gym:"))

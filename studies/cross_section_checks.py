@@ -452,7 +452,7 @@ def _command(study: Study) -> Problems:
     """A command's script has the environment, the networks and the evaluation."""
     if not study.algorithm.is_process:
         if study.executor.type == "slurm":
-            yield "executor.type", "is slurm, which applies only to a study with command; type ray"
+            yield "executor.type", "is slurm, which applies only to a study with command; use ray"
         for path, given in (
             ("resume", study.resume),
             ("processes", study.processes),

@@ -168,7 +168,7 @@ def test_a_space_around_one_configuration(tmp_path, capsys):
         ("rejax", "x.json", "{", "not JSON"),
         ("rlzoo", "ppo.yml", "CartPole-v1: 3\n", "name its environment"),
         ("rlzoo", "ppo.yml", "CartPole-v1: {}\nAcrobot-v1: 3\n", "2 environments"),
-        ("rlzoo", "ppo.py", "import os\n", "they are a plain dictionary"),
+        ("rlzoo", "ppo.py", "import os\n", "expected: a plain dictionary"),
         ("rlzoo", "ppo.py", "(", "not Python"),
         ("lerax", "x.py", "PPO(learning_rate=schedule(1))", "x.py:1: learning_rate is schedule"),
         ("cleanrl", "x.txt", "--a 'b", "split into words"),

@@ -136,7 +136,7 @@ def test_nothing_decided_is_an_answer() -> None:
 def test_too_little_is_refused() -> None:
     with pytest.raises(ConfigError, match="needs 10"):
         decide([Column("a", [0.1] * 9)], [1.0] * 9)
-    with pytest.raises(ConfigError, match="one place"):
+    with pytest.raises(ConfigError, match="one position"):
         decide([Column("a", [0.1] * 9)], [1.0] * 12)
 
 
