@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     _open_streams()
     try:
-        args = _parse(given)
+        args = _parse_line(given)
     except SystemExit as end:  # argparse: --help, --version, or a usage error
         return end.code if isinstance(end.code, int) else 2
     try:
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parse(argv: list[str]) -> argparse.Namespace:
+def _parse_line(argv: list[str]) -> argparse.Namespace:
     parser, verbs = make_parser()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what could stand here
         import_module(".views.commands.completion", __package__).complete_words(parser)

@@ -197,24 +197,24 @@ def format_error(error: BaseException) -> str:
     The line is the innermost in the user's code or, without one, the innermost outside this
     package. If a library called by this code raised it, `, in package/file.py:line` follows.
     """
-    place = _place(error.__traceback__)
+    place = _find_place(error.__traceback__)
     return f"{place.shown}: {named(error)}{place.foreign}" if place.shown else named(error)
 
 
 def format_error_if_own(error: BaseException) -> str:
     """Return `format_error` if an exception passed through user code, otherwise `named`."""
-    return format_error(error) if _place(error.__traceback__).is_own else named(error)
+    return format_error(error) if _find_place(error.__traceback__).is_own else named(error)
 
 
 def place_of(error: BaseException) -> str:
     """Return `file:line`, the innermost in the user's code, or ""."""
-    place = _place(error.__traceback__)
+    place = _find_place(error.__traceback__)
     return place.shown if place.is_own else ""
 
 
 def foreign_of(error: BaseException) -> str:
     """Return `, in package/file.py:line` of a library called by the user's code, or ""."""
-    return _place(error.__traceback__).foreign
+    return _find_place(error.__traceback__).foreign
 
 
 def format_traceback(error: BaseException) -> str:
@@ -246,7 +246,7 @@ def blamed(id_: str, values: Mapping[str, Any]) -> Generator[None, None, None]:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _RaisedAt:
     """Where an exception was raised."""
 
     shown: str = ""  # file:line
@@ -259,7 +259,7 @@ _WITHOUT_FRAMES = ("jax", "jaxlib", "numpy", "jaxtyping", "beartype")
 
 
 @cache
-def _libraries() -> tuple[str, ...]:
+def _library_folders() -> tuple[str, ...]:
     import sysconfig
 
     paths = sysconfig.get_paths()
@@ -269,13 +269,13 @@ def _libraries() -> tuple[str, ...]:
 
 def _package_path(path: str) -> str:
     """Return a file's path starting at its installed package, or "" for other files."""
-    for folder in _libraries()[2:]:
+    for folder in _library_folders()[2:]:
         if path.startswith(folder):
             return path[len(folder) :]
     return ""
 
 
-def _place(trace: TracebackType | None) -> _Place:
+def _find_place(trace: TracebackType | None) -> _RaisedAt:
     import traceback
 
     found, foreign, is_own = "", "", False
@@ -283,7 +283,7 @@ def _place(trace: TracebackType | None) -> _Place:
         path = frame.f_code.co_filename
         if str(frame.f_globals.get("__name__", "")).startswith(_OURS):
             continue
-        own = not path.startswith(("<", *_libraries()))
+        own = not path.startswith(("<", *_library_folders()))
         if own or not is_own:
             found, is_own = f"{shown_path(path)}:{line}", own
         package = _package_path(path)
@@ -291,7 +291,7 @@ def _place(trace: TracebackType | None) -> _Place:
             foreign = ""
         elif package and package.partition(os.sep)[0] not in _WITHOUT_FRAMES:
             foreign = f", in {package}:{line}"
-    return _Place(found, is_own, foreign if is_own else "")
+    return _RaisedAt(found, is_own, foreign if is_own else "")
 
 
 def own_place(frames: Iterable[tuple[str, int]]) -> str:
@@ -299,7 +299,7 @@ def own_place(frames: Iterable[tuple[str, int]]) -> str:
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(_OURS)]
     ours = {getattr(module, "__file__", None) for module in modules}
     for path, line in frames:
-        if path not in ours and not path.startswith(("<", *_libraries())):
+        if path not in ours and not path.startswith(("<", *_library_folders())):
             return f"{shown_path(path)}:{line}"
     return ""
 

@@ -104,7 +104,7 @@ class _FirstCopies:
 
 def run_once(asked: Any, programs: dict[Any, Any], chunks: int | None = None) -> dict[str, float]:
     """Run a study, up to a number of chunks; give what it took."""
-    from hpo.search.run import Settings, run
+    from hpo.search.run import RunOptions, run
 
     spent = {"change_seconds": 0.0, "copies": 0.0}
     factory = factory_of(asked, programs, spent)
@@ -112,7 +112,7 @@ def run_once(asked: Any, programs: dict[Any, Any], chunks: int | None = None) ->
     with tempfile.TemporaryDirectory() as folder:
         started, busy = time.perf_counter(), time.process_time()
         usage = run(
-            asked, Path(folder) / asked.name, factory, (), Settings(callbacks=callbacks)
+            asked, Path(folder) / asked.name, factory, (), RunOptions(callbacks=callbacks)
         ).usage
         seconds, cpu = time.perf_counter() - started, time.process_time() - busy
     return {

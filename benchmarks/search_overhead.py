@@ -24,7 +24,7 @@ from pathlib import Path
 
 from helpers.analytic_lanes import AnalyticFactory
 from hpo.search.lanes.contract import PopulationFactory
-from hpo.search.run import Settings, run
+from hpo.search.run import RunOptions, run
 from hpo.search.samplers import via_optuna
 from hpo.search.samplers.registry import register_sampler
 from hpo.search.samplers.without_model import RandomSearch
@@ -101,7 +101,7 @@ def measure(method: str, arguments: argparse.Namespace) -> dict[str, float]:
     factory = factory_of(asked, arguments)
     with tempfile.TemporaryDirectory() as folder:
         started = time.process_time()
-        usage = run(asked, Path(folder) / asked.name, factory, (), Settings()).usage
+        usage = run(asked, Path(folder) / asked.name, factory, (), RunOptions()).usage
         return {
             "method": method,
             "env_steps_per_second": usage.env_steps / usage.run_seconds,

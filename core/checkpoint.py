@@ -38,7 +38,11 @@ def save_tree(directory: Path, tree: Any) -> None:
     import orbax.checkpoint as ocp
 
     here = jax.device_get(tree)  # outside: errors of devices are not errors of the disk
-    with atomic_files.telling(directory), _quiet(), ocp.StandardCheckpointer() as checkpointer:
+    with (
+        atomic_files.telling(directory),
+        _silence_orbax(),
+        ocp.StandardCheckpointer() as checkpointer,
+    ):
         checkpointer.save(directory.resolve(), here)
         checkpointer.wait_until_finished()
     with atomic_files.telling(directory):
@@ -48,7 +52,7 @@ def save_tree(directory: Path, tree: Any) -> None:
 
 
 @contextmanager
-def _quiet() -> Generator[None, None, None]:
+def _silence_orbax() -> Generator[None, None, None]:
     """Keep Orbax's threads from printing tracebacks of errors that it raises anyway."""
     logger, hook = logging.getLogger("absl"), sys.excepthook
     level = logger.level

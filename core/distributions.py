@@ -30,7 +30,7 @@ _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 @runtime_checkable
-class Distribution(Protocol):
+class ActionDistribution(Protocol):
     """Distribution of one action as taken by `log_prob`; leading axes are batch axes.
 
     The environment's action may be a function of this action (see `policy.environment_action`).
@@ -54,7 +54,7 @@ class Distribution(Protocol):
 
 
 @pytree
-class Categorical(Pytree):
+class CategoricalActions(Pytree):
     log_probs: Float[Array, "... A"]  # normalised
     selects: bool = static(default=False)
 
@@ -64,7 +64,7 @@ class Categorical(Pytree):
         logits: Float[Array, "... A"],
         mask: Bool[Array, "... A"] | None = None,
         selects: bool = False,
-    ) -> Categorical:
+    ) -> CategoricalActions:
         """Normalise logits; masked actions get probability 0 and no gradient.
 
         A mask that allows nothing is ignored: the raw policy acts, and the environment rejects the
@@ -105,7 +105,7 @@ class Categorical(Pytree):
 class MultiCategorical(Pytree):
     """C independent categoricals, `parts.log_probs` [..., C, widest], padded by probability 0."""
 
-    parts: Categorical
+    parts: CategoricalActions
 
     @classmethod
     def make(
@@ -117,7 +117,7 @@ class MultiCategorical(Pytree):
     ) -> MultiCategorical:
         """Normalise the logits of each component (P in all); masks as in `Categorical.make`."""
         valid = None if mask is None else _by_component(mask, sizes, False)
-        return cls(Categorical.make(_by_component(logits, sizes, _MASKED), valid, selects))
+        return cls(CategoricalActions.make(_by_component(logits, sizes, _MASKED), valid, selects))
 
     def sample(self, noise: Float[Array, "... C"]) -> Int[Array, "... C"]:
         return self.parts.sample(noise)
@@ -241,21 +241,21 @@ class Beta(Pytree):
         c = -jnp.log1p(far / both * jnp.expm1(-jnp.abs(t)))
         of_mean = both * c - far * jnp.abs(t)
         edges = jax.nn.softplus(action) + jax.nn.softplus(-action)  # -log x - log(1 - x)
-        return jnp.sum(of_mean + edges + self._spread(), axis=-1) - self.log_volume
+        return jnp.sum(of_mean + edges + self._log_normaliser(), axis=-1) - self.log_volume
 
     def entropy(self, noise: Any = None) -> Float[Array, "..."]:
         """Return log B - (alpha-1) psi(alpha) - (beta-1) psi(beta) + (sum-2) psi(sum), summed."""
         both = self.alpha + self.beta
         at_mean = self.alpha * jnp.log(self.alpha / both) + self.beta * jnp.log(self.beta / both)
         own = (self.alpha - 1.0) * _digamma(self.alpha) + (self.beta - 1.0) * _digamma(self.beta)
-        each = at_mean - self._spread() - own + (both - 2.0) * _digamma(both)
+        each = at_mean - self._log_normaliser() - own + (both - 2.0) * _digamma(both)
         return jnp.sum(each, axis=-1) + self.log_volume
 
     def mode(self) -> Float[Array, "... D"]:
         """Return the greedy y, for the mean alpha / (alpha + beta)."""
         return jnp.log(self.alpha) - jnp.log(self.beta)
 
-    def _spread(self) -> Float[Array, "... D"]:
+    def _log_normaliser(self) -> Float[Array, "... D"]:
         """Return alpha log m + beta log(1 - m) - log B by Stirling's formula: small terms."""
         both = self.alpha + self.beta
         width = 0.5 * jnp.log(self.alpha * (self.beta / both)) - _HALF_LOG_2PI
@@ -364,7 +364,7 @@ class Family:
         actions: Actions,
         mask: Bool[Array, "... A"] | None,
         log_std: Float[Array, " D"] | None,
-    ) -> Distribution:
+    ) -> ActionDistribution:
         """Return the distribution.
 
         Args:
@@ -410,14 +410,18 @@ class Family:
 class _Categorical(Family):
     actions = "discrete"
 
-    def make(self, outputs: Array, actions: Actions, mask: Any, log_std: Any) -> Distribution:
-        return Categorical.make(outputs, mask, actions.selects)
+    def make(
+        self, outputs: Array, actions: Actions, mask: Any, log_std: Any
+    ) -> ActionDistribution:
+        return CategoricalActions.make(outputs, mask, actions.selects)
 
 
 class _MultiCategorical(Family):
     actions = "multi_discrete"
 
-    def make(self, outputs: Array, actions: Actions, mask: Any, log_std: Any) -> Distribution:
+    def make(
+        self, outputs: Array, actions: Actions, mask: Any, log_std: Any
+    ) -> ActionDistribution:
         assert isinstance(actions.space, MultiDiscrete)
         return MultiCategorical.make(outputs, actions.space.nvec, mask, actions.selects)
 
@@ -449,7 +453,9 @@ class Squashed(Family):
 class _TanhGaussian(Squashed):
     has_log_std = True
 
-    def make(self, outputs: Array, actions: Actions, mask: Any, log_std: Any) -> Distribution:
+    def make(
+        self, outputs: Array, actions: Actions, mask: Any, log_std: Any
+    ) -> ActionDistribution:
         volume = _log_volume(0.5 * (actions.high - actions.low))
         return TanhGaussian(_Gaussian().make(outputs, actions, mask, log_std), volume)
 
@@ -464,7 +470,9 @@ class _Beta(Squashed):
     def outputs(self, actions: Actions) -> int:
         return 2 * actions.components
 
-    def make(self, outputs: Array, actions: Actions, mask: Any, log_std: Any) -> Distribution:
+    def make(
+        self, outputs: Array, actions: Actions, mask: Any, log_std: Any
+    ) -> ActionDistribution:
         return Beta.make(outputs, _log_volume(actions.high - actions.low))
 
     def noise(self, key: PRNGKeyArray, batch: Any, shape: Any) -> Array:

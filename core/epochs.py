@@ -103,7 +103,7 @@ def run_epochs(
         order = over_lanes(shuffle)(state.key, state.updates)
         if drawn is not None:
             order = jnp.take_along_axis(drawn, order, axis=1)
-        places, weights = _split(plan, order, count, size)
+        places, weights = _split_minibatches(plan, order, count, size)
 
         def minibatch(learning: Learning, part: tuple[Array, Array | None, Array | None]) -> Any:
             places, weight, closes = part
@@ -123,7 +123,7 @@ def run_epochs(
         index, learning = carry
         return index + 1, epoch(index, learning)
 
-    done, learning = jax.lax.while_loop(more, body, (jnp.int32(0), _start(plan, state)))
+    done, learning = jax.lax.while_loop(more, body, (jnp.int32(0), _start_learning(plan, state)))
     # Epochs that were never entered because every lane had stopped count as skipped too.
     left = jnp.maximum(epochs - done, 0).astype(jnp.float32) * count
     return learning.replace(skipped=learning.skipped + jnp.where(learning.stopped, left, 0.0))
@@ -136,7 +136,7 @@ def _closing_minibatches(plan: Plan, count: int) -> Bool[Array, " M"] | None:
     return jnp.asarray((place % plan.accumulate_minibatches == 0) | (place == count))
 
 
-def _start(plan: Plan, state: LaneState) -> Learning:
+def _start_learning(plan: Plan, state: LaneState) -> Learning:
     lanes = state.updates.shape[0]
     zero = jnp.zeros(lanes, jnp.float32)
     nothing = jax.tree.map(jnp.zeros_like, state.params)
@@ -186,7 +186,7 @@ def _epoch_rows(
     return over_lanes(choose)(hypers, state, samples.advantage)
 
 
-def _split(
+def _split_minibatches(
     plan: Plan, order: Int[Array, "L N"], count: int, size: int
 ) -> tuple[Int[Array, "M L B"], Float[Array, "M B"] | None]:
     """Return minibatch indices and, with a remainder, weights (0 fills up)."""
@@ -232,14 +232,16 @@ def _minibatch(plan: Plan, count: int, lane: _Lane, part: _Minibatch) -> Learnin
         skipped=learning.skipped + (live & stopped).astype(jnp.float32),
     )
     if learning.held is None:
-        return _step(plan, lane.replace(values=values, learning=learning), gradients, takes)
+        return _optimiser_step(
+            plan, lane.replace(values=values, learning=learning), gradients, takes
+        )
     held, one = learning.held, takes.astype(jnp.float32)
     total = jax.tree.map(lambda h, g: jnp.where(takes, h + g, h), held.gradient, gradients)
     held = Held(total, held.count + one, held.minibatches + one)
 
     def close() -> Learning:
         mean = jax.tree.map(lambda x: x / jnp.maximum(held.count, 1.0), held.gradient)
-        moved = _step(plan, lane.replace(values=values, learning=learning), mean, takes)
+        moved = _optimiser_step(plan, lane.replace(values=values, learning=learning), mean, takes)
         gradient, waiting = jax.tree.map(jnp.zeros_like, (held.gradient, held.count))
         return moved.replace(held=held.replace(gradient=gradient, count=waiting))
 
@@ -248,7 +250,7 @@ def _minibatch(plan: Plan, count: int, lane: _Lane, part: _Minibatch) -> Learnin
     return jax.lax.cond(part.closes, close, lambda: learning.replace(held=held))
 
 
-def _step(plan: Plan, lane: _Lane, gradients: Any, takes: Bool[Array, ""]) -> Learning:
+def _optimiser_step(plan: Plan, lane: _Lane, gradients: Any, takes: Bool[Array, ""]) -> Learning:
     """Take one optimiser step where `takes`; elsewhere only the counters change."""
     learning = lane.learning
     squares = distance = None

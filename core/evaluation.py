@@ -299,27 +299,27 @@ def _pictures(
     make: Making, policies: Any, episodes: int, env: DrawingEnvironment
 ) -> Iterator[np.ndarray]:
     params = jax.device_get(jax.tree.map(lambda x: x[0], make(policies).params))
-    carry = _start(make, policies, episodes, None)
+    carry = _begin_episodes(make, policies, episodes, None)
     first = jax.device_get(jax.tree.map(lambda x: x[0], carry.env_state))
     # the states of each episode, from its first to the one in which it ended
-    found = [[_inner(jax.tree.map(lambda x, at=at: x[at], first))] for at in range(episodes)]
+    found = [[_inner_state(jax.tree.map(lambda x, at=at: x[at], first))] for at in range(episodes)]
 
     def show(before: Carry, after: Carry, seen: Seen) -> Any:
         return before.running, after.env_state
 
-    for running, states in _blocks(make, policies, carry, None, show):
+    for running, states in _step_blocks(make, policies, carry, None, show):
         for step, episode in zip(*np.nonzero(running[:, 0]), strict=True):
             one = jax.tree.map(lambda x, at=(step, 0, episode): x[at], states)
-            found[episode].append(_inner(one))
+            found[episode].append(_inner_state(one))
     for states in found:
         yield from env.pictures(states, params)
 
 
-def _start(make: Making, policies: Any, episodes: int, steps: int | None) -> Carry:
+def _begin_episodes(make: Making, policies: Any, episodes: int, steps: int | None) -> Carry:
     return jax.jit(lambda policies: begin(make(policies), episodes, steps))(policies)
 
 
-def _blocks(
+def _step_blocks(
     make: Making,
     policies: Any,
     carry: Carry,
@@ -343,7 +343,7 @@ def _blocks(
         yield jax.device_get(shown)
 
 
-def _inner(state: Any) -> Any:
+def _inner_state(state: Any) -> Any:
     return state.inner if isinstance(state, contract.Remembering) else state
 
 
@@ -360,8 +360,8 @@ def trace(
     256 components) and the environment's numbers as `info_<name>`.
     """
     last = last_step(make(policies).env, steps)
-    carry = _start(make, policies, episodes, steps)
-    blocks = list(_blocks(make, policies, carry, steps, lambda _, __, seen: seen))
+    carry = _begin_episodes(make, policies, episodes, steps)
+    blocks = list(_step_blocks(make, policies, carry, steps, lambda _, __, seen: seen))
     # [blocks][steps, 1, episodes, ...] -> [episodes, steps, ...]
     whole: Seen = jax.tree.map(
         lambda *parts: np.moveaxis(np.concatenate(parts)[:last, 0], 0, 1), *blocks
@@ -381,14 +381,14 @@ def columns_of(seen: Seen) -> dict[str, np.ndarray]:
         "return": np.cumsum(reward, axis=1)[rows],
         "terminated": np.asarray(seen.terminated)[rows],
         "truncated": np.asarray(seen.truncated)[rows],
-        **_components("action", seen.action, rows),
+        **_value_columns("action", seen.action, rows),
     }
     if hasattr(seen.observation, "shape"):  # a tree has no columns of its own
-        columns |= _components("observation", seen.observation, rows)
+        columns |= _value_columns("observation", seen.observation, rows)
     return columns | {f"info_{name}": np.asarray(x)[rows] for name, x in seen.info.items()}
 
 
-def _components(name: str, values: Any, rows: np.ndarray) -> dict[str, np.ndarray]:
+def _value_columns(name: str, values: Any, rows: np.ndarray) -> dict[str, np.ndarray]:
     flat = np.asarray(values)[rows]
     if flat.ndim == 1:
         return {name: flat}

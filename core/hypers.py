@@ -108,7 +108,7 @@ OFF = math.inf  # a clip or limit that is off
 SAME = -1.0  # `value_clip_eps: same`
 
 
-def _leaf(knob: Knob) -> Any:
+def _leaf_type(knob: Knob) -> Any:
     return Int[Leaf, "..."] if knob.type in ("int", "choice") else Float[Leaf, "..."]
 
 
@@ -120,7 +120,7 @@ class Hypers(Pytree):
     `SCHEDULES`, and disabled limits are infinite.
     """
 
-    __annotations__ = {name: _leaf(knob) for name, knob in KNOBS.items() if knob.traced}
+    __annotations__ = {name: _leaf_type(knob) for name, knob in KNOBS.items() if knob.traced}
     env_params: Any  # parameters of the environment, a pytree of float32
     eval_params: Any  # those of the evaluation environment
 
@@ -138,7 +138,9 @@ def hypers_of(full: Mapping[str, Any], env_params: Any, eval_params: Any) -> Hyp
         same = dict.fromkeys(("gae_lambda_initial", "gae_lambda_final"), full["gae_lambda"])
         full = {**full, **same}
     leaves = {name: _encode(name, full[name]) for name, knob in KNOBS.items() if knob.traced}
-    return Hypers(**leaves, env_params=_floats(env_params), eval_params=_floats(eval_params))
+    return Hypers(
+        **leaves, env_params=_float_leaves(env_params), eval_params=_float_leaves(eval_params)
+    )
 
 
 def _encode(name: str, value: Any) -> np.ndarray:
@@ -150,5 +152,5 @@ def _encode(name: str, value: Any) -> np.ndarray:
     return np.asarray(OFF if value is None else value, np.float32)
 
 
-def _floats(params: Any) -> Any:
+def _float_leaves(params: Any) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)

@@ -132,12 +132,12 @@ class RewardState(Pytree):
         cls, returns: Mapping[str, float] | None, centring: Mapping[str, float] | None
     ) -> RewardState:
         return cls(
-            None if returns is None else RunningStatistics(*_floats(returns, _PARTS)),
-            *((None, None) if centring is None else _floats(centring, ("average", "trace"))),
+            None if returns is None else RunningStatistics(*_float_arrays(returns, _PARTS)),
+            *((None, None) if centring is None else _float_arrays(centring, ("average", "trace"))),
         )
 
 
-def _floats(data: Mapping[str, float], names: tuple[str, ...]) -> list[Array]:
+def _float_arrays(data: Mapping[str, float], names: tuple[str, ...]) -> list[Array]:
     return [jnp.float32(data[name]) for name in names]
 
 

@@ -123,11 +123,11 @@ def ppo_loss(
 
     `weight` is 0 for padding rows in the last minibatch; None if there are none.
     """
-    terms = _forward(params, plan, hypers, rows)
+    terms = _forward_terms(params, plan, hypers, rows)
     learned = _learning_targets(plan, hypers, coefficients, rows, terms)
     flat_rows, terms, learned = (_steps_of(plan, part) for part in (rows, terms, learned))
-    weights = _weights(plan, rows, weight)
-    means = _Purposes(*map(_mean, weights))
+    weights = _row_weights(plan, rows, weight)
+    means = _Purposes(*map(_weighted_mean, weights))
     advantage = _normalise(learned.advantage, hypers, weights.policy)
     learned = learned.replace(advantage=advantage)
     batch = _Batch(flat_rows, terms, learned, weights.value)
@@ -158,11 +158,11 @@ def loss_and_gradient(
     rows, fills = jax.tree.map(lambda x: x.reshape((count, -1, *x.shape[1:])), (rows, weight))
 
     def targets(rows: Samples) -> _Targets:
-        terms = None if rows.segments is None else _forward(params, plan, hypers, rows)
+        terms = None if rows.segments is None else _forward_terms(params, plan, hypers, rows)
         return _steps_of(plan, _learning_targets(plan, hypers, coefficients, rows, terms))
 
     learned: _Targets = jax.lax.map(targets, rows)
-    weights = jax.vmap(lambda part, fills: _weights(plan, part, fills))(rows, fills)
+    weights = jax.vmap(lambda part, fills: _row_weights(plan, part, fills))(rows, fills)
     flat: _Purposes = jax.tree.map(lambda w: w.reshape(-1), weights)
 
     def total(weight: Array | None) -> Array:
@@ -175,8 +175,8 @@ def loss_and_gradient(
 
     def loss(params: dict[str, Any], part: tuple[Any, ...]) -> tuple[Array, Losses]:
         rows, weights, learned = part
-        terms = _steps_of(plan, _forward(params, plan, hypers, rows))
-        means = _Purposes(*map(_mean, weights, totals))
+        terms = _steps_of(plan, _forward_terms(params, plan, hypers, rows))
+        means = _Purposes(*map(_weighted_mean, weights, totals))
         rows = _steps_of(plan, rows)
         batch = _Batch(rows, terms, learned, weights.value)
         return _loss(plan, hypers, coefficients, batch, means, in_parts=True)
@@ -193,7 +193,7 @@ def loss_and_gradient(
     return losses.replace(ratio_std=jnp.sqrt(jnp.maximum(square, 0.0))), gradient
 
 
-def _forward(params: dict[str, Any], plan: Plan, hypers: Hypers, rows: Samples) -> _Terms:
+def _forward_terms(params: dict[str, Any], plan: Plan, hypers: Hypers, rows: Samples) -> _Terms:
     outputs = _outputs(plan, params, rows)
     last_value = None
     if "v_trace" in plan.features:
@@ -262,7 +262,7 @@ def _steps_of(plan: Plan, tree: Any) -> Any:
     return jax.tree.map(flat, tree)
 
 
-def _weights(plan: Plan, rows: Samples, weight: Float[Array, " B"] | None) -> _Purposes:
+def _row_weights(plan: Plan, rows: Samples, weight: Float[Array, " B"] | None) -> _Purposes:
     fills = _steps_of(plan, weight)
     if rows.weights is None:
         return _Purposes(fills, fills, fills, fills)
@@ -270,7 +270,7 @@ def _weights(plan: Plan, rows: Samples, weight: Float[Array, " B"] | None) -> _P
     return _Purposes(*(each if fills is None else (weight * fills for weight in each)))
 
 
-def _mean(weight: Array | None, total: Array | None = None) -> Mean:
+def _weighted_mean(weight: Array | None, total: Array | None = None) -> Mean:
     """Return the weighted mean, or one part of a mean whose total weight is `total`."""
     if weight is None:
         return jnp.mean if total is None else lambda x: jnp.sum(x) / total
@@ -372,7 +372,7 @@ def _normalise(
     """Return advantages with mean 0 and deviation 1 over counted rows; one row is kept."""
     if weight is None and advantage.size == 1:
         return advantage
-    mean = _mean(weight)
+    mean = _weighted_mean(weight)
     centre = mean(advantage)
     deviation = jnp.sqrt(mean(jnp.square(advantage - centre)))
     clean = (advantage - centre) / (deviation + 1e-8)

@@ -37,14 +37,16 @@ def log_valid_mass(
 ) -> Float[Array, "*batch"]:
     """Return the log of the raw policy's valid probability, summed over components; or 0."""
     masses = []
-    for part, valid in zip(_components(logits, sizes), _components(mask, sizes), strict=True):
+    for part, valid in zip(
+        _split_components(logits, sizes), _split_components(mask, sizes), strict=True
+    ):
         usable = valid | ~jnp.any(valid, axis=-1, keepdims=True)
         masked = jnp.where(usable, part, _MASKED)
         masses.append(jax.nn.logsumexp(masked, axis=-1) - jax.nn.logsumexp(part, axis=-1))
     return masses[0] if sizes is None else jnp.sum(jnp.stack(masses), axis=0)
 
 
-def _components(flat: Array, sizes: Sizes) -> list[Array]:
+def _split_components(flat: Array, sizes: Sizes) -> list[Array]:
     if sizes is None:
         return [flat]
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
@@ -59,7 +61,7 @@ def valid_mass_of(
 
 
 def valid_actions(mask: Bool[Array, "*batch A"], sizes: Sizes = None) -> Int[Array, "*batch"]:
-    counts = [jnp.sum(part, axis=-1, dtype=jnp.int32) for part in _components(mask, sizes)]
+    counts = [jnp.sum(part, axis=-1, dtype=jnp.int32) for part in _split_components(mask, sizes)]
     if sizes is None:
         return counts[0]
     total = jnp.ones_like(counts[0])
@@ -70,7 +72,9 @@ def valid_actions(mask: Bool[Array, "*batch A"], sizes: Sizes = None) -> Int[Arr
 
 
 def valid_fraction(mask: Bool[Array, "*batch A"], sizes: Sizes = None) -> Float[Array, "*batch"]:
-    parts = [jnp.mean(part.astype(jnp.float32), axis=-1) for part in _components(mask, sizes)]
+    parts = [
+        jnp.mean(part.astype(jnp.float32), axis=-1) for part in _split_components(mask, sizes)
+    ]
     return parts[0] if sizes is None else jnp.prod(jnp.stack(parts), axis=0)
 
 
@@ -81,7 +85,7 @@ def are_valid(
         return jnp.take_along_axis(mask, action[..., None], axis=-1)[..., 0]
     each = [
         jnp.take_along_axis(part, action[..., i : i + 1], axis=-1)[..., 0]
-        for i, part in enumerate(_components(mask, sizes))
+        for i, part in enumerate(_split_components(mask, sizes))
     ]
     return jnp.all(jnp.stack(each), axis=0)
 

@@ -130,10 +130,10 @@ def rows_of_chunk(
 ) -> list[Mapping[str, np.ndarray]]:
     wide = {name: np.asarray(value, np.float64) for name, value in metrics.items()}
     parts = [slice(first, end) for first, end in zip((0, *ends), ends, strict=False)]
-    return [_row(wide, part) for part in (slice(None), *parts)]
+    return [_curve_row(wide, part) for part in (slice(None), *parts)]
 
 
-def _row(wide: Mapping[str, np.ndarray], part: slice) -> dict[str, np.ndarray]:
+def _curve_row(wide: Mapping[str, np.ndarray], part: slice) -> dict[str, np.ndarray]:
     episodes = np.sum(wide["episodes"][part], axis=0) if "episodes" in wide else None
     rows: dict[str, np.ndarray] = {}
     for name, whole in wide.items():

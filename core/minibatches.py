@@ -41,17 +41,17 @@ def probabilities(advantage: Float[Array, "N *T"], alpha: Float[Array, ""]) -> F
 
     If alpha is above 1, powers are taken of the share of the largest, which cannot overflow.
     """
-    size = _sizes(advantage)
+    size = _advantage_sizes(advantage)
     size = jnp.where(alpha > 1.0, size / jnp.max(size), size)
     weight = size**alpha
     return weight / jnp.sum(weight)
 
 
 def priorities(advantage: Float[Array, "N *T"], alpha: Float[Array, ""]) -> Float[Array, " N"]:
-    return _sizes(advantage) ** alpha
+    return _advantage_sizes(advantage) ** alpha
 
 
-def _sizes(advantage: Float[Array, "N *T"]) -> Float[Array, " N"]:
+def _advantage_sizes(advantage: Float[Array, "N *T"]) -> Float[Array, " N"]:
     return jnp.sum(jnp.abs(advantage).reshape((advantage.shape[0], -1)), axis=1) + _LEAST
 
 

@@ -61,13 +61,13 @@ def step_sizes(hypers: Hypers, progress: Float[Array, ""]) -> StepSizes:
     return StepSizes(policy, jnp.where(hypers.separate_vf_optimiser > 0.0, critic, policy))
 
 
-def _groups(params: Params) -> tuple[Params, Params]:
+def _policy_and_critic(params: Params) -> tuple[Params, Params]:
     critic = {name: value for name, value in params.items() if is_critic(name)}
     return {name: value for name, value in params.items() if name not in critic}, critic
 
 
 def init_moments(plan: Plan, params: Params) -> tuple[State, State]:
-    policy, critic = (_init_group(plan, group) for group in _groups(params))
+    policy, critic = (_init_group(plan, group) for group in _policy_and_critic(params))
     return policy, critic
 
 
@@ -85,15 +85,15 @@ def _init_group(plan: Plan, group: Params) -> State:
 
 
 def tree_norm(tree: Any) -> Float[Array, ""]:
-    return jnp.sqrt(_square(tree))
+    return jnp.sqrt(_squared_norm(tree))
 
 
-def _square(tree: Any) -> Float[Array, ""]:
+def _squared_norm(tree: Any) -> Float[Array, ""]:
     return jnp.sum(jnp.stack([jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)]))
 
 
 def group_squares(gradients: Params) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    policy, critic = (_square(group) for group in _groups(gradients))
+    policy, critic = (_squared_norm(group) for group in _policy_and_critic(gradients))
     return policy, critic
 
 
@@ -101,11 +101,13 @@ def squares_and_distance(
     gradients: Params, mean: Params
 ) -> tuple[tuple[Float[Array, ""], Float[Array, ""]], Float[Array, ""]]:
     """Return `group_squares` and |g - m|: a GPU computes both sums of a leaf in one kernel."""
-    (policy, near), (critic, far) = map(_pair, _groups(gradients), _groups(mean))
+    (policy, near), (critic, far) = map(
+        _group_sums, _policy_and_critic(gradients), _policy_and_critic(mean)
+    )
     return (policy, critic), jnp.sqrt(near + far)
 
 
-def _pair(group: Params, mean: Params) -> tuple[Float[Array, ""], Float[Array, ""]]:
+def _group_sums(group: Params, mean: Params) -> tuple[Float[Array, ""], Float[Array, ""]]:
     leaves, centres = (_few_leaves(tree) for tree in (group, mean))
     sums = [_two_sums(leaf, centre) for leaf, centre in zip(leaves, centres, strict=True)]
     own, away = (jnp.sum(jnp.stack(parts)) for parts in zip(*sums, strict=True))
@@ -181,8 +183,8 @@ def apply_gradients(
     new_params: Params = {}
     new_moments = []
     for group, gradient, moment, group_norm, settings in zip(
-        _groups(params),
-        _groups(gradients),
+        _policy_and_critic(params),
+        _policy_and_critic(gradients),
         moments,
         norms,
         _settings(plan, hypers, sizes),
@@ -193,13 +195,13 @@ def apply_gradients(
         if own is not None:
             moved, moment = step_own(own, settings, group, clipped, moment)
         else:
-            moved, moment = _step(plan, settings, group, clipped, moment)
+            moved, moment = _step_group(plan, settings, group, clipped, moment)
         new_params |= moved
         new_moments.append(moment)
     return new_params, (new_moments[0], new_moments[1]), norm
 
 
-def _step(
+def _step_group(
     plan: Plan, settings: Settings, group: Params, gradient: Params, state: Moments
 ) -> tuple[Params, Moments]:
     decay, size = settings.weight_decay, settings.learning_rate

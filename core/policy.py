@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, UInt32
 
 from ..environments.registry import fitting_distributions
 from ..errors import ConfigError
-from .distributions import Actions, Distribution, Family, Squashed, family_of, spread_bounds
+from .distributions import ActionDistribution, Actions, Family, Squashed, family_of, spread_bounds
 from .envs import registry as environments
 from .envs.contract import Box, Discrete, Environment, MultiDiscrete, as_array
 from .hypers import Hypers
@@ -70,7 +70,7 @@ def component_sizes(env: Environment) -> tuple[int, ...] | None:
 
 def head_outputs(plan: Plan, env: Environment) -> int:
     """Return the width of the policy head: logits, means, or two numbers per component."""
-    family, actions = _family(plan, env)
+    family, actions = _family_and_actions(plan, env)
     return family.outputs(actions)
 
 
@@ -91,11 +91,11 @@ def draw_entropy_noise(
 def raw_logits(
     plan: Plan, env: Environment, outputs: Float[Array, "... P"]
 ) -> Float[Array, "... A"]:
-    family, actions = _family(plan, env)
+    family, actions = _family_and_actions(plan, env)
     return family.logits(outputs, actions)
 
 
-def _family(plan: Plan, env: Environment) -> tuple[Family, Actions]:
+def _family_and_actions(plan: Plan, env: Environment) -> tuple[Family, Actions]:
     family, space = family_of(distribution_kind(plan, env)), env.action_space
     low = high = np.zeros(0, np.float32)
     if isinstance(space, Box):
@@ -138,7 +138,7 @@ def environment_action(plan: Plan, env: Environment, action: Array) -> Array:
     space = env.action_space
     if not isinstance(space, Box):
         return action
-    family, actions = _family(plan, env)
+    family, actions = _family_and_actions(plan, env)
     action = family.environment_action(action, actions)
     if _has_own_range(plan) and not isinstance(family, Squashed):  # which clips them already
         action = jnp.clip(action, *spread_bounds(actions, action))
@@ -150,7 +150,7 @@ _PRECISIONS = {"float32": "float32", "tf32": "tensorfloat32", "bfloat16": "bfloa
 
 
 def _network(plan: Plan, env: Environment) -> nn.Module:
-    struct = jax.eval_shape(_read, env.observation_struct)
+    struct = jax.eval_shape(_expand_observation, env.observation_struct)
     return networks.make(plan, head_outputs(plan, env), struct)
 
 
@@ -163,7 +163,7 @@ def init_params(plan: Plan, hypers: Hypers, key: PRNGKeyArray) -> dict[str, Any]
     env = environments.make(plan.env)
     probe = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), env.observation_struct)
     plan = dataclasses.replace(plan, dtype="float32")
-    params = dict(_network(plan, env).init(key, _read(probe))["params"])
+    params = dict(_network(plan, env).init(key, _expand_observation(probe))["params"])
     if has_log_std(plan, env):
         params["log_std"] = jnp.full(action_shape(env), 1.0, jnp.float32) * hypers.log_std_init
     return params
@@ -192,7 +192,7 @@ def apply(plan: Plan, params: dict[str, Any], observation: Any) -> Outputs:
     network receives parameters and real observations in bfloat16 and returns float32; gradients
     arrive at float32 parameters.
     """
-    return _call(plan, params, None, observation)
+    return _apply_network(plan, params, None, observation)
 
 
 def step(plan: Plan, params: dict[str, Any], observation: Any, carry: Any) -> tuple[Outputs, Any]:
@@ -203,7 +203,7 @@ def step(plan: Plan, params: dict[str, Any], observation: Any, carry: Any) -> tu
         struct = environments.make(plan.env).observation_struct
         first, known = jax.tree.leaves(observation)[0], jax.tree.leaves(struct)[0]
         carry = initial_carry(plan, first.shape[: first.ndim - len(known.shape)])
-    return _call(plan, params, "step", observation, carry)
+    return _apply_network(plan, params, "step", observation, carry)
 
 
 def unroll(
@@ -212,10 +212,10 @@ def unroll(
     """Return outputs [T, S] of one lane's sequences; `first` marks the starts of episodes."""
     if not is_recurrent(plan):
         return apply(plan, params, observation)
-    return _call(plan, params, "unroll", observation, first, carry)
+    return _apply_network(plan, params, "unroll", observation, first, carry)
 
 
-def _call(
+def _apply_network(
     plan: Plan, params: dict[str, Any], method: str | None, observation: Any, *rest: Any
 ) -> Any:
     env = environments.make(plan.env)
@@ -245,7 +245,7 @@ def _cast(tree: Any, dtype: str) -> Any:
     return jax.tree.map(cast, tree)
 
 
-def _read(observation: Any) -> Any:
+def _expand_observation(observation: Any) -> Any:
     """Return an observation in the network's form; packed ones are expanded.
 
     Matrix products see the same floats as if a rollout had stored them, so outputs are bitwise
@@ -259,8 +259,10 @@ def _read(observation: Any) -> Any:
 def _network_input(plan: Plan, observation: Any) -> Any:
     if hasattr(observation, "as_flags"):
         rows = math.prod(observation.lead)
-        return observation.as_flags() if takes_flags(plan, rows) else _read(observation)
-    return _read(observation)
+        return (
+            observation.as_flags() if takes_flags(plan, rows) else _expand_observation(observation)
+        )
+    return _expand_observation(observation)
 
 
 def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
@@ -286,8 +288,8 @@ def distribution_of(
     params: dict[str, Any],
     outputs: Outputs,
     mask: Bool[Array, "... A"] | None,
-) -> Distribution:
-    family, actions = _family(plan, environments.make(plan.env))
+) -> ActionDistribution:
+    family, actions = _family_and_actions(plan, environments.make(plan.env))
     wanted, given = family.outputs(actions), outputs.policy.shape[-1]
     if given != wanted:
         raise ConfigError(
@@ -305,7 +307,7 @@ def distribution_of(
 def statistics_shape(plan: Plan) -> tuple[int, ...]:
     if "normalise_observations" not in plan.features:
         return ()
-    struct = jax.eval_shape(_read, environments.make(plan.env).observation_struct)
+    struct = jax.eval_shape(_expand_observation, environments.make(plan.env).observation_struct)
     if not hasattr(struct, "shape"):
         raise ConfigError(
             f"normalise_observations needs flat observations; those of {plan.env.id} are a tree"
@@ -343,7 +345,7 @@ class Acted(Pytree):
     memory: Any  # after the step
 
 
-def _outputs(
+def _step_outputs(
     plan: Plan,
     hypers: Hypers,
     params: Any,
@@ -371,7 +373,7 @@ def act(
     Observations are stacked if `history` is above 1. `mask` None allows every action; `memory`
     None is the memory at the start of episodes. `key` draws the actions; None takes the mode.
     """
-    outputs, memory = _outputs(plan, hypers, params, statistics, observation, memory)
+    outputs, memory = _step_outputs(plan, hypers, params, statistics, observation, memory)
     distribution = distribution_of(plan, hypers, params, outputs, mask)
     if key is None:
         return environment_action(plan, env, distribution.mode()), memory
@@ -390,7 +392,7 @@ def act_to_learn(
 ) -> Acted:
     """Return one lane's rollout step; `shown` has dropout words if dropout is on."""
     params = state.params
-    outputs, memory = _outputs(
+    outputs, memory = _step_outputs(
         plan, hypers, params, state.observation_statistics, shown, state.carry
     )
     distribution = distribution_of(plan, hypers, params, outputs, mask)
@@ -419,5 +421,5 @@ def look_ahead(
 ) -> tuple[Float[Array, "*S"], Any]:
     """Return V of one lane's observations [*S, ...] with a memory, and the memory afterwards."""
     statistics = state.observation_statistics
-    outputs, memory = _outputs(plan, hypers, state.params, statistics, observation, memory)
+    outputs, memory = _step_outputs(plan, hypers, state.params, statistics, observation, memory)
     return outputs.value, memory

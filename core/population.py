@@ -70,9 +70,9 @@ def kept(
     Raises:
         ConfigError: names or shapes differ from this plan's.
     """
-    names = [name for name in params | shapes.params if _keeps(keep, name)]
+    names = [name for name in params | shapes.params if _is_kept(keep, name)]
     wanted = {name: params[name] for name in names if name in params}
-    _check(wanted, {name: shapes.params[name] for name in names if name in shapes.params})
+    _check_shapes(wanted, {name: shapes.params[name] for name in names if name in shapes.params})
     normalises = "normalise_observations" in plan.features
     own = shapes.observation_statistics.mean.shape
     if normalises:
@@ -88,7 +88,7 @@ def kept(
     return Initial(wanted, statistics if normalises else None, None, remembered)
 
 
-def _keeps(keep: Keep, name: str) -> bool:
+def _is_kept(keep: Keep, name: str) -> bool:
     """Return whether a top-level parameter belongs to the kept part."""
     return keep == "all" or policy.is_critic(name) == (keep == "critic")
 
@@ -108,12 +108,12 @@ def _check_statistics(saved: tuple[int, ...], own: tuple[int, ...]) -> None:
     )
 
 
-def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+def _leaf_shapes(tree: Any) -> dict[str, tuple[int, ...]]:
     return {name: tuple(leaf.shape) for name, leaf in named_leaves(tree).items()}
 
 
-def _check(given: Any, here: Any) -> None:
-    wanted, found = _shapes(here), _shapes(given)
+def _check_shapes(given: Any, here: Any) -> None:
+    wanted, found = _leaf_shapes(here), _leaf_shapes(given)
     for name in wanted | found:
         one, other = wanted.get(name), found.get(name)
         if one != other:

@@ -82,7 +82,7 @@ class LaneProgram:
         return population.lane_mesh(self.devices)
 
     @cached_property
-    def _spread(self) -> NamedSharding:
+    def _lane_sharding(self) -> NamedSharding:
         return NamedSharding(self.mesh, LANES)
 
     def lane_order(self) -> np.ndarray:
@@ -90,13 +90,13 @@ class LaneProgram:
         return np.moveaxis(places, 0, 1).reshape(-1)
 
     def place(self, lanes: Any) -> Any:
-        return jax.device_put(lanes, self._spread)
+        return jax.device_put(lanes, self._lane_sharding)
 
     @compiled_property
     def _advance(self) -> Any:
-        return self._compiled("_lowered", compiler_options(self.devices))
+        return self._compile_lowered("_lowered", compiler_options(self.devices))
 
-    def _compiled(self, name: str, options: dict[str, bool | int] | None = None) -> Any:
+    def _compile_lowered(self, name: str, options: dict[str, bool | int] | None = None) -> Any:
         compiled = getattr(self, name).compile(compiler_options=options)
         self.__dict__.pop(name)
         return compiled
@@ -214,19 +214,19 @@ class Program(LaneProgram):
     def evaluation_width(self) -> int:
         return len(self.devices) * (4 if self.devices[0].platform == "cpu" else 64)
 
-    def _episodes(self, policies: Policies) -> Episodes:
+    def _evaluate_episodes(self, policies: Policies) -> Episodes:
         how = self.evaluation
         return evaluate(self.plan, policies, how.episodes, how.greedy, how.steps, how.cut_after)
 
     @compiled_property
     def _evaluate(self) -> Any:
-        return self._compiled("_evaluation_lowered")
+        return self._compile_lowered("_evaluation_lowered")
 
     @cached_property
     def _evaluation_lowered(self) -> Any:
-        mapped = population.over_devices(self._episodes, self.mesh, LANES, LANES)
+        mapped = population.over_devices(self._evaluate_episodes, self.mesh, LANES, LANES)
         like = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._spread),
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._lane_sharding),
             self._policy_shapes(self.evaluation_width),
         )
         return jax.jit(mapped).lower(like)
@@ -247,7 +247,7 @@ class Program(LaneProgram):
             )
             return jax.tree.map(lambda x: x[at], policies)
 
-        return jax.jit(pick, out_shardings=self._spread)
+        return jax.jit(pick, out_shardings=self._lane_sharding)
 
     def _evaluate_padded(self, lanes: Lanes, padded: np.ndarray, count: int) -> Episodes:
         return self._evaluate_wide(self._gather(lanes, padded), count)
@@ -282,7 +282,9 @@ class Program(LaneProgram):
         return self._evaluate_wide(self.place(wide), 1)
 
     def _no_episodes(self) -> Episodes:
-        shapes = jax.eval_shape(self._episodes, self._policy_shapes(self.evaluation_width))
+        shapes = jax.eval_shape(
+            self._evaluate_episodes, self._policy_shapes(self.evaluation_width)
+        )
         return jax.tree.map(lambda x: np.zeros((0, *x.shape[1:]), x.dtype), shapes)
 
     def memory_bytes(self) -> int:

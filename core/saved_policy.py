@@ -94,7 +94,7 @@ class SavedPolicy:
         key = None if deterministic else key
         env = environments.make(self.plan.env)
         hosted = isinstance(env, HostedEnvironment)
-        seen = self._observation(env.observed(observation) if hosted else observation)
+        seen = self._checked_observation(env.observed(observation) if hosted else observation)
         remembers = policy.is_recurrent(self.plan)
         action, memory = self._act(
             self.params, self.statistics, seen, mask, carry if remembers else None, key
@@ -138,7 +138,7 @@ class SavedPolicy:
 
         return jax.jit(act)
 
-    def _observation(self, given: Any) -> Any:
+    def _checked_observation(self, given: Any) -> Any:
         env, history = environments.make(self.plan.env), self.plan.env.history
         stacked = f" (the last {history}, oldest first)" if history > 1 else ""
 
@@ -168,7 +168,7 @@ class SavedPolicy:
         env steps after the warm-up instead, for continuous operation.
         """
         rest = (episodes, greedy, steps)
-        if self._hosted:
+        if self._is_hosted:
             return _host_evaluation().evaluate_here(self.plan, self._as_lane(seed), *rest)
         run = jax.jit(lambda lanes: evaluation.evaluate(self.plan, lanes, *rest))
         return jax.device_get(run(self._as_lane(seed)))
@@ -178,7 +178,7 @@ class SavedPolicy:
     ) -> dict[str, np.ndarray]:
         """Return every env step of the episodes of `evaluate`, by columns."""
         lane = self._as_lane(seed)
-        if self._hosted:
+        if self._is_hosted:
             return _host_evaluation().trace_here(self.plan, lane, episodes, greedy, steps)
         return evaluation.trace(self._players(greedy), lane, episodes, steps)
 
@@ -195,7 +195,7 @@ class SavedPolicy:
             for drawing is not installed.
         """
         lane = self._as_lane(seed)
-        if self._hosted:
+        if self._is_hosted:
             return _host_evaluation().film_here(self.plan, lane, episodes, greedy)
         return evaluation.film(self._players(greedy), lane, episodes)
 
@@ -203,7 +203,7 @@ class SavedPolicy:
         return lambda lanes: evaluation.players_of(self.plan, lanes, greedy)
 
     @property
-    def _hosted(self) -> bool:
+    def _is_hosted(self) -> bool:
         return isinstance(environments.make(self.plan.eval_env), HostedEnvironment)
 
     def _as_lane(self, seed: int) -> Policies:
@@ -260,7 +260,7 @@ def _with_eval_env(policy: SavedPolicy, env: Mapping[str, Any]) -> SavedPolicy:
     _check_keys(id_, given)
     plan, params = environments.plan_of_env(id_, given, "")
     keys = dict(plan.keys)
-    params = {name: _number(id_, name, value) for name, value in params.items()}
+    params = {name: _checked_number(id_, name, value) for name, value in params.items()}
     if id_ == before.id:
         keys, params = {**dict(before.keys), **keys}, {**policy.eval_params, **params}
     plan = as_seen(EnvPlan(id_, tuple(sorted(keys.items())), before.folder), policy.config)
@@ -283,7 +283,7 @@ def _check_keys(id_: str, given: Mapping[str, Any]) -> None:
                 raise UnknownNameError(f"key of {id_}", name, names)
 
 
-def _number(id_: str, name: str, value: Any) -> float:
+def _checked_number(id_: str, name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise ConfigError(f"{name} of {id_} is {value!r}; allowed: a number")
     return float(value)

@@ -46,15 +46,15 @@ def trace_twice(call: Callable[..., Any], *given: Any) -> Traced:
     """
     drawn = _generators()
     jaxpr, shapes = jax.make_jaxpr(call, return_shape=True)(*given)
-    drew = _moved(drawn, _generators())
+    drew = _moved_generators(drawn, _generators())
     with _NEW_TRACES("again"), _later_clock():
         again = jax.make_jaxpr(call)(*given)
-    found = _leak(jaxpr) or _between(jaxpr, again)
+    found = _find_leak(jaxpr) or _first_difference(jaxpr, again)
     if found is None:
         return Traced(jaxpr, shapes)
     if not drew:
         return Traced(jaxpr, shapes, found.words())
-    line = line_of_change(_generators, _moved, call, *given) or found.place
+    line = line_of_change(_generators, _moved_generators, call, *given) or found.place
     return Traced(jaxpr, shapes, _WORDS_OF_GENERATOR.format(f"{line}: " if line else "", drew[0]))
 
 
@@ -64,7 +64,7 @@ _WORDS_OF_GENERATOR = (
 )
 
 
-def _moved(before: dict[str, str], after: dict[str, str]) -> list[str]:
+def _moved_generators(before: dict[str, str], after: dict[str, str]) -> list[str]:
     return [name for name, state in after.items() if state != before[name]]
 
 
@@ -78,7 +78,7 @@ def line_of_change(
 
     Return "" if nothing changes this time.
     """
-    watch = _Watch(look, changed)
+    watch = _TraceWatch(look, changed)
     before = sys.gettrace()
     sys.settrace(watch)
     try:
@@ -92,7 +92,7 @@ def line_of_change(
     return watch.found
 
 
-class _Watch(Generic[_T]):
+class _TraceWatch(Generic[_T]):
     """A Python trace function that compares before every line of user code."""
 
     def __init__(self, look: Callable[[], _T], changed: Callable[[_T, _T], list[str]]):
@@ -118,8 +118,8 @@ class _Watch(Generic[_T]):
 def constants(jaxpr: Any) -> Iterator[Any]:
     """Yield the arrays that a closed jaxpr has captured, including those in its equations."""
     yield from _consts(jaxpr)
-    for equation in _open(jaxpr).eqns:
-        for inner in _inside(equation):
+    for equation in _open_jaxpr(jaxpr).eqns:
+        for inner in _inner_jaxprs(equation):
             yield from constants(inner)
 
 
@@ -166,39 +166,39 @@ class _Difference:
         )
 
 
-def _between(one: Any, other: Any) -> _Difference | None:
+def _first_difference(one: Any, other: Any) -> _Difference | None:
     """Return the first difference of two jaxprs, closed or not."""
     consts = zip(_consts(one), _consts(other), strict=False)
-    one, other = _open(one), _open(other)
-    same = [_equal(*pair) for pair in consts]
+    one, other = _open_jaxpr(one), _open_jaxpr(other)
+    same = [_is_equal(*pair) for pair in consts]
     moved = {var for var, equal in zip(one.constvars, same, strict=False) if not equal}
     if len(one.constvars) != len(other.constvars):
         moved = set(one.constvars)
-    numbers = _numbered(one), _numbered(other)
+    numbers = _number_variables(one), _number_variables(other)
     for left, right in zip(one.eqns, other.eqns, strict=False):
         found = _of_equation(left, right, moved, numbers)
         if found is not None:
             return found
     if len(one.eqns) != len(other.eqns):
         longer = max(one.eqns, other.eqns, key=len)
-        return _Difference(_place(longer[min(len(one.eqns), len(other.eqns))]))
+        return _Difference(_user_place(longer[min(len(one.eqns), len(other.eqns))]))
     ends = zip(one.outvars, other.outvars, strict=False)
     if moved or any(not _same_input(left, right, numbers) for left, right in ends):
-        return _Difference(_place(one.eqns[-1]) if one.eqns else "")
+        return _Difference(_user_place(one.eqns[-1]) if one.eqns else "")
     return None
 
 
-def _leak(jaxpr: Any) -> _Difference | None:
+def _find_leak(jaxpr: Any) -> _Difference | None:
     """Return where an array from a finished trace is used, if any."""
-    pairs = zip(_open(jaxpr).constvars, _consts(jaxpr), strict=False)
+    pairs = zip(_open_jaxpr(jaxpr).constvars, _consts(jaxpr), strict=False)
     leaks = {var for var, const in pairs if isinstance(const, Tracer)}
     if not leaks:
         return None
-    users = [one for one in _open(jaxpr).eqns if _reads(one, leaks)]
-    return _Difference(_place(users[0]) if users else "", leaked=True)
+    users = [one for one in _open_jaxpr(jaxpr).eqns if _reads_any(one, leaks)]
+    return _Difference(_user_place(users[0]) if users else "", leaked=True)
 
 
-def _reads(equation: Any, variables: set[Any]) -> bool:
+def _reads_any(equation: Any, variables: set[Any]) -> bool:
     return any(not _is_literal(one) and one in variables for one in equation.invars)
 
 
@@ -206,27 +206,29 @@ def _of_equation(
     left: Any, right: Any, moved: set[Any], numbers: tuple[dict[Any, int], dict[Any, int]]
 ) -> _Difference | None:
     if left.primitive.name != right.primitive.name or len(left.invars) != len(right.invars):
-        return _Difference(_place(left))
+        return _Difference(_user_place(left))
     for one, other in zip(left.invars, right.invars, strict=True):
         if _is_literal(one) and _is_literal(other):
-            if not _equal(one.val, other.val):
-                return _Difference(_place(left), _number(one.val), _number(other.val))
+            if not _is_equal(one.val, other.val):
+                return _Difference(
+                    _user_place(left), _real_number(one.val), _real_number(other.val)
+                )
         elif not _same_input(one, other, numbers) or one in moved:
-            return _Difference(_place(left))
+            return _Difference(_user_place(left))
     for name, value in left.params.items():
         if not _same_parameter(value, right.params.get(name)):
-            return _Difference(_place(left))
-    inner = zip(_inside(left), _inside(right), strict=False)
-    return next(filter(None, (_between(*pair) for pair in inner)), None)
+            return _Difference(_user_place(left))
+    inner = zip(_inner_jaxprs(left), _inner_jaxprs(right), strict=False)
+    return next(filter(None, (_first_difference(*pair) for pair in inner)), None)
 
 
-def _inside(equation: Any) -> list[Any]:
+def _inner_jaxprs(equation: Any) -> list[Any]:
     """Return the jaxprs among an equation's parameters, closed ones with their constants."""
     leaves = jax.tree.leaves(list(equation.params.values()))
     return [leaf for leaf in leaves if hasattr(leaf, "jaxpr") or hasattr(leaf, "eqns")]
 
 
-def _open(jaxpr: Any) -> Any:
+def _open_jaxpr(jaxpr: Any) -> Any:
     return getattr(jaxpr, "jaxpr", jaxpr)
 
 
@@ -238,7 +240,7 @@ def _is_literal(atom: Any) -> bool:
     return hasattr(atom, "val")
 
 
-def _numbered(jaxpr: Any) -> dict[Any, int]:
+def _number_variables(jaxpr: Any) -> dict[Any, int]:
     """Number variables in the order of their binding."""
     bound = [*jaxpr.constvars, *jaxpr.invars]
     for equation in jaxpr.eqns:
@@ -248,7 +250,7 @@ def _numbered(jaxpr: Any) -> dict[Any, int]:
 
 def _same_input(one: Any, other: Any, numbers: tuple[dict[Any, int], dict[Any, int]]) -> bool:
     if _is_literal(one) or _is_literal(other):
-        return _is_literal(one) and _is_literal(other) and _equal(one.val, other.val)
+        return _is_literal(one) and _is_literal(other) and _is_equal(one.val, other.val)
     return numbers[0].get(one) == numbers[1].get(other) and one.aval == other.aval
 
 
@@ -259,10 +261,10 @@ def _same_parameter(one: Any, other: Any) -> bool:
     plain = isinstance(one, int | float | np.ndarray) and isinstance(
         other, int | float | np.ndarray
     )
-    return not plain or _equal(one, other)
+    return not plain or _is_equal(one, other)
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _is_equal(one: Any, other: Any) -> bool:
     """Compare constants bit by bit; NaN equals NaN."""
     if one is other or any(isinstance(value, Tracer) for value in (one, other)):
         return True  # inside, an array of the trace around it, whose wiring is compared there
@@ -278,13 +280,13 @@ def _array(value: Any) -> np.ndarray:
     return np.asarray(value)
 
 
-def _number(value: Any) -> float | None:
+def _real_number(value: Any) -> float | None:
     found = _array(value)
     is_real = np.issubdtype(found.dtype, np.number) and not np.iscomplexobj(found)
     return float(found) if is_real and found.ndim == 0 else None
 
 
-def _place(equation: Any) -> str:
+def _user_place(equation: Any) -> str:
     """Return `file:line` of the user's code that an equation comes from, or ""."""
     frames = getattr(equation.source_info.traceback, "frames", ())
     return own_place((frame.file_name, frame.line_num) for frame in frames)

@@ -400,18 +400,18 @@ class Lane:
         """Return a state with these leaves and the structure of `init`, traced again."""
         example = self.training.init(jax.random.key(0), self.hypers(values))
         old, structure = jax.tree.flatten(example)
-        return structure.unflatten(_unwrapped(leaves, old))
+        return structure.unflatten(_restore_keys(leaves, old))
 
     def update(
         self, leaves: list[Any], values: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         state = self.state(leaves, values)
         after, metrics = self.training.update(state, self.hypers(values))
-        return words_of(jax.tree.leaves(after)), _scalars(metrics)
+        return words_of(jax.tree.leaves(after)), _float_scalars(metrics)
 
     def evaluate(self, leaves: list[Any], values: Mapping[str, Any], key: Any) -> dict[str, Any]:
         state = self.state(leaves, values)
-        return _scalars(self.training.evaluate(state, self.hypers(values), key))
+        return _float_scalars(self.training.evaluate(state, self.hypers(values), key))
 
     def episodes(
         self, leaves: list[Any], values: Mapping[str, Any], key: UInt32[Array, "2"], count: int
@@ -419,7 +419,7 @@ class Lane:
         """Return episode values by name, evaluated with a lane's key."""
         if self.training.acts():
             state = self.state(leaves, values)
-            return _scalars(self.training.play(state, self.hypers(values), key, count))
+            return _float_scalars(self.training.play(state, self.hypers(values), key, count))
         keys = jax.random.split(use_key(key, EVALUATION), count)
         return jax.vmap(lambda key: self.evaluate(leaves, values, key))(keys)
 
@@ -437,12 +437,12 @@ def words_of(leaves: list[Any]) -> list[Any]:
     ]
 
 
-def _unwrapped(leaves: list[Any], like: list[Any]) -> list[Any]:
+def _restore_keys(leaves: list[Any], like: list[Any]) -> list[Any]:
     return [
         jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(old)) if _is_key(old) else leaf
         for leaf, old in zip(leaves, like, strict=True)
     ]
 
 
-def _scalars(values: Mapping[str, Any]) -> dict[str, Any]:
+def _float_scalars(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: jnp.asarray(value, jnp.float32) for name, value in sorted(values.items())}

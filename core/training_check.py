@@ -150,7 +150,7 @@ class _Tracer:
         if not isinstance(found, Mapping):
             example = '(state, {"loss": loss})' if method == "update" else '{"return": total}'
             raise ConfigError(
-                f"{self.at(method)} gives {_kind(found)} in place of {noun}s by name; return "
+                f"{self.at(method)} gives {_kind_text(found)} in place of {noun}s by name; return "
                 f"{example}"
             )
         for name, value in found.items():
@@ -183,7 +183,7 @@ class _Tracer:
         )
 
 
-def _kind(value: Any) -> str:
+def _kind_text(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
@@ -195,7 +195,7 @@ def _not_a_number(name: str, value: Any) -> str:
     if isinstance(value, bool | int | float):
         return ""
     if not hasattr(value, "dtype") or not hasattr(value, "shape"):
-        return f"is {_kind(value)}"
+        return f"is {_kind_text(value)}"
     if is_key(value) or jnp.issubdtype(value.dtype, jnp.complexfloating):
         return f"is of {value.dtype}"
     return f"has shape {value.shape}" if value.shape else ""
@@ -213,7 +213,7 @@ def contents_of(training: Training, only: str = "") -> dict[str, Any]:
     }
     if only:
         own = {name: value for name, value in own.items() if name == only}
-    return dict(_paths(own, "", type(training).__module__, 4))
+    return dict(_marks_by_path(own, "", type(training).__module__, 4))
 
 
 def _is_cached_property(cls: type, name: str) -> bool:
@@ -230,15 +230,15 @@ def _cached_tracers(training: Training) -> list[str]:
     return found
 
 
-def _paths(held: Mapping[str, Any], prefix: str, module: str, depth: int) -> Iterator[Any]:
+def _marks_by_path(held: Mapping[str, Any], prefix: str, module: str, depth: int) -> Iterator[Any]:
     for name, value in held.items():
         path = f"{prefix}{name}"
-        yield path, _mark(value)
+        yield path, _change_mark(value)
         if depth:
-            yield from _paths(_parts(value, module), path, module, depth - 1)
+            yield from _marks_by_path(_held_parts(value, module), path, module, depth - 1)
 
 
-def _mark(value: Any) -> Any:
+def _change_mark(value: Any) -> Any:
     """Return a value with a mark that changes when it does, such as the sum of its bytes."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         return value, zlib.crc32(value.tobytes())
@@ -249,7 +249,7 @@ def _mark(value: Any) -> Any:
     return value, ""
 
 
-def _parts(value: Any, module: str) -> dict[str, Any]:
+def _held_parts(value: Any, module: str) -> dict[str, Any]:
     """Return the contents of a container or of an object from the user's file, by position."""
     if isinstance(value, dict):
         return {f"[{key!r}]": one for key, one in value.items()}

@@ -181,7 +181,7 @@ def _advice(cls: type, mistake: _Mistake, place: str) -> str:
 
 
 @contextmanager
-def _patience(cls: type, method: str) -> Generator[None]:
+def _warn_if_slow(cls: type, method: str) -> Generator[None]:
     """Warn if a method takes long, because an endless Python loop prints nothing else."""
     text = f"{method_of(cls, method)} has run for {_LONG:.0f} s, and no program is compiled yet; "
     text += "Ctrl-C ends it"
@@ -199,17 +199,17 @@ def _patience(cls: type, method: str) -> Generator[None]:
 def in_user_words(cls: type, method: str) -> Generator[None]:
     """Turn any error of a method, even `sys.exit`, into a ConfigError with file and line."""
     try:
-        with user_streams(), _patience(cls, method):
+        with user_streams(), _warn_if_slow(cls, method):
             yield
     except (ConfigError, GeneratorExit):
         raise
     except BaseException as error:
         if is_interrupt(error):
             raise
-        raise ConfigError(_words(cls, method, error)) from error
+        raise ConfigError(_error_text(cls, method, error)) from error
 
 
-def _words(cls: type, method: str, error: BaseException) -> str:
+def _error_text(cls: type, method: str, error: BaseException) -> str:
     place = place_of(error)
     at = f"{cls.__name__}.{method}: {place}:"
     if isinstance(error, SetOutsideSetup):

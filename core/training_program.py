@@ -125,7 +125,7 @@ class TrainingProgram(LaneProgram):
                 made.hypers[name][lane] = value
         return made
 
-    def _local(
+    def _run_device_lanes(
         self, seed: Any, lanes: Lanes, starts: Starts, shared: Any
     ) -> tuple[Lanes, dict[str, Float[Array, "K lanes"]]]:
         """Run one chunk on the lanes of a device."""
@@ -180,7 +180,7 @@ class TrainingProgram(LaneProgram):
     @cached_property
     def _lowered(self) -> Any:
         mapped = population.over_devices(
-            self._local,
+            self._run_device_lanes,
             self.mesh,
             (EVERYWHERE, LANES, LANES, EVERYWHERE),
             (LANES, TIME_FIRST),
@@ -220,7 +220,7 @@ class TrainingProgram(LaneProgram):
 
     @compiled_property
     def _evaluate(self) -> Any:
-        return self._compiled("_evaluation_lowered", compiler_options(self.devices))
+        return self._compile_lowered("_evaluation_lowered", compiler_options(self.devices))
 
     def advance(
         self, seed: int, lanes: Lanes, starts: Starts
@@ -290,7 +290,7 @@ class SavedTraining:
     def evaluate(self, episodes: int, seed: int) -> dict[str, np.ndarray]:
         """Return values by name, float32 [episodes]."""
         run = jax.jit(partial(self.lane.episodes, count=episodes))
-        return dict(jax.device_get(run(self.leaves, self.hypers, _key(seed))))
+        return dict(jax.device_get(run(self.leaves, self.hypers, _player_key(seed))))
 
     def trace(self, episodes: int, seed: int) -> dict[str, np.ndarray]:
         """Return every env step of the episodes of `evaluate`, by columns."""
@@ -308,9 +308,9 @@ class SavedTraining:
     def _player(self, seed: int) -> Any:
         lane, hypers = self.lane, self.lane.hypers(self.hypers)
         return lambda leaves: lane.training.player(
-            lane.state(leaves, self.hypers), hypers, _key(seed)
+            lane.state(leaves, self.hypers), hypers, _player_key(seed)
         )
 
 
-def _key(seed: int) -> Any:
+def _player_key(seed: int) -> Any:
     return lane_key(jnp.int32(seed), jnp.int32(HELD_OUT), jnp.int32(0))

@@ -81,7 +81,7 @@ def learn(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[LaneState, Metri
         learning = run_epochs(plan, hypers, values, state, samples)
     learnt = _Learnt(hypers, values, state, learning, samples, in_lanes, played.sums)
     with jax.named_scope("metrics"):
-        metrics = over_lanes(lambda lane: _measure(plan, lane))(learnt)
+        metrics = over_lanes(lambda lane: _measure_update(plan, lane))(learnt)
     state = state.replace(
         params=learning.params,
         moments=learning.moments,
@@ -105,7 +105,7 @@ def prepare(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[Scheduled, Lan
     values = over_lanes(schedule)(hypers, state)
     in_lanes = _by_lane(trajectory)
     lanes = _Played(hypers, values, state, in_lanes, played.last_value, played.shadow_value)
-    state, samples = over_lanes(lambda lane: _prepare(plan, lane))(lanes)
+    state, samples = over_lanes(lambda lane: _prepare_samples(plan, lane))(lanes)
     return values, state, samples
 
 
@@ -114,7 +114,7 @@ def _by_lane(trajectory: Trajectory) -> Trajectory:
     return jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), trajectory)
 
 
-def _prepare(plan: Plan, lane: _Played) -> tuple[LaneState, Samples]:
+def _prepare_samples(plan: Plan, lane: _Played) -> tuple[LaneState, Samples]:
     """Return one lane's state with the rollout's statistics, and its training rows."""
     hypers, state, seen = lane.hypers, lane.state, lane.seen
     learns = state.updates >= 0  # updates of the warm-up only play
@@ -132,7 +132,7 @@ def _prepare(plan: Plan, lane: _Played) -> tuple[LaneState, Samples]:
     shadow = _shadow_advantages(plan, lane, state, average)
     if shadow is not None:
         advantages = advantages - shadow  # the critic still predicts its own rewards
-    observation, state = _observations(plan, lane, state, learns)
+    observation, state = _seen_observations(plan, lane, state, learns)
     # R_t - V(s_t): the same advantages, or those at the critic's own lambda
     if "vf_gae_lambda" in plan.features:
         toward = _advantages(plan, hypers, steps, lane.values.coefficients.vf_gae_lambda)
@@ -146,7 +146,7 @@ def _prepare(plan: Plan, lane: _Played) -> tuple[LaneState, Samples]:
         target=toward,
         shadow=shadow,
     )
-    samples: Samples = jax.tree.map(lambda x: _rows(plan, x), in_time)
+    samples: Samples = jax.tree.map(lambda x: _as_rows(plan, x), in_time)
     env = environments.make(plan.env)
     samples = samples.replace(
         target=samples.target + samples.value,  # R_t = A_t + V(s_t)
@@ -172,7 +172,7 @@ def _shadow_advantages(
     return shadow_advantages(plan, lane.hypers, theirs, seen, last=last, gae_lambda=decay)
 
 
-def _observations(
+def _seen_observations(
     plan: Plan, lane: _Played, state: LaneState, learns: Bool[Array, ""]
 ) -> tuple[Any, LaneState]:
     """Return the observations as the policy saw them, and statistics updated with this rollout.
@@ -190,7 +190,7 @@ def _observations(
         raw = raw.reshape((-1, *raw.shape[2:]))
         merged = state.observation_statistics.merge(raw)
         state = state.replace(
-            observation_statistics=_where(learns, merged, state.observation_statistics)
+            observation_statistics=_where_tree(learns, merged, state.observation_statistics)
         )
     return observation, state
 
@@ -201,7 +201,7 @@ def _with_memory(plan: Plan, seen: Trajectory, samples: Samples) -> Samples:
     first = jnp.concatenate([jnp.zeros_like(ended[:1]), ended])
     if "v_trace" not in plan.features:
         first = first[:-1]
-    first, carry = jax.tree.map(lambda x: _rows(plan, x), (first, seen.carry))
+    first, carry = jax.tree.map(lambda x: _as_rows(plan, x), (first, seen.carry))
     return samples.replace(first=first, carry=carry)
 
 
@@ -236,7 +236,7 @@ def _with_features(
     if seen.mask is not None and seen.valid_mass is not None:
         sizes = component_sizes(environments.make(plan.env))
         weights = row_weights(hypers, seen.mask, seen.valid_mass, sizes)
-        samples = samples.replace(weights=jax.tree.map(lambda x: _rows(plan, x), weights))
+        samples = samples.replace(weights=jax.tree.map(lambda x: _as_rows(plan, x), weights))
     if "priority" in plan.features:
         # P(i) and (N P(i))^-beta of prioritised replay (Schaul et al. 2016); 1 where it is off
         probability = probabilities(samples.advantage, hypers.priority_alpha)
@@ -245,16 +245,16 @@ def _with_features(
         samples = samples.replace(importance=weight)
     if "v_trace" in plan.features:
         parts = (rewards, seen.terminated, seen.truncated, seen.bootstrap)
-        samples = samples.replace(segments=Segments(*(_rows(plan, x) for x in parts)))
+        samples = samples.replace(segments=Segments(*(_as_rows(plan, x) for x in parts)))
     return samples
 
 
-def _rows(plan: Plan, x: Shaped[Array, "T E ..."]) -> Shaped[Array, "N ..."]:
+def _as_rows(plan: Plan, x: Shaped[Array, "T E ..."]) -> Shaped[Array, "N ..."]:
     """Return one row per step, or per segment (an environment's whole rollout)."""
     return jnp.moveaxis(x, 1, 0) if plan.by_segments else x.reshape((-1, *x.shape[2:]))
 
 
-def _where(condition: Bool[Array, ""], new: Any, old: Any) -> Any:
+def _where_tree(condition: Bool[Array, ""], new: Any, old: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
@@ -280,7 +280,7 @@ def _shape_rewards(
         if "raw_reward_deviation" in plan.features:
             returns = jnp.where(hypers.raw_reward_deviation > 0.0, rewards, returns)
         merged = state.return_statistics.merge(returns.reshape(-1))
-        statistics = _where(learns, merged, state.return_statistics)
+        statistics = _where_tree(learns, merged, state.return_statistics)
         state = state.replace(return_statistics=statistics, discounted_return=carried)
     return _in_units(plan, hypers, state, seen.reward), state
 
@@ -330,7 +330,7 @@ _MEANS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fra
 _SCHEDULED = ("clip_eps", "ent_coef", "gae_lambda")
 
 
-def _measure(plan: Plan, lane: _Learnt) -> Metrics:
+def _measure_update(plan: Plan, lane: _Learnt) -> Metrics:
     """Return one lane's metrics: episodes, losses, gradients and schedules."""
     learning, samples, seen, values = lane.learning, lane.samples, lane.seen, lane.values
     taken = jnp.maximum(learning.taken, 1.0)

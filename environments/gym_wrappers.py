@@ -47,36 +47,40 @@ def observation_of(id_: str) -> Observation | None:
     env.close()
     spaces = via_gymnasium.space_kinds(id_)
     if isinstance(space, spaces.Box):
-        return _image(space.shape, spec) if str(space.dtype) == "uint8" else None
+        return _image_observation(space.shape, spec) if str(space.dtype) == "uint8" else None
     if isinstance(space, spaces.Discrete | spaces.MultiBinary):
         return None
     kind = type(space).__name__
     if not space.is_np_flattenable:
         return Observation(kind)
-    new = f"Flat/{_bare(spec)}"
-    return Observation(kind, False, f"{via_gymnasium.PREFIX}{new}", _line(new, spec, (_FLATTEN,)))
+    new = f"Flat/{_bare_id(spec)}"
+    return Observation(
+        kind, False, f"{via_gymnasium.PREFIX}{new}", _register_line(new, spec, (_FLATTEN,))
+    )
 
 
-def _image(shape: tuple[int, ...], spec: Any) -> Observation | None:
+def _image_observation(shape: tuple[int, ...], spec: Any) -> Observation | None:
     if len(shape) not in (2, 3):
         return None
     words = _image_words(shape)
     if min(shape[:2]) <= _LARGE or len(shape) == 2:
         return Observation(words, True)
-    new = f"Small/{_bare(spec)}"
-    return Observation(words, True, f"{via_gymnasium.PREFIX}{new}", _line(new, spec, _SMALLER))
+    new = f"Small/{_bare_id(spec)}"
+    return Observation(
+        words, True, f"{via_gymnasium.PREFIX}{new}", _register_line(new, spec, _SMALLER)
+    )
 
 
 def _image_words(shape: tuple[int, ...]) -> str:
     return f"image of {'x'.join(map(str, shape))}"
 
 
-def _bare(spec: Any) -> str:
+def _bare_id(spec: Any) -> str:
     """Return an id without its namespace."""
     return str(spec.id).rpartition("/")[2]
 
 
-def _line(new: str, spec: Any, wrappers: tuple[str, ...]) -> str:
+def _register_line(new: str, spec: Any, wrappers: tuple[str, ...]) -> str:
     """Return the call that registers a wrapped environment."""
     made = spec.entry_point
     if not isinstance(made, str):

@@ -56,7 +56,7 @@ class Simulator(Protocol):
     def close(self) -> None: ...
 
 
-class Backend(Protocol):
+class SimulatorLibrary(Protocol):
     """A library of simulators."""
 
     # Slots that share a simulator: those opened by one call, those of one lane, or none
@@ -100,13 +100,13 @@ def is_simulated(id_: str) -> bool:
     return id_.startswith(tuple(_BACKENDS))
 
 
-def backend_of(id_: str) -> Backend:
+def backend_of(id_: str) -> SimulatorLibrary:
     """Return the backend of an id for which `is_simulated`."""
-    return _made(next(start for start in _BACKENDS if id_.startswith(start)))
+    return _make_backend(next(start for start in _BACKENDS if id_.startswith(start)))
 
 
 @cache
-def _made(start: str) -> Backend:
+def _make_backend(start: str) -> SimulatorLibrary:
     module, name = _BACKENDS[start]
     return getattr(import_module(f".{module}", __package__), name)()
 

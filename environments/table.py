@@ -86,7 +86,7 @@ class EnvEntry:
         """Return an episode's lowest and highest possible return for given keys and parameters."""
         values = {**{name: key.default for name, key in self.keys.items()}, **self.params, **given}
         low, high = (
-            self._end(end, values, infinite)
+            self._range_end(end, values, infinite)
             for end, infinite in zip(self.returns, (-math.inf, math.inf), strict=True)
         )
         return low, high
@@ -96,7 +96,7 @@ class EnvEntry:
         return self.keys[key].default if key in self.keys else self.params.get(key)
 
     @staticmethod
-    def _end(end: str | float, values: Mapping[str, Any], unknown: float) -> float:
+    def _range_end(end: str | float, values: Mapping[str, Any], unknown: float) -> float:
         if not isinstance(end, str):
             return end
         value = values.get(end.removeprefix("-"))

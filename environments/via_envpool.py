@@ -40,20 +40,20 @@ class EnvPoolBackend:
                 "int", limit, meaning="env steps until truncation", low=1
             )
         judged = {name: False for name in (_LIVES, _CLIPS) if name in keys}
-        meaning = f"{_name(id_)} of EnvPool"
+        meaning = f"{_bare_id(id_)} of EnvPool"
         return EnvEntry(id_, "envpool", "any", keys=keys, meaning=meaning, eval_keys=judged)
 
     def spaces(self, id_: str, values: Mapping[str, Any]) -> Any:
         with _no_word_of_bounds():
             spec = _spec(id_, values)
-            return _Spaces(spec.observation_space, spec.action_space)
+            return _EnvpoolSpaces(spec.observation_space, spec.action_space)
 
     def make(self, id_: str, values: Mapping[str, Any], rows: int) -> EnvPoolSimulator:
         return EnvPoolSimulator(id_, values, rows)
 
 
 @dataclass(frozen=True)
-class _Spaces:
+class _EnvpoolSpaces:
     observation_space: Any
     action_space: Any
 
@@ -73,15 +73,15 @@ class EnvPoolSimulator:
     def start(self, seeds: np.ndarray) -> np.ndarray:
         threads = min(self._rows, _cores())
         with blamed(self._id, self._values), _no_word_of_bounds():
-            self._pool = _envpool(self._id).make_gymnasium(
-                _name(self._id),
+            self._pool = _import_envpool(self._id).make_gymnasium(
+                _bare_id(self._id),
                 num_envs=self._rows,
                 env_seed=seeds.tolist(),
                 num_threads=threads,
                 **self._values,
             )
             observation, info = self._pool.reset()
-        return observation[_order(info["env_id"], np.arange(self._rows))]
+        return observation[_row_order(info["env_id"], np.arange(self._rows))]
 
     def send(self, rows: np.ndarray, actions: np.ndarray) -> None:
         self._sent, self._action = rows.astype(np.int32), actions[:1]
@@ -89,7 +89,7 @@ class EnvPoolSimulator:
 
     def receive(self) -> Answers:
         observation, reward, terminated, truncated, info = self._pool.recv()
-        order = _order(info["env_id"], self._sent)
+        order = _row_order(info["env_id"], self._sent)
         said = {name: rows[order] for name, rows in info.items() if _is_column(rows, order)}
         ended = terminated[order]
         lives = said.get("lives")
@@ -105,7 +105,7 @@ class EnvPoolSimulator:
     def restart(self, rows: np.ndarray) -> np.ndarray:
         ignored = np.repeat(self._action, len(rows), axis=0)
         observation, *_, info = self._pool.step(ignored, rows.astype(np.int32))
-        return observation[_order(info["env_id"], rows)]
+        return observation[_row_order(info["env_id"], rows)]
 
     def close(self) -> None:
         if self._pool is not None:
@@ -127,7 +127,7 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _order(given: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def _row_order(given: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Return the positions of the ascending rows `wanted` among those `given`."""
     order = np.argsort(given, kind="stable")
     if not np.array_equal(given[order], wanted):
@@ -139,11 +139,11 @@ def _is_column(rows: Any, order: np.ndarray) -> bool:
     return isinstance(rows, np.ndarray) and rows.shape == order.shape
 
 
-def _name(id_: str) -> str:
+def _bare_id(id_: str) -> str:
     return id_.removeprefix(ENVPOOL)
 
 
-def _envpool(id_: str) -> Any:
+def _import_envpool(id_: str) -> Any:
     try:
         return importlib.import_module("envpool")
     except ModuleNotFoundError as error:
@@ -153,9 +153,9 @@ def _envpool(id_: str) -> Any:
 
 
 def _spec(id_: str, values: Mapping[str, Any]) -> Any:
-    library = _envpool(id_)
-    if _name(id_) not in library.list_all_envs():
+    library = _import_envpool(id_)
+    if _bare_id(id_) not in library.list_all_envs():
         known = (f"{ENVPOOL}{name}" for name in library.list_all_envs())
         raise UnknownNameError("environment", id_, known)
     with blamed(id_, values):
-        return library.make_spec(_name(id_), **values)
+        return library.make_spec(_bare_id(id_), **values)

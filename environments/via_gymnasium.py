@@ -70,7 +70,7 @@ def entry_of(id_: str) -> EnvEntry:
     from inspect import getdoc
 
     spec = spec_of(id_)
-    creator = _creator(id_, spec)
+    creator = _constructor_of(id_, spec)
     limit = EnvKey("int", spec.max_episode_steps, meaning="env steps until truncation", low=1)
     params, keys = {}, {"max_episode_steps": limit}
     for name, (type_, default) in _arguments(creator, spec.kwargs).items():
@@ -85,7 +85,7 @@ def entry_of(id_: str) -> EnvEntry:
 
 
 def module_of(id_: str) -> str:
-    return _creator(id_, spec_of(id_)).__module__
+    return _constructor_of(id_, spec_of(id_)).__module__
 
 
 def first_sentence(text: str) -> str:
@@ -123,15 +123,15 @@ def _takes_any(creator: Any) -> bool:
 
 
 def make(id_: str, values: Mapping[str, Any]) -> Any:
-    gymnasium = _gymnasium(id_)
+    gymnasium = _import_gymnasium(id_)
     spec = spec_of(id_)
-    _creator(id_, spec)
+    _constructor_of(id_, spec)
     _hear_mujoco()
     with blamed(id_, values), same_working_folder():
         try:
             return gymnasium.make(spec, disable_env_checker=True, **values)
         except gymnasium.error.DependencyNotInstalled as error:
-            lacking = _missing(id_, error)
+            lacking = _missing_error(id_, error)
             cause = error
     raise lacking from cause
 
@@ -145,11 +145,11 @@ def render_facts(id_: str, values: Mapping[str, Any]) -> tuple[tuple[str, ...], 
 
 
 def drawn_by(id_: str, env: Any) -> Any:
-    gymnasium = _gymnasium(id_)
+    gymnasium = _import_gymnasium(id_)
     try:
         return env.render()
     except gymnasium.error.DependencyNotInstalled as error:
-        raise _missing(id_, error) from error
+        raise _missing_error(id_, error) from error
     except Exception as error:  # a missing OpenGL, for example
         text = str(error).strip().splitlines()[0] if str(error).strip() else ""
         hint = "; MuJoCo needs OpenGL: try MUJOCO_GL=egl or MUJOCO_GL=osmesa before the command"
@@ -214,10 +214,10 @@ def lacking_package(id_: str) -> str:
 
 
 def space_kinds(id_: str) -> Any:
-    return _gymnasium(id_).spaces
+    return _import_gymnasium(id_).spaces
 
 
-def _gymnasium(id_: str) -> Any:
+def _import_gymnasium(id_: str) -> Any:
     try:
         return importlib.import_module("gymnasium")
     except ModuleNotFoundError as error:
@@ -229,7 +229,7 @@ def _gymnasium(id_: str) -> Any:
 def spec_of(id_: str, said: str = "") -> Any:
     """Return Gymnasium's specification of an id; errors quote `said`."""
     said = said or id_
-    gymnasium = _gymnasium(said)
+    gymnasium = _import_gymnasium(said)
     if is_atari(id_):
         _register_atari(said)
     module, _, name = id_.removeprefix(PREFIX).rpartition(":")
@@ -265,7 +265,7 @@ def refuse_elsewhere(id_: str) -> None:
     _refuse_elsewhere(f"{PREFIX}{id_}", id_)
 
 
-def _creator(id_: str, spec: Any) -> Any:
+def _constructor_of(id_: str, spec: Any) -> Any:
     if spec.entry_point is None:
         raise ConfigError(f"{id_} is registered without an entry point, so it cannot be made")
     if callable(spec.entry_point):
@@ -276,14 +276,14 @@ def _creator(id_: str, spec: Any) -> Any:
 def imported(id_: str, entry_point: str) -> Any:
     """Return the target of a registered id's entry point, such as `package.module:Class`."""
     module, _, name = entry_point.partition(":")
-    gymnasium = _gymnasium(id_)
+    gymnasium = _import_gymnasium(id_)
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
-        raise _missing(id_, error) from error
+        raise _missing_error(id_, error) from error
 
 
-def _missing(id_: str, error: Exception) -> Exception:
+def _missing_error(id_: str, error: Exception) -> Exception:
     text = str(error).strip().splitlines()[0]
     lacking = _LACKING.search(text)
     package = next(filter(None, lacking.groups())).partition(".")[0] if lacking else ""

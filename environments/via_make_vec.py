@@ -56,7 +56,7 @@ class VectorEntryBackend:
 
     def entry(self, id_: str) -> EnvEntry:
         """Return the entry of an id; all arguments of its vector constructor are keys."""
-        spec, creator = _creator(id_)
+        spec, creator = _spec_and_constructor(id_)
         keys: dict[str, EnvKey] = {}
         given = dict(spec.kwargs)
         if spec.max_episode_steps is not None:
@@ -65,7 +65,7 @@ class VectorEntryBackend:
             named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
             if named and name not in _OF_VECTORS:
                 default = given.get(name, parameter.default)
-                keys[name] = _key(name, None if default is parameter.empty else default)
+                keys[name] = _env_key(name, None if default is parameter.empty else default)
         meaning = first_sentence(inspect.getdoc(creator) or "")
         judged = {name: False for name in (_LIVES, _CLIPS) if name in keys}
         return EnvEntry(id_, "gymnasium", "any", keys=keys, meaning=meaning, eval_keys=judged)
@@ -82,7 +82,7 @@ class VectorEntryBackend:
                 raise ConfigError(
                     f"the vector environment of {id_} resets rows instead of their next step "
                     "and has no reset_mask, so it cannot be used for training; use "
-                    f"{_plain(id_)}"
+                    f"{_gymnasium_id(id_)}"
                 )
             return _Spaces(env.single_observation_space, env.single_action_space)
         finally:
@@ -196,7 +196,7 @@ class AtariSimulator(VectorEntrySimulator):
         return self._last.copy() if self._goes_on else super().restart(rows)
 
 
-def _plain(id_: str) -> str:
+def _gymnasium_id(id_: str) -> str:
     return f"{PREFIX}{id_.removeprefix(VECTOR).removeprefix(PREFIX)}"
 
 
@@ -219,7 +219,7 @@ def _resets_rows(env: Any) -> bool:
     return np.array_equal(before, after[1])
 
 
-def _key(name: str, default: Any) -> EnvKey:
+def _env_key(name: str, default: Any) -> EnvKey:
     type_, meaning = type_of(default, False), _ATARI_MEANINGS.get(name, "")
     if name in _FROM_0_TO_1:
         return EnvKey("float", default, meaning=meaning, low=0.0, high=1.0)
@@ -228,11 +228,11 @@ def _key(name: str, default: Any) -> EnvKey:
     return EnvKey("int", default, meaning=meaning, low=0 if name in _AT_LEAST_0 else 1)
 
 
-def _creator(id_: str) -> tuple[Any, Any]:
-    spec = spec_of(_plain(id_), id_)
+def _spec_and_constructor(id_: str) -> tuple[Any, Any]:
+    spec = spec_of(_gymnasium_id(id_), id_)
     if spec.vector_entry_point is None:
         raise ConfigError(
-            f"{id_}: Gymnasium has no vector entry point for {spec.id}; use {_plain(id_)}"
+            f"{id_}: Gymnasium has no vector entry point for {spec.id}; use {_gymnasium_id(id_)}"
         )
     if callable(spec.vector_entry_point):
         return spec, spec.vector_entry_point
@@ -242,7 +242,7 @@ def _creator(id_: str) -> tuple[Any, Any]:
 def _make_vec(id_: str, values: Mapping[str, Any], rows: int) -> Any:
     import gymnasium
 
-    spec, _ = _creator(id_)
+    spec, _ = _spec_and_constructor(id_)
     with blamed(id_, values), same_working_folder():
         return gymnasium.make_vec(spec, rows, vectorization_mode="vector_entry_point", **values)
 

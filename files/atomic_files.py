@@ -169,11 +169,11 @@ def _is_plain(path: Path, expected: Callable[[int], bool], word: str) -> bool:
             "or remove the link"
         )
     if not expected(mode):
-        raise _misplaced(path, word)
+        raise _misplaced_error(path, word)
     return True
 
 
-def _misplaced(path: Path, word: str) -> StoreError:
+def _misplaced_error(path: Path, word: str) -> StoreError:
     return StoreError(f"{path} is not a {word}, but a study needs one there; move it")
 
 
@@ -187,7 +187,7 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise _misplaced(path, "file")
+        raise _misplaced_error(path, "file")
     return descriptor
 
 
@@ -300,11 +300,11 @@ def delete_copies(folder: Path, name: str = "*") -> None:
     """Delete incomplete copies left by processes that have ended."""
     for path in folder.glob(f".{name}{PARTIAL}-*"):
         pid = path.name.rpartition("-")[2]
-        if pid.isdecimal() and not _runs(int(pid)):
+        if pid.isdecimal() and not _is_alive(int(pid)):
             delete_folder(path)
 
 
-def _runs(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

@@ -132,12 +132,12 @@ def parse_json(text: str) -> Any:
     [1]
     """
     try:
-        return json.loads(text, parse_int=_whole)
+        return json.loads(text, parse_int=_parse_digits)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def _whole(digits: str) -> int:
+def _parse_digits(digits: str) -> int:
     if len(digits) > _LONGEST:
         raise ValueError(f"a number of {len(digits)} characters is not allowed")
     return int(digits)

@@ -16,7 +16,7 @@ from .name_mapping import (
     STATISTICS,
     NoCounterpart,
     PythonCalls,
-    Settings,
+    SettingsRow,
     System,
     left,
     mapping_of,
@@ -52,7 +52,7 @@ def env_of(value: Any) -> str:
     return f"playground:{name}" if plain else name
 
 
-def _network(value: Any) -> Settings:
+def _network(value: Any) -> SettingsRow:
     """Read `network_factory`, by its arguments."""
     given = {**_LAYERS, **_KEYS, **mapping_of(value)}
     policy, critic = (widths_of(given.pop(name)) for name in _LAYERS)
@@ -66,7 +66,7 @@ def _network(value: Any) -> Settings:
         raise NoCounterpart(
             "the value network has a different observation than the policy, which is not supported"
         )
-    settings = Settings(hidden_sizes=policy)
+    settings = SettingsRow(hidden_sizes=policy)
     if "activation" in given:
         settings["activation"] = ACTIVATIONS.of(given.pop("activation"))
     if given.pop("distribution_type", "tanh_normal") == "normal":
@@ -84,7 +84,7 @@ def _network(value: Any) -> Settings:
 _ROLLOUT = ("num_envs", "batch_size", "num_minibatches", "unroll_length")
 
 
-def _rollout(*given: Any) -> dict[str, int]:
+def _rollout_sizes(*given: Any) -> dict[str, int]:
     """Turn unrolls into a rollout: an update has `batch_size` x `num_minibatches` of them."""
     envs, batch, parts, unroll = (whole(value) or 0 for value in given)
     if min(envs, batch, parts, unroll) < 1 or batch * parts % envs:
@@ -94,7 +94,7 @@ def _rollout(*given: Any) -> dict[str, int]:
     return {"unroll_length": length, "num_envs": envs, "num_minibatches": parts}
 
 
-def _evaluated(steps: Any, evaluations: Any) -> dict[str, int]:
+def _evaluation_interval(steps: Any, evaluations: Any) -> dict[str, int]:
     """Return the env steps between evaluations, of which the first is before the run."""
     total, count = whole(steps), whole(evaluations)
     if not total or not count or count < 2:
@@ -183,7 +183,7 @@ BRAX = System(
         Derived(
             "unroll_length",
             _ROLLOUT,
-            _rollout,
+            _rollout_sizes,
             note="batch_size: {batch_size} x {num_minibatches} unrolls of {unroll_length} env "
             "steps make an update, so rollout_length is {value}",
             drops=("batch_size", "unroll_length"),
@@ -194,7 +194,7 @@ BRAX = System(
         Derived(
             "num_evals",
             ("num_timesteps", "num_evals"),
-            _evaluated,
+            _evaluation_interval,
             drops=("num_evals",),
             because="which decides the time between evaluations with {others}",
         ),

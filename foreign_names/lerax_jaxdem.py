@@ -13,10 +13,10 @@ from .name_mapping import (
     PLAIN_PPO,
     TORCH_INIT,
     VALUE_CLIP,
+    NameRow,
     NoCounterpart,
     PythonCalls,
-    Row,
-    Settings,
+    SettingsRow,
     System,
     left,
     name_sets,
@@ -44,7 +44,7 @@ _LERAX_ENVS = words({
     "CartPole": "CartPole-v1", "Acrobot": "Acrobot-v1", "Pendulum": "Pendulum-v1",
     "MountainCar": "MountainCar-v0", "ContinuousMountainCar": "MountainCarContinuous-v0",
 })
-_LERAX: tuple[Row, ...] = (  # with the defaults of the newest version
+_LERAX: tuple[NameRow, ...] = (  # with the defaults of the newest version
     taken("env", "env", values=_LERAX_ENVS,
           note="our environment of that name; Lerax integrates its steps itself"),
     *table("""
@@ -83,7 +83,7 @@ class _Version:
     text: str  # which versions these are, for people
     only: str  # names that, of its family, only this version has, separated by commas
     defaults: dict[str, Any]
-    more: tuple[Row, ...] = ()
+    more: tuple[NameRow, ...] = ()
     differs: tuple[str, ...] = ()
     together: tuple[str, ...] = ()  # sets of names that only this version has together
     derived: tuple[Derived, ...] = ()
@@ -93,7 +93,7 @@ class _Version:
         return name_sets(marks) if self.name == newest else ()
 
 
-def _names(text: str) -> frozenset[str]:
+def _split_names(text: str) -> frozenset[str]:
     return frozenset(name.strip() for name in text.split(",") if name.strip())
 
 
@@ -109,7 +109,7 @@ def _lerax(one: _Version) -> System:
             order={"MLPActorCriticPolicy": "env", "learn": "env _ total_timesteps"},
             around={"ScheduledCurriculum": "curriculum", "NCDEActorCriticPolicy": "ncde"},
         ),
-        derived=one.derived, version=one.text, tag=one.tag, only=_names(one.only),
+        derived=one.derived, version=one.text, tag=one.tag, only=_split_names(one.only),
         source="github.com/RunnersNum40/lerax, algorithm/ppo.py",
         always={**PLAIN_PPO, "adam_eps": 1e-8, "network": "mlp", "hidden_sizes": [64, 64],
                 **TORCH_INIT},
@@ -164,26 +164,26 @@ def _env(value: Any) -> str:
 
 
 _MODELS: dict[Any, Any] = {
-    "SharedActorCritic": Settings(network="mlp", shared_encoder=True),
-    "ActorCritic": Settings(network="mlp", shared_encoder=False),
+    "SharedActorCritic": SettingsRow(network="mlp", shared_encoder=True),
+    "ActorCritic": SettingsRow(network="mlp", shared_encoder=False),
     "MinGRUActorCritic": NoCounterpart(
         "minGRU layers are not available; gru is the closest: "
         "without=model network=gru"
     ),
 }
 
-def _widths(layers: int) -> Any:
+def _width_reader(layers: int) -> Any:
     """Return a reader of the width of an encoder of some equal layers."""
 
-    def read(value: Any) -> Settings:
+    def read(value: Any) -> SettingsRow:
         if not is_number(value):
             raise NoCounterpart(f"{value!r} is not a number")
-        return Settings(hidden_sizes=[int(value)] * layers)
+        return SettingsRow(hidden_sizes=[int(value)] * layers)
 
     return parsed(read, f"{layers} layer{'s' * (layers > 1)} of it")
 
 
-_JAXDEM: tuple[Row, ...] = (  # with the defaults of the newest version
+_JAXDEM: tuple[NameRow, ...] = (  # with the defaults of the newest version
     taken("env", "env", values=replace(
         parsed(_env, "JaxDEM's own are refused"), table={"TwoGears": _ENVS, "ThreeGears": _ENVS})),
     taken("optimizer", "optimiser", "muon", _OPTIMISER),
@@ -220,13 +220,13 @@ _JAXDEM: tuple[Row, ...] = (  # with the defaults of the newest version
 _JAXDEM_MARKS = "ppo_clip_eps; ppo_value_coeff; num_steps_epoch; ppo_entropy_coeff"
 
 
-def _annealed(**more: Any) -> Row:
+def _annealing_row(**more: Any) -> NameRow:
     return taken("anneal_learning_rate", "lr_schedule", True, words({
-        True: Settings(lr_schedule="cosine", schedule_on_gradient_steps=True, **more),
+        True: SettingsRow(lr_schedule="cosine", schedule_on_gradient_steps=True, **more),
         False: "constant"}))
 
 
-def _length(updates: Any, envs: Any, steps: Any, *given: Any) -> Mapping[str, int] | None:
+def _run_length(updates: Any, envs: Any, steps: Any, *given: Any) -> Mapping[str, int] | None:
     """Return the env steps of `updates` updates, unless a name gives them itself."""
     if any(one is not None for one in given):
         return {}
@@ -238,7 +238,7 @@ def _length(updates: Any, envs: Any, steps: Any, *given: Any) -> Mapping[str, in
 _JAXDEM_LENGTH = Derived(
     "env_steps",
     ("num_epochs", "num_envs", "num_steps_epoch", "total_timesteps", "env_steps"),
-    _length,
+    _run_length,
     note="num_epochs: {num_epochs:,} updates of {num_envs} x {num_steps_epoch} env steps are "
          "{value:,} env steps",
     drops=("num_epochs",), defaults={"num_epochs": 1000}, searched="first", always=True,
@@ -254,8 +254,8 @@ def _jaxdem(one: _Version, adam_eps: float) -> System:
             order={"create": "_", "Create": "env model"},
             made={"Model": "model"},
         ),
-        derived=(_JAXDEM_LENGTH,), version=one.text, tag=one.tag, only=_names(one.only),
-        together=tuple(map(_names, one.together)),
+        derived=(_JAXDEM_LENGTH,), version=one.text, tag=one.tag, only=_split_names(one.only),
+        together=tuple(map(_split_names, one.together)),
         source="github.com/cdelv/JaxDEM, jaxdem/rl/trainers/ppo_trainer.py",
         always={**PLAIN_PPO, "adam_eps": adam_eps, "value_clip_eps": "same", "update_epochs": 1,
                 "network": "mlp", "shared_encoder": True, "priority_over": "segments"},
@@ -269,8 +269,8 @@ def _jaxdem(one: _Version, adam_eps: float) -> System:
     )
 
 
-def _model(**lstm: Any) -> Row:
-    read = Settings(network="lstm", shared_encoder=True, **lstm)
+def _model_row(**lstm: Any) -> NameRow:
+    read = SettingsRow(network="lstm", shared_encoder=True, **lstm)
     return taken("model", "network", values=words({**_MODELS, "LSTMActorCritic": read}))
 
 
@@ -281,11 +281,11 @@ _SEPTEMBER: Mapping[str, Any] = {
     "num_minibatches": 10, "architecture": [32, 32],
 }  # fmt: skip
 _OF_SEPTEMBER = (
-    _annealed(),
+    _annealing_row(),
     *table("""learning_rate_decay_exponent lr_decay_exponent 2.0
               learning_rate_decay_min_fraction lr_end_fraction 0.01"""),
-    _model(initialisation="lecun", hidden_gain=1.0, policy_gain=1.0, value_gain=1.0),
-    taken("hidden_features", "hidden_sizes", values=_widths(2)),
+    _model_row(initialisation="lecun", hidden_gain=1.0, policy_gain=1.0, value_gain=1.0),
+    taken("hidden_features", "hidden_sizes", values=_width_reader(2)),
 )
 _OLD_V_TRACE = (
     "JaxDEM of that time multiplies only the reward by the clipped ratio, and uses "
@@ -312,8 +312,8 @@ JAXDEM = (
     _jaxdem(_Version(
         "jaxdem", "2025.11", "since 6 November 2025, read at June 2026",
         "drip_decay, skip_frames, actor_sigma_head, MinGRUActorCritic", {},
-        (_annealed(lr_end_fraction=0.0), _model(),
-         taken("hidden_features", "hidden_sizes", values=_widths(1))),
+        (_annealing_row(lr_end_fraction=0.0), _model_row(),
+         taken("hidden_features", "hidden_sizes", values=_width_reader(1))),
         ((
             "hpo draws segments once per rollout, with the advantages from before its "
             "updates; JaxDEM draws them for each minibatch, without replacement"

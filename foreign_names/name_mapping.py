@@ -18,7 +18,7 @@ class NoCounterpart(Exception):
     """A value that a study cannot have; the message is the reason."""
 
 
-class Settings(dict[str, Any]):
+class SettingsRow(dict[str, Any]):
     """Several of our settings at once: target -> value, with targets as in `Row`."""
 
 
@@ -28,7 +28,7 @@ def rounded(value: float) -> float:
 
 def in_words(value: Any) -> str:
     """Return a value of ours as the documentation writes it."""
-    if isinstance(value, Settings):
+    if isinstance(value, SettingsRow):
         return ", ".join(f"{name} {in_words(one)}" for name, one in value.items()) or "nothing"
     if isinstance(value, NoCounterpart):
         return "refused"
@@ -40,7 +40,7 @@ def in_words(value: Any) -> str:
 # ------------------------------------------------------------------------- transforms
 
 
-def _itself(value: Any) -> Any:
+def _same_value(value: Any) -> Any:
     return value
 
 
@@ -52,10 +52,12 @@ def _no_range(number: float) -> float:
 class Values:
     """One transform; this one returns values as they are. Its functions raise `NoCounterpart`."""
 
-    of: Callable[[Any], Any] = _itself  # value -> ours, or `Settings`
-    bound: Callable[[float], float] = _itself  # an end of a range -> ours
-    scaled: Callable[[float], float] = _itself  # a width, such as a deviation or a step -> ours
-    kind: Callable[[str], str] = _itself  # distribution -> ours; the ends may change places
+    of: Callable[[Any], Any] = _same_value  # value -> ours, or `Settings`
+    bound: Callable[[float], float] = _same_value  # an end of a range -> ours
+    scaled: Callable[[float], float] = (
+        _same_value  # a width, such as a deviation or a step -> ours
+    )
+    kind: Callable[[str], str] = _same_value  # distribution -> ours; the ends may change places
     meaning: str = ""  # for the documentation; empty where values stay as they are
     table: Mapping[Any, Any] | None = None  # if it is a table, theirs -> ours
 
@@ -90,7 +92,7 @@ def words(table: Mapping[Any, Any], others: Any = SAME) -> Values:
     """
 
     def of(value: Any) -> Any:
-        ours = next((one for theirs, one in table.items() if _equal(theirs, value)), others)
+        ours = next((one for theirs, one in table.items() if _is_equal(theirs, value)), others)
         if isinstance(ours, NoCounterpart):
             raise ours
         return ours.of(value) if isinstance(ours, Values) else ours
@@ -99,7 +101,7 @@ def words(table: Mapping[Any, Any], others: Any = SAME) -> Values:
     return Values(of, _no_range, _no_range, meaning=meaning, table=table)
 
 
-def _equal(theirs: Any, value: Any) -> bool:
+def _is_equal(theirs: Any, value: Any) -> bool:
     if isinstance(theirs, str) and isinstance(value, str):
         return theirs.lower() == value.lower()
     return isinstance(theirs, bool) == isinstance(value, bool) and theirs == value
@@ -118,23 +120,23 @@ def scheduled(knob: str, schedule: str, end: str) -> Values:
             initial = math.nan
         if word not in ("lin", "linear") or not math.isfinite(initial):
             raise NoCounterpart(f"{value!r} is not a schedule such as lin_0.001")
-        return Settings({knob: initial, schedule: "linear", end: 0.0})
+        return SettingsRow({knob: initial, schedule: "linear", end: 0.0})
 
     return Values(of, meaning="lin_X falls linearly from X to 0")
 
 
 def arguments(
-    known: Mapping[str, str | Callable[[Any], Settings]],
+    known: Mapping[str, str | Callable[[Any], SettingsRow]],
     harmless: Mapping[str, tuple[Any, ...]] | None = None,
-) -> Callable[[Any], Settings]:
+) -> Callable[[Any], SettingsRow]:
     """Return a reader of a mapping: name -> our setting, or a reader of that name's value.
 
     >>> arguments({"eps": "adam_eps"}, {"fused": (True,)})("dict(eps=1e-5, fused=True)")
     {'adam_eps': 1e-05}
     """
 
-    def read(value: Any) -> Settings:
-        settings = Settings()
+    def read(value: Any) -> SettingsRow:
+        settings = SettingsRow()
         for name, given in mapping_of(value).items():
             ours = known.get(name)
             if ours is not None:
@@ -146,23 +148,23 @@ def arguments(
     return read
 
 
-def _number(value: Any) -> float:
+def _checked_number(value: Any) -> float:
     if not is_number(value):
         raise NoCounterpart(f"{value!r} is not a number")
     return value
 
 
 def _one_minus(value: Any) -> float:
-    return rounded(1.0 - _number(value))
+    return rounded(1.0 - _checked_number(value))
 
 
 def _power_of_two(value: Any) -> int:
-    if not float(_number(value)).is_integer() or not 0 <= value < 64:
+    if not float(_checked_number(value)).is_integer() or not 0 <= value < 64:
         raise NoCounterpart(f"{value!r} is not an exponent of two")
     return 2 ** int(value)
 
 
-def _positive(value: Any) -> Any:
+def _positive_or_none(value: Any) -> Any:
     if isinstance(value, str):
         raise NoCounterpart(f"{value!r}: a schedule of it has no counterpart; give a number")
     return None if is_number(value) and value <= 0 else value
@@ -174,12 +176,12 @@ def _positive_bound(number: float) -> float:
     return number or 1e-6
 
 
-def orthogonal(value: Any) -> Settings:
+def orthogonal(value: Any) -> SettingsRow:
     """Read a switch of orthogonal initialisation; off is PyTorch's own."""
-    return Settings() if value not in (False, "False", "false") else Settings(TORCH_INIT)
+    return SettingsRow() if value not in (False, "False", "false") else SettingsRow(TORCH_INIT)
 
 
-def _read(value: Any) -> Any:
+def _read_value(value: Any) -> Any:
     try:
         return value_of(value) if isinstance(value, str) else value
     except NotPlain as error:
@@ -188,14 +190,14 @@ def _read(value: Any) -> Any:
 
 def mapping_of(value: Any) -> dict[str, Any]:
     """Return a mapping that may be written as Python; None is empty."""
-    value = _read(value)
+    value = _read_value(value)
     if not isinstance(value, dict | None):
         raise NoCounterpart(f"{value!r} is not a mapping")
     return dict(value or {})
 
 
-def env_keys(value: Any) -> Settings:
-    return Settings({f"env.{key}": one for key, one in mapping_of(value).items()})
+def env_keys(value: Any) -> SettingsRow:
+    return SettingsRow({f"env.{key}": one for key, one in mapping_of(value).items()})
 
 
 def widths_of(value: Any) -> list[int]:
@@ -204,7 +206,7 @@ def widths_of(value: Any) -> list[int]:
     >>> widths_of({"pi": [64, 64], "vf": [64, 64]}), widths_of("[256, 256]")
     ([64, 64], [256, 256])
     """
-    value = _read(value)
+    value = _read_value(value)
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
         value = value[0]  # the notation before Stable-Baselines3 1.8
     if isinstance(value, dict):
@@ -229,7 +231,7 @@ def widths_of(value: Any) -> list[int]:
 
 _TORCH_GAIN = round(1.0 / math.sqrt(3.0), 6)  # uniform within 1/sqrt(inputs): 1/(3 inputs)
 # the variance of PyTorch's own initialisation of linear layers (and of Equinox's)
-TORCH_INIT = Settings(
+TORCH_INIT = SettingsRow(
     initialisation="lecun",
     hidden_gain=_TORCH_GAIN,
     policy_gain=_TORCH_GAIN,
@@ -242,7 +244,7 @@ PLAIN_PPO: Mapping[str, Any] = {
     "value_clip_eps": None, "target_kl": None,
 }  # fmt: skip
 # as VecNormalize and Gymnasium's wrappers are used
-NORMALISED = Settings(
+NORMALISED = SettingsRow(
     normalise_observations=True, observation_clip=10.0, normalise_rewards=True, reward_clip=10.0
 )
 VALUE_CLIP = words({True: "same", False: None})
@@ -256,7 +258,7 @@ ACTIVATIONS = words(
 TRANSFORMS: Mapping[str, Values] = {
     "activation": ACTIVATIONS,
     "anneal": words(
-        {True: Settings(lr_schedule="linear", lr_end_fraction=0.0), False: "constant"}
+        {True: SettingsRow(lr_schedule="linear", lr_end_fraction=0.0), False: "constant"}
     ),
     "env_keys": parsed(env_keys, "keys of the environment"),
     "network": words(
@@ -268,7 +270,7 @@ TRANSFORMS: Mapping[str, Values] = {
             "MlpLstmPolicy": "lstm",
         }
     ),
-    "off": Values(_positive, _positive_bound, meaning="off at 0 and below"),
+    "off": Values(_positive_or_none, _positive_bound, meaning="off at 0 and below"),
     "one_minus": Values(
         _one_minus,
         _one_minus,
@@ -303,7 +305,7 @@ UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "unknown"})()
 
 
 @dataclass(frozen=True)
-class Row:
+class NameRow:
     name: str  # as written there; hyphens count as underscores
     fate: Literal["taken", "left out", "refused"]
     # a hyperparameter, `env` (the id), `env.<key>`, `env_steps`, `seed`,
@@ -318,12 +320,12 @@ class Row:
     def settings(self, value: Any) -> dict[str, Any]:
         """Return target -> value of one value of theirs."""
         ours = self.values.of(value)
-        return dict(ours) if isinstance(ours, Settings) else {self.target: ours}
+        return dict(ours) if isinstance(ours, SettingsRow) else {self.target: ours}
 
 
 def taken(
     name: str, target: str, default: Any = UNKNOWN, values: Values = SAME, note: str = ""
-) -> Row:
+) -> NameRow:
     """Return a row of a name with a counterpart.
 
     `=` in a target is the name in small letters, `@anneal` after it one of `TRANSFORMS`.
@@ -331,38 +333,38 @@ def taken(
     target, _, transform = target.replace("=", name.lower()).partition("@")
     values = TRANSFORMS[transform] if transform else values
     unset = (None,) * (target == "seed")
-    return Row(name, "taken", target, values, default, "", unset, note)
+    return NameRow(name, "taken", target, values, default, "", unset, note)
 
 
-def table(text: str, note: str = "") -> tuple[Row, ...]:
+def table(text: str, note: str = "") -> tuple[NameRow, ...]:
     """Return rows from a text of `name target[@transform] [default]; ...`."""
     parts = (part.split(maxsplit=2) for part in text.replace("\n", ";").split(";"))
     return tuple(
-        taken(name, target, *map(_literal, default), note=note)
+        taken(name, target, *map(_literal_or_text, default), note=note)
         for name, target, *default in filter(None, parts)
     )
 
 
-def _literal(text: str) -> Any:
+def _literal_or_text(text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
 
 
-def left(because: str, names: str) -> tuple[Row, ...]:
+def left(because: str, names: str) -> tuple[NameRow, ...]:
     """Return rows of names, separated by spaces, that do not affect training."""
-    return tuple(Row(name, "left out", because=because) for name in names.split())
+    return tuple(NameRow(name, "left out", because=because) for name in names.split())
 
 
 def refused(
     because: str, names: str, harmless: tuple[Any, ...] = (None, False)
-) -> tuple[Row, ...]:
+) -> tuple[NameRow, ...]:
     """Return rows of names that affect training and have no counterpart."""
-    return tuple(Row(n, "refused", because=because, harmless=harmless) for n in names.split())
+    return tuple(NameRow(n, "refused", because=because, harmless=harmless) for n in names.split())
 
 
-def with_defaults(rows: Iterable[Row], defaults: Mapping[str, Any]) -> tuple[Row, ...]:
+def with_defaults(rows: Iterable[NameRow], defaults: Mapping[str, Any]) -> tuple[NameRow, ...]:
     return tuple(replace(row, default=defaults.get(row.name, row.default)) for row in rows)
 
 
@@ -396,7 +398,7 @@ class PythonCalls:
 class System:
     name: str  # as `system` takes it; `family_version` for another version or script
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[NameRow, ...]
     programs: tuple[str, ...] = ()  # scripts (`cleanrl/ppo.py`) or packages in its commands
     marks: tuple[frozenset[str], ...] = ()  # sets of names that only it has
     python: PythonCalls = field(default_factory=lambda: PythonCalls())
@@ -411,28 +413,28 @@ class System:
     # under no name there: our target -> our value; imports write it down where ours differs
     always: Mapping[str, Any] = field(default_factory=dict)
     differs: tuple[str, ...] = ()  # differences whatever is set; printed with every import
-    _index: dict[str, Row] = field(default_factory=dict, repr=False, compare=False)
-    _folded: dict[str, Row] = field(default_factory=dict, repr=False, compare=False)
+    _index: dict[str, NameRow] = field(default_factory=dict, repr=False, compare=False)
+    _folded: dict[str, NameRow] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for row in self.rows:
-            if self._index.setdefault(self._key(row.name), row) is not row:
+            if self._index.setdefault(self._lookup_key(row.name), row) is not row:
                 raise ValueError(f"{self.name}: {row.name!r} appears twice")
             known = self._folded.setdefault(plain_name(row.name, last=False), row)
             if known.fate != "taken":
                 self._folded[plain_name(row.name, last=False)] = row
 
-    def find(self, name: str) -> Row | None:
+    def find(self, name: str) -> NameRow | None:
         """Return the row of a name: the whole dotted name first, then its last part."""
         last = name.rsplit(".", 1)[-1]
-        return self._index.get(self._key(name)) or self._index.get(self._key(last))
+        return self._index.get(self._lookup_key(name)) or self._index.get(self._lookup_key(last))
 
-    def guess(self, name: str) -> Row | None:
+    def guess(self, name: str) -> NameRow | None:
         return self.find(name) or self._folded.get(plain_name(name, last=False))
 
-    def nearest(self, name: str) -> Row | None:
+    def nearest(self, name: str) -> NameRow | None:
         """Return the row whose name is almost an unknown one; `COMMON` may have any name."""
-        last = self._key(name.rsplit(".", 1)[-1])
+        last = self._lookup_key(name.rsplit(".", 1)[-1])
         known = self._index if self is not COMMON and last[:1] != "_" else ()
         near = get_close_matches(last, known, n=1, cutoff=0.8)
         return self._index[near[0]] if near else None
@@ -445,7 +447,7 @@ class System:
     def defaults(self) -> Mapping[str, Any]:
         return {row.name: row.default for row in self.rows if row.default is not UNKNOWN}
 
-    def _key(self, name: str) -> str:
+    def _lookup_key(self, name: str) -> str:
         underscored = name.replace("-", "_")
         return underscored if self.exact else underscored.lower()
 

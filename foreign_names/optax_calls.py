@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..files.plain_data import is_number
-from .name_mapping import NoCounterpart, Settings, rounded
+from .name_mapping import NoCounterpart, SettingsRow, rounded
 from .plain_values import Called, Unread
 
 # ---------------------------------------------------------------------------- optimisers
@@ -25,9 +25,9 @@ OPTIMISERS: Mapping[str, Mapping[str, str]] = {
     "muon": {**_DECAYS, "beta": "muon_momentum", "adam_b1": "adam_beta1", "adam_b2": "adam_beta2"},
 }
 """Optimiser of optax -> its arguments and ours; ours has the same name."""
-_DEFAULTS: Mapping[str, Settings] = {
-    "adamw": Settings(weight_decay=1e-4),
-    "sgd": Settings(sgd_momentum=0.0),
+_DEFAULTS: Mapping[str, SettingsRow] = {
+    "adamw": SettingsRow(weight_decay=1e-4),
+    "sgd": SettingsRow(sgd_momentum=0.0),
 }
 """What an optimiser does without its arguments, where ours does something else."""
 _HARMLESS: Mapping[str, tuple[Any, ...]] = {
@@ -60,10 +60,10 @@ def optimiser_settings(value: Any) -> Any:
         name, positions = _optimiser_named(call.name), call.args or ()
     if len(positions) > 1:
         raise NoCounterpart(f"name the arguments of {name} after its learning rate")
-    settings = Settings({"optimiser": name}) | _DEFAULTS.get(name, {})
+    settings = SettingsRow({"optimiser": name}) | _DEFAULTS.get(name, {})
     for word, one in words.items():
         settings |= _optimiser_argument(name, word, one)
-    return Settings(settings)
+    return SettingsRow(settings)
 
 
 def _optimiser_named(word: str) -> str:
@@ -74,14 +74,14 @@ def _optimiser_named(word: str) -> str:
     return name
 
 
-def _optimiser_argument(name: str, word: str, value: Any) -> Settings:
+def _optimiser_argument(name: str, word: str, value: Any) -> SettingsRow:
     ours = OPTIMISERS[name].get(word)
     nesterov = word == "nesterov" and value is (name == "muon")  # as here
     if word == "learning_rate" or nesterov or value in _HARMLESS.get(word, ()):
-        return Settings()
+        return SettingsRow()
     if ours is None or not is_number(value):
         raise NoCounterpart(f"{word}={value!r} of {name} has no counterpart")
-    return Settings({ours: float(value)})
+    return SettingsRow({ours: float(value)})
 
 
 # ----------------------------------------------------------------------------- schedules
@@ -129,7 +129,7 @@ _WIDEST_WARM_UP = 0.99  # share of a horizon, the most that `lr_warmup_fraction`
 
 
 @dataclass(frozen=True)
-class Schedule:
+class OptaxSchedule:
     """A schedule of optax in our terms, but for its horizon."""
 
     learning_rate: float
@@ -161,7 +161,7 @@ class Schedule:
         return found
 
 
-def schedule_of(value: Any) -> Schedule | None:
+def schedule_of(value: Any) -> OptaxSchedule | None:
     """Return the schedule that a value is; None if it is none of optax.
 
     Raises:
@@ -199,37 +199,37 @@ def _arguments(call: Called) -> dict[str, float]:
     return {name: float(given.get(name, _UNUSED.get(name, 0.0))) for name in names}
 
 
-def _constant(given: Mapping[str, float]) -> Schedule:
-    return Schedule(given["value"], "constant")
+def _constant(given: Mapping[str, float]) -> OptaxSchedule:
+    return OptaxSchedule(given["value"], "constant")
 
 
-def _linear(given: Mapping[str, float]) -> Schedule:
+def _linear(given: Mapping[str, float]) -> OptaxSchedule:
     first, last, steps = (given[name] for name in ("init_value", "end_value", "transition_steps"))
     if steps <= 0 or first == last:
-        return Schedule(first, "constant")
+        return OptaxSchedule(first, "constant")
     if first < last:  # a warm-up, and then a constant
-        return Schedule(last, "warmup_cosine", 0.0, 1.0, steps, first / last)
-    return Schedule(first, "linear", steps, last / first)
+        return OptaxSchedule(last, "warmup_cosine", 0.0, 1.0, steps, first / last)
+    return OptaxSchedule(first, "linear", steps, last / first)
 
 
-def _cosine(given: Mapping[str, float]) -> Schedule:
-    return Schedule(
+def _cosine(given: Mapping[str, float]) -> OptaxSchedule:
+    return OptaxSchedule(
         given["init_value"],
         "cosine",
-        _positive(given, "decay_steps"),
+        _positive_argument(given, "decay_steps"),
         given["alpha"],
         exponent=given["exponent"],
     )
 
 
-def _warmup_cosine(given: Mapping[str, float]) -> Schedule:
+def _warmup_cosine(given: Mapping[str, float]) -> OptaxSchedule:
     first, peak, warm = (given[name] for name in ("init_value", "peak_value", "warmup_steps"))
-    steps = _positive(given, "decay_steps")
+    steps = _positive_argument(given, "decay_steps")
     if peak <= 0:
         raise NoCounterpart(f"its peak_value is {peak:g}; allowed: above 0")
     if not 0 <= warm <= _WIDEST_WARM_UP * steps:
         raise NoCounterpart(f"its warmup_steps are {warm:g} of {steps:g}; allowed: at most 99 %")
-    return Schedule(
+    return OptaxSchedule(
         peak,
         "warmup_cosine",
         steps,
@@ -240,12 +240,12 @@ def _warmup_cosine(given: Mapping[str, float]) -> Schedule:
     )
 
 
-def _warmup_constant(given: Mapping[str, float]) -> Schedule:
+def _warmup_constant(given: Mapping[str, float]) -> OptaxSchedule:
     names = {"end_value": "peak_value", "transition_steps": "warmup_steps"}
     return _linear({"init_value": given["init_value"], **{k: given[n] for k, n in names.items()}})
 
 
-def _positive(given: Mapping[str, float], name: str) -> float:
+def _positive_argument(given: Mapping[str, float], name: str) -> float:
     if given[name] <= 0:
         raise NoCounterpart(f"its {name} is {given[name]:g}; allowed: above 0")
     return given[name]

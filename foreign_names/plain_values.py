@@ -55,7 +55,7 @@ def value_of(text: str) -> Any:
         NotPlain: it has a part that is not plain, or is too long or nested too deeply.
     """
     try:
-        return plain_node(_parsed(" ".join(text.split()), "eval").body)
+        return plain_node(_parse_text(" ".join(text.split()), "eval").body)
     except RecursionError:
         raise NotPlain("nested too deeply") from None
 
@@ -66,10 +66,10 @@ def parsed_source(text: str) -> ast.Module:
     Raises:
         NotPlain: it is not Python, or too long.
     """
-    return _parsed(text, "exec")
+    return _parse_text(text, "exec")
 
 
-def _parsed(text: str, mode: str) -> Any:
+def _parse_text(text: str, mode: str) -> Any:
     if len(text) > _LONGEST:
         raise NotPlain(f"{len(text):,} characters; allowed: {_LONGEST:,}")
     try:
@@ -97,20 +97,20 @@ def plain_node(node: ast.AST | None) -> Any:
             pairs = zip(keys, values, strict=True)
             return {str(plain_node(key)): plain_node(value) for key, value in pairs}
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return _negated(node, plain_node(operand))
+            return _negate_number(node, plain_node(operand))
         case ast.BinOp(left=left, op=op, right=right):
             return _arithmetic(node, op, plain_node(left), plain_node(right))
         case ast.Call(args=[], keywords=words) if _makes_mapping(node):
             return {str(word.arg): plain_node(word.value) for word in words}
         case ast.Call(func=func, args=[one], keywords=[]) if last_name(func) in _CASTS:
-            return _computed(node, _CASTS[last_name(func)], plain_node(one))
+            return _call_safely(node, _CASTS[last_name(func)], plain_node(one))
         case _:
-            raise _refused(node)
+            raise _not_plain_error(node)
 
 
-def _negated(node: ast.AST, inner: Any) -> Any:
+def _negate_number(node: ast.AST, inner: Any) -> Any:
     if not isinstance(inner, int | float):
-        raise _refused(node)
+        raise _not_plain_error(node)
     return -inner
 
 
@@ -118,10 +118,10 @@ def _arithmetic(node: ast.AST, op: ast.operator, left: Any, right: Any) -> Any:
     """Return `left op right` of two numbers of moderate size."""
     act = _OPERATORS.get(type(op))
     if act is None or not (_is_moderate(left) and _is_moderate(right)):
-        raise _refused(node)
+        raise _not_plain_error(node)
     if act is operator.pow and abs(right) > 64:
-        raise _refused(node)
-    return _computed(node, act, left, right)
+        raise _not_plain_error(node)
+    return _call_safely(node, act, left, right)
 
 
 def _is_moderate(value: Any) -> bool:
@@ -132,14 +132,14 @@ def _makes_mapping(node: ast.Call) -> bool:
     return last_name(node.func) in MAPPINGS and all(word.arg for word in node.keywords)
 
 
-def _computed(node: ast.AST, act: Callable[..., Any], *given: Any) -> Any:
+def _call_safely(node: ast.AST, act: Callable[..., Any], *given: Any) -> Any:
     try:
         return act(*given)
     except (ArithmeticError, TypeError, ValueError) as error:
         raise NotPlain(f"{shown_node(node)}: {error}") from None
 
 
-def _refused(node: ast.AST | None) -> NotPlain:
+def _not_plain_error(node: ast.AST | None) -> NotPlain:
     return NotPlain(f"{shown_node(node)} is not a plain value")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from ..errors import ConfigError, UnknownNameError
 from .brax_table import BRAX
 from .lerax_jaxdem import JAXDEM, LERAX
-from .name_mapping import COMMON, Row, System, plain_name
+from .name_mapping import COMMON, NameRow, System, plain_name
 from .trainer_tables import ARLBENCH, CLEANRL, PUREJAXRL, REJAX, SB3, TORCH_PPO
 from .xlron_table import XLRON, XLRON_JULY
 
@@ -60,7 +60,7 @@ def system(name: str) -> System:
     return known[name]
 
 
-def find(name: str, of: System = COMMON) -> Row | None:
+def find(name: str, of: System = COMMON) -> NameRow | None:
     return of.find(name) or COMMON.find(name)
 
 
@@ -130,8 +130,8 @@ def recognise(
     """
     systems = [one for one in SYSTEMS.values() if family in ("", one.family)]
     given = _spellings(names)
-    marked = _marked(systems, given)
-    named = _named(systems, tuple(words), bool(family))
+    marked = _marked_systems(systems, given)
+    named = _named_programs(systems, tuple(words), bool(family))
     if named:
         part = max((part for part, _ in named), key=len)
         same = [one for other, one in named if len(other) == len(part)]
@@ -150,7 +150,9 @@ def _spellings(names: Iterable[str]) -> set[str]:
     return {*given, *(name.rsplit(".", 1)[-1] for name in given)}
 
 
-def _marked(systems: Iterable[System], given: set[str]) -> list[tuple[System, frozenset[str]]]:
+def _marked_systems(
+    systems: Iterable[System], given: set[str]
+) -> list[tuple[System, frozenset[str]]]:
     """Return the systems with a set of names that only they have, and the set."""
     lowered = {name.lower() for name in given}
     return [
@@ -161,7 +163,7 @@ def _marked(systems: Iterable[System], given: set[str]) -> list[tuple[System, fr
     ]
 
 
-def _named(
+def _named_programs(
     systems: Iterable[System], words: tuple[str, ...], bare: bool
 ) -> list[tuple[str, System]]:
     """Return the scripts and packages that a command names, with their systems."""
@@ -171,10 +173,10 @@ def _named(
 
 
 def _is_named(words: tuple[str, ...], part: str, bare: bool) -> bool:
-    return any(_names(word, part, bare) for word in words)
+    return any(_is_program(word, part, bare) for word in words)
 
 
-def _names(word: str, part: str, bare: bool) -> bool:
+def _is_program(word: str, part: str, bare: bool) -> bool:
     """Return whether a word of a command is a script (`cleanrl/ppo.py`), or in a package."""
     path = word.lower().replace("\\", "/")
     if not part.endswith(".py"):
@@ -183,11 +185,11 @@ def _names(word: str, part: str, bare: bool) -> bool:
     return f"/{path}".endswith(script) or path == part.removesuffix(".py").replace("/", ".")
 
 
-def hints(name: str) -> tuple[Row, ...]:
+def hints(name: str) -> tuple[NameRow, ...]:
     """Return the rows of a name in all systems, one for each target; common ones first."""
     if not {plain_name(name, last=False), plain_name(name)} & _KNOWN:
         return ()
-    found: dict[str, Row] = {}
+    found: dict[str, NameRow] = {}
     for one in (COMMON, *SYSTEMS.values()):
         row = one.guess(name)
         if row is not None:

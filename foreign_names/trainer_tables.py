@@ -17,10 +17,10 @@ from .name_mapping import (
     PLAIN_PPO,
     PPO_ALONE,
     STATISTICS,
+    NameRow,
     NoCounterpart,
     PythonCalls,
-    Row,
-    Settings,
+    SettingsRow,
     System,
     arguments,
     left,
@@ -74,7 +74,7 @@ WRAPPED = "Atari wrappers (no-ops, frame skip, lost lives, signs of rewards) are
 
 
 def _script(
-    project: str, account: str, rows: tuple[Row, ...], name: str, program: str,
+    project: str, account: str, rows: tuple[NameRow, ...], name: str, program: str,
     defaults: dict[str, Any], always: dict[str, Any], *differs: str,
     unread: str = "", marks: str = "", **more: Any,
 ) -> System:
@@ -115,24 +115,24 @@ CLEANRL = (
 
 _DICTIONARIES = NoCounterpart("no network reads dictionary observations")
 _POLICIES = words(
-    {"MlpPolicy": "mlp", "MlpLstmPolicy": Settings(network="lstm", recurrent_size=256),
-     "CnnPolicy": Settings(network="cnn", shared_encoder=True, activation="relu"),
+    {"MlpPolicy": "mlp", "MlpLstmPolicy": SettingsRow(network="lstm", recurrent_size=256),
+     "CnnPolicy": SettingsRow(network="cnn", shared_encoder=True, activation="relu"),
      "CnnLstmPolicy": NoCounterpart("recurrent layers after convolutions are not available"),
      "MultiInputPolicy": _DICTIONARIES, "MultiInputLstmPolicy": _DICTIONARIES},
     others=NoCounterpart("a custom policy; docs/networks.md shows how to register one"),
 )
 
 
-def _normalise(value: Any) -> Settings:
+def _normalise(value: Any) -> SettingsRow:
     """Read `normalize`: true, false, or arguments of VecNormalize."""
     if isinstance(value, bool | None) or value in ("true", "True", "false", "False"):
-        none = Settings(normalise_observations=False, normalise_rewards=False)
-        return Settings(NORMALISED) if value in (True, "true", "True") else none
+        none = SettingsRow(normalise_observations=False, normalise_rewards=False)
+        return SettingsRow(NORMALISED) if value in (True, "true", "True") else none
     given = {"norm_obs": True, "norm_reward": True, **mapping_of(value)}
     texts = [one for one in given.values() if isinstance(one, str)]
     if texts:
         raise NoCounterpart(f"its {texts[0]} cannot be read")
-    settings = Settings(normalise_observations=bool(given.pop("norm_obs")),
+    settings = SettingsRow(normalise_observations=bool(given.pop("norm_obs")),
                         normalise_rewards=bool(given.pop("norm_reward")))
     for name, target, needs in (("clip_obs", "observation_clip", "normalise_observations"),
                                 ("clip_reward", "reward_clip", "normalise_rewards")):
@@ -145,21 +145,21 @@ def _normalise(value: Any) -> Settings:
     return settings
 
 
-def _optimiser(word: Any) -> Settings:
+def _optimiser(word: Any) -> SettingsRow:
     name = str(word).rsplit(".", 1)[-1].lower()
     if name not in ("adam", "adamw", "sgd"):
         raise NoCounterpart(f"the optimiser {word!r}; known: Adam, AdamW, SGD")
-    return Settings(optimiser=name)
+    return SettingsRow(optimiser=name)
 
 
 _policy_arguments = arguments(
-    {"net_arch": lambda value: Settings(hidden_sizes=widths_of(value)),
-     "activation_fn": lambda value: Settings(activation=ACTIVATIONS.of(value)),
+    {"net_arch": lambda value: SettingsRow(hidden_sizes=widths_of(value)),
+     "activation_fn": lambda value: SettingsRow(activation=ACTIVATIONS.of(value)),
      "ortho_init": orthogonal, "log_std_init": "log_std_init",
      "lstm_hidden_size": "recurrent_size", "optimizer_class": _optimiser,
      "optimizer_kwargs": arguments({
          "eps": "adam_eps", "weight_decay": "weight_decay",
-         "betas": lambda pair: Settings(adam_beta1=pair[0], adam_beta2=pair[1])})},
+         "betas": lambda pair: SettingsRow(adam_beta1=pair[0], adam_beta2=pair[1])})},
     harmless={
         "enable_critic_lstm": (True,), "shared_lstm": (False,), "n_lstm_layers": (1,),
         "squash_output": (False,), "full_std": (True, False), "use_expln": (True, False),
@@ -173,10 +173,10 @@ def _widths(value: Any) -> list[int]:
     return sizes[value] if isinstance(value, str) and value in sizes else widths_of(value)
 
 
-def _save_freq(value: Any) -> int | Settings:
+def _save_freq(value: Any) -> int | SettingsRow:
     if not is_number(value) or value != int(value):
         raise NoCounterpart(f"{value!r} is not a whole number of env steps")
-    return int(value) if value > 0 else Settings()
+    return int(value) if value > 0 else SettingsRow()
 
 
 def _env_steps(rollouts: Any, steps: Any, envs: Any) -> Any:
@@ -218,7 +218,7 @@ SB3 = System(
         taken("learning_rate", "learning_rate", 3e-4,
               scheduled("learning_rate", "lr_schedule", "lr_end_fraction")),
         taken("lr_schedule", "lr_schedule", values=words(
-            {"linear": Settings(lr_schedule="linear", lr_end_fraction=0.0)})),
+            {"linear": SettingsRow(lr_schedule="linear", lr_end_fraction=0.0)})),
         taken("clip_range", "clip_eps", 0.2,
               scheduled("clip_eps", "clip_eps_schedule", "clip_eps_end_fraction")),
         *table("clip_range_vf value_clip_eps@off None",
@@ -302,9 +302,9 @@ def _schedule(kind: str, end: str) -> Any:
     """Return the words of a schedule; all but `constant` end at 0."""
     return words({
         "constant": "constant", "none": "constant", None: "constant",
-        "linear": Settings({kind: "linear", end: 0.0}),
-        "cosine": Settings({kind: "cosine", end: 0.0}),
-        "warmup_cosine": Settings({kind: "warmup_cosine", end: 0.0, "lr_warmup_fraction": 0.1,
+        "linear": SettingsRow({kind: "linear", end: 0.0}),
+        "cosine": SettingsRow({kind: "cosine", end: 0.0}),
+        "warmup_cosine": SettingsRow({kind: "warmup_cosine", end: 0.0, "lr_warmup_fraction": 0.1,
                                    "lr_warmup_start_fraction": 0.0}),
     })
 
@@ -331,9 +331,9 @@ TORCH_PPO = System(
         taken("lr_schedule", "lr_schedule", "linear", _schedule("lr_schedule", "lr_end_fraction")),
         *table("activation activation@activation tanh"),
         taken("continuous_dist", "distribution", "gaussian",
-              words({"gaussian": Settings(), "beta": Settings(distribution="beta")})),
+              words({"gaussian": SettingsRow(), "beta": SettingsRow(distribution="beta")})),
         taken("squash_actions", "distribution", False,
-              words({True: Settings(distribution="tanh_gaussian"), False: Settings()}),
+              words({True: SettingsRow(distribution="tanh_gaussian"), False: SettingsRow()}),
               (
                   "hpo stores the action before tanh, the source recomputes it by atanh within "
                   "0.9999; hpo's entropy bonus is that of the squashed action, the source's that "
@@ -341,7 +341,7 @@ TORCH_PPO = System(
               )),
         *table("normalise_obs normalise_observations True", STATISTICS),
         taken("normalise_rewards", "normalise_rewards", True, words({
-            True: Settings(normalise_rewards=True, raw_reward_deviation=True), False: False,
+            True: SettingsRow(normalise_rewards=True, raw_reward_deviation=True), False: False,
         }), STATISTICS),
         taken("use_amp", "dtype", False, words({True: "bfloat16", False: "float32"}),
               "bfloat16 here, float16 there"),
@@ -408,9 +408,9 @@ _PUREJAXRL = (  # with the defaults of ppo.py
         VF_COEF = 0.5; MAX_GRAD_NORM = 0.5; ANNEAL_LR lr_schedule@anneal True"""),
     taken("ACTIVATION", "activation", "tanh", words({"relu": "relu", "tanh": "tanh"}, "tanh")),
     taken("NORMALIZE_ENV", "normalise_observations", False, words({
-        True: Settings(normalise_observations=True, observation_clip=None, normalise_rewards=True,
-                       reward_clip=None),
-        False: Settings(normalise_observations=False, normalise_rewards=False)}), STATISTICS),
+        True: SettingsRow(normalise_observations=True, observation_clip=None,
+                          normalise_rewards=True, reward_clip=None),
+        False: SettingsRow(normalise_observations=False, normalise_rewards=False)}), STATISTICS),
     *left(COMPUTED, "NUM_UPDATES MINIBATCH_SIZE"),
     *left(OUTPUT, "DEBUG"),
 )
@@ -451,18 +451,18 @@ def _rejax_env(value: Any) -> str:
 
 
 _agent = arguments({
-    "activation": lambda value: Settings(activation=ACTIVATIONS.of(value)),
-    "hidden_layer_sizes": lambda value: Settings(hidden_sizes=list(value)),
+    "activation": lambda value: SettingsRow(activation=ACTIVATIONS.of(value)),
+    "hidden_layer_sizes": lambda value: SettingsRow(hidden_sizes=list(value)),
 })
 
 
-def _rejax_agent(value: Any) -> Settings:
-    return Settings({"activation": "silu", "hidden_sizes": [64, 64], **_agent(value)})
+def _rejax_agent(value: Any) -> SettingsRow:
+    return SettingsRow({"activation": "silu", "hidden_sizes": [64, 64], **_agent(value)})
 
 
-def _rejax_keys(value: Any) -> Settings:
+def _rejax_keys(value: Any) -> SettingsRow:
     ours = {"episode_length": "max_steps_in_episode"}  # brax's name of its time limit
-    return Settings({f"env.{ours.get(k, k)}": one for k, one in mapping_of(value).items()})
+    return SettingsRow({f"env.{ours.get(k, k)}": one for k, one in mapping_of(value).items()})
 
 
 REJAX = System(
@@ -505,18 +505,18 @@ REJAX = System(
 # ------------------------------------------------------------------------------ ARLBench
 
 
-def _every(count: Any, total: Any) -> int | None:
+def _env_steps_between(count: Any, total: Any) -> int | None:
     """Return the env steps between `count` evaluations of a run."""
     evaluations = whole(count)
     return max(1, (whole(total) or 0) // evaluations) if evaluations else None
 
 
-def _evaluated(count: Any, total: Any) -> int | str | None:
-    return "rungs" if whole(count) == 1 else _every(count, total)
+def _evaluation_points(count: Any, total: Any) -> int | str | None:
+    return "rungs" if whole(count) == 1 else _env_steps_between(count, total)
 
 
 def _evaluations_said(count: Any, total: Any) -> str:
-    each = f"one every {_every(count, total):,} env steps"
+    each = f"one every {_env_steps_between(count, total):,} env steps"
     return f"n_eval_steps: {whole(count)} evaluations in a run, {each}"
 
 
@@ -536,7 +536,8 @@ ARLBENCH = System(
             max_grad_norm = 0.5; activation = tanh
             normalize_observations normalise_observations False; hidden_size = 64"""),
         taken("cnn_policy", "network", values=words({
-            True: Settings(network="cnn", shared_encoder=True), False: Settings(network="mlp"),
+            True: SettingsRow(network="cnn", shared_encoder=True),
+            False: SettingsRow(network="mlp"),
         })),
         *refused(PPO_ALONE, "algorithm", ("ppo", "PPO", None)),
         *left("gymnax ids stay as they are; others start with gym: or brax:",
@@ -556,7 +557,7 @@ ARLBENCH = System(
                "train": "* n_total_timesteps n_eval_steps n_eval_episodes"},
     ),
     derived=(
-        Derived("n_eval_steps", ("n_eval_steps", "n_total_timesteps"), _evaluated,
+        Derived("n_eval_steps", ("n_eval_steps", "n_total_timesteps"), _evaluation_points,
                 _evaluations_said, drops=("n_eval_steps",), searched="skip"),
     ),
     version="of February 2025",

@@ -15,9 +15,9 @@ from .name_mapping import (
     MACHINE,
     OUTPUT,
     UNKNOWN,
+    NameRow,
     NoCounterpart,
-    Row,
-    Settings,
+    SettingsRow,
     System,
     Values,
     left,
@@ -38,13 +38,14 @@ _TABLES = {"modulations_deeprmsa": "deeprmsa", "modulations": "full",
 _RINGS = {"4node": "ring4", "7node": "ring7"}
 
 
-def _topology(value: Any) -> Settings:
+def _topology(value: Any) -> SettingsRow:
     name = str(value)
     for ending, directed in (("_undirected", False), ("_directed", True)):
         if name.endswith(ending):
             plain = name.removesuffix(ending)
-            return Settings({"env.topology": _RINGS.get(plain, plain), "env.directed": directed})
-    return Settings({"env.topology": _RINGS.get(name, name)})
+            topology = _RINGS.get(plain, plain)
+            return SettingsRow({"env.topology": topology, "env.directed": directed})
+    return SettingsRow({"env.topology": _RINGS.get(name, name)})
 
 
 def _bitrates(value: Any) -> list[float] | None:
@@ -62,8 +63,8 @@ def _modulation(value: Any) -> str:
     return _TABLES.get(path.stem, str(value)) if path.suffix == ".csv" else str(value)
 
 
-def _network(kind: str) -> Values:
-    return words({True: Settings(network=kind), False: Settings()})
+def _network_switch(kind: str) -> Values:
+    return words({True: SettingsRow(network=kind), False: SettingsRow()})
 
 
 _TRAINING = (
@@ -119,8 +120,8 @@ _CRELU = NoCounterpart(
     "either; use relu or tanh"
 )
 _NETWORKS = (
-    taken("USE_TRANSFORMER", "network", False, _network("transformer")),
-    taken("USE_GNN", "network", False, _network("gnn")),
+    taken("USE_TRANSFORMER", "network", False, _network_switch("transformer")),
+    taken("USE_GNN", "network", False, _network_switch("gnn")),
     *left("builds no recurrent network in XLRON, but an mlp", "USE_RNN"),
     taken("ACTIVATION", "activation", "tanh",
           words({"tanh": "tanh", "relu": "relu", "crelu": _CRELU}, "tanh")),
@@ -197,7 +198,7 @@ _SAVED = (
 )
 
 _GN = NoCounterpart("the physical layer (GN model) is not simulated here")
-_ENVIRONMENT: tuple[Row, ...] = (
+_ENVIRONMENT: tuple[NameRow, ...] = (
     taken("env_type", "env", "rmsa", words({
         "rsa_gn_model": _GN, "rmsa_gn_model": _GN,
         "vone": NoCounterpart("virtual networks are not simulated here"),
@@ -227,7 +228,7 @@ _ENVIRONMENT: tuple[Row, ...] = (
         _bitrates, "numbers separated by commas; none: the range of min_bw to max_bw")),
     taken("random_traffic", "env.traffic_matrix", False,
           words({True: "random", False: "uniform"})),
-    taken("traffic_intensity", "env.load", values=words({0: Settings()})),
+    taken("traffic_intensity", "env.load", values=words({0: SettingsRow()})),
     taken("modulations_csv_filepath", "env.modulation",
           "./xlron/data/modulations/modulations_deeprmsa.csv",
           parsed(_modulation, "XLRON's tables by their names: " + ", ".join(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .converted_study import Draft, Source
+from .converted_study import ConvertedStudy, ImportSource
 
 _PARTS = {"params": "parameters", "opt_state": "optimiser", "loss": "losses",
           "trajectories": "trajectories"}  # fmt: skip
@@ -18,13 +18,13 @@ _AUTORL = {"n_envs": 10, "n_total_timesteps": 100_000}
 """Defaults of AutoRLEnv that are not those of the training itself."""
 
 
-def drop_hydra_file(draft: Draft, source: Source) -> None:
+def drop_hydra_file(draft: ConvertedStudy, source: ImportSource) -> None:
     """Drop the file that Hydra reads if the environment's name is also given."""
     if "environment.name" in source.constants:
         source.drop("environment")
 
 
-def steps_of_autorl(draft: Draft, source: Source) -> None:
+def steps_of_autorl(draft: ConvertedStudy, source: ImportSource) -> None:
     """Drop AutoRLEnv's step limit, which has the name of a rollout's length."""
     made = "AutoRLEnv" in source.calls
     of_env = [name for name in ("autorl.n_steps",) if name in source.constants]
@@ -41,13 +41,13 @@ def steps_of_autorl(draft: Draft, source: Source) -> None:
             draft.defaults.append(f"{name} {value}")
 
 
-def parts_of_checkpoints(draft: Draft, source: Source) -> None:
+def parts_of_checkpoints(draft: ConvertedStudy, source: ImportSource) -> None:
     """Set the saved and tracked parts, which are written with each policy."""
     parts = dict[str, None]()
     for name in tuple(source.constants):
         leaf, value = name.rsplit(".", 1)[-1], source.find(name)
         if leaf == "checkpoint":
-            found = _saved(draft, name, value)
+            found = _saved_parts(draft, name, value)
         elif leaf in _TRACKED:
             found = list(_TRACKED[leaf]) if value is True else []
         else:
@@ -63,7 +63,7 @@ def parts_of_checkpoints(draft: Draft, source: Source) -> None:
         draft.note("checkpoint.parts: written with the policies of the best trials")
 
 
-def _saved(draft: Draft, name: str, value: Any) -> list[str]:
+def _saved_parts(draft: ConvertedStudy, name: str, value: Any) -> list[str]:
     """Return our names of checkpoint parts; "" for one that is not kept here."""
     words = value if isinstance(value, list) else re.findall(r"\w+", str(value or ""))
     odd = [word for word in words if word not in (*_PARTS, "all", "buffer")]
@@ -75,7 +75,7 @@ def _saved(draft: Draft, name: str, value: Any) -> list[str]:
     return [_PARTS.get(one, "") for one in words]
 
 
-def ids_of_brax(draft: Draft, source: Source) -> None:
+def ids_of_brax(draft: ConvertedStudy, source: ImportSource) -> None:
     """Convert brax environment names to our ids."""
     frameworks = [name for name in source.names() if name.endswith("framework")]
     if "brax" not in map(source.find, frameworks):

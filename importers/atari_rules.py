@@ -9,7 +9,7 @@ from typing import Any
 from ..environments.via_gymnasium import is_atari
 from ..files.plain_data import is_dict
 from ..foreign_names.trainer_tables import WRAPPED
-from .converted_study import Draft, Source
+from .converted_study import ConvertedStudy, ImportSource
 
 _GAME = re.compile(r"(?:gym:)?(?:ALE/)?(\w+?)(?:NoFrameskip-v[04]|-v5)")
 _HISTORY = "(history 4)"
@@ -31,7 +31,7 @@ _STICKY = {"v0": 0.25, "v4": 0.0}
 _SB3_GAME = re.compile(r"(?:gym:)?(?:(\w+?)NoFrameskip-(v[04])|ALE/\w+-v5)")
 
 
-def wrapped_game(draft: Draft, source: Source) -> None:
+def wrapped_game(draft: ConvertedStudy, source: ImportSource) -> None:
     """Turn Stable-Baselines3's `AtariWrapper` and `frame_stack` into keys of ale-py's game."""
     arguments = _arguments_of_wrapper(source.constants.get("env_wrapper"))
     named = [name for name in source.names() if draft.any_target(name) == "env"]
@@ -94,7 +94,7 @@ def _plain(arguments: Any) -> dict[str, Any] | None:
     return dict(arguments) if is_dict(arguments) else None
 
 
-def preprocessing(draft: Draft) -> None:
+def preprocessing(draft: ConvertedStudy) -> None:
     """Train a game with the wrappers' preprocessing, which the script adds itself."""
     id_ = str(draft.env.get("id", ""))
     game = _GAME.fullmatch(id_)

@@ -48,7 +48,7 @@ def read_brax(text: str, env: str | None) -> Found:
     if function is not None:
         return Found(_Config(name, known).of(function), name)
     call = _call_for(tree, name)
-    return Found(_arguments(call, known), name)
+    return Found(_keyword_values(call, known), name)
 
 
 def _env_in(tree: ast.AST, known: Mapping[str, Any]) -> str | None:
@@ -59,7 +59,7 @@ def _env_in(tree: ast.AST, known: Mapping[str, Any]) -> str | None:
         owner = last_name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
         given = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "env_name")]
         if owner in _MAKERS_OF and given:
-            value = _value(given[0], known)
+            value = _plain_value(given[0], known)
             if isinstance(value, str) and not isinstance(value, Unread):
                 return value
     return None
@@ -74,14 +74,20 @@ def _call_for(tree: ast.AST, env: str | None) -> ast.Call:
     for node in ast.walk(tree):
         pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
         for key, value in pairs:
-            if isinstance(key, ast.Constant) and isinstance(value, ast.Call) and _trains(value):
+            if (
+                isinstance(key, ast.Constant)
+                and isinstance(value, ast.Call)
+                and _is_training_call(value)
+            ):
                 of_env[str(key.value)] = value
     if env in of_env:
         return of_env[env]
     if of_env:
         text = f"it has settings for {', '.join(of_env)}; name one of them"
         raise NotPlain(text, env=next(iter(of_env)))
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _trains(node)]
+    calls = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_training_call(node)
+    ]
     if len(calls) != 1:
         lines = ", ".join(str(call.lineno) for call in calls) or "none"
         raise NotPlain(
@@ -91,7 +97,7 @@ def _call_for(tree: ast.AST, env: str | None) -> ast.Call:
     return calls[0]
 
 
-def _trains(node: ast.Call) -> bool:
+def _is_training_call(node: ast.Call) -> bool:
     """Return whether a call is `ppo.train(...)` or `partial(ppo.train, ...)`, with settings."""
     called = node.func
     if last_name(called) == "partial" and node.args:
@@ -101,18 +107,18 @@ def _trains(node: ast.Call) -> bool:
     return last_name(called) == "train" and owner in ("ppo", "") and len(settings) > 2
 
 
-def _arguments(call: ast.Call, known: Mapping[str, Any]) -> dict[str, Any]:
+def _keyword_values(call: ast.Call, known: Mapping[str, Any]) -> dict[str, Any]:
     found = dict[str, Any]()
     for word in call.keywords:
         if word.arg is not None:
-            found[word.arg] = _value(word.value, known)
+            found[word.arg] = _plain_value(word.value, known)
         else:
             text = f"line {call.lineno}: the names in {ast.unparse(word.value)} cannot be read"
             raise NotPlain(text)
     return found
 
 
-def _value(node: ast.AST, known: Mapping[str, Any]) -> Any:
+def _plain_value(node: ast.AST, known: Mapping[str, Any]) -> Any:
     """Return a plain value, including `(128,) * 4` and the arguments of a network factory."""
     name = last_name(node)
     if isinstance(node, ast.Name) and name in known:
@@ -123,9 +129,9 @@ def _value(node: ast.AST, known: Mapping[str, Any]) -> Any:
             op=ast.Mult(),
             right=ast.Constant(value=int(count)),
         ) if count < 100:
-            return [_value(one, known)] * count
+            return [_plain_value(one, known)] * count
         case ast.Call(func=func, keywords=words) if last_name(func) in (*_MAKES, "partial"):
-            return {word.arg: _value(word.value, known) for word in words if word.arg}
+            return {word.arg: _plain_value(word.value, known) for word in words if word.arg}
         case _:
             pass
     with suppress(NotPlain, RecursionError):
@@ -153,13 +159,13 @@ class _Config:
         names = [one.arg for one in function.args.args]
         defaults = function.args.defaults
         for name, node in zip(names[len(names) - len(defaults) :], defaults, strict=True):
-            self.given[name] = _value(node, {})
+            self.given[name] = _plain_value(node, {})
         self.first = names[0] if names else ""
         self.given |= dict.fromkeys(names[:1], self.env)
-        self._run(function.body)
+        self._follow_statements(function.body)
         return self.values
 
-    def _run(self, body: Sequence[ast.stmt]) -> bool:
+    def _follow_statements(self, body: Sequence[ast.stmt]) -> bool:
         """Follow statements; return whether they end the function."""
         for node in body:
             if isinstance(node, ast.Return):
@@ -167,51 +173,55 @@ class _Config:
             if isinstance(node, ast.Raise):
                 raise NotPlain(f"line {node.lineno}: it has no settings for {self.env}")
             if isinstance(node, ast.If):
-                branch = node.body if self._holds(node.test) else node.orelse
-                if self._run(branch):
+                branch = node.body if self._is_test_true(node.test) else node.orelse
+                if self._follow_statements(branch):
                     return True
             elif isinstance(node, ast.Assign):
-                self._assign(node)
+                self._follow_assignment(node)
         return False
 
-    def _assign(self, node: ast.Assign) -> None:
+    def _follow_assignment(self, node: ast.Assign) -> None:
         target = node.targets[0]
         if isinstance(target, ast.Name) and isinstance(node.value, ast.Call):
             if last_name(node.value.func) in _MAKES:
                 self.variable = target.id
-                self.values = _arguments(node.value, self.known)
+                self.values = _keyword_values(node.value, self.known)
             return
-        path = _path(target)
+        path = _attribute_path(target)
         if path[:1] != [self.variable] or len(path) < 2:
             return
         inside = self.values
         for name in path[1:-1]:
             inside = inside.setdefault(name, {})
-        inside[path[-1]] = _value(node.value, self.known)
+        inside[path[-1]] = _plain_value(node.value, self.known)
 
-    def _holds(self, test: ast.expr) -> bool:
+    def _is_test_true(self, test: ast.expr) -> bool:
         match test:
             case ast.BoolOp(op=ast.And(), values=parts):
-                return all(self._holds(part) for part in parts)
+                return all(self._is_test_true(part) for part in parts)
             case ast.BoolOp(op=ast.Or(), values=parts):
-                return any(self._holds(part) for part in parts)
+                return any(self._is_test_true(part) for part in parts)
             case ast.UnaryOp(op=ast.Not(), operand=inner):
-                return not self._holds(inner)
+                return not self._is_test_true(inner)
             case ast.Name(id=name) if name in self.given:
                 return bool(self.given[name])
             case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return self._compare(test, left, op, right)
+                return self._compare_argument(test, left, op, right)
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=how), args=[part]):
                 if name in self.given and how in ("startswith", "endswith"):
-                    return getattr(self._named(test, name), how)(str(_value(part, {})))
+                    return getattr(self._argument_value(test, name), how)(
+                        str(_plain_value(part, {}))
+                    )
             case _:
                 pass
         raise NotPlain(f"line {test.lineno}: the condition {ast.unparse(test)} cannot be read")
 
-    def _compare(self, test: ast.expr, left: ast.expr, op: ast.cmpop, right: ast.expr) -> bool:
+    def _compare_argument(
+        self, test: ast.expr, left: ast.expr, op: ast.cmpop, right: ast.expr
+    ) -> bool:
         if not isinstance(left, ast.Name) or left.id not in self.given:
             raise NotPlain(f"line {test.lineno}: the condition {ast.unparse(test)} cannot be read")
-        value, other = self._named(test, left.id), _value(right, {})
+        value, other = self._argument_value(test, left.id), _plain_value(right, {})
         match op:
             case ast.Eq() | ast.Is():
                 return value == other
@@ -224,7 +234,7 @@ class _Config:
             case _:
                 raise NotPlain(f"line {test.lineno}: {ast.unparse(test)} cannot be read")
 
-    def _named(self, test: ast.expr, name: str) -> Any:
+    def _argument_value(self, test: ast.expr, name: str) -> Any:
         """Return an argument; the environment's name must be known."""
         if name == self.first and self.given[name] is None:
             raise NotPlain(
@@ -233,9 +243,9 @@ class _Config:
         return self.given[name]
 
 
-def _path(node: ast.AST) -> list[str]:
+def _attribute_path(node: ast.AST) -> list[str]:
     """Return the names in `config.network_factory.activation`."""
     if isinstance(node, ast.Attribute):
-        inner = _path(node.value)
+        inner = _attribute_path(node.value)
         return [*inner, node.attr] if inner else []
     return [node.id] if isinstance(node, ast.Name) else []

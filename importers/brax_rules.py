@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..foreign_names.plain_values import Unread
-from .converted_study import Draft, Source
+from .converted_study import ConvertedStudy, ImportSource
 
 
-def refuse_default_layers(draft: Draft, source: Source) -> None:
+def refuse_default_layers(draft: ConvertedStudy, source: ImportSource) -> None:
     if {"network_factory", "hidden_sizes"} & set(source.names()):
         return
     raise draft.fault(
@@ -16,7 +16,7 @@ def refuse_default_layers(draft: Draft, source: Source) -> None:
     )
 
 
-def leave_out_length(draft: Draft, source: Source) -> None:
+def leave_out_length(draft: ConvertedStudy, source: ImportSource) -> None:
     """Omit the episode length if it is an object that cannot be read."""
     length = source.constants.get("episode_length")
     if isinstance(length, Unread):

@@ -41,14 +41,14 @@ def read_command(text: str, folder: Path | None, given: Mapping[str, Any]) -> Co
     Raises:
         ConfigError: commands that train different things, or words that are not flags.
     """
-    lines = _commands(text)
-    trains = [line for line in lines if _trains(line.words)] or lines[:1]
+    lines = _script_lines(text)
+    trains = [line for line in lines if _runs_training(line.words)] or lines[:1]
     if not trains:
         return Command()
     found, faults = list[Command](), list[ConfigError]()
     for line in trains:
         try:
-            found.append(_read(line, folder, given))
+            found.append(_read_line(line, folder, given))
         except ConfigError as error:  # another command may be the one that is meant
             faults.append(error)
     if not found or (faults and not any(name in given for name in _ENVS)):
@@ -61,7 +61,7 @@ def read_command(text: str, folder: Path | None, given: Mapping[str, Any]) -> Co
     return first
 
 
-def _trains(words: Sequence[str]) -> bool:
+def _runs_training(words: Sequence[str]) -> bool:
     """Return whether words run a program with settings."""
     flags = any(word.startswith("--") or re.match(r"[a-z][\w.]*=", word) for word in words)
     program = any(word.endswith(".py") or word == "-m" for word in words)
@@ -105,10 +105,10 @@ def _merge(first: Command, other: Command) -> None:
 # --------------------------------------------------------------------------- one command
 
 
-def _read(line: _Line, folder: Path | None, given: Mapping[str, Any]) -> Command:
-    words = _plain(line)
+def _read_line(line: _Line, folder: Path | None, given: Mapping[str, Any]) -> Command:
+    words = _expand_variables(line)
     if any(_BENCHMARK in word.replace("/", ".") for word in words):
-        return _benchmark(words, given)
+        return _read_benchmark(words, given)
     check_config_name(words)
     flags: dict[str, Any] = dict(flags_of(without_multirun(words), folder))
     searched = searched_words(flags) if is_multirun(words) else {}
@@ -120,7 +120,7 @@ def _read(line: _Line, folder: Path | None, given: Mapping[str, Any]) -> Command
     return Command(words, fixed, searched)
 
 
-def _plain(line: _Line) -> list[str]:
+def _expand_variables(line: _Line) -> list[str]:
     """Replace variables in words by their values, where known."""
 
     def value(match: re.Match[str]) -> str:
@@ -138,7 +138,7 @@ def _values_of(value: Any, variables: Mapping[str, Sequence[str]]) -> list[str]:
     return [value.replace(match[0], one) for one in variables.get(match[1] or match[2], [])]
 
 
-def _benchmark(words: Sequence[str], given: Mapping[str, Any]) -> Command:
+def _read_benchmark(words: Sequence[str], given: Mapping[str, Any]) -> Command:
     """Read the line that runs a script once per environment and seed."""
     values, name = dict[str, list[str]](), ""
     for word in words:
@@ -179,29 +179,29 @@ class _Line:
 _BEFORE_A_COMMAND = ("do", "then", "else", "nohup", "srun", "time")
 
 
-def _commands(text: str) -> list[_Line]:
+def _script_lines(text: str) -> list[_Line]:
     """Return a script's commands in order, with the variables that apply to each."""
     array = _ARRAY.search(text)
     known: dict[str, list[str]] = {}
     if array is not None:
-        known["SLURM_ARRAY_TASK_ID"] = _array(array[1])
+        known["SLURM_ARRAY_TASK_ID"] = _array_numbers(array[1])
     found, loops = list[_Line](), list[str]()
-    for words in _split(text):
+    for words in _split_commands(text):
         kind = words[0]
         rest = words[1:] if kind in _BEFORE_A_COMMAND else words
         if kind == "for" and len(words) > 2 and words[2] == "in":
-            known[words[1]] = _listed(words[3:])
+            known[words[1]] = _loop_values(words[3:])
             loops.append(words[1])
         elif kind == "done" and loops:
             known.pop(loops.pop(), None)
-        elif _assigned(rest):
-            known |= _assigned(rest)
+        elif _assigned_variables(rest):
+            known |= _assigned_variables(rest)
         elif rest:
             found.append(_Line(tuple(rest), dict(known)))
     return found
 
 
-def _assigned(words: Sequence[str]) -> dict[str, list[str]]:
+def _assigned_variables(words: Sequence[str]) -> dict[str, list[str]]:
     """Return the variables in `NAME=value`; none if a command follows."""
     matches = [re.fullmatch(r"([A-Za-z_]\w*)=(.*)", word) for word in words]
     if not words or not all(matches) or not words[0][:1].isupper():
@@ -209,7 +209,7 @@ def _assigned(words: Sequence[str]) -> dict[str, list[str]]:
     return {match[1]: [match[2]] for match in matches if match}
 
 
-def _array(text: str) -> list[str]:
+def _array_numbers(text: str) -> list[str]:
     """Return the numbers of a job array, such as `0-4` or `1,3,5`."""
     found = list[str]()
     for part in text.partition("%")[0].split(","):
@@ -221,7 +221,7 @@ def _array(text: str) -> list[str]:
     return found
 
 
-def _listed(words: Sequence[str]) -> list[str]:
+def _loop_values(words: Sequence[str]) -> list[str]:
     """Return the values that a loop iterates over."""
     match = _COUNT.fullmatch(" ".join(words))
     if match is None:
@@ -231,14 +231,14 @@ def _listed(words: Sequence[str]) -> list[str]:
     return [str(one) for one in range(first, min(last, first + _MOST) + 1)]
 
 
-def _split(text: str) -> list[list[str]]:
+def _split_commands(text: str) -> list[list[str]]:
     """Return the words of each command.
 
     A line that begins with a flag continues the previous command, even after a comment.
     """
     found, open_ = list[list[str]](), False
     for line in _whole_lines(text.replace("\\\n", " ")):
-        words = _words(line)
+        words = _split_words(line)
         flag = bool(words) and (words[0].startswith("-") or re.match(r"[a-z][\w.]*=", words[0]))
         if not (open_ and flag):
             found.append([])
@@ -259,7 +259,7 @@ def _whole_lines(text: str) -> list[str]:
     for line in text.splitlines():
         waiting = f"{waiting}\n{line}" if waiting else line
         try:
-            _words(waiting)
+            _split_words(waiting)
         except ValueError:
             continue
         found.append(waiting)
@@ -269,7 +269,7 @@ def _whole_lines(text: str) -> list[str]:
     return found
 
 
-def _words(line: str) -> list[str]:
+def _split_words(line: str) -> list[str]:
     lexer = shlex.shlex(_REDIRECTED.sub(" ", line), posix=True, punctuation_chars=";&|")
     lexer.whitespace_split, lexer.commenters = True, "#"
     return list(lexer)

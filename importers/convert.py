@@ -11,9 +11,9 @@ from ..errors import ConfigError, HpoError
 from ..foreign_names.name_mapping import (
     COMMON,
     UNKNOWN,
+    NameRow,
     NoCounterpart,
-    Row,
-    Settings,
+    SettingsRow,
     System,
     in_words,
     plain_name,
@@ -33,7 +33,7 @@ from ..knobs import KNOBS, check_value, matters
 from ..studies.init_file import SEARCHED
 from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
-from .converted_study import Draft, Source, is_of_the_file
+from .converted_study import ConvertedStudy, ImportSource, is_of_the_file
 from .jaxdem_rules import SEGMENTS, counts_segments
 from .lost_names import ask_about_the_system, refuse_lost
 from .system_rules import rules_of
@@ -44,7 +44,7 @@ _GONE = object()
 _OF_TORCH = ("sb3", "cleanrl", "torch_ppo")  # whose optimisers take no schedules of optax
 
 
-def begin(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
+def begin(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) -> None:
     draft.without = tuple(filter(None, str(given.get("without", "")).replace("-", "_").split(",")))
     if "system" in given:
         draft.system = system(str(given["system"]))
@@ -59,7 +59,7 @@ def begin(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     _choose_version(draft, source, given)
 
 
-def _choose_version(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
+def _choose_version(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) -> None:
     """Choose the version: the given one, the only one with these names, or the newest."""
     if "version" in given:
         draft.system = version_named(draft.system, str(given["version"]))
@@ -84,7 +84,7 @@ def _version_flag(one: System) -> str:
     return f"version={one.tag.partition(' ')[0]} ({named}{one.version})"
 
 
-def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
+def take(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) -> None:
     """Translate a source: its system, the user's flags, its rules, names, and defaults."""
     other = another_algorithm(source.words)
     if other and given.get("system") != COMMON.name:
@@ -115,7 +115,9 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     draft.taken |= {name: [] for name in draft.read if name in unlisted & source.used}
 
 
-def _give_environment(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
+def _give_environment(
+    draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]
+) -> None:
     """Replace the source's environment by the user's."""
     wanted = [str(given[name]).removeprefix("gym:") for name in named_env(draft, given)]
     if not wanted:
@@ -128,7 +130,7 @@ def _give_environment(draft: Draft, source: Source, given: Mapping[str, Any]) ->
             draft.leave_out(name, "another environment is given")
 
 
-def _merge_given(source: Source, given: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_given(source: ImportSource, given: Mapping[str, Any]) -> dict[str, Any]:
     """Add the user's names to the source; return them."""
     merged = {
         name: value
@@ -141,7 +143,7 @@ def _merge_given(source: Source, given: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _apply_rules(draft: Draft, source: Source) -> None:
+def _apply_rules(draft: ConvertedStudy, source: ImportSource) -> None:
     """Omit the names that the user excludes, then apply the system's import rules."""
     leave_out_asked(draft, source)
     draft.sought = set(source.searched)
@@ -154,7 +156,7 @@ def _apply_rules(draft: Draft, source: Source) -> None:
         rule(draft, source)
 
 
-def _read_schedules(draft: Draft, source: Source) -> None:
+def _read_schedules(draft: ConvertedStudy, source: ImportSource) -> None:
     """Read an optax schedule as its initial or peak rate; the rest is set later."""
     for name, value in source.constants.items():
         if draft.target(name) != "learning_rate" or not isinstance(value, Unread):
@@ -178,7 +180,7 @@ def _read_schedules(draft: Draft, source: Source) -> None:
         draft.note(f"{name}: {value} gives {schedule.learning_rate:g} and lr_schedule")
 
 
-def _count_loops(draft: Draft, source: Source) -> None:
+def _count_loops(draft: ConvertedStudy, source: ImportSource) -> None:
     """Multiply the length of a training call that a loop repeats on one agent."""
     calls = ("step",) if "AutoRLEnv" in source.calls else ("learn", "train")
     name = next(
@@ -201,7 +203,7 @@ def _count_loops(draft: Draft, source: Source) -> None:
     draft.note(f"{name}: {total:,}, {times} times in a loop")
 
 
-def put_env(draft: Draft, source: Source) -> None:
+def put_env(draft: ConvertedStudy, source: ImportSource) -> None:
     """Put the environment first, because it determines the meaning of other names."""
     for name in named_env(draft, source.names()):
         if name in source.constants:
@@ -210,7 +212,7 @@ def put_env(draft: Draft, source: Source) -> None:
             draft.constant(name, source.searched.pop(name)["values"][0])
 
 
-def leave_out_asked(draft: Draft, source: Source) -> None:
+def leave_out_asked(draft: ConvertedStudy, source: ImportSource) -> None:
     for name in source.names():
         row = draft.row(name)
         if name.replace("-", "_") in draft.without and row is not None and row.fate == "taken":
@@ -219,16 +221,16 @@ def leave_out_asked(draft: Draft, source: Source) -> None:
             draft.leave_out(name, "as asked")
 
 
-def named_lengths(draft: Draft, names: Iterable[str]) -> list[str]:
+def named_lengths(draft: ConvertedStudy, names: Iterable[str]) -> list[str]:
     return [name for name in names if (row := draft.row(name)) and row.target == "env_steps"]
 
 
-def named_env(draft: Draft, names: Iterable[str]) -> list[str]:
+def named_env(draft: ConvertedStudy, names: Iterable[str]) -> list[str]:
     rows = {name: find(name, draft.system) for name in names}
     return [name for name, row in rows.items() if row and row.target == "env"]
 
 
-def _check_targets(draft: Draft, source: Source) -> None:
+def _check_targets(draft: ConvertedStudy, source: ImportSource) -> None:
     """Refuse names with the same target, such as actor.lr and critic.lr."""
     found: dict[str, list[str]] = {}
     for name in source.names():
@@ -236,12 +238,12 @@ def _check_targets(draft: Draft, source: Source) -> None:
         if target is not None:
             found.setdefault(target, []).append(name)
     for target, names in found.items():
-        if len(names) > 1 and _clash(draft, source, names):
+        if len(names) > 1 and _is_contradiction(draft, source, names):
             text = f"{' and '.join(names)} would both be {target} here; remove one of them"
             raise ConfigError(text, flags={"without": names[0]})
 
 
-def _clash(draft: Draft, source: Source, names: Sequence[str]) -> bool:
+def _is_contradiction(draft: ConvertedStudy, source: ImportSource, names: Sequence[str]) -> bool:
     """Return whether several names of one target contradict each other."""
     if len({repr(source.constants.get(name, name)) for name in names}) == 1:
         return False
@@ -254,7 +256,7 @@ def _clash(draft: Draft, source: Source, names: Sequence[str]) -> bool:
     return len(given) < len(names) or len(numbers) > 1
 
 
-def _add_critic(draft: Draft) -> None:
+def _add_critic(draft: ConvertedStudy) -> None:
     """Separate the critic's optimiser if a source has a learning rate for it."""
     name = next(
         (
@@ -270,7 +272,7 @@ def _add_critic(draft: Draft) -> None:
         draft.note(f"{name}: the critic has its own optimiser (separate_vf_optimiser)")
 
 
-def add_defaults(draft: Draft, source: Source) -> None:
+def add_defaults(draft: ConvertedStudy, source: ImportSource) -> None:
     """Add the system's defaults that differ from ours, and its other differences."""
     _add_critic(draft)
     given = {name.replace("-", "_") for name in (*source.names(), *source.used)}
@@ -286,7 +288,7 @@ def add_defaults(draft: Draft, source: Source) -> None:
         draft.note(text)
 
 
-def _add_default(draft: Draft, row: Row) -> None:
+def _add_default(draft: ConvertedStudy, row: NameRow) -> None:
     """Add a name's default in our terms, unless it is set or without effect."""
     if _is_set(draft, row.target) or _is_idle(draft, row.target):
         return
@@ -301,7 +303,7 @@ def _add_default(draft: Draft, row: Row) -> None:
         draft.put(row.name, target, one)
 
 
-def _add_unnamed(draft: Draft, target: str, value: Any) -> None:
+def _add_unnamed(draft: ConvertedStudy, target: str, value: Any) -> None:
     """Add a system's setting that has no name there."""
     if _is_set(draft, target) or _is_idle(draft, target):
         return
@@ -309,23 +311,23 @@ def _add_unnamed(draft: Draft, target: str, value: Any) -> None:
     if target == "hidden_sizes" and {"hidden_size", "num_layers"} & {*draft.fixed, *draft.space}:
         return
     draft.defaults.append(f"({target} {value})")
-    if _depends(draft, target) or checked != KNOBS[target].default:
+    if _depends_on_others(draft, target) or checked != KNOBS[target].default:
         draft.fixed[target] = checked
 
 
-def _depends(draft: Draft, target: str) -> bool:
+def _depends_on_others(draft: ConvertedStudy, target: str) -> bool:
     """Return whether our default of a hyperparameter depends on other settings."""
     if target == "activation":
         return draft.fixed.get("network", "mlp") in ("cnn", "gnn", "transformer")
     return target == "reward_clip"
 
 
-def _shown_default(row: Row, settings: Mapping[str, Any]) -> str:
+def _shown_default(row: NameRow, settings: Mapping[str, Any]) -> str:
     """Return a system's default, with ours in brackets if it differs."""
     shown = f"{row.name} {row.default}"
     if settings == {row.target: row.default} or not settings:
         return shown
-    ours = in_words(Settings(settings)) if len(settings) > 1 else in_words(*settings.values())
+    ours = in_words(SettingsRow(settings)) if len(settings) > 1 else in_words(*settings.values())
     return f"{shown} (here {ours})" if ours != in_words(row.default) else shown
 
 
@@ -338,7 +340,7 @@ _SWITCHES = {
 """Hyperparameter -> the switch without which it has no effect."""
 
 
-def _is_idle(draft: Draft, target: str) -> bool:
+def _is_idle(draft: ConvertedStudy, target: str) -> bool:
     """Return whether a setting has no effect in a draft, so its default is not written."""
     network = draft.fixed.get("network", "mlp")
     if target in KNOBS and "network" not in draft.space and not matters(target, network):
@@ -354,14 +356,14 @@ def _is_idle(draft: Draft, target: str) -> bool:
     return False
 
 
-def _has_discrete_actions(draft: Draft) -> bool:
+def _has_discrete_actions(draft: ConvertedStudy) -> bool:
     with suppress(HpoError):
         entry = find_environment(str(draft.env.get("id", "")))
         return entry is not None and entry.actions == "discrete"
     return False
 
 
-def _is_set(draft: Draft, target: str) -> bool:
+def _is_set(draft: ConvertedStudy, target: str) -> bool:
     if target == "lr_schedule" and draft.schedule is not None:
         return True
     section, _, key = target.partition(".")
@@ -372,7 +374,7 @@ def _is_set(draft: Draft, target: str) -> bool:
     return key in draft.rest.get(section, {}) if key else target in draft.rest
 
 
-def _is_ours(draft: Draft, target: str, value: Any) -> bool:
+def _is_ours(draft: ConvertedStudy, target: str, value: Any) -> bool:
     section, _, key = target.partition(".")
     if target in KNOBS:
         return (value if value is None else check_value(target, value)) == KNOBS[target].default
@@ -383,7 +385,7 @@ def _is_ours(draft: Draft, target: str, value: Any) -> bool:
     return value == defaults.get(key, UNKNOWN)
 
 
-def add_space(draft: Draft) -> None:
+def add_space(draft: ConvertedStudy) -> None:
     """Search around a draft's fixed values, which become the space's default configuration."""
     if draft.space:
         raise draft.fault("it already has a search space; --space needs a single configuration")

@@ -16,8 +16,8 @@ from ..environments.registry import full_id
 from ..environments.table import ENVIRONMENTS, EnvEntry
 from ..environments.via_gymnasium import lacking_package
 from ..errors import ConfigError, HpoError, StudyError
-from ..foreign_names.name_mapping import COMMON, NoCounterpart, Row, System, plain_name
-from ..foreign_names.optax_calls import Schedule
+from ..foreign_names.name_mapping import COMMON, NameRow, NoCounterpart, System, plain_name
+from ..foreign_names.optax_calls import OptaxSchedule
 from ..foreign_names.plain_values import Unread
 from ..foreign_names.tables import find, hints
 from ..knobs import KNOBS, RECURRENT_NETWORKS, canonical_name, check_value
@@ -66,7 +66,7 @@ def joined(names: Sequence[str]) -> str:
 
 
 @dataclass
-class Source:
+class ImportSource:
     # name -> value; words of a command line are texts
     constants: dict[str, Any] = field(default_factory=dict[str, Any])
     # name -> distribution, as a study file writes it
@@ -117,7 +117,7 @@ class Source:
 
 
 @dataclass
-class Draft:
+class ConvertedStudy:
     """A study while it is being converted.
 
     Every name in the source ends up in one of the lists in the file's header: taken, changed,
@@ -149,7 +149,9 @@ class Draft:
     whole: bool = False  # a study of ours, to which nothing is added
     ruled: set[str] = field(default_factory=set[str])  # flags that a rule has read or changed
     part: str = ""  # of a file of many environments, the one that is imported
-    schedule: Schedule | None = None  # of the learning rate, where its source counts its own steps
+    schedule: OptaxSchedule | None = (
+        None  # of the learning rate, where its source counts its own steps
+    )
 
     @property
     def entry(self) -> EnvEntry | None:
@@ -178,7 +180,7 @@ class Draft:
             why = "hpo has no counterparts"
         text = f"{joined(names)} {'are' if several else 'is'} searched, but {why}; import without "
         text += "them" if several else "it"
-        place = "" if several else self._place(names[0])
+        place = "" if several else self._line_prefix(names[0])
         return ConfigError(f"{place}{text}", flags={"without": ",".join(names)})
 
     def section(self, name: str) -> dict[str, Any]:
@@ -192,7 +194,7 @@ class Draft:
 
     # ------------------------------------------------------------------ names
 
-    def row(self, name: str) -> Row | None:
+    def row(self, name: str) -> NameRow | None:
         known = self.system.find(name)
         if known is not None:
             return known
@@ -201,7 +203,7 @@ class Draft:
         if shared is not None:
             return shared
         target = own or knob or (name if name.startswith("env.") and not self.entry else None)
-        return None if target is None else Row(name, "taken", target)
+        return None if target is None else NameRow(name, "taken", target)
 
     def _env_target(self, name: str) -> str | None:
         entry, leaf = self.entry, name.rsplit(".", 1)[-1]
@@ -231,17 +233,17 @@ class Draft:
     def constant(self, name: str, value: Any) -> None:
         value, row = read_word(value), self.row(name)
         if row is None:
-            self._unknown(name, f"its value is {value!r}", value)
+            self._report_unknown(name, f"its value is {value!r}", value)
         elif value in row.harmless or (row.fate == "left out" and _is_off(value)):
             self.idle.append(f"{name} {value}")
         elif row.fate == "taken":
-            self._take(name, row, value)
+            self._take_setting(name, row, value)
         elif row.fate == "left out" or self.unwanted(name):
             self.leave_out(name, row.because)
         else:
             raise self._refusal(name, repr(value), row.because)
 
-    def _take(self, name: str, row: Row, value: Any) -> None:
+    def _take_setting(self, name: str, row: NameRow, value: Any) -> None:
         if isinstance(value, Unread) and self.unwanted(name):
             self.leave_out(name, f"{value} (line {value.line}) is not a plain value")
             return
@@ -250,14 +252,14 @@ class Draft:
             for target, one in settings.items():
                 self.put(name, target, one)
         except (NoCounterpart, ConfigError) as reason:
-            raise self._untaken(name, row, value, reason) from None
+            raise self._untaken_error(name, row, value, reason) from None
         self.taken[name] = list(dict.fromkeys((*self.taken.get(name, ()), *settings)))
         if row.note and settings and not _is_off(value):
             self.note(f"{name}: {row.note}")
         self._note_change(name, row, value, settings)
 
-    def _untaken(
-        self, name: str, row: Row, value: Any, reason: NoCounterpart | ConfigError
+    def _untaken_error(
+        self, name: str, row: NameRow, value: Any, reason: NoCounterpart | ConfigError
     ) -> ConfigError:
         """Return the refusal of a value that has no counterpart or cannot be read."""
         if isinstance(value, Unread):
@@ -272,24 +274,26 @@ class Draft:
             return reason
         return ConfigError(f"{name} is {value!r}: {reason}", flags={name: "VALUE"})
 
-    def _note_change(self, name: str, row: Row, value: Any, settings: Mapping[str, Any]) -> None:
+    def _note_change(
+        self, name: str, row: NameRow, value: Any, settings: Mapping[str, Any]
+    ) -> None:
         """Report a value's translation if it differs or sets other names."""
         if list(settings) != [row.target]:
-            parts = [f"{target} {_shown(one)}" for target, one in settings.items()]
+            parts = [f"{target} {_short_text(one)}" for target, one in settings.items()]
         elif settings[row.target] != value:
-            parts = [_shown(settings[row.target])]
+            parts = [_short_text(settings[row.target])]
         else:
             return
-        self.note(f"{name}: {_shown(value)} is {', '.join(parts) or 'nothing'} here")
+        self.note(f"{name}: {_short_text(value)} is {', '.join(parts) or 'nothing'} here")
 
     def put(self, name: str, target: str, value: Any) -> None:
         section, _, key = target.partition(".")
         self._search_no_more(target)
         if target in KNOBS:
             plain = plain_value(target, value)
-            self.fixed[target] = _named(name, lambda: check_value(target, plain))
+            self.fixed[target] = _call_with_name(name, lambda: check_value(target, plain))
         elif section == "env" and key:
-            self.env[key] = _named(name, lambda: env_value(self.entry, key, value))
+            self.env[key] = _call_with_name(name, lambda: env_value(self.entry, key, value))
         elif section == "loggers":
             kind, _, option = key.partition(".")
             logger = self.loggers.setdefault(kind, {"on": False})
@@ -339,7 +343,7 @@ class Draft:
         else:
             raise self._refusal(name, "searched", row.because)
 
-    def _search_row(self, name: str, row: Row, distribution: dict[str, Any]) -> None:
+    def _search_row(self, name: str, row: NameRow, distribution: dict[str, Any]) -> None:
         if row.target in ("seed", "seeds.per_config") and "values" in distribution:
             count = self.section("seeds")["per_config"] = len(distribution["values"])
             self.note(f"{name}: {count} seeds in the space become seeds.per_config")
@@ -360,7 +364,7 @@ class Draft:
             if "min" in distribution and "values" in self.space[target]:
                 self.thinned.add(target)
 
-    def _unknown(self, name: str, what: str, value: Any) -> None:
+    def _report_unknown(self, name: str, what: str, value: Any) -> None:
         if not self.unwanted(name):
             self.refuse_odd(name, what, value)
         if _is_off(value):
@@ -387,9 +391,9 @@ class Draft:
 
     def _refusal(self, name: str, value: str, because: str) -> ConfigError:
         text = f"{name} ({value}) cannot be imported: {because}; import without it"
-        return ConfigError(f"{self._place(name)}{text}", flags={"without": name})
+        return ConfigError(f"{self._line_prefix(name)}{text}", flags={"without": name})
 
-    def _place(self, name: str) -> str:
+    def _line_prefix(self, name: str) -> str:
         """Return `file:line: ` of the first non-comment line with a name, if there is one."""
         if not os.path.isfile(self.source):
             return ""
@@ -432,7 +436,7 @@ class Draft:
             self.rest["env_steps"] = 1_000_000
             self.note("env_steps: no run length is named; 1,000,000 is our default")
         if not self.whole:
-            self._complete()
+            self._complete_study()
         self._write_loggers()
         keys = {key: value for key, value in self.env.items() if key != "id"}
         data = {**self.rest, "fixed": self.fixed, "space": self.space}
@@ -440,18 +444,18 @@ class Draft:
             data["env"] = {"id": self.env["id"], **keys} if keys else self.env["id"]
         if self.envs:
             data["env"] = self.envs
-        body = self._checked(data)
+        body = self._checked_study_text(data)
         return self.head() + body
 
-    def _complete(self) -> None:
+    def _complete_study(self) -> None:
         """Add sections that a study needs and the source lacks: evaluation and confirm."""
         keys = self.entry.keys if self.entry else {}
         continuous = "continuous" in keys and keys["continuous"].default
         if self.env.get("continuous", continuous) and "steps" not in self.section("evaluation"):
             self.section("evaluation").update({"episodes": 8, "steps": 5000})
             self.note("evaluation: 8 networks of 5,000 requests each, because episodes do not end")
-        pair = [name for name in ("num_layers", "hidden_size") if self._sets(name)]
-        if len(pair) == 1 and not self._sets("hidden_sizes"):
+        pair = [name for name in ("num_layers", "hidden_size") if self._has_knob(name)]
+        if len(pair) == 1 and not self._has_knob("hidden_sizes"):
             other, usual = ("hidden_size", 64) if pair == ["num_layers"] else ("num_layers", 2)
             text = f"{pair[0]} is given without {other}, but the hidden layers need both"
             raise self.fault(f"{text}; give it, too", flags={other: usual})
@@ -461,21 +465,21 @@ class Draft:
             self.rest["confirm"] = dict(CONFIRM)
             self.note("confirm: the best trials are tested on new seeds, as in every new study")
 
-    def _sets(self, knob: str) -> bool:
+    def _has_knob(self, knob: str) -> bool:
         return knob in self.fixed or knob in self.space
 
-    def _checked(self, data: Mapping[str, Any]) -> str:
+    def _checked_study_text(self, data: Mapping[str, Any]) -> str:
         """Return a study's text; refuse it if `hpo check` would refuse it.
 
         Sets the schedule and states the run length, because both depend on the whole study.
         """
         shown, reasons = f"{self.source} (imported)", list[str]()
-        lacking = self._lacking()
-        load, body = loads_elsewhere if lacking else loads, _written(data)
+        lacking = self._why_unchecked()
+        load, body = loads_elsewhere if lacking else loads, _yaml_text(data)
         try:
             if self.schedule is not None:
                 self._settle_schedule(load(body, shown))  # which sets names of `fixed`
-                body = _written(data)
+                body = _yaml_text(data)
             study = load(body, shown)
             if not self._has_code():
                 report = check(study)
@@ -508,7 +512,7 @@ class Draft:
             remedy = {"env": env if ":" in env else f"gym:{env}", "imports": "my_envs.py"}
             raise self.fault(text, flags=remedy) from None
 
-    def _lacking(self) -> str:
+    def _why_unchecked(self) -> str:
         """Return why the study cannot be checked completely here, or ""."""
         if self._has_code():
             return "imports: the file was not run, so its registrations are not checked yet"
@@ -541,7 +545,7 @@ class Draft:
         assert schedule is not None
         total = _gradient_steps(study)
         for name, value in schedule.settings(total).items():
-            self.fixed[name] = _named(name, partial(check_value, name, value))
+            self.fixed[name] = _call_with_name(name, partial(check_value, name, value))
         text = f"lr_schedule: {schedule.kind}, counted in optimiser steps; a run has {total:,}"
         searched = [name for name in _COUNTED if name in study.space.names]
         more = f" with the default {' and '.join(searched)}" if searched else ""
@@ -570,11 +574,11 @@ class Draft:
             else one_line(name)
             for name, targets in self.taken.items()
         ]
-        lines += _wrapped("Taken", taken)
-        lines += _listed("Changed:", self.notes)
-        lines += _wrapped("Without effect", self.idle)
-        lines += _listed("Left out:", self.left_out)
-        lines += _wrapped(f"Defaults of {self.system.title}", self.defaults)
+        lines += _wrapped_comment("Taken", taken)
+        lines += _listed_comment("Changed:", self.notes)
+        lines += _wrapped_comment("Without effect", self.idle)
+        lines += _listed_comment("Left out:", self.left_out)
+        lines += _wrapped_comment(f"Defaults of {self.system.title}", self.defaults)
         return "\n".join(lines) + "\n"
 
 
@@ -593,11 +597,11 @@ def _gradient_steps(study: Study) -> int:
     config = study.default()
     quanta = quanta_of(study, study.steps_per_update(config))
     updates = quanta.schedule_chunks * quanta.updates_per_chunk
-    per_epoch = math.ceil(_minibatches(config) / config["accumulate_minibatches"])
+    per_epoch = math.ceil(_minibatches_per_epoch(config) / config["accumulate_minibatches"])
     return updates * config["update_epochs"] * per_epoch
 
 
-def _minibatches(config: Mapping[str, Any]) -> int:
+def _minibatches_per_epoch(config: Mapping[str, Any]) -> int:
     """Return the minibatches per epoch: parts of a rollout's steps, or of its segments."""
     envs, parts = config["num_envs"], config["num_minibatches"]
     cut = math.ceil(envs * config["rollout_length"] / config["minibatch_size"])
@@ -609,17 +613,17 @@ def _minibatches(config: Mapping[str, Any]) -> int:
     return math.ceil(envs / math.ceil(envs / parts))
 
 
-def _written(data: Mapping[str, Any]) -> str:
+def _yaml_text(data: Mapping[str, Any]) -> str:
     return to_yaml({key: data[key] for key in _ORDER if data.get(key) not in (None, {}, [])})
 
 
-def _wrapped(title: str, items: list[str]) -> list[str]:
+def _wrapped_comment(title: str, items: list[str]) -> list[str]:
     text = f"# {title}: {'; '.join(map(one_line, items))}."
     found = textwrap.wrap(text, 97, subsequent_indent="#   ", break_long_words=False)
     return found if items else []
 
 
-def _listed(title: str, items: list[str]) -> list[str]:
+def _listed_comment(title: str, items: list[str]) -> list[str]:
     return [f"# {title}", *(f"#   {one_line(item)}" for item in items)] if items else []
 
 
@@ -632,12 +636,12 @@ def _is_off(value: Any) -> bool:
     return value is None or value is False  # 0 may be a device
 
 
-def _shown(value: Any) -> str:
+def _short_text(value: Any) -> str:
     text = one_line(str(value))
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _named(name: str, check: Callable[[], Any]) -> Any:
+def _call_with_name(name: str, check: Callable[[], Any]) -> Any:
     try:
         return check()
     except ConfigError as error:

@@ -7,17 +7,17 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..foreign_names.derived import OFF, Derived
-from .converted_study import Draft, Source
+from .converted_study import ConvertedStudy, ImportSource
 
 
-def apply_derived(draft: Draft, source: Source) -> None:
+def apply_derived(draft: ConvertedStudy, source: ImportSource) -> None:
     """Set the derived names of a draft's system, in table order."""
     for one in draft.system.derived:
         if _applies(one, source):
             _derive(draft, source, one)
 
 
-def _applies(one: Derived, source: Source) -> bool:
+def _applies(one: Derived, source: ImportSource) -> bool:
     if one.in_python and not source.calls:
         return False
     if one.name in source.searched and one.searched in ("leave out", "first"):
@@ -25,8 +25,8 @@ def _applies(one: Derived, source: Source) -> bool:
     return one.always or one.name in source.names()
 
 
-def _derive(draft: Draft, source: Source, one: Derived) -> None:
-    listed = {name: source.values(name, _default(draft, one, name)) for name in one.from_}
+def _derive(draft: ConvertedStudy, source: ImportSource, one: Derived) -> None:
+    listed = {name: source.values(name, _default_of(draft, one, name)) for name in one.from_}
     several = [name for name, values in listed.items() if len(values) != 1]
     if several and one.searched == "skip":
         return
@@ -43,11 +43,15 @@ def _derive(draft: Draft, source: Source, one: Derived) -> None:
         source.drop(one.name)
         draft.leave_out(one.name, one.because)
     else:
-        _set(draft, source, one, values, value)
+        _set_values(draft, source, one, values, value)
 
 
-def _set(
-    draft: Draft, source: Source, one: Derived, values: Mapping[str, Any], value: Any
+def _set_values(
+    draft: ConvertedStudy,
+    source: ImportSource,
+    one: Derived,
+    values: Mapping[str, Any],
+    value: Any,
 ) -> None:
     found = value if isinstance(value, Mapping) else {one.name: value}
     source.drop(*one.drops)
@@ -56,11 +60,11 @@ def _set(
         draft.note(one.said(values, found[one.name]))
 
 
-def _default(draft: Draft, one: Derived, name: str) -> Any:
+def _default_of(draft: ConvertedStudy, one: Derived, name: str) -> Any:
     return one.defaults.get(name, draft.system.defaults.get(name))
 
 
-def _value_of(draft: Draft, one: Derived, values: Mapping[str, Any]) -> Any:
+def _value_of(draft: ConvertedStudy, one: Derived, values: Mapping[str, Any]) -> Any:
     try:
         return one.formula(*values.values())
     except ConfigError as error:
@@ -68,7 +72,7 @@ def _value_of(draft: Draft, one: Derived, values: Mapping[str, Any]) -> Any:
 
 
 def _searched_fault(
-    draft: Draft, one: Derived, name: str, listed: Mapping[str, list[Any]]
+    draft: ConvertedStudy, one: Derived, name: str, listed: Mapping[str, list[Any]]
 ) -> ConfigError:
     others = ", ".join(other for other in one.from_ if other != name)
     because = one.because.format(others=others)

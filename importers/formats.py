@@ -18,7 +18,7 @@ from ..environments.table import EnvEntry
 from ..errors import ConfigError
 from ..files.plain_data import as_lists, is_number
 from ..files.plain_yaml import PlainLoader
-from ..foreign_names.name_mapping import NoCounterpart, Row, rounded
+from ..foreign_names.name_mapping import NameRow, NoCounterpart, rounded
 from ..knobs import KNOBS
 from ..studies.study_values import check_env_value, number_of
 from ..studies.yaml_io import events_of, text_of
@@ -163,22 +163,24 @@ class _Loader(PlainLoader):
         return super().construct_mapping(node, deep)
 
 
-def _ordered(loader: _Loader, node: Any) -> dict[Any, Any]:
+def _read_ordered_map(loader: _Loader, node: Any) -> dict[Any, Any]:
     pairs = loader.construct_sequence(node, deep=True)
     return dict(pairs[0]) if pairs else {}
 
 
-_Loader.add_constructor("tag:yaml.org,2002:python/object/apply:collections.OrderedDict", _ordered)
+_Loader.add_constructor(
+    "tag:yaml.org,2002:python/object/apply:collections.OrderedDict", _read_ordered_map
+)
 
 
 # -------------------------------------------------------------------------- distributions
 
 
-def translated(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
+def translated(note: Note, name: str, row: NameRow, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return target -> distribution, or {"value": ...} for a setting with a single value."""
     fields = _with_listed_steps(note, name, row, fields)
     try:
-        read = _values if "values" in fields else _bounds
+        read = _translate_values if "values" in fields else _translate_bounds
         return read(note, name, row, dict(fields))
     except NoCounterpart as reason:
         shown = fields.get("values", [fields.get("min"), fields.get("max")])
@@ -187,7 +189,7 @@ def translated(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> di
 
 
 def _with_listed_steps(
-    note: Note, name: str, row: Row, fields: Mapping[str, Any]
+    note: Note, name: str, row: NameRow, fields: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """List the values of a stepped range whose steps would be unequal here."""
     low, high, step = (fields.get(key) for key in ("min", "max", "q"))
@@ -202,7 +204,9 @@ def _with_listed_steps(
     return {**kept, "values": [rounded(low + step * index) for index in range(count)]}
 
 
-def _values(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _translate_values(
+    note: Note, name: str, row: NameRow, fields: Mapping[str, Any]
+) -> dict[str, Any]:
     """Translate listed values; only one of the targets they set may vary."""
     words = [read_word(theirs) for theirs in fields["values"]]
     sets = [row.settings(word) for word in words]
@@ -218,20 +222,20 @@ def _values(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[
         found[target] = {**fields, **found[target]}
         if fields.get("default") is not None:
             default = row.settings(read_word(fields["default"]))
-            found[target]["default"] = default.get(target, _absent(target))
+            found[target]["default"] = default.get(target, _unset_value(target))
     return found
 
 
-def _fields_of(row: Row, target: str, sets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _fields_of(row: NameRow, target: str, sets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the values that listed values give to a target; each set may set others alone."""
     idles = target.endswith("_end_fraction") or target.startswith(_IDLE)
     if idles and target != row.target:
         sets = [one for one in sets if target in one]
-    several = distinct([one.get(target, _absent(target)) for one in sets])
+    several = distinct([one.get(target, _unset_value(target)) for one in sets])
     return {"value": several[0]} if len(several) == 1 else {"values": several}
 
 
-def _absent(target: str) -> Any:
+def _unset_value(target: str) -> Any:
     """Return a target's value if nothing sets it."""
     return KNOBS[target].default if target in KNOBS else None
 
@@ -241,7 +245,9 @@ def distinct(values: Sequence[Any]) -> list[Any]:
     return list({repr(value): value for value in values}.values())
 
 
-def _bounds(note: Note, name: str, row: Row, fields: dict[str, Any]) -> dict[str, Any]:
+def _translate_bounds(
+    note: Note, name: str, row: NameRow, fields: dict[str, Any]
+) -> dict[str, Any]:
     for key in ("min", "max", "mu"):
         if key in fields:
             given = fields[key]
@@ -272,7 +278,7 @@ def fitted(
         return {**fields, "values": [plain_value(target, value) for value in fields["values"]]}
     fields = _in_whole_numbers(note, name, target, fields)
     if not KNOBS[target].traced and "min" in fields:
-        return _listed(note, name, target, fields)
+        return _list_values(note, name, target, fields)
     return _above_open_end(note, name, target, fields)
 
 
@@ -363,7 +369,7 @@ def switch(value: Any) -> Any:
     return words.get(asked, value)
 
 
-def _listed(note: Note, name: str, target: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _list_values(note: Note, name: str, target: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """List the values in a range of whole numbers; for a long range the powers of two."""
     low, high, step = fields["min"], fields["max"], fields.get("q") or 1
     rest = {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}

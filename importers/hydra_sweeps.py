@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..files.plain_data import is_dict, is_list, is_number
-from .converted_study import Draft, Source
+from .converted_study import ConvertedStudy, ImportSource
 from .formats import distinct, read_data, read_word
 
 MULTIRUN = ("-m", "--multirun")
@@ -90,17 +90,17 @@ def sweep_of(text: str, inclusive: bool = False) -> dict[str, Any] | None:
     >>> sweep_of("0.1,0.2"), sweep_of("tag(log, interval(1e-5, 1e-2))"), sweep_of("[1, 2]")
     ({'values': [0.1, 0.2]}, {'min': 1e-05, 'max': 0.01, 'distribution': 'log_uniform'}, None)
     """
-    parts = _split(text)
+    parts = _split_at_commas(text)
     if len(parts) > 1:
         return {"values": distinct([read_word(part) for part in parts])}
-    name, inner = _call(parts[0]) if parts else ("", "")
+    name, inner = _name_and_arguments(parts[0]) if parts else ("", "")
     if name in ("choice", "shuffle", "sort"):
-        values = [part for part in _split(inner) if not part.startswith("reverse=")]
-        if len(values) == 1 and _call(values[0])[0]:
+        values = [part for part in _split_at_commas(inner) if not part.startswith("reverse=")]
+        if len(values) == 1 and _name_and_arguments(values[0])[0]:
             return sweep_of(values[0], inclusive)
         return {"values": distinct([read_word(value) for value in values])}
     if name == "range":
-        return _range(text, [read_word(part) for part in _split(inner)], inclusive)
+        return _range(text, [read_word(part) for part in _split_at_commas(inner)], inclusive)
     if name == "interval":
         return _interval(text, inner)
     if name in ("tag", "int", "float"):
@@ -108,7 +108,7 @@ def sweep_of(text: str, inclusive: bool = False) -> dict[str, Any] | None:
     return None
 
 
-def _split(text: str) -> list[str]:
+def _split_at_commas(text: str) -> list[str]:
     """Split a text at commas outside brackets and quotations."""
     parts, depth, quote, start = list[str](), 0, "", 0
     for index, letter in enumerate(text):
@@ -127,7 +127,7 @@ def _split(text: str) -> list[str]:
     return [part.strip().strip("'\"") for part in parts if part.strip()]
 
 
-def _call(text: str) -> tuple[str, str]:
+def _name_and_arguments(text: str) -> tuple[str, str]:
     """Return name and arguments of `name(arguments)`, or two empty strings."""
     name, opened, rest = text.strip().partition("(")
     closed = opened and rest.endswith(")") and name.isidentifier()
@@ -153,7 +153,7 @@ def _range(text: str, given: list[Any], inclusive: bool) -> dict[str, Any]:
 
 def _interval(text: str, inner: str) -> dict[str, Any]:
     """Read `interval(low, high)`."""
-    bounds = [read_word(part) for part in _split(inner)]
+    bounds = [read_word(part) for part in _split_at_commas(inner)]
     if len(bounds) != 2 or not all(map(is_number, bounds)):
         raise ConfigError(f"{text!r} is not a Hydra interval, such as interval(0, 1)")
     whole = all(isinstance(one, int) for one in bounds)
@@ -163,7 +163,7 @@ def _interval(text: str, inner: str) -> dict[str, Any]:
 
 def _of_kind(name: str, inner: str, inclusive: bool) -> dict[str, Any] | None:
     """Read `tag(log, ...)`, `int(...)` and `float(...)` around another search."""
-    *tags, last = _split(inner) or [""]
+    *tags, last = _split_at_commas(inner) or [""]
     fields = sweep_of(last, inclusive) if last else None
     if fields is None:
         return None
@@ -257,7 +257,7 @@ def _old_fields(name: str, fields: Any) -> dict[str, Any]:
     return {**found, "q": fields["step"]} if fields.get("step") not in (None, 1) else found
 
 
-def put_sweep(draft: Draft, source: Source, sweep: Sweep) -> None:
+def put_sweep(draft: ConvertedStudy, source: ImportSource, sweep: Sweep) -> None:
     """Add the searched names to a source, and the search method to a study."""
     for name, fields in sweep.searched.items():
         source.constants.pop(name, None)

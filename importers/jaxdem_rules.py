@@ -13,7 +13,7 @@ from ..files.plain_data import is_number
 from ..foreign_names.name_mapping import rounded
 from ..knobs import KNOBS
 from ..studies.study_values import count_of
-from .converted_study import Draft, Source
+from .converted_study import ConvertedStudy, ImportSource
 from .formats import read_word
 
 SEGMENTS = "2025.09"  # the first version whose minibatch_size counts segments
@@ -29,17 +29,17 @@ class _Sizes:
     parts: int  # minibatches of an update
 
 
-def _sizes(draft: Draft, source: Source) -> _Sizes:
+def _read_sizes(draft: ConvertedStudy, source: ImportSource) -> _Sizes:
     defaults = draft.system.defaults
     names = ("num_envs", "num_steps_epoch", "num_minibatches")
     return _Sizes(*(count_of(source.values(name, defaults[name])[0]) or 0 for name in names))
 
 
-def counts_segments(draft: Draft, source: Source) -> str:
+def counts_segments(draft: ConvertedStudy, source: ImportSource) -> str:
     """Return why `minibatch_size` must count segments, or "" if a later version could run it."""
     if draft.system.name != "jaxdem":
         return ""
-    size, steps = count_of(source.find("minibatch_size")) or 0, _sizes(draft, source).steps
+    size, steps = count_of(source.find("minibatch_size")) or 0, _read_sizes(draft, source).steps
     if not 0 < size < steps:
         return ""
     return (
@@ -48,17 +48,17 @@ def counts_segments(draft: Draft, source: Source) -> str:
     )
 
 
-def before(draft: Draft, source: Source) -> None:
-    sizes = _sizes(draft, source)
-    _model(draft, source)
+def before(draft: ConvertedStudy, source: ImportSource) -> None:
+    sizes = _read_sizes(draft, source)
+    _translate_model(draft, source)
     _clip_actions(draft, source)
-    _minibatches(draft, source, sizes)
+    _translate_minibatches(draft, source, sizes)
 
 
 _TOWERS = ("actor_architecture", "critic_architecture")
 
 
-def _model(draft: Draft, source: Source) -> None:
+def _translate_model(draft: ConvertedStudy, source: ImportSource) -> None:
     """Set the default sizes of models with a different architecture."""
     model = str(source.find("model") or "")
     if model and model not in MODELS:
@@ -69,7 +69,7 @@ def _model(draft: Draft, source: Source) -> None:
             "(docs/networks.md: how to register one)",
         )
     if model == "ActorCritic":
-        _towers(draft, source)
+        _refuse_unequal_towers(draft, source)
     if model != "LSTMActorCritic":
         return
     draft.silent.add("architecture")
@@ -79,7 +79,7 @@ def _model(draft: Draft, source: Source) -> None:
             draft.defaults.append(f"{name} {default}")
 
 
-def _towers(draft: Draft, source: Source) -> None:
+def _refuse_unequal_towers(draft: ConvertedStudy, source: ImportSource) -> None:
     """Refuse a tower whose widths differ from the other tower's default."""
     given = [name for name in _TOWERS if name in source.constants]
     default = draft.system.defaults["architecture"]
@@ -92,7 +92,7 @@ def _towers(draft: Draft, source: Source) -> None:
     raise draft.fault(text, flags={"without": given[0]})
 
 
-def _clip_actions(draft: Draft, source: Source) -> None:
+def _clip_actions(draft: ConvertedStudy, source: ImportSource) -> None:
     if read_word(source.constants.get("clip_actions")) is not True:
         return
     if "clip_actions" in draft.without:
@@ -113,7 +113,7 @@ def _clip_actions(draft: Draft, source: Source) -> None:
 # -------------------------------------------------------------------------- minibatches
 
 
-def _minibatches(draft: Draft, source: Source, sizes: _Sizes) -> None:
+def _translate_minibatches(draft: ConvertedStudy, source: ImportSource, sizes: _Sizes) -> None:
     """Convert the minibatch size, for drawn segments or for parts of a permutation."""
     old = draft.system.tag in _ALL_SEGMENTS
     usual = draft.system.defaults.get("minibatch_size")
@@ -134,7 +134,7 @@ def _minibatches(draft: Draft, source: Source, sizes: _Sizes) -> None:
         raise draft.fault(text, flags={"without": "minibatch_size"})
     if source.values("importance_sampling_alpha", 1.0) == [0]:
         text = f"{sizes.parts} minibatches of {segments * each} {unit} are"
-        _passes(draft, source, sizes, segments, text=text, total=sizes.envs * each)
+        _translate_passes(draft, source, sizes, segments, text=text, total=sizes.envs * each)
         return
     source.put("minibatch_size", segments * sizes.steps)
     source.constants.setdefault("num_minibatches", sizes.parts)
@@ -142,8 +142,14 @@ def _minibatches(draft: Draft, source: Source, sizes: _Sizes) -> None:
         draft.note(f"minibatch_size: {segments} segments of {sizes.steps} env steps")
 
 
-def _passes(
-    draft: Draft, source: Source, sizes: _Sizes, segments: int, *, text: str, total: int
+def _translate_passes(
+    draft: ConvertedStudy,
+    source: ImportSource,
+    sizes: _Sizes,
+    segments: int,
+    *,
+    text: str,
+    total: int,
 ) -> None:
     """Convert minibatches without priorities into whole passes over the rollout."""
     passes = segments * sizes.parts / sizes.envs
@@ -170,7 +176,7 @@ def _passes(
 # ------------------------------------------------------------------------------ schedules
 
 
-def after(draft: Draft) -> None:
+def after(draft: ConvertedStudy) -> None:
     """End the cosine where JaxDEM does: after as many minibatches as updates."""
     parts = draft.fixed.get("num_minibatches", KNOBS["num_minibatches"].default)
     parts = parts * draft.fixed.get("update_epochs", 1) if isinstance(parts, int) else None

@@ -7,13 +7,13 @@ from typing import Any
 
 from ..foreign_names.name_mapping import COMMON
 from ..foreign_names.tables import recognise
-from .converted_study import NOWHERE, Draft, Source, joined
+from .converted_study import NOWHERE, ConvertedStudy, ImportSource, joined
 from .formats import read_word
 
 _SHOWN = 4  # names in a sentence
 
 
-def refuse_lost(draft: Draft, source: Source) -> None:
+def refuse_lost(draft: ConvertedStudy, source: ImportSource) -> None:
     """Refuse a search with names that have no counterpart, listing all of them.
 
     Raises:
@@ -33,12 +33,14 @@ def refuse_lost(draft: Draft, source: Source) -> None:
         raise nothing_searched(draft, list(reasons))
 
 
-def nothing_searched(draft: Draft, names: Sequence[str]) -> Exception:
+def nothing_searched(draft: ConvertedStudy, names: Sequence[str]) -> Exception:
     text = f"nothing would be searched, because hpo has no {', '.join(names)}; "
     return draft.fault(f"{text}is it a sweep of another system?", flags={"system": "NAME"})
 
 
-def ask_about_the_system(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
+def ask_about_the_system(
+    draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]
+) -> None:
     """Ask whether the system is right if it knows fewer than half of a source's names.
 
     Raises:
@@ -46,7 +48,9 @@ def ask_about_the_system(draft: Draft, source: Source, given: Mapping[str, Any])
     """
     if "system" in given:
         return
-    names = [name for name in draft.read if not draft.unwanted(name) and _says(source, name)]
+    names = [
+        name for name in draft.read if not draft.unwanted(name) and _has_meaning(source, name)
+    ]
     known = [name for name in names if name in source.used or _is_known(draft, source, name)]
     if 2 * len(known) >= len(names):
         return
@@ -57,7 +61,7 @@ def ask_about_the_system(draft: Draft, source: Source, given: Mapping[str, Any])
 
 
 def _unknown_names(
-    draft: Draft, names: Sequence[str], known: Sequence[str], others: Sequence[str]
+    draft: ConvertedStudy, names: Sequence[str], known: Sequence[str], others: Sequence[str]
 ) -> Exception:
     """Return the question whether a source belongs to another system, and which."""
     few = f"knows only {len(known)} of its {len(names)} names"
@@ -65,7 +69,7 @@ def _unknown_names(
     if draft.system is COMMON:
         who = "hpo"
     other, why = recognise(draft.read)
-    text = f"{who} {few}, and not {_some(others)}. "
+    text = f"{who} {few}, and not {_first_names(others)}. "
     leaves = "name the system to import it anyway, without the others"
     if other is COMMON or other.family == draft.system.family:
         return draft.fault(
@@ -76,20 +80,20 @@ def _unknown_names(
     return draft.fault(text, reader=other.family, flags={"system": draft.system.name})
 
 
-def _is_known(draft: Draft, source: Source, name: str) -> bool:
+def _is_known(draft: ConvertedStudy, source: ImportSource, name: str) -> bool:
     """Return whether the system has a name; a user-named system must have it itself."""
     if source.family and draft.system is not COMMON and not draft.system.exact:
         return draft.system.find(name) is not None or draft.is_of_env(name)
     return draft.row(name) is not None
 
 
-def _says(source: Source, name: str) -> bool:
+def _has_meaning(source: ImportSource, name: str) -> bool:
     """Return whether a name matters: it is searched, or has a value that is not off."""
     if name not in source.constants:
         return True
     return read_word(source.constants[name]) not in (None, False)
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN
     return joined(names) if more <= 1 else f"{', '.join(names[:_SHOWN])} and {more} others"

@@ -49,7 +49,7 @@ Fate = Callable[[str], bool | str]
 
 
 @dataclass
-class Source:
+class PythonValues:
     """The values that a Python file assigns to a table's names."""
 
     named: dict[str, Any] = field(default_factory=dict[str, Any])  # `Unread` if not plain
@@ -68,7 +68,7 @@ def read_source(
     known: Fate,
     python: PythonCalls | None = None,
     given: Mapping[str, Any] | None = None,
-) -> Source:
+) -> PythonValues:
     r"""Return the values that a Python file assigns to known names, and to names next to them.
 
     Reads assignments, dictionaries, call arguments, class fields and argparse defaults. Two
@@ -86,7 +86,7 @@ def read_source(
     python = python or PythonCalls()
     tree = parsed_source(text)
     try:
-        reader = _Reader(known, python, Names(tree))
+        reader = _NameVisitor(known, python, Names(tree))
         reader.visit(tree)
         reader.found.mentioned = mentioned_in(tree)
     except RecursionError:
@@ -113,7 +113,7 @@ def _one_of(name: str, values: list[tuple[Any, int]], may_differ: bool) -> Any:
     return first
 
 
-def _one_environment(reader: _Reader, given: Mapping[str, Any]) -> str | None:
+def _one_environment(reader: _NameVisitor, given: Mapping[str, Any]) -> str | None:
     envs = list(dict.fromkeys(reader.envs))
     if not envs:
         return reader.env_class
@@ -123,7 +123,7 @@ def _one_environment(reader: _Reader, given: Mapping[str, Any]) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _NodeKnowledge:
     """How certain it is that the names in a node are settings.
 
     `firm`: the node certainly sets the table's names, so even non-plain values count. `others`: it
@@ -136,12 +136,12 @@ class _Place:
     unless: str = ""  # a name that means something else there
 
 
-class _Reader:
+class _NameVisitor:
     """Collects the values that a file's nodes assign to a table's names."""
 
     def __init__(self, known: Fate, python: PythonCalls, names: Names) -> None:
         self.known, self.python, self.names = known, python, names
-        self.found = Source()
+        self.found = PythonValues()
         self.values: dict[str, list[tuple[Any, int]]] = {}
         self.envs: list[str] = []
         self.env_class: str | None = None
@@ -152,7 +152,7 @@ class _Reader:
             case ast.Assign():
                 whole = self._read_assignment(node)
             case ast.AnnAssign():
-                whole = self._keep_names(_underscored(node), _Place())
+                whole = self._keep_names(_underscored_pairs(node), _NodeKnowledge())
             case ast.ClassDef():
                 whole = self._read_class(node)
             case ast.Dict():
@@ -173,33 +173,35 @@ class _Reader:
     # ---------------------------------------------------------------- one kind of node each
 
     def _read_assignment(self, node: ast.Assign) -> set[int]:
-        whole = self._keep_names(_underscored(node), _Place())
+        whole = self._keep_names(_underscored_pairs(node), _NodeKnowledge())
         if self.env_class is None and "env" in map(last_name, node.targets):
             self.env_class = called_name(node.value) or None
         return whole
 
     def _read_class(self, node: ast.ClassDef) -> set[int]:
-        fields = _underscored(node)
-        return self._keep_names(fields, _Place(firm=True, others=self._has_several(fields)))
+        fields = _underscored_pairs(node)
+        return self._keep_names(
+            fields, _NodeKnowledge(firm=True, others=self._has_several(fields))
+        )
 
     def _read_dictionary(self, node: ast.Dict) -> set[int]:
-        items = _underscored(node)
+        items = _underscored_pairs(node)
         others = self._has_several(items) or self._plain_known(items) > 0
-        return self._keep_names(items, _Place(firm=True, others=others))
+        return self._keep_names(items, _NodeKnowledge(firm=True, others=others))
 
     def _read_call(self, node: ast.Call) -> set[int]:
         name = last_name(node.func)
-        pairs = _underscored(node)
+        pairs = _underscored_pairs(node)
         own = self._is_own_call(node)
         if own:
             self.found.calls.append(name)
         ordered = own or name in self.python.order
         if ordered:
-            pairs += self._positional(node)
+            pairs += self._positional_pairs(node)
         mapping = name in MAPPINGS
         container = own or is_option(node) or (mapping and self._has_several(pairs))
         plain = 0 if name in self.python.around else self._plain_known(pairs)
-        place = _Place(
+        place = _NodeKnowledge(
             firm=container or mapping or ordered,
             others=container or plain > 0,
             firm_others=plain > 1,
@@ -213,7 +215,7 @@ class _Reader:
 
     # -------------------------------------------------------------------------------- names
 
-    def _keep_names(self, pairs: list[Pair], place: _Place) -> set[int]:
+    def _keep_names(self, pairs: list[Pair], place: _NodeKnowledge) -> set[int]:
         """Keep the values of a node's names; return the ids of completely read values."""
         whole = {id(value) for name, value in pairs if _FOR_EVALUATION.fullmatch(name)}
         for name, value in pairs:
@@ -221,11 +223,11 @@ class _Reader:
             if name == place.unless or not (known or place.others):
                 continue
             firm = place.firm or (place.firm_others and not known)
-            if self._keep(name, value, firm) and known:
+            if self._keep_value(name, value, firm) and known:
                 whole.add(id(value))
         return whole
 
-    def _keep(self, name: str, node: ast.AST, firm: bool) -> bool:
+    def _keep_value(self, name: str, node: ast.AST, firm: bool) -> bool:
         """Keep a value; a non-plain one only if its name is certainly the table's."""
         value = self.names.value(node)
         if not isinstance(value, Unread):
@@ -262,7 +264,7 @@ class _Reader:
         owned = owner.endswith(("Trainer", "PPO")) or owner in self.python.made
         return owned or name.lower() != "create"
 
-    def _positional(self, node: ast.Call) -> list[Pair]:
+    def _positional_pairs(self, node: ast.Call) -> list[Pair]:
         """Return (name, value) of positional arguments; the table gives their order."""
         called = last_name(node.func)
         names = self.python.order.get(called, "").split()
@@ -277,7 +279,7 @@ class _Reader:
         """Keep a call next to the training under the name that it corresponds to."""
         name, _, keyword = self.python.around.get(last_name(node.func), "").partition("=")
         if keyword and keyword in given:
-            self._keep(name, length_of(given[keyword]), True)
+            self._keep_value(name, length_of(given[keyword]), True)
         elif name and not keyword:
             plain = {key: self.names.value(value) for key, value in given.items()}
             self._add(name, plain or True, node)
@@ -287,8 +289,8 @@ class _Reader:
         called, owner = last_name(node.func), owner_of(node)
         if called == "make" and owner in _GYMS:
             for key in (key for key in given if not self.known(key)):
-                self._keep(f"env.{key}", given[key], True)
-        texts = self._texts(node)
+                self._keep_value(f"env.{key}", given[key], True)
+        texts = self._text_arguments(node)
         if not texts:
             return
         creates = called.lower() == "create"
@@ -298,14 +300,14 @@ class _Reader:
             framed = len(texts) > 1 and texts[0] in _FRAMEWORKS
             self.envs.append(_FRAMEWORKS[texts[0]] + texts[1] if framed else texts[0])
 
-    def _texts(self, node: ast.Call) -> list[str]:
+    def _text_arguments(self, node: ast.Call) -> list[str]:
         """Return the positional arguments that are strings, or names of strings."""
         given = (one for one in node.args if isinstance(one, ast.Constant | ast.Name))
         values = map(self.names.value, given)
         return [one for one in values if isinstance(one, str) and not isinstance(one, Unread)]
 
 
-def _underscored(node: ast.AST) -> list[Pair]:
+def _underscored_pairs(node: ast.AST) -> list[Pair]:
     return [(name.replace("-", "_"), value) for name, value in pairs_of(node)]
 
 

@@ -46,7 +46,7 @@ class Names:
     def value(self, node: ast.AST, depth: int = 0) -> Any:
         """Return a plain value, also one that the file assigns to a name, or `Unread`."""
         name = reference(node)
-        made = self._definition(node)
+        made = self._follow_name(node)
         if name is None:
             with suppress(NotPlain, RecursionError):
                 return plain_node(node)
@@ -55,10 +55,10 @@ class Names:
         value = Unread(last_name(node) or shown_node(node))
         value.line = getattr(node, "lineno", 0)
         if depth < _MOST_STEPS:
-            value.call = self._called(made, depth + 1)
+            value.call = self._read_call(made, depth + 1)
         return value
 
-    def _definition(self, node: ast.AST) -> ast.AST:
+    def _follow_name(self, node: ast.AST) -> ast.AST:
         """Resolve a name to the only call or attribute that the file assigns to it."""
         for _ in range(_MOST_STEPS):
             if not isinstance(node, ast.Name) or len(self.definitions.get(node.id, [])) != 1:
@@ -66,20 +66,21 @@ class Names:
             node = self.definitions[node.id][0]
         return node
 
-    def _called(self, node: ast.AST, depth: int) -> Called | None:
+    def _read_call(self, node: ast.AST, depth: int) -> Called | None:
         match node:
             case ast.Name() | ast.Attribute():
                 return Called(last_name(node), None)
             case ast.Call(func=func, args=args, keywords=words) if all(one.arg for one in words):
-                positions = tuple(self.value(self._filled(one), depth) for one in args)
+                positions = tuple(self.value(self._fill_constants(one), depth) for one in args)
                 named = {
-                    str(word.arg): self.value(self._filled(word.value), depth) for word in words
+                    str(word.arg): self.value(self._fill_constants(word.value), depth)
+                    for word in words
                 }
                 return Called(last_name(func), positions, named)
             case _:
                 return None
 
-    def _filled(self, node: ast.AST) -> ast.AST:
+    def _fill_constants(self, node: ast.AST) -> ast.AST:
         """Replace the names in an expression by the numbers that the file assigns to them."""
         if not isinstance(node, ast.BinOp | ast.UnaryOp):
             return node
@@ -116,12 +117,12 @@ def pairs_of(node: ast.AST) -> list[Pair]:
         case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
             return [(name, _field_default(value))]
         case ast.ClassDef(body=body):
-            return list(chain.from_iterable(map(_field, body)))
+            return list(chain.from_iterable(map(_field_pairs, body)))
         case ast.Dict(keys=keys, values=values):
             named = zip(map(_text_of, keys), values, strict=True)
             return [(name, value) for name, value in named if name is not None]
         case ast.Call() if is_option(node):
-            return [_option(node)]
+            return [_option_default(node)]
         case ast.Call(keywords=words):
             return [(word.arg, word.value) for word in words if word.arg]
     return []
@@ -144,7 +145,7 @@ def is_option(node: ast.AST) -> bool:
     )
 
 
-def _option(node: ast.Call) -> Pair:
+def _option_default(node: ast.Call) -> Pair:
     """Return the name and the default of `parser.add_argument("--name", ...)`."""
     keywords = {word.arg: word.value for word in node.keywords}
     name = max((one.lstrip("-") for one in texts_in(node)), key=len)
@@ -153,7 +154,7 @@ def _option(node: ast.Call) -> Pair:
     return name, keywords.get("default", ast.Constant(default, lineno=node.lineno))
 
 
-def _field(statement: ast.AST) -> list[Pair]:
+def _field_pairs(statement: ast.AST) -> list[Pair]:
     """Return the names set by a statement in a class body."""
     return pairs_of(statement) if isinstance(statement, ast.Assign | ast.AnnAssign) else []
 
@@ -292,12 +293,12 @@ def loops_in(
     walk(tree, [])
 
     def repeats(around: list[ast.AST]) -> int:
-        return math.prod(_times(loop, known) for loop in around if id(loop) not in makes)
+        return math.prod(_loop_count(loop, known) for loop in around if id(loop) not in makes)
 
     return {called: repeats(around) for called, around in trains.items()}
 
 
-def _times(loop: ast.AST, known: Mapping[str, list[Any]]) -> int:
+def _loop_count(loop: ast.AST, known: Mapping[str, list[Any]]) -> int:
     """Return the number of iterations of a loop over `range(...)` or a list; 0 if unknown."""
     match loop:
         case ast.For(iter=ast.List(elts=items) | ast.Tuple(elts=items)):

@@ -16,7 +16,7 @@ from ..environments.via_gymnasium import PREFIX, registered
 from ..errors import ConfigError, UnknownNameError, listed
 from ..files.plain_data import is_dict
 from ..foreign_names.brax_table import BRAX
-from ..foreign_names.name_mapping import COMMON, UNKNOWN, Row, System
+from ..foreign_names.name_mapping import COMMON, UNKNOWN, NameRow, System
 from ..foreign_names.plain_values import NotPlain, Unread
 from ..foreign_names.tables import SYSTEMS, find, recognise, system, version_named
 from ..foreign_names.xlron_table import XLRON
@@ -24,7 +24,7 @@ from ..studies.yaml_io import text_of, to_yaml
 from .brax_config import read_brax
 from .commands import Command, read_command
 from .convert import add_defaults, take
-from .converted_study import Draft, Source
+from .converted_study import ConvertedStudy, ImportSource
 from .formats import file_name, read_data, read_word
 from .hydra_sweeps import Sweep, put_sweep, sweep_in
 from .plain_python import OBJECTS, OTHERS, read_source
@@ -39,21 +39,21 @@ HEURISTICS = ("ksp_ff", "ksp_lf", "ff_ksp", "ksp_bf", "bf_ksp", "ksp_mu", "mu_ks
 """Those that both systems have; a test compares them with ours."""
 
 
-def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Draft:
+def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> ConvertedStudy:
     """Read a configuration: a Python, YAML or JSON file, a script, or a typed command."""
     path, one = Path(source), system(str(given.get("system", kind)))
-    found, command, sweep = Source(family=kind), Command(), None
+    found, command, sweep = ImportSource(family=kind), Command(), None
     if not os.path.isfile(path):  # unlike Path's, false for a command too long for a path
-        command = _typed(source, given)
+        command = _read_typed(source, given)
     elif path.suffix in (".yaml", ".yml", ".json"):
         sweep = _data_file(path, one, found, given)
     elif path.suffix == ".py" and one is BRAX:
-        _brax(path, found, given)
+        _read_brax_file(path, found, given)
     elif path.suffix == ".py":
-        _python(path, one, found, given)
+        _read_python_file(path, one, found, given)
     else:
-        command = _told(source, lambda: read_command(text_of(path), path.parent, given))
-    found.constants |= _flat(command.flags, one)
+        command = _with_file_name(source, lambda: read_command(text_of(path), path.parent, given))
+    found.constants |= _flatten_names(command.flags, one)
     found.searched = dict(command.searched)
     found.words = (*found.words, *command.words, source)
     if not (command.words or found.calls or _sets_something(one, found)):
@@ -62,23 +62,25 @@ def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Draft:
     if sweep is None and command.searched:
         sweep = Sweep(command.searched)
     shown = source if len(source) < 200 else f"{source[:197]}..."
-    return _one_configuration(Draft(shown), kind, found, given, sweep)
+    return _one_configuration(ConvertedStudy(shown), kind, found, given, sweep)
 
 
-def _typed(source: str, given: Mapping[str, Any]) -> Command:
+def _read_typed(source: str, given: Mapping[str, Any]) -> Command:
     if " " not in source.strip():
         raise ConfigError(f"{source}: no such file")
     return read_command(source, None, given)
 
 
-def _data_file(path: Path, one: System, found: Source, given: Mapping[str, Any]) -> Sweep | None:
+def _data_file(
+    path: Path, one: System, found: ImportSource, given: Mapping[str, Any]
+) -> Sweep | None:
     """Read a YAML or JSON file; return the search in its Hydra section."""
-    data = _data(path, found.family, given)
+    data = _read_mapping(path, found.family, given)
     hydra = data.pop("hydra", None)
     sweep = None
     if is_dict(hydra) and "search_space" not in str(given.get("without", "")):
         sweep = sweep_in(path, hydra)
-    found.constants = _flat(data, one)
+    found.constants = _flatten_names(data, one)
     targets = [value for name, value in found.constants.items() if name.endswith("_target_")]
     for target in targets:
         if str(target).rpartition(".")[2].lower() in OTHERS:
@@ -86,13 +88,13 @@ def _data_file(path: Path, one: System, found: Source, given: Mapping[str, Any])
     return sweep
 
 
-def _sets_something(one: System, found: Source) -> bool:
+def _sets_something(one: System, found: ImportSource) -> bool:
     """Return whether a source has a name of the system besides the environment."""
     rows = (find(name, one) for name in found.names())
     return any(row is not None and row.target != "env" and row.fate != "left out" for row in rows)
 
 
-def _told(source: str, read: Callable[[], Command]) -> Command:
+def _with_file_name(source: str, read: Callable[[], Command]) -> Command:
     """Read a command; errors start with its file's name."""
     try:
         return read()
@@ -101,8 +103,12 @@ def _told(source: str, read: Callable[[], Command]) -> Command:
 
 
 def _one_configuration(
-    draft: Draft, kind: str, source: Source, given: Mapping[str, Any], sweep: Sweep | None = None
-) -> Draft:
+    draft: ConvertedStudy,
+    kind: str,
+    source: ImportSource,
+    given: Mapping[str, Any],
+    sweep: Sweep | None = None,
+) -> ConvertedStudy:
     draft.rest["metric"] = {"name": "eval/return_mean", "goal": "maximize"}
     if sweep is not None:
         put_sweep(draft, source, sweep)
@@ -118,7 +124,7 @@ def _one_configuration(
     return draft
 
 
-def _brax(path: Path, found: Source, given: Mapping[str, Any]) -> None:
+def _read_brax_file(path: Path, found: ImportSource, given: Mapping[str, Any]) -> None:
     """Read a brax or MuJoCo Playground Python file."""
     wanted = next((str(given[name]) for name in ("env", "env_name") if name in given), None)
     try:
@@ -130,7 +136,9 @@ def _brax(path: Path, found: Source, given: Mapping[str, Any]) -> None:
         found.constants = {"env_name": read.env, **read.named}
 
 
-def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) -> None:
+def _read_python_file(
+    path: Path, one: System, found: ImportSource, given: Mapping[str, Any]
+) -> None:
     """Read a Python file with the names from all versions of a system."""
     versions = [one, *(other for other in SYSTEMS.values() if other.family == one.family)]
 
@@ -158,7 +166,7 @@ def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) ->
     _keep_objects(path, one, found, read.objects, given)
 
 
-def _put_environment(one: System, found: Source, made: str) -> None:
+def _put_environment(one: System, found: ImportSource, made: str) -> None:
     """Keep an environment that the file creates; a class counts only if the table has it."""
     row = _env_row(one)
     if row is None:
@@ -168,7 +176,7 @@ def _put_environment(one: System, found: Source, made: str) -> None:
         found.constants[row.name] = made
 
 
-def _env_row(one: System) -> Row | None:
+def _env_row(one: System) -> NameRow | None:
     return next((row for row in one.rows if row.target == "env"), None)
 
 
@@ -180,7 +188,7 @@ def _names_env(one: System, names: Iterable[str]) -> bool:
 def _keep_objects(
     path: Path,
     one: System,
-    found: Source,
+    found: ImportSource,
     objects: Mapping[str, Unread],
     given: Mapping[str, Any],
 ) -> None:
@@ -209,7 +217,7 @@ def _has_default_env(one: System) -> bool:
     return any(row.target == "env" and row.default is not UNKNOWN for row in one.rows)
 
 
-def _keep_object(found: Source, name: str, row: Row | None, value: Unread) -> None:
+def _keep_object(found: ImportSource, name: str, row: NameRow | None, value: Unread) -> None:
     """Keep an optimiser for later; list other objects, with the table's reason if any."""
     if row is not None and name == "optimizer":
         found.constants[name] = value
@@ -221,7 +229,7 @@ def _keep_object(found: Source, name: str, row: Row | None, value: Unread) -> No
 # --------------------------------------------------------------------------- YAML, JSON
 
 
-def _data(path: Path, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _read_mapping(path: Path, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the mapping in a file, merged with the files in Hydra's `defaults`."""
     data = read_data(path)
     if is_dict(data) and kind == "rejax" and is_dict(data.get("ppo")):
@@ -238,8 +246,8 @@ def _data(path: Path, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
             if group == "search_space":
                 whole[group] = name
             elif group.partition("/")[0] != "hydra" and name not in (None, [], "_self_"):
-                whole = _merged(whole, _group(path, group, name, given))
-    return _merged(whole, data)
+                whole = _merge_mappings(whole, _group(path, group, name, given))
+    return _merge_mappings(whole, data)
 
 
 def _group(path: Path, group: str, name: Any, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,7 +257,7 @@ def _group(path: Path, group: str, name: Any, given: Mapping[str, Any]) -> dict[
         if file.is_file():
             data = read_data(file)
             flat = is_dict(data) and (not group or "@package _global_" in text_of(file))
-            data = _data(file, "", given) if flat and group else data
+            data = _read_mapping(file, "", given) if flat and group else data
             return data if flat else {group: data}
     if group == "environment" and not {"env", "env_name", "env_id"} & set(given):
         text = f"its environment is {name!r}, from the missing file {group}/{name}.yaml; name one"
@@ -257,21 +265,21 @@ def _group(path: Path, group: str, name: Any, given: Mapping[str, Any]) -> dict[
     return {group if group == "algorithm" else f"defaults/{group or name}": name}
 
 
-def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+def _merge_mappings(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     found = dict(first)
     for name, value in second.items():
         old = found.get(name)
-        found[name] = _merged(old, value) if is_dict(old) and is_dict(value) else value
+        found[name] = _merge_mappings(old, value) if is_dict(old) and is_dict(value) else value
     return found
 
 
-def _flat(named: Mapping[str, Any], one: System, outer: str = "") -> dict[str, Any]:
+def _flatten_names(named: Mapping[str, Any], one: System, outer: str = "") -> dict[str, Any]:
     """Return dotted name -> value; the value of a known name stays a mapping."""
     found: dict[str, Any] = {}
     for name, value in named.items():
         whole = f"{outer}{name}"
         if is_dict(value) and value and one.find(whole) is None:
-            found |= _flat(value, one, f"{whole}.")
+            found |= _flatten_names(value, one, f"{whole}.")
         elif not (isinstance(value, str) and value.startswith("${")):  # Hydra: it is elsewhere
             found[whole] = value
     return found
@@ -280,7 +288,7 @@ def _flat(named: Mapping[str, Any], one: System, outer: str = "") -> dict[str, A
 # ------------------------------------------------------------------------------- rl-zoo3
 
 
-def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> Draft:
+def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
     """Read one environment's rl-zoo3 configuration: `ppo.yml`, Python, `config.yml`."""
     if path.stem in OTHERS:
         raise ConfigError(f"{path}: hyperparameters of {path.stem}; a study trains only PPO")
@@ -294,12 +302,14 @@ def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> Draft:
     if not is_dict(data) or not data:
         raise ConfigError(f"{path}: no hyperparameters; expected: {what}")
     env = next((str(given[name]) for name in ("env", "env_id") if name in given), None)
-    draft = Draft(str(path))
-    constants = _chosen(draft, data, None if env is None else env.removeprefix("gym:"))
-    return _one_configuration(draft, "rlzoo", Source(constants, family="sb3"), given)
+    draft = ConvertedStudy(str(path))
+    constants = _env_configuration(draft, data, None if env is None else env.removeprefix("gym:"))
+    return _one_configuration(draft, "rlzoo", ImportSource(constants, family="sb3"), given)
 
 
-def _chosen(draft: Draft, data: dict[str, Any], env: str | None) -> dict[str, Any]:
+def _env_configuration(
+    draft: ConvertedStudy, data: dict[str, Any], env: str | None
+) -> dict[str, Any]:
     """Return an environment's configuration; a trained agent's file has only one."""
     if not any(isinstance(value, dict) for value in data.values()):
         if env is None:
@@ -310,18 +320,18 @@ def _chosen(draft: Draft, data: dict[str, Any], env: str | None) -> dict[str, An
         if len(envs) != 1:
             some = (envs or ["CartPole-v1"])[0]
             raise draft.fault(f"{len(envs)} environments; name one", env=some)
-        return {**_mapping(draft, envs[0], data[envs[0]]), "env": envs[0]}
+        return {**_checked_mapping(draft, envs[0], data[envs[0]]), "env": envs[0]}
     draft.part = env
     if env in data:
-        return _mapping(draft, env, data[env])
+        return _checked_mapping(draft, env, data[env])
     fallback = "atari" if "NoFrameskip" in env or env.startswith("ALE/") else "default"
     if fallback not in data:
         raise draft.fault(f"no environment {env!r}. {listed(env, envs)}")
     draft.note(f"{env} is not in the file; its {fallback!r} is used, as in rl-zoo3")
-    return _mapping(draft, fallback, data[fallback])
+    return _checked_mapping(draft, fallback, data[fallback])
 
 
-def _mapping(draft: Draft, name: str, value: Any) -> dict[str, Any]:
+def _checked_mapping(draft: ConvertedStudy, name: str, value: Any) -> dict[str, Any]:
     if not is_dict(value):
         raise draft.fault(f"{name} is {value!r}; allowed: a mapping")
     return {str(key): one for key, one in value.items()}
@@ -330,7 +340,7 @@ def _mapping(draft: Draft, name: str, value: Any) -> dict[str, Any]:
 # --------------------------------------------------------------------------------- XLRON
 
 
-def read_flags(source: str | Path, given: Mapping[str, Any]) -> Draft:
+def read_flags(source: str | Path, given: Mapping[str, Any]) -> ConvertedStudy:
     """Read an XLRON flag file, a file with a command line, or a command line."""
     text, path = str(source), Path(source)
     if "--" in text and (text.lstrip().startswith("-") or len(text.split()) > 1):
@@ -339,13 +349,15 @@ def read_flags(source: str | Path, given: Mapping[str, Any]) -> Draft:
         shown, text, folder = str(path), text_of(path), path.parent
     else:
         raise ConfigError(f"{text[:200]}: no such file, and no command line with flags")
-    command = _told(shown, lambda: read_command(text, folder, given))
+    command = _with_file_name(shown, lambda: read_command(text, folder, given))
     if not command.flags and not command.searched:
         raise ConfigError(f"{shown}: no flags; a training command has --env_type=rmsa and others")
-    found = Source(dict(command.flags), dict(command.searched), command.words, family="xlron")
+    found = ImportSource(
+        dict(command.flags), dict(command.searched), command.words, family="xlron"
+    )
     if on(given.get("EVAL_HEURISTIC", found.find("EVAL_HEURISTIC"))):
         return _heuristic_file(shown, found, given)
-    draft = Draft(shown)
+    draft = ConvertedStudy(shown)
     if shown == _TYPED:
         draft.rest["name"] = "xlron"
     if found.searched:
@@ -358,7 +370,7 @@ def read_flags(source: str | Path, given: Mapping[str, Any]) -> Draft:
 
 
 @dataclass
-class NetworkFile(Draft):
+class NetworkFile(ConvertedStudy):
     """The environment of an evaluation; its file is not a study."""
 
     # option -> value of the evaluation, next to the file
@@ -370,7 +382,7 @@ class NetworkFile(Draft):
         return self.head() + f"# Evaluated with {how}\n" + to_yaml(keys)
 
 
-def _heuristic_file(shown: str, source: Source, given: Mapping[str, Any]) -> NetworkFile:
+def _heuristic_file(shown: str, source: ImportSource, given: Mapping[str, Any]) -> NetworkFile:
     source.negate(XLRON)
     flags = {**source.constants, **given}
     draft = NetworkFile(shown, system=XLRON)
@@ -382,7 +394,7 @@ def _heuristic_file(shown: str, source: Source, given: Mapping[str, Any]) -> Net
         if row.target.startswith("env.") and row.fate == "taken" and row.name in flags:
             draft.constant(row.name, flags[row.name])
     draft.silent.update({"max_requests", "guardband"} if draft.env.get("continuous") else ())
-    add_defaults(draft, Source({**flags, **dict.fromkeys(_TRAINING)}))
+    add_defaults(draft, ImportSource({**flags, **dict.fromkeys(_TRAINING)}))
     if not draft.env.get("continuous"):
         draft.env["warmup_requests"] = 0
     if draft.env["id"] in ("rwa", "rwa_lightpath_reuse"):

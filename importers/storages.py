@@ -17,7 +17,7 @@ from ..spaces.make import make_distribution
 from ..spaces.space import Parameter, Space
 from ..spaces.via_configspace import read_configspace
 from .convert import NOT_NAMES, add_defaults, begin, leave_out_asked, named_env
-from .converted_study import Draft, Source, is_of_the_file
+from .converted_study import ConvertedStudy, ImportSource, is_of_the_file
 from .formats import plain_value, read_word
 from .lost_names import ask_about_the_system, refuse_lost
 
@@ -31,14 +31,16 @@ _NOT_EXPORTED = ("name", "env", "fixed", "space", "enqueue", "population", "exec
 """Keys of an exported study that its import sets, or that concern one run of it."""
 
 
-def _begin(draft: Draft, searched: Mapping[str, Any], given: Mapping[str, Any]) -> Source:
+def _begin_draft(
+    draft: ConvertedStudy, searched: Mapping[str, Any], given: Mapping[str, Any]
+) -> ImportSource:
     """Recognise a space's system, and set the environment, which determines name meanings."""
     flags = {
         name: value
         for name, value in given.items()
         if name not in ("env", *NOT_NAMES) and not is_of_the_file(name)
     }
-    source = Source(flags, dict(searched))
+    source = ImportSource(flags, dict(searched))
     begin(draft, source, given)
     draft.read = list(source.searched)
     draft.silent |= {row.name for row in draft.system.rows if row.target in ("env", "seed")}
@@ -50,7 +52,7 @@ def _begin(draft: Draft, searched: Mapping[str, Any], given: Mapping[str, Any]) 
     return source
 
 
-def _drop_given(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
+def _drop_given(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) -> None:
     """Drop searched names whose value is given under any of their names."""
     rows = {name: draft.row(name) for name in (*given, *source.searched)}
     targets = {rows[name].target: name for name in given if rows[name] is not None}  # pyright: ignore
@@ -70,13 +72,13 @@ def _drop_given(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
 # -------------------------------------------------------------------------- ConfigSpace
 
 
-def read_space(path: Path, given: Mapping[str, Any]) -> Draft:
+def read_space(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
     from ..spaces.via_configspace import from_configspace
 
-    draft = Draft(str(path))
+    draft = ConvertedStudy(str(path))
     space = from_configspace(read_configspace(path))
-    source = _begin(draft, {name: {} for name in space.names}, given)
-    switches = _switches(draft, space, source)
+    source = _begin_draft(draft, {name: {} for name in space.names}, given)
+    switches = _unknown_switches(draft, space, source)
     for name in switches:
         source.drop(name)
         draft.sought.discard(name)
@@ -108,7 +110,9 @@ class _Switch:
         return next(one.values for one in self.child.when if one.name == self.parameter.name)
 
 
-def _switches(draft: Draft, space: Space, source: Source) -> dict[str, _Switch]:
+def _unknown_switches(
+    draft: ConvertedStudy, space: Space, source: ImportSource
+) -> dict[str, _Switch]:
     """Return the unknown switches by name."""
     found = dict[str, _Switch]()
     for parameter in space.parameters:
@@ -124,14 +128,14 @@ def _switches(draft: Draft, space: Space, source: Source) -> dict[str, _Switch]:
 def _switch_of(parameter: Parameter, space: Space) -> _Switch | None:
     """Return a parameter as a switch if one of its values turns one other parameter on."""
     values = parameter.distribution.as_mapping().get("values", ())
-    children = [one for one in space.parameters if _depends(one, parameter.name)]
+    children = [one for one in space.parameters if _depends_on(one, parameter.name)]
     if len(values) != 2 or len(children) != 1:
         return None
     switch = _Switch(parameter, children[0])
     return switch if len(switch.on) == 1 else None
 
 
-def _depends(parameter: Parameter, name: str) -> bool:
+def _depends_on(parameter: Parameter, name: str) -> bool:
     return any(condition.name == name for condition in parameter.when)
 
 
@@ -139,7 +143,7 @@ def _can_be_off(target: str | None) -> bool:
     return target is not None and target in KNOBS and KNOBS[target].off
 
 
-def _add_off(draft: Draft, switch: _Switch) -> None:
+def _add_off(draft: ConvertedStudy, switch: _Switch) -> None:
     """List `off` among a hyperparameter's values instead of its switch."""
     target = draft.target(switch.child.name) or ""
     fields = draft.space.get(target)
@@ -159,7 +163,9 @@ def _add_off(draft: Draft, switch: _Switch) -> None:
     draft.note(f"{switch.parameter.name}: {target} is off (null) without it{how}")
 
 
-def _add_parameter(draft: Draft, parameter: Parameter, names: Mapping[str, str | None]) -> None:
+def _add_parameter(
+    draft: ConvertedStudy, parameter: Parameter, names: Mapping[str, str | None]
+) -> None:
     distribution = parameter.distribution.as_mapping()
     values = distribution.get("values")
     if values is not None and len(values) == 1 and not parameter.when:
@@ -174,18 +180,23 @@ def _add_parameter(draft: Draft, parameter: Parameter, names: Mapping[str, str |
         if ours is None:
             words = f"{parameter.name} depends on {condition.name}"
             raise ConfigError(f"{words}, which has no counterpart here")
-        when[ours] = _ours(draft, condition.name, condition.values)
+        when[ours] = _translate_values(draft, condition.name, condition.values)
     draft.searched(parameter.name, distribution | ({"when": when} if when else {}))
 
 
-def _rules(draft: Draft, space: Space, names: Mapping[str, str | None]) -> list[Any]:
+def _rules(draft: ConvertedStudy, space: Space, names: Mapping[str, str | None]) -> list[Any]:
     rules: list[Any] = []
     for rule in space.forbid:
         lost = [name for name in rule.names if names.get(name) is None]
         if lost:
             raise ConfigError(f"the rule {rule} names {lost[0]!r}, which has no counterpart here")
         if isinstance(rule, ValueRule):
-            rules.append({names[name]: _ours(draft, name, values) for name, values in rule.wanted})
+            rules.append(
+                {
+                    names[name]: _translate_values(draft, name, values)
+                    for name, values in rule.wanted
+                }
+            )
         elif any(names[name] != name for name in rule.names):
             raise ConfigError(f"the rule {rule} names hyperparameters with other names here")
         else:
@@ -193,7 +204,7 @@ def _rules(draft: Draft, space: Space, names: Mapping[str, str | None]) -> list[
     return rules
 
 
-def _ours(draft: Draft, name: str, values: Iterable[Any]) -> list[Any]:
+def _translate_values(draft: ConvertedStudy, name: str, values: Iterable[Any]) -> list[Any]:
     row = draft.row(name)
     if row is None:
         return list(values)
@@ -210,18 +221,18 @@ def _ours(draft: Draft, name: str, values: Iterable[Any]) -> list[Any]:
 # ------------------------------------------------------------------------------- Optuna
 
 
-def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Draft:
+def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> ConvertedStudy:
     """Read a study from an Optuna storage; its ten best trials are enqueued."""
     from ..spaces.via_optuna import read_study
 
     theirs = read_study(storage, name)
-    draft = Draft(f"{storage} ({theirs.name})")
+    draft = ConvertedStudy(f"{storage} ({theirs.name})")
     if theirs.exported:
-        return _exported(draft, theirs)
+        return _read_exported(draft, theirs)
     if len(theirs.directions) != 1:
         count = f"{len(theirs.directions)} objectives"
         raise ConfigError(f"{storage}: {theirs.name!r} has {count}; a study is imported with one")
-    source = _begin(draft, theirs.space, given)
+    source = _begin_draft(draft, theirs.space, given)
     ask_about_the_system(draft, source, given)
     refuse_lost(draft, source)
     for parameter, fields in source.searched.items():
@@ -245,7 +256,7 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
     return draft
 
 
-def _exported(draft: Draft, theirs: OptunaStudy) -> Draft:
+def _read_exported(draft: ConvertedStudy, theirs: OptunaStudy) -> ConvertedStudy:
     """Read a study written by `hpo export optuna`; its best trials are enqueued."""
     ours = theirs.exported.get("study")
     if ours is None:
@@ -280,7 +291,7 @@ def _exported(draft: Draft, theirs: OptunaStudy) -> Draft:
 
 
 def _set_metric(
-    draft: Draft, goal: str, metrics: tuple[str, ...], given: Mapping[str, Any]
+    draft: ConvertedStudy, goal: str, metrics: tuple[str, ...], given: Mapping[str, Any]
 ) -> None:
     if goal not in ("minimize", "maximize"):
         raise draft.fault("it has no direction")
@@ -304,10 +315,10 @@ class _Enqueued:
     equal: int = 0  # trials that would repeat a kept one
     moved: dict[str, int] = field(default_factory=dict[str, int])  # names -> trials moved
 
-    def add(self, draft: Draft, params: Mapping[str, Any]) -> None:
+    def add(self, draft: ConvertedStudy, params: Mapping[str, Any]) -> None:
         found = _configuration(draft, params)
         near = {} if found is None else _listed_values(draft, found)
-        if found is None or not _inside(draft, found | near):
+        if found is None or not _is_in_space(draft, found | near):
             self.outside += 1
         elif not found or found | near in self.kept:
             self.equal += 1
@@ -317,7 +328,7 @@ class _Enqueued:
                 self.moved[name] = self.moved.get(name, 0) + 1
 
 
-def _enqueue(draft: Draft, theirs: OptunaStudy) -> None:
+def _enqueue(draft: ConvertedStudy, theirs: OptunaStudy) -> None:
     """Enqueue the best trials whose values are in the space, each configuration once."""
     sign = -1.0 if theirs.directions[0] == "maximize" else 1.0
     finite = [trial for trial in theirs.trials if math.isfinite(trial.values[0])]
@@ -336,7 +347,7 @@ def _enqueue(draft: Draft, theirs: OptunaStudy) -> None:
         draft.note(f"enqueue: {skipped} with an infinite value are skipped")
 
 
-def _note_enqueued(draft: Draft, found: _Enqueued, finished: int) -> None:
+def _note_enqueued(draft: ConvertedStudy, found: _Enqueued, finished: int) -> None:
     text = f"enqueue: the best {len(found.kept)} of {finished} finished trials"
     if found.outside:
         text += f"; the space lacks values of {counted(found.outside, 'trial')}"
@@ -345,7 +356,7 @@ def _note_enqueued(draft: Draft, found: _Enqueued, finished: int) -> None:
     draft.note(text)
 
 
-def _configuration(draft: Draft, params: Mapping[str, Any]) -> dict[str, Any] | None:
+def _configuration(draft: ConvertedStudy, params: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a trial's configuration in our names and values; None if a value has none."""
     found: dict[str, Any] = {}
     for name, value in params.items():
@@ -362,7 +373,7 @@ def _configuration(draft: Draft, params: Mapping[str, Any]) -> dict[str, Any] | 
     return found
 
 
-def _listed_values(draft: Draft, config: Mapping[str, Any]) -> dict[str, Any]:
+def _listed_values(draft: ConvertedStudy, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the nearest listed values of thinned ranges (shape-changing parameters)."""
     near = dict[str, Any]()
     for name, value in config.items():
@@ -372,11 +383,11 @@ def _listed_values(draft: Draft, config: Mapping[str, Any]) -> dict[str, Any]:
     return near
 
 
-def _inside(draft: Draft, config: Mapping[str, Any]) -> bool:
-    return all(_contains(draft.space[name], value) for name, value in config.items())
+def _is_in_space(draft: ConvertedStudy, config: Mapping[str, Any]) -> bool:
+    return all(_is_in_range(draft.space[name], value) for name, value in config.items())
 
 
-def _contains(fields: Mapping[str, Any], value: Any) -> bool:
+def _is_in_range(fields: Mapping[str, Any], value: Any) -> bool:
     if "values" in fields:
         return value in fields["values"]
     if "min" not in fields or not is_number(value):

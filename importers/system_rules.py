@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from . import arlbench_rules, atari_rules, brax_rules, jaxdem_rules, torch_rules, xlron_rules
-from .converted_study import Draft, Source
+from .converted_study import ConvertedStudy, ImportSource
 from .derive import apply_derived
 
 
@@ -19,8 +19,8 @@ from .derive import apply_derived
 class Rules:
     """The changes to a source before its names are translated, and to the study afterwards."""
 
-    before: tuple[Callable[[Draft, Source], None], ...] = (apply_derived,)
-    after: tuple[Callable[[Draft], None], ...] = ()
+    before: tuple[Callable[[ConvertedStudy, ImportSource], None], ...] = (apply_derived,)
+    after: tuple[Callable[[ConvertedStudy], None], ...] = ()
 
 
 _RULES: Mapping[str, Rules] = {

@@ -9,12 +9,12 @@ from typing import Any
 
 from ..foreign_names.name_mapping import NoCounterpart, mapping_of
 from ..knobs import KNOBS
-from .converted_study import Draft, Source
+from .converted_study import ConvertedStudy, ImportSource
 
 # --------------------------------------------------------------------- Stable-Baselines3
 
 
-def policy_first(draft: Draft, source: Source) -> None:
+def policy_first(draft: ConvertedStudy, source: ImportSource) -> None:
     """Read the policy before its arguments; recurrent policies have different defaults."""
     policy = source.constants.pop("policy", None)
     if policy is None:
@@ -28,7 +28,7 @@ def policy_first(draft: Draft, source: Source) -> None:
             draft.note(f"{name}: 128, the default of the recurrent PPO")
 
 
-def refuse_settings_elsewhere(draft: Draft, source: Source) -> None:
+def refuse_settings_elsewhere(draft: ConvertedStudy, source: ImportSource) -> None:
     """Refuse an rl-zoo3 command whose settings are in its files."""
     algorithm = source.find("algo")
     if source.family != "sb3" or algorithm not in ("ppo", "ppo_lstm") or not source.words[1:]:
@@ -38,7 +38,7 @@ def refuse_settings_elsewhere(draft: Draft, source: Source) -> None:
         raise draft.fault(f"{text} {algorithm}.yml", env=source.find("env") or "ID")
 
 
-def gamma_of_rewards(draft: Draft, source: Source) -> None:
+def gamma_of_rewards(draft: ConvertedStudy, source: ImportSource) -> None:
     """Note a VecNormalize gamma that differs from the study's."""
     normalise = source.find("normalize")
     if normalise is True:
@@ -53,7 +53,7 @@ def gamma_of_rewards(draft: Draft, source: Source) -> None:
         )
 
 
-def leave_out_noise(draft: Draft, source: Source) -> None:
+def leave_out_noise(draft: ConvertedStudy, source: ImportSource) -> None:
     """Omit the deviation of gSDE's noise together with gSDE."""
     if source.find("use_sde") is not True or "use_sde" not in draft.without:
         return
@@ -65,7 +65,7 @@ def leave_out_noise(draft: Draft, source: Source) -> None:
             draft.leave_out(f"log_std_init {value}", "with use_sde it sets a matrix of noise")
 
 
-def recurrent_minibatches(draft: Draft) -> None:
+def recurrent_minibatches(draft: ConvertedStudy) -> None:
     """Convert a minibatch's rows into parts of the environments, as recurrent networks need."""
     if draft.fixed.get("network") not in ("lstm", "gru"):
         return
@@ -89,7 +89,7 @@ def recurrent_minibatches(draft: Draft) -> None:
         )
 
 
-def decay_as_torch(draft: Draft) -> None:
+def decay_as_torch(draft: ConvertedStudy) -> None:
     """Turn adam with weight decay into adam_l2: torch.optim.Adam adds decay to the gradient."""
     if not (draft.fixed.get("weight_decay") or "weight_decay" in draft.space):
         return
@@ -125,7 +125,7 @@ _RANGES = {"tanh_gaussian": (-1.0, 1.0), "beta": (0.0, 1.0)}
 """Distribution -> the range of its actions before they fill the environment's."""
 
 
-def defaults_of_helper(draft: Draft, source: Source) -> None:
+def defaults_of_helper(draft: ConvertedStudy, source: ImportSource) -> None:
     """Fill in the defaults of the only helper that a file calls."""
     helpers = list(dict.fromkeys(call for call in source.calls if call in _HELPERS))
     if not helpers:
@@ -142,7 +142,7 @@ def defaults_of_helper(draft: Draft, source: Source) -> None:
     draft.note(f"{helper}: its other settings are taken from PPOConfig")
 
 
-def unscaled_actions(draft: Draft) -> None:
+def unscaled_actions(draft: ConvertedStudy) -> None:
     """Keep actions in the range that the single-file PPO passes to the environment."""
     kind = draft.fixed.get("distribution")
     discrete = draft.entry is not None and draft.entry.actions == "discrete"

@@ -21,7 +21,7 @@ from ..spaces.make import infer_kind
 from ..studies.search_methods import MOST_POINTS
 from ..studies.study_keys import METRICS, metric_fault
 from .convert import take
-from .converted_study import Draft, Source
+from .converted_study import ConvertedStudy, ImportSource
 from .formats import distinct, file_name, flags_of, read_data
 
 _METHODS = {"random": "random", "grid": "grid", "bayes": SEARCH_METHODS["bayes"]}
@@ -93,15 +93,19 @@ _ONCE = "1 run"
 
 def has_program(path: Path, given: Mapping[str, Any]) -> bool:
     """Return whether a sweep's program exists and should run instead of PPO."""
-    sweep = _sweep(path)
+    sweep = _read_sweep_file(path)
     named = sweep.get("program")
     return "env" not in given and isinstance(named, str) and (path.parent / named).is_file()
 
 
-def read_program(path: Path, given: Mapping[str, Any]) -> Draft:
+def read_program(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
     """Return a study whose command is the sweep's program, started as its agent would."""
-    sweep, draft, source = _sweep(path), Draft(str(path), whole=True), Source()
-    for name, fields in _flattened(sweep["parameters"]):
+    sweep, draft, source = (
+        _read_sweep_file(path),
+        ConvertedStudy(str(path), whole=True),
+        ImportSource(),
+    )
+    for name, fields in _flatten_parameters(sweep["parameters"]):
         if name in _SET_HERE:
             draft.note(f"{name}: each run gets a different one, from 0")
             source.constants[name] = "{seed}"
@@ -110,7 +114,7 @@ def read_program(path: Path, given: Mapping[str, Any]) -> Draft:
     words = sweep.get("command") or list(_USUAL)
     if not is_list(words):
         raise ConfigError(f"command is {words!r}; allowed: a list of words")
-    draft.rest["command"] = _command(words, sweep["program"], source)
+    draft.rest["command"] = _agent_command(words, sweep["program"], source)
     draft.rest["length"] = _ONCE
     draft.space |= source.searched
     metric = sweep.get("metric")
@@ -120,7 +124,7 @@ def read_program(path: Path, given: Mapping[str, Any]) -> Draft:
     draft.rest["metrics"] = {"type": "wandb"}
     method = _method(sweep)
     draft.rest["search"] = {"method": _METHODS[method]}
-    _name(draft, sweep)
+    _set_name(draft, sweep)
     if sweep.get("run_cap") is not None:
         draft.rest["budget"] = {"trials": sweep["run_cap"]}
     elif method == "grid":
@@ -133,16 +137,16 @@ def read_program(path: Path, given: Mapping[str, Any]) -> Draft:
     return draft
 
 
-def _command(words: Iterable[Any], program: str, source: Source) -> str:
+def _agent_command(words: Iterable[Any], program: str, source: ImportSource) -> str:
     """Return an agent's command line, with a placeholder for each searched parameter."""
     pairs = [(name, str(value)) for name, value in source.constants.items()]
     pairs += [(name, f"{{{name}}}") for name in source.searched]
-    flags = [f"--{name}={_quoted(value)}" for name, value in pairs]
+    flags = [f"--{name}={_quote_word(value)}" for name, value in pairs]
     known = {
         "${env}": [],
         "/usr/bin/env": [],
         "${interpreter}": ["python"],
-        "${program}": [_quoted(program)],
+        "${program}": [_quote_word(program)],
         "${args}": flags,
         "${args_no_hyphens}": [flag.removeprefix("--") for flag in flags],
     }
@@ -150,15 +154,15 @@ def _command(words: Iterable[Any], program: str, source: Source) -> str:
     for word in map(str, words):
         if word.startswith("${") and word not in known:
             raise ConfigError(f"command has {word}; a study has {', '.join(known)}")
-        found += known.get(word, [_quoted(word)])
+        found += known.get(word, [_quote_word(word)])
     return " ".join(found)
 
 
-def _quoted(word: str) -> str:
+def _quote_word(word: str) -> str:
     return word if re.fullmatch(r"\{[\w.\-/]+\}", word) else shlex.quote(word)
 
 
-def _stop_by_logs(draft: Draft, early: Any) -> None:
+def _stop_by_logs(draft: ConvertedStudy, early: Any) -> None:
     """Let rungs count logged metrics, as hyperband does there, if the run length is known."""
     if early is None:
         return
@@ -177,29 +181,29 @@ def _stop_by_logs(draft: Draft, early: Any) -> None:
     draft.note("early_terminate: W&B's hyperband halves at rungs, which is asha here")
 
 
-def _sweep(path: Path) -> dict[str, Any]:
+def _read_sweep_file(path: Path) -> dict[str, Any]:
     sweep = read_data(path)
     if not is_dict(sweep) or not is_dict(sweep.get("parameters")):
         raise ConfigError(f"{path}: not a sweep; it has no mapping `parameters`")
     return sweep
 
 
-def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
+def read_sweep(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
     """Read a sweep as a PPO study: its parameters are a trainer's arguments."""
-    sweep = _sweep(path)
-    draft = Draft(str(path))
+    sweep = _read_sweep_file(path)
+    draft = ConvertedStudy(str(path))
     _leave_out_keys(draft, sweep)
     command = sweep.get("command") or []
     if not is_list(command):
         raise ConfigError(f"command is {command!r}; allowed: a list of words")
     words = [str(word) for word in command]
     flags = flags_of([word for word in words if word not in _PLACEHOLDERS], path.parent)
-    source = Source(dict(flags), words=(*words, str(sweep.get("program"))))
-    for name, fields in _flattened(sweep["parameters"]):
+    source = ImportSource(dict(flags), words=(*words, str(sweep.get("program"))))
+    for name, fields in _flatten_parameters(sweep["parameters"]):
         _add_parameter(draft, source, name, fields)
     take(draft, source, given)
     _log_where_there(draft, sweep)
-    _name(draft, sweep)
+    _set_name(draft, sweep)
     method = _method(sweep)
     draft.section("search")["method"] = _METHODS[method]
     if method == "bayes":
@@ -207,12 +211,12 @@ def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
     _metric(draft, sweep.get("metric"), given)
     draft.override(given)
     _every_step(draft)
-    _early(draft, sweep.get("early_terminate"))
+    _translate_hyperband(draft, sweep.get("early_terminate"))
     _budget(draft, sweep.get("run_cap"))
     return draft
 
 
-def _leave_out_keys(draft: Draft, sweep: Mapping[str, Any]) -> None:
+def _leave_out_keys(draft: ConvertedStudy, sweep: Mapping[str, Any]) -> None:
     for key, value in sweep.items():
         if key in _REASONS:
             draft.leave_out(key, f"{_REASONS[key]} (it was {value!r})")
@@ -220,7 +224,7 @@ def _leave_out_keys(draft: Draft, sweep: Mapping[str, Any]) -> None:
             draft.leave_out(key, f"no counterpart (its value is {value!r})")
 
 
-def _log_where_there(draft: Draft, sweep: Mapping[str, Any]) -> None:
+def _log_where_there(draft: ConvertedStudy, sweep: Mapping[str, Any]) -> None:
     """Pass a sweep's project to the logger, if the program logs at all."""
     for key in (key for key in _LOGGED if key in sweep):
         if draft.loggers.get("wandb", {}).get("on"):
@@ -229,7 +233,7 @@ def _log_where_there(draft: Draft, sweep: Mapping[str, Any]) -> None:
             draft.leave_out(key, f"add loggers: [{{type: wandb, {key}: {sweep[key]}}}]")
 
 
-def _name(draft: Draft, sweep: Mapping[str, Any]) -> None:
+def _set_name(draft: ConvertedStudy, sweep: Mapping[str, Any]) -> None:
     if isinstance(sweep.get("name"), str):
         draft.rest["name"] = file_name(sweep["name"], "sweep")
 
@@ -241,7 +245,7 @@ def _method(sweep: Mapping[str, Any]) -> str:
     return method
 
 
-def _budget(draft: Draft, cap: Any) -> None:
+def _budget(draft: ConvertedStudy, cap: Any) -> None:
     """Set the number of trials; a grid ends by itself."""
     if cap is not None:
         draft.section("budget")["trials"] = cap
@@ -251,26 +255,28 @@ def _budget(draft: Draft, cap: Any) -> None:
         draft.note("budget: the sweep has no run_cap; budget.trials is our default")
 
 
-def _flattened(
+def _flatten_parameters(
     parameters: Mapping[str, Any], outer: str = ""
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, fields in parameters.items():
         if not is_dict(fields):
             raise ConfigError(f"parameters.{outer}{name} is {fields!r}; allowed: a mapping")
         if is_dict(fields.get("parameters")):
-            yield from _flattened(fields["parameters"], f"{outer}{name}.")
+            yield from _flatten_parameters(fields["parameters"], f"{outer}{name}.")
         else:
             yield f"{outer}{name}", fields
 
 
-def _add_parameter(draft: Draft, source: Source, name: str, fields: Mapping[str, Any]) -> None:
+def _add_parameter(
+    draft: ConvertedStudy, source: ImportSource, name: str, fields: Mapping[str, Any]
+) -> None:
     source.drop(name)
     without_step = {key: value for key, value in fields.items() if key != "q"}
     kind = fields.get("distribution") or infer_kind(without_step)
     if kind is None:
         raise ConfigError(f"parameters.{name} has neither values nor min and max")
     if kind == "constant" or ("value" in fields and "values" not in fields):
-        source.constants[name] = _need(name, fields, "value")
+        source.constants[name] = _required_field(name, fields, "value")
         return
     if kind not in _KINDS:
         text = f"parameters.{name}: a study does not have the distribution {kind!r}; known: "
@@ -279,7 +285,8 @@ def _add_parameter(draft: Draft, source: Source, name: str, fields: Mapping[str,
         distribution = _range(draft, name, fields, kind)
     elif kind == "normal":
         mu, sigma = (
-            _number(name, {"mu": 0.0, "sigma": 1.0, **fields}, key) for key in ("mu", "sigma")
+            _required_number(name, {"mu": 0.0, "sigma": 1.0, **fields}, key)
+            for key in ("mu", "sigma")
         )
         distribution = {"mu": mu, "sigma": sigma, "distribution": "normal"}
     else:
@@ -291,21 +298,21 @@ def _add_parameter(draft: Draft, source: Source, name: str, fields: Mapping[str,
         source.searched[name] = distribution
 
 
-def _need(name: str, fields: Mapping[str, Any], key: str) -> Any:
+def _required_field(name: str, fields: Mapping[str, Any], key: str) -> Any:
     if key not in fields:
         raise ConfigError(f"parameters.{name} has no {key!r}")
     return fields[key]
 
 
-def _number(name: str, fields: Mapping[str, Any], key: str) -> float:
-    value = _need(name, fields, key)
+def _required_number(name: str, fields: Mapping[str, Any], key: str) -> float:
+    value = _required_field(name, fields, key)
     if not is_number(value):
         raise ConfigError(f"parameters.{name}.{key} is {value!r}; allowed: a number")
     return value
 
 
-def _categorical(draft: Draft, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    values = _need(name, fields, "values")
+def _categorical(draft: ConvertedStudy, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    values = _required_field(name, fields, "values")
     if not is_list(values) or not values:
         raise ConfigError(f"parameters.{name}.values is {values!r}; allowed: a list")
     weights = fields.get("probabilities")
@@ -318,9 +325,11 @@ def _categorical(draft: Draft, name: str, fields: Mapping[str, Any]) -> dict[str
     return {"values": several}
 
 
-def _range(draft: Draft, name: str, fields: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def _range(
+    draft: ConvertedStudy, name: str, fields: Mapping[str, Any], kind: str
+) -> dict[str, Any]:
     ours, exponents, steps = _RANGES[kind]
-    low, high = _number(name, fields, "min"), _number(name, fields, "max")
+    low, high = _required_number(name, fields, "min"), _required_number(name, fields, "max")
     if exponents:
         if max(abs(low), abs(high)) > 200:
             text = f"bounds of {kind} are exponents of e there, not {[low, high]}"
@@ -330,10 +339,12 @@ def _range(draft: Draft, name: str, fields: Mapping[str, Any], kind: str) -> dic
     found: dict[str, Any] = {"min": low, "max": high, "distribution": ours}
     if low == high:
         return {"values": [low]}
-    return _stepped(draft, name, found, fields.get("q", 1.0)) if steps else found
+    return _round_to_steps(draft, name, found, fields.get("q", 1.0)) if steps else found
 
 
-def _stepped(draft: Draft, name: str, found: dict[str, Any], q: Any) -> dict[str, Any]:
+def _round_to_steps(
+    draft: ConvertedStudy, name: str, found: dict[str, Any], q: Any
+) -> dict[str, Any]:
     """Round bounds to multiples of q, because studies count steps from the minimum."""
     if not is_number(q) or q <= 0:
         raise ConfigError(f"parameters.{name}.q is {q!r}; allowed: a number above 0")
@@ -351,7 +362,7 @@ def _stepped(draft: Draft, name: str, found: dict[str, Any], q: Any) -> dict[str
     return {**found, "min": low, "max": high, "q": q}
 
 
-def _every_step(draft: Draft) -> None:
+def _every_step(draft: ConvertedStudy) -> None:
     """Let a grid try every step of a range, as W&B does, instead of an even subset."""
     search = draft.section("search")
     if search.get("method") != "grid" or "options" in search:
@@ -369,7 +380,7 @@ def _every_step(draft: Draft) -> None:
         search["options"] = {"points": points}
 
 
-def _metric(draft: Draft, metric: Any, given: Mapping[str, Any]) -> None:
+def _metric(draft: ConvertedStudy, metric: Any, given: Mapping[str, Any]) -> None:
     if metric is None:
         return
     if not is_dict(metric) or not isinstance(metric.get("name"), str):
@@ -400,7 +411,7 @@ def _goal_of(metric: str) -> str | None:
     return "maximize" if metric.startswith("eval/return") and metric in METRICS else None
 
 
-def _our_metric(draft: Draft, given: str, goal: str) -> str:
+def _our_metric(draft: ConvertedStudy, given: str, goal: str) -> str:
     """Return our metric for another system's name, from the table or from its words."""
     entry = ENVIRONMENTS.get(draft.env.get("id", ""))
     optical = entry is not None and entry.source == "optical"
@@ -429,7 +440,7 @@ def _by_words(words: str, optical: bool) -> str | None:
     return "eval/length_mean" if re.search("length|ep_len", words) else None
 
 
-def _early(draft: Draft, early: Any) -> None:
+def _translate_hyperband(draft: ConvertedStudy, early: Any) -> None:
     """Read `hyperband`: rungs at max_iter / eta^i for i up to s, else at min_iter x eta^i."""
     if early is None:
         return

@@ -20,14 +20,14 @@ from typing import Any
 from ..files.plain_data import is_number
 from ..foreign_names.name_mapping import rounded
 from ..foreign_names.xlron_table import OLDER, XLRON_JULY
-from .converted_study import Draft, Source
+from .converted_study import ConvertedStudy, ImportSource
 from .formats import file_name, read_word
 
 _INCREMENT = 100_000
 _MOST_NETWORKS = 10
 
 
-def before(draft: Draft, source: Source) -> None:
+def before(draft: ConvertedStudy, source: ImportSource) -> None:
     for old, new in OLDER.items():
         for given in (source.constants, source.searched):
             if old in given:
@@ -49,12 +49,20 @@ def before(draft: Draft, source: Source) -> None:
         source.constants["env_type"] = "rmsa"
         draft.defaults.append("env_type rmsa")
     if any(source.values("MINIBATCH_SIZE", None)):
-        _ignore(draft, source, "XLRON computes it; NUM_MINIBATCHES is used", "MINIBATCH_SIZE")
-    for rule in (_length, _traffic, _algorithm, _networks, _init, _evaluation, _schedules):
+        _ignore_names(draft, source, "computed by XLRON from NUM_MINIBATCHES", "MINIBATCH_SIZE")
+    for rule in (
+        _translate_length,
+        _translate_traffic,
+        _translate_algorithm,
+        _translate_networks,
+        _translate_init,
+        _translate_evaluation,
+        _translate_schedules,
+    ):
         rule(draft, source)
 
 
-def after(draft: Draft) -> None:
+def after(draft: ConvertedStudy) -> None:
     if any(
         draft.fixed.get(name) or name in draft.space
         for name in ("weight_decay", "vf_weight_decay")
@@ -88,11 +96,11 @@ def on(value: Any) -> bool:
     return read_word(value) in (True, 1)
 
 
-def _any_on(source: Source, name: str) -> bool:
+def _any_on(source: ImportSource, name: str) -> bool:
     return any(map(on, source.values(name, False)))
 
 
-def _check_kinds(draft: Draft, source: Source) -> None:
+def _check_kinds(draft: ConvertedStudy, source: ImportSource) -> None:
     """Refuse text where XLRON takes numbers, and mappings or lists where it takes words."""
     for name in source.names():
         row = draft.system.find(name)
@@ -106,7 +114,7 @@ def _check_kinds(draft: Draft, source: Source) -> None:
                 raise draft.fault(f"{name} is {value!r}; allowed: {wanted}")
 
 
-def _length(draft: Draft, source: Source) -> None:
+def _translate_length(draft: ConvertedStudy, source: ImportSource) -> None:
     names = {
         "TOTAL_TIMESTEPS": 10**6,
         "STEPS_PER_INCREMENT": _INCREMENT,
@@ -119,7 +127,7 @@ def _length(draft: Draft, source: Source) -> None:
     total, increment, envs, rollout = (int(values[0]) for values in given)
     if min(envs, rollout) < 1:  # refused where they are put
         return
-    increment = _increment(total, increment, rollout * envs)
+    increment = _increment_steps(total, increment, rollout * envs)
     updates = max(1, increment // (rollout * envs)) * max(1, total // increment)
     trained = updates * rollout * envs
     if trained != total:
@@ -129,13 +137,13 @@ def _length(draft: Draft, source: Source) -> None:
         )
 
 
-def _increment(total: int, increment: int, update: int) -> int:
+def _increment_steps(total: int, increment: int, update: int) -> int:
     """Return the env steps of an increment: at most the whole run, at least one update."""
     return max(min(total, increment), update)
 
 
-def _traffic(draft: Draft, source: Source) -> None:
-    _blocks(draft, source)
+def _translate_traffic(draft: ConvertedStudy, source: ImportSource) -> None:
+    _limit_block_slots(draft, source)
     if source.values("env_type", "rmsa")[0] in ("rwa", "rwa_lightpath_reuse"):
         draft.silent.add("guardband")
     if on(source.find("continuous_operation")):
@@ -151,7 +159,7 @@ def _traffic(draft: Draft, source: Source) -> None:
     _listed_requests(draft, source)
 
 
-def _blocks(draft: Draft, source: Source) -> None:
+def _limit_block_slots(draft: ConvertedStudy, source: ImportSource) -> None:
     """Limit the slots of a block to those of a link."""
     name, slots = "aggregate_slots", source.values("link_resources", 5)
     if name not in source.names() or len(slots) != 1:
@@ -166,40 +174,40 @@ def _blocks(draft: Draft, source: Source) -> None:
         fields["values"] = sorted({min(read_word(one), slots[0]) for one in fields["values"]})
 
 
-def _listed_requests(draft: Draft, source: Source) -> None:
+def _listed_requests(draft: ConvertedStudy, source: ImportSource) -> None:
     """Use a request file only together with the flag that makes XLRON read it."""
     name = "traffic_requests_csv_filepath"
     listed = source.find(name)
     if on(source.find("deterministic_requests")) and listed:
         source.drop("deterministic_requests")
     elif listed and not _any_on(source, "deterministic_requests"):
-        _ignore(draft, source, "XLRON reads it only with --deterministic_requests", name)
+        _ignore_names(draft, source, "XLRON reads it only with --deterministic_requests", name)
 
 
-def _ignore(draft: Draft, source: Source, reason: str, *names: str) -> None:
+def _ignore_names(draft: ConvertedStudy, source: ImportSource, reason: str, *names: str) -> None:
     for name in names:
         if name in source.names():
             draft.leave_out(name, reason)
         source.drop(name)
 
 
-def _algorithm(draft: Draft, source: Source) -> None:
+def _translate_algorithm(draft: ConvertedStudy, source: ImportSource) -> None:
     if source.values("GAE_LAMBDA", None) == [None]:
         source.drop("GAE_LAMBDA")
         draft.note("GAE_LAMBDA: without it lambda anneals, by default from 0.9 towards 0.98")
     else:
         names = ("INITIAL_LAMBDA", "FINAL_LAMBDA", "LAMBDA_SCHEDULE_MULTIPLIER")
-        _ignore(draft, source, "GAE_LAMBDA is given, so lambda is not annealed", *names)
+        _ignore_names(draft, source, "GAE_LAMBDA is given, so lambda is not annealed", *names)
         draft.silent.update(names)
     clips = ("RHO_CLIP", "C_CLIP")
     off = [name for name in clips if _is_clip_off(source, name)]
     if off:
         source.drop(*off)
-        _ignore(draft, source, "has no effect while the other clip is off", *clips)
+        _ignore_names(draft, source, "has no effect while the other clip is off", *clips)
     if any(source.values("PRIO_ALPHA", 0.0)) and source.values("PRIO_BETA0", 1.0) == [1.0]:
         if "PRIO_ALPHA" in source.searched:
             draft.lost.append("PRIO_ALPHA")
-        _ignore(
+        _ignore_names(
             draft,
             source,
             "has no effect in XLRON while PRIO_BETA0 is 1 (its default)",
@@ -208,15 +216,15 @@ def _algorithm(draft: Draft, source: Source) -> None:
         source.drop("PRIO_BETA0")
 
 
-def _is_clip_off(source: Source, name: str) -> bool:
+def _is_clip_off(source: ImportSource, name: str) -> bool:
     return all(value is None or value <= 0 for value in source.values(name, -1.0))
 
 
-def _networks(draft: Draft, source: Source) -> None:
-    kinds = _kinds(draft, source)
+def _translate_networks(draft: ConvertedStudy, source: ImportSource) -> None:
+    kinds = _network_kinds(draft, source)
     if "transformer" not in kinds:
-        _ignore(draft, source, "no transformer is trained", "transformer_obs_type")
-    _layers(draft, source, kinds)
+        _ignore_names(draft, source, "no transformer is trained", "transformer_obs_type")
+    _complete_layers(draft, source, kinds)
     _shared_sizes(draft, source)
     if kinds != {"mlp"}:
         draft.note(
@@ -232,7 +240,7 @@ def _networks(draft: Draft, source: Source) -> None:
         draft.note("mlp_layer_norm: before the non-linearity in hpo, after it in XLRON")
 
 
-def _kinds(draft: Draft, source: Source) -> set[str]:
+def _network_kinds(draft: ConvertedStudy, source: ImportSource) -> set[str]:
     """Return the trained networks; the transformer overrides the gnn, as in XLRON."""
     transformer = set(source.values("USE_TRANSFORMER", False))
     gnn = set(source.values("USE_GNN", False))
@@ -266,12 +274,12 @@ def _kinds(draft: Draft, source: Source) -> set[str]:
     return {"mlp", kind}
 
 
-def _layers(draft: Draft, source: Source, kinds: set[str]) -> None:
+def _complete_layers(draft: ConvertedStudy, source: ImportSource, kinds: set[str]) -> None:
     """Fill in the default of NUM_LAYERS or NUM_UNITS next to the other; only the mlp has them."""
     pair = {"NUM_LAYERS": 2, "NUM_UNITS": 64}
     named = [name for name in pair if name in source.names()]
     if "mlp" not in kinds:
-        _ignore(
+        _ignore_names(
             draft,
             source,
             f"only for mlp; ignored by {' and '.join(sorted(kinds))}",
@@ -298,7 +306,7 @@ def _layers(draft: Draft, source: Source, kinds: set[str]) -> None:
     draft.silent.update(pair)
 
 
-def _shared_sizes(draft: Draft, source: Source) -> None:
+def _shared_sizes(draft: ConvertedStudy, source: ImportSource) -> None:
     """Copy mlp_layers and mlp_latent to the parts of the gnn; the width switches them on."""
     layers, width = source.values("mlp_layers", None), source.values("mlp_latent", None)
     if width == [None]:
@@ -320,7 +328,7 @@ def _shared_sizes(draft: Draft, source: Source) -> None:
     source.drop("mlp_layers", "mlp_latent")
 
 
-def _init(draft: Draft, source: Source) -> None:
+def _translate_init(draft: ConvertedStudy, source: ImportSource) -> None:
     path, keep, retrain, name = (
         source.find(flag) for flag in ("MODEL_PATH", "KEEP_VF", "RETRAIN_MODEL", "EXPERIMENT_NAME")
     )
@@ -343,22 +351,24 @@ def _init(draft: Draft, source: Source) -> None:
     draft.rest["init"] = {"from": str(path), "keep": "critic" if keep else "all"}
 
 
-def _largest(source: Source, name: str, default: int) -> int:
+def _largest_value(source: ImportSource, name: str, default: int) -> int:
     return max(map(int, source.values(name, default)))
 
 
-def _evaluation(draft: Draft, source: Source) -> None:
-    total = _largest(source, "TOTAL_TIMESTEPS", 10**6)
-    networks = _largest(source, "NUM_ENVS", 1)
-    update = networks * _largest(source, "ROLLOUT_LENGTH", 150)
-    increment = _increment(total, _largest(source, "STEPS_PER_INCREMENT", _INCREMENT), update)
+def _translate_evaluation(draft: ConvertedStudy, source: ImportSource) -> None:
+    total = _largest_value(source, "TOTAL_TIMESTEPS", 10**6)
+    networks = _largest_value(source, "NUM_ENVS", 1)
+    update = networks * _largest_value(source, "ROLLOUT_LENGTH", 150)
+    increment = _increment_steps(
+        total, _largest_value(source, "STEPS_PER_INCREMENT", _INCREMENT), update
+    )
     section, apart = draft.section("evaluation"), increment
     evaluates, saves = on(source.find("EVAL_DURING_TRAINING")), on(source.find("SAVE_MODEL"))
     if evaluates:
         apart = int((source.find("EVAL_FREQUENCY") or 1) * increment)
         _evaluate_as_there(draft, source, min(networks, _MOST_NETWORKS), increment)
     else:
-        _ignore(
+        _ignore_names(
             draft, source, "has no effect in XLRON without EVAL_DURING_TRAINING", *_EVALUATIONS
         )
     if (evaluates or saves) and apart <= total:
@@ -375,13 +385,15 @@ def _evaluation(draft: Draft, source: Source) -> None:
             "compares training results at increments"
         )
     source.drop("SAVE_MODEL", "EVAL_DURING_TRAINING", *_EVALUATIONS)
-    _downsample(draft, source)
+    _translate_downsampling(draft, source)
 
 
 _EVALUATIONS = ("EVAL_FREQUENCY", "EVAL_TIMESTEPS", "deterministic")
 
 
-def _evaluate_as_there(draft: Draft, source: Source, networks: int, increment: int) -> None:
+def _evaluate_as_there(
+    draft: ConvertedStudy, source: ImportSource, networks: int, increment: int
+) -> None:
     steps, greedy = source.find("EVAL_TIMESTEPS"), bool(source.find("deterministic"))
     steps = 10_000 if steps is None else steps or increment
     draft.section("evaluation").update(episodes=networks, steps=int(steps), greedy=greedy)
@@ -389,7 +401,7 @@ def _evaluate_as_there(draft: Draft, source: Source, networks: int, increment: i
         draft.note("evaluation.greedy: false, as XLRON samples unless --deterministic")
 
 
-def _downsample(draft: Draft, source: Source) -> None:
+def _translate_downsampling(draft: ConvertedStudy, source: ImportSource) -> None:
     points = source.find("DOWNSAMPLE_FACTOR") if on(source.find("WANDB")) else 0
     if points and points <= 1:
         source.drop("DOWNSAMPLE_FACTOR")
@@ -412,7 +424,7 @@ class _Scheduled:
     end: float = 0.1  # what that flag is by default
 
 
-def _schedules(draft: Draft, source: Source) -> None:
+def _translate_schedules(draft: ConvertedStudy, source: ImportSource) -> None:
     separate = any(source.values("SEPARATE_VF_OPTIMIZER", False))
     kinds = set(source.values("LR_SCHEDULE", "cosine"))
     critic = {kind for kind in source.values("VF_LR_SCHEDULE", None) if kind is not None}
@@ -441,7 +453,9 @@ def _schedules(draft: Draft, source: Source) -> None:
         _scale_horizon(draft, source, "LAMBDA_SCHEDULE_MULTIPLIER", by_updates=True)
 
 
-def _schedule_of_critic(draft: Draft, source: Source, kinds: set[Any], rates: list[float]) -> None:
+def _schedule_of_critic(
+    draft: ConvertedStudy, source: ImportSource, kinds: set[Any], rates: list[float]
+) -> None:
     """Set the critic's XLRON values, which follow the policy's here."""
     if "VF_SCHEDULE_MULTIPLIER" not in source.names():
         draft.fixed["vf_schedule_multiplier"] = 1.0
@@ -453,7 +467,7 @@ def _schedule_of_critic(draft: Draft, source: Source, kinds: set[Any], rates: li
     _scale_end(draft, source, _Scheduled(kinds, values, "VF_LR_END_FRACTION"))
 
 
-def _scale_end(draft: Draft, source: Source, one: _Scheduled) -> None:
+def _scale_end(draft: ConvertedStudy, source: ImportSource, one: _Scheduled) -> None:
     """Turn a cosine's end fraction into the effective one: value times value times fraction."""
     if "cosine" not in one.kinds:
         return
@@ -463,8 +477,8 @@ def _scale_end(draft: Draft, source: Source, one: _Scheduled) -> None:
             "multiplies by the value twice"
         )
         return
-    factor = _middle(one.values)
-    _scale(source, one.fraction, lambda end: rounded(end * factor), one.end)
+    factor = _log_middle(one.values)
+    _scale_values(source, one.fraction, lambda end: rounded(end * factor), one.end)
     exactly = ", here the middle of the searched values" if len(set(one.values)) > 1 else ""
     draft.note(
         f"{one.fraction}: times {factor:.4g}, because XLRON's cosine ends at the squared value "
@@ -472,14 +486,16 @@ def _scale_end(draft: Draft, source: Source, one: _Scheduled) -> None:
     )
 
 
-def _scale_horizon(draft: Draft, source: Source, name: str, *, by_updates: bool) -> None:
+def _scale_horizon(
+    draft: ConvertedStudy, source: ImportSource, name: str, *, by_updates: bool
+) -> None:
     epochs, parts = source.values("UPDATE_EPOCHS", 1), source.values("NUM_MINIBATCHES", 1)
     steps = [float(epoch * part) for epoch in epochs for part in parts]
     on_gradient = any(source.values("STEP_ON_GRADIENT", False))
     if by_updates != on_gradient or set(steps) == {1.0}:
         return
-    factor = 1.0 / _middle(steps) if by_updates else _middle(steps)
-    _scale(source, name, lambda one: one * factor, 1.0)
+    factor = 1.0 / _log_middle(steps) if by_updates else _log_middle(steps)
+    _scale_values(source, name, lambda one: one * factor, 1.0)
     counted = ("gradient steps", "updates") if by_updates else ("updates", "gradient steps")
     draft.note(
         f"{name}: times {factor:.4g}, because XLRON counts {counted[0]} over a horizon of "
@@ -487,7 +503,9 @@ def _scale_horizon(draft: Draft, source: Source, name: str, *, by_updates: bool)
     )
 
 
-def _scale(source: Source, name: str, scaled: Callable[[float], float], default: float) -> None:
+def _scale_values(
+    source: ImportSource, name: str, scaled: Callable[[float], float], default: float
+) -> None:
     """Scale a constant, listed values or a range; None is the default."""
     if name not in source.searched:
         given = source.find(name)
@@ -502,7 +520,7 @@ def _scale(source: Source, name: str, scaled: Callable[[float], float], default:
         ]
 
 
-def _middle(values: list[float]) -> float:
+def _log_middle(values: list[float]) -> float:
     """Return the only value, or the middle of a range on a logarithmic scale."""
     positive = [float(value) for value in values if value > 0]
     return rounded(math.sqrt(min(positive) * max(positive))) if positive else 0.0

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import ConfigError, listed, suggestion
 from ..files.plain_data import is_number
-from ..foreign_names.name_mapping import Row
+from ..foreign_names.name_mapping import NameRow
 from ..foreign_names.tables import hints
 from .table import KNOBS, RECURRENT_NETWORKS, REGISTRABLE, Knob, choices_of
 
@@ -21,25 +21,25 @@ def canonical_name(name: str) -> str | None:
     """
     if name in KNOBS:
         return name
-    british = _british(name)
+    british = _british_name(name)
     if british in KNOBS:
         return british
     row = _row_of(name)
     if row is not None:
         return row.target
-    plain = _british(name.lower().replace("-", "_"))
+    plain = _british_name(name.lower().replace("-", "_"))
     return plain if plain in KNOBS else None
 
 
-def _row_of(name: str) -> Row | None:
+def _row_of(name: str) -> NameRow | None:
     american = name
     for theirs, ours in _AMERICAN.items():
         american = american.replace(ours, theirs)
-    rows = (*hints(name), *hints(american), *hints(_british(name)))
+    rows = (*hints(name), *hints(american), *hints(_british_name(name)))
     return next((row for row in rows if row.target in KNOBS), None)
 
 
-def _british(name: str) -> str:
+def _british_name(name: str) -> str:
     for american, ours in _AMERICAN.items():
         name = name.replace(american, ours)
     return name
@@ -122,7 +122,7 @@ def canonical_value(knob: Knob, value: Any) -> Any:
     """Return `check_value` for a hyperparameter of any table."""
     if knob.off and (value is None or value is False or value == "off"):
         return None
-    checked = _canonical(knob, value)
+    checked = _canonical_value(knob, value)
     if checked is _ILLEGAL:
         hint = suggestion(value, choices_of(knob)) if isinstance(value, str) else ""
         raise ConfigError(f"{knob.name} is {value!r};{hint} allowed: {allowed(knob)}")
@@ -133,7 +133,7 @@ _ILLEGAL = object()
 _LEAST, _MOST = 2.0**-126, (2.0 - 2.0**-23) * 2.0**127  # float32: smaller ones are flushed to 0
 
 
-def _canonical(knob: Knob, value: Any) -> Any:
+def _canonical_value(knob: Knob, value: Any) -> Any:
     """Return a value in canonical form, or `_ILLEGAL` if it is out of range."""
     return _BY_TYPE.get(knob.type, _number_of)(knob, value)
 

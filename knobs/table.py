@@ -59,18 +59,20 @@ FRACTION = {"low": 0.0, "high": 1.0}
 RECURRENT_NETWORKS = ("lstm", "gru")  # with a memory; they learn from whole segments
 
 
-def _of(network: str, name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
+def _network_knob(
+    network: str, name: str, type_: KnobType, default: Any, meaning: str, **rest: Any
+) -> Knob:
     networks = rest.pop("networks", (network,))
     bounds = {"low": 1, "high": 16384} if type_ == "int" else {}
     return static(name, type_, default, meaning, networks=networks, **{**bounds, **rest})
 
 
 def _gnn(name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
-    return _of("gnn", f"gnn_{name}", type_, default, meaning, **rest)
+    return _network_knob("gnn", f"gnn_{name}", type_, default, meaning, **rest)
 
 
 def _transformer(name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
-    return _of("transformer", f"transformer_{name}", type_, default, meaning, **rest)
+    return _network_knob("transformer", f"transformer_{name}", type_, default, meaning, **rest)
 
 
 _LAYERS = {"low": 0, "high": 64}
@@ -78,7 +80,7 @@ _RATE = {"low": 0.0, "high": 0.99}
 _POOLINGS = ("mean", "sum", "min_mean_max", "attention")
 
 NETWORK_KNOBS = (
-    _of(
+    _network_knob(
         "cnn",
         "cnn_channels",
         "widths",
@@ -87,7 +89,7 @@ NETWORK_KNOBS = (
         off=True,
         search={"values": [[16], [16, 32]]},
     ),
-    _of(
+    _network_knob(
         "cnn",
         "cnn_kernels",
         "widths",
@@ -95,7 +97,7 @@ NETWORK_KNOBS = (
         "side of each kernel in pixels; unset: 8, 4, 3, or 3 for small images",
         off=True,
     ),
-    _of(
+    _network_knob(
         "cnn",
         "cnn_strides",
         "widths",
@@ -103,7 +105,7 @@ NETWORK_KNOBS = (
         "each stride in pixels; unset: 4, 2, 1, or 1 for small images",
         off=True,
     ),
-    _of(
+    _network_knob(
         "cnn",
         "cnn_dense",
         "widths",
@@ -111,7 +113,7 @@ NETWORK_KNOBS = (
         "widths of the dense layers after the convolutions; unset: 512, or 128 for small images",
         off=True,
     ),
-    _of(
+    _network_knob(
         "cnn",
         "cnn_residual_blocks",
         "int",
@@ -122,7 +124,7 @@ NETWORK_KNOBS = (
         high=16,
         search={"values": [0, 2]},
     ),
-    _of(
+    _network_knob(
         "recurrent",
         "recurrent_size",
         "int",
@@ -131,7 +133,7 @@ NETWORK_KNOBS = (
         networks=RECURRENT_NETWORKS,
         search={"values": [32, 64, 128]},
     ),
-    _of(
+    _network_knob(
         "path_mlp",
         "path_mlp_begins",
         "choice",
@@ -140,7 +142,7 @@ NETWORK_KNOBS = (
         choices=("path", "slot"),
         search={"values": ["path", "slot"]},
     ),
-    _of(
+    _network_knob(
         "gnn",
         "link_critic_sees",
         "choice",
@@ -433,7 +435,7 @@ STATIC = (
 )
 
 
-def _follows(name: str, meaning: str, **rest: Any) -> Knob:
+def _critic_knob(name: str, meaning: str, **rest: Any) -> Knob:
     meaning = f"the critic's {meaning}; unset follows the policy's"
     return number(name, None, meaning, off=True, **rest)
 
@@ -599,14 +601,14 @@ TRACED = (
     schedule(
         "vf_lr_schedule", None, "the critic's schedule; unset follows the policy's", off=True
     ),
-    _follows("vf_lr_end_fraction", "final fraction", **FRACTION),
-    _follows("vf_warmup_fraction", "warm-up share", low=0.0, high=0.99),
-    _follows("vf_warmup_multiplier", "peak factor", **POSITIVE),
-    _follows("vf_warmup_start_fraction", "first fraction", **FRACTION),
-    _follows("vf_schedule_multiplier", "horizon factor", **POSITIVE),
-    _follows("vf_adam_eps", "Adam epsilon", **POSITIVE),
-    _follows("vf_adam_beta1", "first decay", low=0.0, high=0.99999),
-    _follows("vf_adam_beta2", "second decay", low=0.0, high=0.9999999),
+    _critic_knob("vf_lr_end_fraction", "final fraction", **FRACTION),
+    _critic_knob("vf_warmup_fraction", "warm-up share", low=0.0, high=0.99),
+    _critic_knob("vf_warmup_multiplier", "peak factor", **POSITIVE),
+    _critic_knob("vf_warmup_start_fraction", "first fraction", **FRACTION),
+    _critic_knob("vf_schedule_multiplier", "horizon factor", **POSITIVE),
+    _critic_knob("vf_adam_eps", "Adam epsilon", **POSITIVE),
+    _critic_knob("vf_adam_beta1", "first decay", low=0.0, high=0.99999),
+    _critic_knob("vf_adam_beta2", "second decay", low=0.0, high=0.9999999),
     number(
         "vf_max_grad_norm",
         "same",

@@ -22,9 +22,9 @@ from types import FrameType
 
 from ..core.host.batch import (
     Batch,
+    CallOutcome,
     Infos,
     Opening,
-    Outcome,
     SpaceCode,
     Warn,
     unheard,
@@ -55,11 +55,11 @@ class LimitedBatch:
     def said(self) -> Infos:
         return self._batch.said
 
-    def open(self, openings: Sequence[Opening]) -> Outcome:
+    def open(self, openings: Sequence[Opening]) -> CallOutcome:
         self.limit, self.thread = self._own.opening_limit, threading.get_ident()
         return self._batch.open(openings)
 
-    def step(self, restart: bool) -> Outcome:
+    def step(self, restart: bool) -> CallOutcome:
         self.limit, self.thread = self._own.limit, threading.get_ident()
         return self._batch.step(restart)
 
@@ -101,7 +101,7 @@ class InProcess:
         self._batches: weakref.WeakKeyDictionary[LimitedBatch, _Seen] = weakref.WeakKeyDictionary()
         self._watched = threading.Lock()
         self._thread: threading.Thread | None = None
-        _listen()
+        _install_handler()
 
     @property
     def look_seconds(self) -> float:
@@ -115,7 +115,7 @@ class InProcess:
                 self._batches[made] = _Seen()
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=_watch, args=(weakref.ref(self),), name="step limit", daemon=True
+                    target=_watch_calls, args=(weakref.ref(self),), name="step limit", daemon=True
                 )
                 self._thread.start()
         return made
@@ -130,15 +130,15 @@ class InProcess:
                 self._batches[batch] = _Seen(call)
                 continue
             seen.seconds += seconds
-            self._judge(batch, seen)
+            self._judge_call(batch, seen)
 
-    def _judge(self, batch: LimitedBatch, seen: _Seen) -> None:
+    def _judge_call(self, batch: LimitedBatch, seen: _Seen) -> None:
         if seen.seconds >= TOLD_SECONDS and not seen.told:
             seen.told = True
             self._warn(_long_words(batch, seen))
         if seen.seconds >= batch.limit and not seen.interrupted:
             seen.interrupted = True
-            _interrupt(batch, seen.call)
+            _interrupt_call(batch, seen.call)
         if seen.seconds >= batch.limit + min(_GRACE_SECONDS, batch.limit):
             self._warn(
                 f"{batch.id} has not answered for {seen.seconds:.0f} s"
@@ -149,7 +149,7 @@ class InProcess:
             self._leave(1)
 
 
-def _watch(of: weakref.ref[InProcess]) -> None:
+def _watch_calls(of: weakref.ref[InProcess]) -> None:
     while (own := of()) is not None:
         seconds = own.look_seconds
         own.look(seconds)
@@ -191,14 +191,14 @@ _overdue: weakref.WeakKeyDictionary[LimitedBatch, int] = weakref.WeakKeyDictiona
 """Batch -> the number of its call that is to be interrupted."""
 
 
-def _listen() -> None:
+def _install_handler() -> None:
     """Notify the main thread of calls that take too long, unless the signal is in use."""
     in_main = threading.current_thread() is threading.main_thread()
     if in_main and signal.getsignal(_SIGNAL) in (signal.SIG_DFL, signal.SIG_IGN):
         signal.signal(_SIGNAL, _on_signal)
 
 
-def _interrupt(batch: LimitedBatch, call: int) -> None:
+def _interrupt_call(batch: LimitedBatch, call: int) -> None:
     """Interrupt a call, if the main thread makes it and handles the signal."""
     main = threading.main_thread().ident
     if main is not None and batch.thread == main and signal.getsignal(_SIGNAL) is _on_signal:

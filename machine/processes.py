@@ -170,7 +170,7 @@ def thread_settings(count: int) -> dict[str, str]:
     return dict.fromkeys(_THREADS, str(count))
 
 
-class Guard:
+class OrphanKiller:
     """A small process that kills all others once this one has died."""
 
     def __init__(self):
@@ -179,13 +179,13 @@ class Guard:
 
     def watch(self, group: int, mark: str) -> None:
         self._known[group] = mark
-        self._tell(f"+ {group} {mark}")
+        self._tell_watcher(f"+ {group} {mark}")
 
     def forget(self, group: int) -> None:
         self._known.pop(group, None)
-        self._tell(f"- {group}")
+        self._tell_watcher(f"- {group}")
 
-    def _tell(self, line: str) -> None:
+    def _tell_watcher(self, line: str) -> None:
         if self._process is None or self._process.poll() is not None:
             if not self._known:
                 return
@@ -212,7 +212,7 @@ class Running:
 
     lost, is_waiting = "", False
 
-    def __init__(self, launch: Launch, guard: Guard):
+    def __init__(self, launch: Launch, guard: OrphanKiller):
         self._guard, self.mark = guard, f"{_MARK}={uuid.uuid4().hex}"
         folder = launch.folder
         make_folder(folder)
@@ -306,7 +306,7 @@ class Wish:
 
 def follow(launch: Launch, wish: Callable[[], Wish], pause: float = _PAUSE) -> int:
     """Run a process here to its end, as another machine wishes; return its exit code."""
-    watching = Guard()
+    watching = OrphanKiller()
     process = Running(launch, watching)
     while (code := process.look()) is None:
         now = wish()
@@ -325,7 +325,7 @@ class LocalProcesses:
     """Processes of this machine; see `ProcessExecutor`."""
 
     def __init__(self, settings: Processes):
-        self._settings, self._guard = settings, Guard()
+        self._settings, self._guard = settings, OrphanKiller()
 
     @cached_property
     def _gpus(self) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ class Reader:
         found: list[Row] = []
         for path in self._files.now(again=ended):
             tail = self._tails.setdefault(path, Tail(path))
-            for step, numbers in self._rows(path, tail, ended):
+            for step, numbers in self._read_rows(path, tail, ended):
                 known = {
                     name: value
                     for name, value in numbers.items()
@@ -108,18 +108,18 @@ class Reader:
                 found.append((step, known))
         return found
 
-    def _rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
+    def _read_rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
         raise NotImplementedError
 
-    def _row(self, given: Mapping[str, Any]) -> Row:
-        numbers = dict(_numbers(given))
+    def _make_row(self, given: Mapping[str, Any]) -> Row:
+        numbers = dict(_flat_numbers(given))
         return numbers.pop(self._step, None), numbers
 
 
-def _numbers(given: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, float]]:
+def _flat_numbers(given: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, float]]:
     for name, value in given.items():
         if isinstance(value, dict):
-            yield from _numbers(value, f"{before}{name}/")
+            yield from _flat_numbers(value, f"{before}{name}/")
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield f"{before}{name}", float(value)
 
@@ -127,14 +127,14 @@ def _numbers(given: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, 
 class JsonLines(Reader):
     """Lines that are JSON objects; other lines are ignored text."""
 
-    def _rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
+    def _read_rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
         for line in tail.lines(whole=ended):
             if line.startswith("{") and line.endswith("}"):
                 try:
                     given = json.loads(line)
                 except ValueError:
                     continue
-                yield self._row(given)
+                yield self._make_row(given)
 
 
 class CsvTable(Reader):
@@ -144,7 +144,7 @@ class CsvTable(Reader):
         super().__init__(files, step)
         self._heads: dict[Path, list[str]] = {}
 
-    def _rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
+    def _read_rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
         for line in tail.lines(whole=ended):
             if line.startswith("#"):  # of a monitor's file
                 continue
@@ -152,11 +152,11 @@ class CsvTable(Reader):
             head = self._heads.setdefault(path, cells)
             if cells is head or len(cells) != len(head):
                 continue
-            pairs = ((name, _number(cell)) for name, cell in zip(head, cells, strict=True))
-            yield self._row({name: value for name, value in pairs if value is not None})
+            pairs = ((name, _parse_number(cell)) for name, cell in zip(head, cells, strict=True))
+            yield self._make_row({name: value for name, value in pairs if value is not None})
 
 
-def _number(cell: str) -> float | None:
+def _parse_number(cell: str) -> float | None:
     try:
         return float(cell)
     except ValueError:
@@ -166,23 +166,23 @@ def _number(cell: str) -> float | None:
 class EventFiles(Reader):
     """TensorBoard scalars: records of a length, its checksum, an event, and its checksum."""
 
-    def _rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
+    def _read_rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
         data, at = tail.read(), 0
         while len(data) - at >= 12:
             (length,) = struct.unpack_from("<Q", data, at)
             if len(data) - at < length + 16:
                 break
-            yield from _scalars(data[at + 12 : at + 12 + length])
+            yield from _event_scalars(data[at + 12 : at + 12 + length])
             at += length + 16
         tail.offset += at
 
 
-def _scalars(event: bytes) -> Iterator[Row]:
-    fields = _fields(event)
+def _event_scalars(event: bytes) -> Iterator[Row]:
+    fields = _protobuf_fields(event)
     step = next((float(value) for number, value in fields if number == 2), 0.0)
     for summary in (value for number, value in fields if number == 5):
-        for value in (one for number, one in _fields(summary) if number == 1):
-            parts = dict(_fields(value))
+        for value in (one for number, one in _protobuf_fields(summary) if number == 1):
+            parts = dict(_protobuf_fields(value))
             number = _scalar(parts)
             if number is not None and isinstance(parts.get(1), bytes):
                 yield step, {parts[1].decode("utf-8", errors="replace"): number}
@@ -199,7 +199,7 @@ class OfflineRuns(Reader):
         super().__init__(files, step)
         self._begun: dict[Path, bytes] = {}  # of a record in several chunks
 
-    def _rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
+    def _read_rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
         tail.offset = max(tail.offset, _WANDB_HEAD)
         data, at = tail.read(), 0
         while True:
@@ -216,7 +216,7 @@ class OfflineRuns(Reader):
             whole = self._begun.pop(path, b"") + data[at : at + length]
             at += length
             if kind in _WANDB_ENDS:
-                yield from map(self._row, _history(whole))
+                yield from map(self._make_row, _history_rows(whole))
             else:
                 self._begun[path] = whole
         tail.offset += min(at, len(data))
@@ -226,14 +226,14 @@ _WANDB_HEAD, _WANDB_BLOCK, _WANDB_CHUNK = 7, 32768, 7  # bytes
 _WANDB_ENDS = (1, 4)  # kinds of a chunk that ends a record
 
 
-def _history(record: bytes) -> Iterator[dict[str, Any]]:
+def _history_rows(record: bytes) -> Iterator[dict[str, Any]]:
     """Yield the logged values of a record that belongs to the history."""
-    for message in (value for number, value in _fields(record) if number == 2):
+    for message in (value for number, value in _protobuf_fields(record) if number == 2):
         found: dict[str, Any] = {}
         if not isinstance(message, bytes):
             continue
-        for item in (value for number, value in _fields(message) if number == 1):
-            parts = _fields(item)
+        for item in (value for number, value in _protobuf_fields(message) if number == 1):
+            parts = _protobuf_fields(item)
             names = [value.decode() for number, value in parts if number in (1, 2)]
             text = next((value for number, value in parts if number == 16), b"null")
             found[".".join(names)] = json.loads(text)
@@ -244,7 +244,7 @@ def _scalar(parts: Mapping[int, Any]) -> float | None:
     """Return the number in a summary value: a plain one, or a one-element tensor."""
     if 2 in parts:
         return struct.unpack("<f", parts[2])[0]
-    tensor = dict(_fields(parts[8])) if 8 in parts else {}
+    tensor = dict(_protobuf_fields(parts[8])) if 8 in parts else {}
     for field, size, code in ((4, 4, "<f"), (4, 8, "<d"), (5, 4, "<f"), (6, 8, "<d")):
         data = tensor.get(field, b"")
         if isinstance(data, bytes) and len(data) == size:
@@ -252,7 +252,7 @@ def _scalar(parts: Mapping[int, Any]) -> float | None:
     return None
 
 
-def _fields(message: bytes) -> list[tuple[int, Any]]:
+def _protobuf_fields(message: bytes) -> list[tuple[int, Any]]:
     """Return (number, value) of a protocol buffer's fields; fixed ones as bytes."""
     found: list[tuple[int, Any]] = []
     at = 0

@@ -71,7 +71,9 @@ _OF_ENGINES: Mapping[str, tuple[str, ...]] = {
 
 def versions(environments: Iterable[str] = ()) -> dict[str, str]:
     found = {package: _version(package) or "absent" for package in _PACKAGES}
-    return found | _installed(package for one in environments for package in _packages(one))
+    return found | _installed_versions(
+        package for one in environments for package in _packages(one)
+    )
 
 
 def versions_of_study(study: Study) -> dict[str, str]:
@@ -83,8 +85,8 @@ def versions_of_study(study: Study) -> dict[str, str]:
     else:
         found = versions(env.id for env in (study.env, *study.more_envs))
         if is_library(study.algorithm.name):
-            found |= _installed(_OF_REJAX)
-    found |= _installed(filter(None, proposing))
+            found |= _installed_versions(_OF_REJAX)
+    found |= _installed_versions(filter(None, proposing))
     if study.search.portfolio:
         found["portfolio"] = read_portfolio().digest[:12]
     return found
@@ -123,7 +125,7 @@ def others(before: Mapping[str, str], now: Mapping[str, str]) -> bool:
     return any(now.get(package) != version for package, version in before.items())
 
 
-def _installed(packages: Iterable[str]) -> dict[str, str]:
+def _installed_versions(packages: Iterable[str]) -> dict[str, str]:
     return {name: found for name in packages if (found := _version(name)) is not None}
 
 
@@ -135,12 +137,12 @@ def _packages(id_: str) -> Iterator[str]:
         yield from ("ale-py",) if is_atari(id_) else ()
         yield from _OF_ENGINES.get(engine_of(id_), ())
     if len(words) == 3:  # gymnax:module:Class, gym:module:Id-v0
-        named = _distributions().get(words[1].partition(".")[0], [])
+        named = _distributions_by_module().get(words[1].partition(".")[0], [])
         yield from named[:1] if len(named) == 1 else ()  # several share a namespace
 
 
 @cache
-def _distributions() -> Mapping[str, list[str]]:
+def _distributions_by_module() -> Mapping[str, list[str]]:
     return metadata.packages_distributions()
 
 

@@ -57,7 +57,7 @@ def serve(descriptor: int, parent: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENTS_SIGNALS)
     sys.stderr = cast("TextIO", _Unheard(sys.stderr))
-    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     batches: dict[int, Slots] = {}
     with Connection(descriptor) as link:
         while True:
@@ -67,7 +67,7 @@ def serve(descriptor: int, parent: int) -> None:
             except (EOFError, OSError):
                 return
             try:
-                failed = _answer(batches, message, block)
+                failed = _answer_message(batches, message, block)
                 reply: dict[str, Any] = {"failed": failed} if failed else {}
                 if message.get("tells"):
                     said = batches[message["batch"]].info
@@ -83,7 +83,7 @@ def serve(descriptor: int, parent: int) -> None:
                 return
 
 
-def _answer(
+def _answer_message(
     batches: dict[int, Slots], message: dict[str, Any], block: int | None
 ) -> dict[int, str]:
     number = message["batch"]
@@ -121,7 +121,7 @@ class _Unheard:
             self._stream.flush()
 
 
-def _watch(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_WATCH_SECONDS)
     os._exit(1)

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.host.batch import FINE, Opening, Outcome, SharedArrays, SpaceCode, Warn, unheard
+from ..core.host.batch import FINE, CallOutcome, Opening, SharedArrays, SpaceCode, Warn, unheard
 from ..environments.hosted import is_simulated, module_of
 from ..errors import ConfigError
 from ..studies.spec import Study
@@ -70,7 +70,7 @@ class Workers:
         self._arguments = tuple(arguments)
         self.there: dict[int, _Worker] = {}
         self._batches = itertools.count()
-        self._finalize = weakref.finalize(self, _end, self.there)
+        self._finalize = weakref.finalize(self, _end_workers, self.there)
 
     def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> WorkerBatch:
         """Make a batch of `count` slots, slot i with worker i modulo their number."""
@@ -81,13 +81,13 @@ class Workers:
         return [found.process.pid for _, found in sorted(self.there.items())]
 
     def close(self) -> None:
-        _end(self.there)
+        _end_workers(self.there)
 
     def worker(self, at: int) -> _Worker:
         if at not in self.there:
             ours, theirs = Pipe()
             with theirs:
-                process = _start(theirs.fileno(), self._entry, self._arguments)
+                process = _start_worker(theirs.fileno(), self._entry, self._arguments)
             waiter = select.poll()
             waiter.register(ours.fileno(), select.POLLIN)
             self.there[at] = _Worker(process, ours, waiter)
@@ -110,26 +110,26 @@ class Workers:
                     if block is not None:
                         send_descriptor(there.link, block)
                 except OSError:
-                    ended[at] = self._bury(at)
+                    ended[at] = self._remove_worker(at)
             for at, message in messages.items():
                 if at in ended:
                     continue
                 try:
                     limit = self.limit if message["do"] == "step" else self._opening_limit
-                    hangs = not self._answers(at, inside[at :: self.count], limit)
+                    hangs = not self._wait_for_reply(at, inside[at :: self.count], limit)
                     if hangs:
                         why = f"did not answer for {limit:g} s (population.step_timeout)"
-                        ended[at] = self._bury(at, why)
+                        ended[at] = self._remove_worker(at, why)
                     else:
                         replies[at] = self.there[at].link.recv()
                 except (OSError, EOFError):
-                    ended[at] = self._bury(at)
+                    ended[at] = self._remove_worker(at)
         except BaseException:  # an answer may be on its way: nothing that follows would fit
             self.close()
             raise
         return replies, ended
 
-    def _answers(self, at: int, inside: np.ndarray, limit: float) -> bool:
+    def _wait_for_reply(self, at: int, inside: np.ndarray, limit: float) -> bool:
         """Wait for a worker's reply, at most `limit` seconds per environment call."""
         look = min(_LOOK_SECONDS, limit / 4)
         call, waited, told, waiter = 0, 0.0, False, self.there[at].waiter
@@ -144,12 +144,12 @@ class Workers:
                 self._warn(_long_words(waited, limit))
         return True
 
-    def _bury(self, at: int, why: str = "") -> str:
+    def _remove_worker(self, at: int, why: str = "") -> str:
         gone = self.there.pop(at)
         gone.link.close()
         if why:
             gone.process.kill()
-        code = _wait(gone.process)
+        code = _wait_or_kill(gone.process)
         return why or _exit_words(code)
 
 
@@ -179,7 +179,7 @@ class WorkerBatch:
         self._open: set[int] = set()
         self._gone: set[int] = set()
 
-    def open(self, openings: Sequence[Opening]) -> Outcome:
+    def open(self, openings: Sequence[Opening]) -> CallOutcome:
         lists: dict[int, list[Opening]] = {}
         for opening in openings:
             lists.setdefault(opening.slot % self._workers.count, []).append(opening)
@@ -190,27 +190,31 @@ class WorkerBatch:
         self._gone -= slots
         self._open |= slots
         for at in ended:
-            self._lose(at)
+            self._lose_slots(at)
         messages = {
             at: {"do": "open", "openings": lists[at]} for at in sorted(lists) if at not in ended
         }
-        return self._tell(messages, ended)
+        return self._tell_workers(messages, ended)
 
-    def step(self, restart: bool) -> Outcome:
+    def step(self, restart: bool) -> CallOutcome:
         which = np.unique(np.flatnonzero(self.arrays.active) % self._workers.count).tolist()
         ended = self._start_batch(which)
         step = {"do": "step", "restart": restart, "tells": self._tells}
-        return self._tell({at: step for at in which if at not in ended}, ended)
+        return self._tell_workers({at: step for at in which if at not in ended}, ended)
 
     def close(self) -> None:
         there = [at for at, home in self._homes.items() if self._workers.there.get(at) is home]
-        self._workers.tell(self._mine({at: {"do": "drop"} for at in there}), self.arrays.inside)
+        self._workers.tell(
+            self._with_batch_number({at: {"do": "drop"} for at in there}), self.arrays.inside
+        )
         self._homes, self._open, self._gone = {}, set(), set()
 
-    def _mine(self, messages: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+    def _with_batch_number(
+        self, messages: Mapping[int, Mapping[str, Any]]
+    ) -> dict[int, dict[str, Any]]:
         return {at: {**message, "batch": self._number} for at, message in messages.items()}
 
-    def _lose(self, at: int) -> None:
+    def _lose_slots(self, at: int) -> None:
         lost = {slot for slot in self._open if slot % self._workers.count == at}
         self._open -= lost
         self._gone |= lost
@@ -221,22 +225,22 @@ class WorkerBatch:
         if not new:
             return {}
         for at in new:
-            self._lose(at)
-        messages = self._mine(dict.fromkeys(new, self._begin))
+            self._lose_slots(at)
+        messages = self._with_batch_number(dict.fromkeys(new, self._begin))
         replies, ended = self._workers.tell(messages, self.arrays.inside, self._block)
         _raise_wrong(replies)
         self._homes |= {at: self._workers.worker(at) for at in replies}
         return ended
 
-    def _tell(
+    def _tell_workers(
         self, messages: Mapping[int, Mapping[str, Any]], ended_before: Mapping[int, str]
-    ) -> Outcome:
-        replies, ended = self._workers.tell(self._mine(messages), self.arrays.inside)
+    ) -> CallOutcome:
+        replies, ended = self._workers.tell(self._with_batch_number(messages), self.arrays.inside)
         blamed: dict[int, str] = {}
         for at, how in ended.items():
             called = np.flatnonzero(self.arrays.inside[at :: self._workers.count]).tolist()
             blamed |= {at + self._workers.count * row: how for row in called}
-            self._lose(at)
+            self._lose_slots(at)
         _raise_wrong(replies)
         failed: dict[int, str] = {}
         for reply in replies.values():
@@ -246,7 +250,7 @@ class WorkerBatch:
         lost, self._gone = self._gone, set()
         if not (failed or lost or ended or ended_before):
             return FINE
-        return Outcome(failed, lost, blamed, (*ended_before.values(), *ended.values()))
+        return CallOutcome(failed, lost, blamed, (*ended_before.values(), *ended.values()))
 
 
 def _raise_wrong(replies: Mapping[int, Mapping[str, Any]]) -> None:
@@ -255,7 +259,9 @@ def _raise_wrong(replies: Mapping[int, Mapping[str, Any]]) -> None:
         raise (ConfigError if wrong["expected"] else RuntimeError)(wrong["error"])
 
 
-def _start(descriptor: int, entry: str, arguments: tuple[Any, ...]) -> subprocess.Popen[bytes]:
+def _start_worker(
+    descriptor: int, entry: str, arguments: tuple[Any, ...]
+) -> subprocess.Popen[bytes]:
     """Start a worker with this process's import path, blocking signals while it imports."""
     module, _, function = entry.partition(":")
     given = ", ".join(map(repr, (descriptor, os.getpid(), *arguments)))
@@ -274,16 +280,16 @@ def _start(descriptor: int, entry: str, arguments: tuple[Any, ...]) -> subproces
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end(there: dict[int, _Worker]) -> None:
+def _end_workers(there: dict[int, _Worker]) -> None:
     gone = list(there.values())
     there.clear()
     for found in gone:
         found.link.close()
     for found in gone:
-        _wait(found.process)
+        _wait_or_kill(found.process)
 
 
-def _wait(process: subprocess.Popen[bytes]) -> int:
+def _wait_or_kill(process: subprocess.Popen[bytes]) -> int:
     try:
         return process.wait(_PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:

@@ -36,7 +36,7 @@ from .cluster.executors import factory_of
 from .engine.callbacks import Callback
 from .engine.extend_run import as_begun, asked_for, resume_note, single_as_begun
 from .loggers import sinks_of
-from .run import Results, Settings
+from .run import RunOptions, RunResults
 from .run import run as run_study
 from .state.loop_state import LoopState, Phase
 from .state.progress import Observer
@@ -57,7 +57,7 @@ def run(
     given: Given | None = None,
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
-) -> Results:
+) -> RunResults:
     """Run a study, or resume it; a finished one returns its results at once.
 
     A study whose trials all failed for the same reason starts over.
@@ -99,11 +99,11 @@ def run(
     run_own_code(study)
     check_registered(study)
     failure = "" if new else common_failure(place)
-    study = _resumed(study, place, failure, warn)
+    study = _resume_study(study, place, failure, warn)
     earlier = warm_start(study, None if failure else place)
     if earlier.words:
         warn(f"warm start: {earlier.words}")
-    settings = Settings(
+    settings = RunOptions(
         accept_new_bits=accept_new_bits,
         accept_changed_files=accept_changed_files,
         study_text=study_text,
@@ -159,7 +159,7 @@ def _check_files(study: Study, place: Path, accept: bool, retry_failed: bool) ->
     check_files_to_resume(place, study.source, accept, asks_for_the_same)
 
 
-def _resumed(study: Study, place: Path, failure: str, warn: Callable[[str], None]) -> Study:
+def _resume_study(study: Study, place: Path, failure: str, warn: Callable[[str], None]) -> Study:
     """Return a study as recorded in its folder, and report changes; `failure` starts it over."""
     if failure:
         error = f"the last error was: {failure}"
@@ -178,7 +178,7 @@ def train(
     out: str | Path = RESULTS,
     observers: Sequence[Observer] = (),
     **settings: Any,
-) -> Results:
+) -> RunResults:
     """Train one configuration, a study's default, on all its seeds; see `run`.
 
     Args:
@@ -201,7 +201,7 @@ _RESOLVED = "study.resolved.yaml"
 
 
 @dataclass(frozen=True)
-class Asked:
+class TestRequest:
     """A study, and its trials that are to run on test seeds."""
 
     folder: StudyFolder
@@ -217,7 +217,7 @@ def ask(
     seeds: int | None = None,
     source: Path | None = None,
     accept_changed_files: bool = False,
-) -> Asked:
+) -> TestRequest:
     """Return a study that runs some of its trials on test seeds; nothing is written.
 
     Trial -1 is the default configuration. `seeds` is the minimum number of test seeds; the default
@@ -239,7 +239,7 @@ def ask(
             f"the search of {folder.name} has not finished, and confirming comes after it; resume "
             "the study first"
         )
-    numbers = tuple(dict.fromkeys(_number(folder, rows, trial) for trial in trials))
+    numbers = tuple(dict.fromkeys(_trial_number(folder, rows, trial) for trial in trials))
     kept = kept_text(folder)
     at = source_of(meta, kept, source)
     takes_changed_files(meta.name, meta.files, at, accept_changed_files)
@@ -247,7 +247,7 @@ def ask(
     study = loads(meta.study_text, _RESOLVED, at, of_old)
     confirm = study.confirm or Confirm(report=0)
     wanted = seeds or confirm.report or Confirm().report
-    return Asked(
+    return TestRequest(
         folder,
         asked_for(study, dict.fromkeys(numbers, wanted)),
         numbers,
@@ -257,14 +257,14 @@ def ask(
 
 
 def confirm(
-    asked: Asked,
+    asked: TestRequest,
     observers: Sequence[Observer] = (),
     *,
     accept_new_bits: bool = False,
     accept_changed_files: bool = False,
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
-) -> Results:
+) -> RunResults:
     """Run the result of `ask`; seeds that have run do not run again. Arguments are those of `run`.
 
     `budget` does not limit these runs: neither its env steps, which they do not use up, nor its
@@ -274,7 +274,7 @@ def confirm(
     place = shown.absolute()
     run_own_code(study)
     check_registered(study)
-    settings = Settings(
+    settings = RunOptions(
         accept_new_bits=accept_new_bits,
         accept_changed_files=accept_changed_files,
         study_text=asked.text,
@@ -286,7 +286,7 @@ def confirm(
         return run_study(study, place, factory, observers, settings)
 
 
-def _number(folder: StudyFolder, rows: Sequence[TrialRow], trial: int) -> int:
+def _trial_number(folder: StudyFolder, rows: Sequence[TrialRow], trial: int) -> int:
     """Return a trial's number; -1 for the default if it has not run."""
     if trial == REFERENCE_TRIAL:
         default = default_of(rows)

@@ -20,7 +20,7 @@ from ..store.rows import StudyMeta
 from ..store.study_folder import RESULTS, StudyFolder, common_failure
 from ..studies.cross_section_checks import contradictions
 from ..studies.overrides import Given, given_in, without_given
-from ..studies.resolved import Change, as_recorded, diff, resolved, resolved_yaml, study_hash
+from ..studies.resolved import ChangedKey, as_recorded, diff, resolved, resolved_yaml, study_hash
 from ..studies.search_methods import method_row
 from ..studies.spec import SCORE, Study, labels, scales
 from ..studies.user_code import imported_files
@@ -39,14 +39,14 @@ def files_of_study(study: Study) -> dict[str, str]:
     source = Path(study.source)
     paths = [*imported_files(study.imports, source), *files_of_environment(study)]
     paths += _of_policy(study, source)
-    sums = {path: _sum(source / path) for path in dict.fromkeys(paths)}
+    sums = {path: _file_checksum(source / path) for path in dict.fromkeys(paths)}
     return {path: found for path, found in sums.items() if found is not None}
 
 
 def changed_files(before: Mapping[str, str], source: str | Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for path, was in before.items():
-        now = _sum(Path(source) / path)
+        now = _file_checksum(Path(source) / path)
         if now != was:
             sums = f"its sha256 was {was[:_SHOWN]}"
             found[path] = "is gone" if now is None else f"{sums}, now it is {now[:_SHOWN]}"
@@ -147,16 +147,16 @@ def source_of(meta: StudyMeta, kept: str, given: Path | None = None) -> Path:
     known = [] if command is None else [Path(command.file).parent]
     places = [given] if given is not None else [*known, Path()]
     for place in places:
-        if _missing(meta, place) is None:
+        if _missing_file(meta, place) is None:
             return place
     raise ConfigError(
-        f"{_missing(meta, places[-1])}, which the study names, is not in {places[-1]}/; name "
+        f"{_missing_file(meta, places[-1])}, which the study names, is not in {places[-1]}/; name "
         "the folder of the study file",
         source="DIR",
     )
 
 
-def _missing(meta: StudyMeta, place: Path) -> str | None:
+def _missing_file(meta: StudyMeta, place: Path) -> str | None:
     return next((path for path in meta.files if not (place / path).is_file()), None)
 
 
@@ -186,7 +186,7 @@ def _of_policy(study: Study, source: Path) -> list[str]:
     return [(folder / name).as_posix() for name in names if (source / folder / name).is_file()]
 
 
-def _sum(path: Path) -> str | None:
+def _file_checksum(path: Path) -> str | None:
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -248,16 +248,16 @@ def check_continues(
         f"study {before.name!r} was started with different settings; undo these changes, or start "
         "another study:\n" + "\n".join([*lines, *commands.way_on(filed)]),
         new=True,
-        reuse=_reuse(before, study, refused, now),
+        reuse=_reusable_folder(before, study, refused, now),
     )
 
 
-def _is_declared(change: Change) -> bool:
+def _is_declared(change: ChangedKey) -> bool:
     """Return whether a change is in the code of a training, not in the study file."""
     return change.key.startswith("algorithm.")
 
 
-def _as_if_given(refused: Sequence[Change], now: Given) -> Given | None:
+def _as_if_given(refused: Sequence[ChangedKey], now: Given) -> Given | None:
     """Return the command that gives the old values of an unchanged file; None if none is lacking.
 
     The study ran without a command, from Python, with values that its file does not have.
@@ -273,8 +273,8 @@ def _as_typed(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _reuse(
-    before: StudyMeta, study: Study, refused: Sequence[Change], now: Given | None
+def _reusable_folder(
+    before: StudyMeta, study: Study, refused: Sequence[ChangedKey], now: Given | None
 ) -> Path | None:
     """Return the folder whose trials another study can reuse, if only its space differs."""
     if not all(change.key.startswith("space") for change in refused):
@@ -312,7 +312,7 @@ class _Commands:
     def _override(self, command: Given | None, key: str) -> str:
         return "" if command is None else command.override_of(key)
 
-    def way_on(self, refused: Sequence[Change]) -> list[str]:
+    def way_on(self, refused: Sequence[ChangedKey]) -> list[str]:
         """Return the command that resumes, as far as commands made the difference."""
         if self.now is None:
             return [] if self.last is None else [f"  it was run as: {self.last.command}"]
@@ -329,7 +329,7 @@ class _Commands:
             f"resume with: {way.command}, after restoring the old {', '.join(rest)} in the file"
         ]
 
-    def _in_file(self, refused: Sequence[Change]) -> list[str]:
+    def _in_file(self, refused: Sequence[ChangedKey]) -> list[str]:
         """Return the keys that differ in the file."""
         rest = [change.key for change in refused if not self.origin(change.key)]
         if not self.origin("env_steps"):

@@ -38,17 +38,17 @@ from .checks import (
     takes_changed_files,
 )
 from .engine.callbacks import Callback, Callbacks
-from .engine.commits import Committer, Shelf, restore_buckets, restore_ledger
+from .engine.commits import Committer, PausedStates, restore_buckets, restore_ledger
 from .engine.confirm import read_fresh
 from .engine.engine import CompileBeside, Engine, Outcome
 from .engine.evaluate import measure_baselines
 from .engine.extend_run import lengthen
-from .engine.finish_trials import Policies
+from .engine.finish_trials import KeptPolicies
 from .engine.interrupts import Interrupts
 from .engine.loop import Loop
-from .engine.notify import Telling
+from .engine.notify import Notifier
 from .engine.pbt_step import make_evolver
-from .engine.refill import Intake
+from .engine.refill import RefillQueue
 from .engine.retry_failed import lacks_test_seeds, retry, retry_note, to_retry
 from .lanes.contract import PopulationFactory, Resolver
 from .ray_tune.loop import drive
@@ -57,13 +57,13 @@ from .samplers.proposal_queue import AskAhead, Proposer
 from .samplers.registry import make_sampler
 from .state.loop_state import LoopState, Phase, bounds_of
 from .state.progress import Observer
-from .state.search_state import Ledger
+from .state.search_state import SearchState
 from .state.usage import Usage
-from .state.warm_start import WarmStart, warm_start, write_warm_start
+from .state.warm_start import WarmStartTrials, warm_start, write_warm_start
 
 
 @dataclass(frozen=True)
-class Results:
+class RunResults:
     # the same call resumes an interrupted one
     state: Literal["finished", "interrupted"]
     folder: Path  # of its tables
@@ -94,7 +94,7 @@ def _say_nothing(text: str) -> None:
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunOptions:
     """How a study is run; these settings do not affect results."""
 
     # between two commits, at least; None: `checkpoint.commit_every`, and the first ones sooner
@@ -122,8 +122,8 @@ class Asked:
     study: Study
     meta: StudyMeta  # of the study on this machine
     factory: PopulationFactory
-    earlier: WarmStart
-    settings: Settings
+    earlier: WarmStartTrials
+    settings: RunOptions
     shown: Path  # its folder as it was given
 
 
@@ -131,14 +131,14 @@ class Asked:
 class New:
     """A study that starts in an empty folder."""
 
-    ledger: Ledger
+    ledger: SearchState
 
 
 @dataclass(frozen=True)
 class Resumed:
     """A study that was interrupted, or of which more is asked than before."""
 
-    ledger: Ledger
+    ledger: SearchState
     again: Sequence[int] = ()  # failed trials that run again
 
 
@@ -146,7 +146,7 @@ class Resumed:
 class Found:
     """A study that has finished and of which nothing more is asked."""
 
-    ledger: Ledger
+    ledger: SearchState
     finished_at: float  # seconds since the epoch
 
 
@@ -174,7 +174,7 @@ def _begin(asked: Asked, store: StudyStore) -> New:
     return New(ledger)
 
 
-def _resume(asked: Asked, store: StudyStore, ledger: Ledger, again: Sequence[int]) -> Resumed:
+def _resume(asked: Asked, store: StudyStore, ledger: SearchState, again: Sequence[int]) -> Resumed:
     before, settings = store.meta, asked.settings
     files = takes_changed_files(
         before.name, before.files, asked.study.source, settings.accept_changed_files
@@ -186,7 +186,7 @@ def _resume(asked: Asked, store: StudyStore, ledger: Ledger, again: Sequence[int
     return Resumed(ledger, again)
 
 
-def _find_finished(asked: Asked, store: StudyStore, ledger: Ledger) -> Found:
+def _find_finished(asked: Asked, store: StudyStore, ledger: SearchState) -> Found:
     """Keep the machine on which it ran; its loggers and other free keys may have changed."""
     now = asked.meta
     given = {"name": now.name, "study_hash": now.study_hash, "study_text": now.study_text}
@@ -206,12 +206,12 @@ def _check_resumes(asked: Asked, store: StudyStore) -> None:
     check_continues(store.meta, asked.study, given_in(kept), settings.given, same)
 
 
-def _restored(asked: Asked, store: StudyStore) -> Ledger:
+def _restored(asked: Asked, store: StudyStore) -> SearchState:
     resolver = Resolver(asked.study, asked.factory)
     return restore_ledger(asked.study, store, store.clock, resolver, asked.earlier.history)
 
 
-def _again(asked: Asked, ledger: Ledger) -> list[int]:
+def _again(asked: Asked, ledger: SearchState) -> list[int]:
     """Return the failed trials that run again, if that is asked for."""
     if not asked.settings.retry_failed:
         return []
@@ -220,14 +220,14 @@ def _again(asked: Asked, ledger: Ledger) -> list[int]:
     return again
 
 
-def _goes_on(asked: Asked, ledger: Ledger, again: Sequence[int]) -> bool:
+def _goes_on(asked: Asked, ledger: SearchState, again: Sequence[int]) -> bool:
     """Reopen a finished study of which more is asked; return whether anything is left to do."""
     lacks = asked.settings.retry_failed and lacks_test_seeds(ledger)
     bounds = bounds_of(asked.study.budget, asked.study.confirm)
     return ledger.state.go_on(bounds, again=bool(again) or lacks)
 
 
-def _write_study(asked: Asked, store: StudyStore, ledger: Ledger) -> None:
+def _write_study(asked: Asked, store: StudyStore, ledger: SearchState) -> None:
     """Write the study file, with the command that runs it, and the trials of the warm start."""
     ledger.state.take_bits(store.meta.bits)
     text, given = asked.settings.study_text, asked.settings.given
@@ -242,10 +242,10 @@ def run(
     directory: Path,
     factory: PopulationFactory,
     observers: Sequence[Observer] = (),
-    settings: Settings | None = None,
+    settings: RunOptions | None = None,
     *,
-    earlier: WarmStart | None = None,
-) -> Results:
+    earlier: WarmStartTrials | None = None,
+) -> RunResults:
     """Run a study to its end, or resume it.
 
     Raises:
@@ -253,7 +253,7 @@ def run(
         so far is committed. CallbackError: a callback raised; everything so far is committed.
         StoreError: its folder is locked, damaged, or belongs to another study.
     """
-    settings = settings or Settings()
+    settings = settings or RunOptions()
     shown = settings.shown or Path(directory)
     place = Path(directory).absolute()  # the study's code may change the working folder
     check_runnable(study)
@@ -283,17 +283,17 @@ def _run(
     store: StudyStore,
     proposer: Proposer,
     observers: Sequence[Observer],
-) -> Results:
+) -> RunResults:
     ledger, factory, settings = opened.ledger, asked.factory, asked.settings
     study = ledger.study
     if begin := getattr(factory, "begin", None):  # of processes, which write into the folder
         begin(store.folder.path)
     buckets = restore_buckets(ledger, factory, store.checkpoint())
-    shelf = Shelf(ledger, buckets, factory)
+    shelf = PausedStates(ledger, buckets, factory)
     shelf.restore(store.checkpoint())
     callbacks = Callbacks(settings.callbacks)
     heard = [callbacks] if settings.callbacks else []
-    telling = Telling(ledger, buckets, [*observers, *heard], heard)
+    telling = Notifier(ledger, buckets, [*observers, *heard], heard)
     folder = as_given(asked.shown, store.folder.path)
     telling.tell("on_start", study, folder, isinstance(opened, Resumed))
     measure_baselines(
@@ -309,7 +309,7 @@ def _run(
         fresh = read_fresh(ledger, store)
         names = study.confirm is not None and bool(study.confirm.also)
         add_rows = fresh.only_new(store.curves.add_chunk, cut=names)
-        policies = Policies(ledger, buckets, store.folder.policies, study.checkpoint)
+        policies = KeptPolicies(ledger, buckets, store.folder.policies, study.checkpoint)
         delete_copies(store.folder.policies)
         policies.tidy_snapshots()
         given = settings.commit_seconds
@@ -334,7 +334,7 @@ def _run(
             if study.search.driver == "ray_tune" and ledger.state.phase is Phase.SEARCH:
                 outcome = drive(engine, interrupts)
             if outcome == "finished":
-                intake = Intake(engine, ahead)
+                intake = RefillQueue(engine, ahead)
                 loop = Loop(engine, intake, make_pruner(study), make_evolver(study), fresh)
                 outcome = loop.run(interrupts)
         except BaseException as error:
@@ -349,8 +349,8 @@ def _run(
 
 
 def _results(
-    outcome: Literal["finished", "interrupted"], ledger: Ledger, store: StudyStore
-) -> Results:
+    outcome: Literal["finished", "interrupted"], ledger: SearchState, store: StudyStore
+) -> RunResults:
     rows = store.journal.trials()
     entries = leaderboard_of(store.meta, rows if outcome == "finished" else as_left(rows))
     head = store.head  # as `hpo report` and `hpo show` say it: a commit cannot hold its own time
@@ -358,7 +358,7 @@ def _results(
     study, trials = ledger.study, ledger.trials.values()
     programs = len({trial.bucket for trial in trials if trial.env_steps})
     times = (usage.compile_seconds, usage.run_seconds)
-    return Results(
+    return RunResults(
         state=outcome,
         folder=store.folder.path,
         leaderboard=entries,

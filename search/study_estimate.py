@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import ConfigError, HpoError
 from ..machine.slurm import SlurmJobs
 from ..machine.timings import Timings
-from ..studies.check import CheckReport, Cost, check
+from ..studies.check import CheckReport, ProgramCost, check
 from ..studies.expected_cost import TimeEstimate
 from ..studies.programs import programs_note
 from ..studies.spec import Processes, Study
@@ -48,7 +48,7 @@ def preview(
         check_registered(study)
     check_loggers(study)
     earlier = warm_start(study).words
-    report, note = _examined(study, own_code)
+    report, note = _examine_study(study, own_code)
     report = replace(report, warm_start=earlier)
     if note and timing:
         why = f"{', '.join(study.imports)} was not run; lanes and memory depend on it"
@@ -120,7 +120,7 @@ def _with_process(study: Study, report: CheckReport, told: Callable[[str], None]
     return replace(report, time=time)
 
 
-def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
+def _examine_study(study: Study, own_code: bool) -> tuple[CheckReport, str]:
     if study.imports and not own_code:
         why = "lanes and memory depend on the study's imports, which run with it"
         return check(study, not_run=study.imports), why
@@ -150,18 +150,18 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
         firsts.setdefault(resolved.bucket, resolved)
         return resolved.bucket
 
-    def cost_of(bucket: str) -> Cost:
+    def cost_of(bucket: str) -> ProgramCost:
         if study.algorithm.is_process:
             processes: Any = factory
             notes.extend(processes.notes(firsts[bucket]))
-            return Cost(_places(study, processes, firsts[bucket], notes))
+            return ProgramCost(_places(study, processes, firsts[bucket], notes))
         if not study.algorithm.is_ppo:
             cost = _own_cost(factory, firsts[bucket], workers)
             notes.extend(notes_of(factory, firsts[bucket]))
             return cost
         if workers == 1:
             notes.extend(notes_of(factory, firsts[bucket]))
-        return _cost(factory, firsts[bucket], len(firsts), workers)
+        return _program_cost(factory, firsts[bucket], len(firsts), workers)
 
     report = check(study, bucket_key, cost_of)
     return replace(report, warnings=(*report.warnings, *dict.fromkeys(notes))), ""
@@ -181,7 +181,7 @@ def _places(study: Study, factory: Any, first: Resolved, notes: list[str]) -> in
     return settings.at_once
 
 
-def _cost(factory: Any, first: Resolved, buckets: int, workers: int) -> Cost:
+def _program_cost(factory: Any, first: Resolved, buckets: int, workers: int) -> ProgramCost:
     from ..core.memory import parameter_count
     from .study_time import programs_of
 
@@ -195,7 +195,7 @@ def _cost(factory: Any, first: Resolved, buckets: int, workers: int) -> Cost:
     else:
         division = factory.divide(first, None, workers, workers)
         total, programs = division.total, [factory.make_share(first, division).program]
-    return Cost(
+    return ProgramCost(
         total or programs[0].lanes,
         workers * sum(program.memory_bytes() for program in programs),
         max(parameter_count(program.plan, program.example) for program in programs),
@@ -203,10 +203,10 @@ def _cost(factory: Any, first: Resolved, buckets: int, workers: int) -> Cost:
     )
 
 
-def _own_cost(factory: Any, first: Resolved, workers: int) -> Cost:
+def _own_cost(factory: Any, first: Resolved, workers: int) -> ProgramCost:
     """Return a custom training's needs, traced from shapes without compiling."""
     factory.check(first)
     shapes = factory.shapes(first)
     lanes = factory.divide(first, None, workers, workers).total
     numbers = sum(math.prod(leaf.shape) for leaf in shapes.state.values())
-    return Cost(lanes, lanes * shapes.state_bytes, numbers, 1)
+    return ProgramCost(lanes, lanes * shapes.state_bytes, numbers, 1)

@@ -28,13 +28,13 @@ from ..studies.expected_cost import Expected, TimeEstimate, expected_steps
 from ..studies.spec import SearchSpec, Study
 from .engine.engine import Engine, engine_in_memory, lanes_to_keep
 from .engine.evaluate import replicates_of
-from .engine.refill import Intake
+from .engine.refill import RefillQueue
 from .lanes.contract import PopulationFactory, Refill, Resolved, refuse_failed
 from .lanes.multi_environment import SeveralFactory
 from .samplers.proposal_queue import AskAhead, Proposer
 from .samplers.registry import make_sampler
-from .state.remaining_work import Work, WorkAhead
-from .state.schedule import Schedule
+from .state.remaining_work import RemainingWork, Work
+from .state.schedule import EventSchedule
 
 _DRAWN = 256  # proposals, by which trials are shared out among programs
 _START = 5.0  # seconds of starting Python and jax, and of the report: seen here
@@ -43,7 +43,7 @@ _TIMING_SECONDS = 30.0  # after which no further program is timed
 
 
 @dataclass(frozen=True)
-class Shape:
+class PopulationShape:
     """A program's lanes: the part of a population that an estimate needs."""
 
     asked: int | None  # lanes
@@ -64,25 +64,25 @@ def programs_of(factory: Any, resolved: Resolved, lanes: int | None) -> list[Any
     return [own.program_of(one, lanes) for own, one in pairs]
 
 
-def shapes_of(factory: Any, resolved: Resolved, lanes: int | None) -> list[Shape]:
+def shapes_of(factory: Any, resolved: Resolved, lanes: int | None) -> list[PopulationShape]:
     from .lanes.local_population import warmup_chunks
 
-    found = list[Shape]()
+    found = list[PopulationShape]()
     for one in programs_of(factory, resolved, lanes):
         asked = one.lanes if isinstance(factory, SeveralFactory) else lanes
         block, width = one.tile * len(one.devices), one.evaluation_width
-        found.append(Shape(asked, one.lanes, block, warmup_chunks(one), width))
+        found.append(PopulationShape(asked, one.lanes, block, warmup_chunks(one), width))
     return found
 
 
 @dataclass(frozen=True)
-class Program:
+class ExpectedProgram:
     """A study's program on one environment, and its expected work."""
 
     factory: Any  # of its environment
     drawn: Sequence[Resolved]  # configurations of it
-    shape: Shape
-    schedule: Schedule
+    shape: PopulationShape
+    schedule: EventSchedule
     search: Work
     confirm: Work
 
@@ -122,11 +122,15 @@ class Program:
 def expected_work(
     study: Study,
     factory: PopulationFactory,
-    shapes_of: Callable[[Any, Resolved, int | None], list[Shape]] = shapes_of,
-) -> list[Program]:
+    shapes_of: Callable[[Any, Resolved, int | None], list[PopulationShape]] = shapes_of,
+) -> list[ExpectedProgram]:
     """Return a study's programs, the default's first; imports have already run."""
-    engine, asked = _begun(study, factory), study.population.lanes
-    ledger, buckets, shapes = engine.ledger, list(engine.buckets.values()), list[list[Shape]]()
+    engine, asked = _started_engine(study, factory), study.population.lanes
+    ledger, buckets, shapes = (
+        engine.ledger,
+        list(engine.buckets.values()),
+        list[list[PopulationShape]](),
+    )
     for bucket in buckets:
         own = shapes_of(factory, bucket.resolved, asked)
         block = max(shape.block for shape in own)  # as of `SeveralPopulation`
@@ -136,7 +140,7 @@ def expected_work(
         bucket.fix_lanes(cast(Any, own[0]))
         bucket.place(bucket.lanes)
         shapes.append(own)
-    programs, ahead = list[Program](), WorkAhead(study)
+    programs, ahead = list[ExpectedProgram](), RemainingWork(study)
     several = factory.factories if isinstance(factory, SeveralFactory) else (factory,)
     for at, environment in enumerate(several):
         for bucket, own in zip(buckets, shapes, strict=True):
@@ -148,18 +152,18 @@ def expected_work(
                 if trial.bucket == bucket.key
             ]
             drawn = [one.payload[at] for one in drawn] if study.more_envs else drawn
-            programs.append(Program(environment, drawn, own[at], bucket.schedule, *works))
+            programs.append(ExpectedProgram(environment, drawn, own[at], bucket.schedule, *works))
     return programs
 
 
-def _begun(study: Study, factory: PopulationFactory) -> Engine:
+def _started_engine(study: Study, factory: PopulationFactory) -> Engine:
     """Return the study after drawing its first trials at random; none has a lane yet."""
     drawn = study
     if study.search.method not in ("grid", "sobol"):
         drawn = replace(study, search=SearchSpec("random", portfolio=study.search.portfolio))
     engine = engine_in_memory(study, factory)
     with closing(AskAhead(Proposer(drawn, make_sampler(drawn)))) as ahead:
-        Intake(engine, ahead).ask(_DRAWN)
+        RefillQueue(engine, ahead).ask(_DRAWN)
     default = engine.ledger.trials[0]
     if default.state is TrialState.FAILED:
         raise ConfigError(default.error)
@@ -190,7 +194,7 @@ def study_time(
         asked = replace(study, search=search, early_terminate=None)
     programs = expected_work(asked, factory)
     started = time.time()
-    timed = _timed(programs, timings, timing, told)
+    timed = _time_programs(programs, timings, timing, told)
     if not timed:
         return "no program of this study was timed here"
     phases = phases_of(asked, programs, timed)
@@ -216,7 +220,7 @@ def study_time(
 
 
 def phases_of(
-    study: Study, programs: Sequence[Program], timed: dict[int, Costs]
+    study: Study, programs: Sequence[ExpectedProgram], timed: dict[int, Costs]
 ) -> dict[str, float]:
     """Return the seconds of each phase; `timed`: position of a program -> its times."""
     names = ("start", "compile", "search", "confirm", "evaluation", "baselines")
@@ -235,7 +239,9 @@ def phases_of(
     return found
 
 
-def _as_similar(program: Program, programs: Sequence[Program], timed: dict[int, Costs]) -> Costs:
+def _as_similar(
+    program: ExpectedProgram, programs: Sequence[ExpectedProgram], timed: dict[int, Costs]
+) -> Costs:
     """Return the estimated times of an untimed program, from the one closest in size."""
     alike = [at for at in timed if programs[at].factory is program.factory]
     near = min(alike or timed, key=lambda at: abs(programs[at].weights - program.weights))
@@ -246,7 +252,7 @@ def _as_similar(program: Program, programs: Sequence[Program], timed: dict[int, 
     return replace(timed[near], block=ratio * timed[near].block)
 
 
-def _longer_episodes(program: Program, costs: Costs) -> float:
+def _longer_episodes(program: ExpectedProgram, costs: Costs) -> float:
     """Return the factor by which evaluations slow down once policies have learnt.
 
     Learning may make episodes longer or shorter. A compiled evaluation runs until the longest of
@@ -263,8 +269,11 @@ def _longer_episodes(program: Program, costs: Costs) -> float:
     return max(1.0, limit * episodes / costs.evaluation_steps) ** 0.5
 
 
-def _timed(
-    programs: Sequence[Program], timings: Timings, timing: bool, told: Callable[[str], None]
+def _time_programs(
+    programs: Sequence[ExpectedProgram],
+    timings: Timings,
+    timing: bool,
+    told: Callable[[str], None],
 ) -> dict[int, Costs]:
     """Return position of a program -> its times; some are measured now, while that is quick.
 
@@ -274,7 +283,7 @@ def _timed(
     started, found, new = time.monotonic(), dict[int, Costs](), list[Any]()
     most = sorted(enumerate(programs), key=lambda pair: -pair[1].blocks * pair[1].shape.block)
     for at, program in most:
-        key, first = _key(program), program.factory not in new
+        key, first = _timing_key(program), program.factory not in new
         costs = timings.known.get(key)
         if costs is None and timing and (first or time.monotonic() - started < _TIMING_SECONDS):
             if not new:
@@ -287,7 +296,7 @@ def _timed(
     return found
 
 
-def _key(program: Program) -> str:
+def _timing_key(program: ExpectedProgram) -> str:
     """Return the name of a program's timing: everything its time depends on."""
     factory, study, resolved = program.factory, program.factory.study, program.resolved
     knobs = [(p.name, p.distribution.as_mapping()) for p in study.space.parameters]
@@ -313,7 +322,7 @@ _FEWEST, _MOST = 3, 12
 _LONG = 6.0  # seconds of a chunk that is timed only once
 
 
-def time_program(program: Program, baseline: bool = False) -> Costs:
+def time_program(program: ExpectedProgram, baseline: bool = False) -> Costs:
     """Compile a program and time it for a few seconds."""
     factory, resolved = program.factory, program.resolved
     population = factory.make_short(resolved, program.shape.asked)
@@ -327,7 +336,7 @@ def time_program(program: Program, baseline: bool = False) -> Costs:
     traced = compiled if program.is_hosted else traced  # many small programs, traced as they run
     block = _block_seconds(program, population)
     times = factory.program_of(resolved, population.lanes).updates / population.program.updates
-    evaluation, steps = _evaluation(population, program.is_hosted)
+    evaluation, steps = _time_evaluation(population, program.is_hosted)
     return Costs(
         block * times,
         traced,
@@ -339,7 +348,7 @@ def time_program(program: Program, baseline: bool = False) -> Costs:
     )
 
 
-def _block_seconds(program: Program, population: Any) -> float:
+def _block_seconds(program: ExpectedProgram, population: Any) -> float:
     """Return the mean seconds of a one-block chunk, over as many chunks as are quick."""
     drawn = itertools.cycle(program.drawn)
 
@@ -367,7 +376,7 @@ def _block_seconds(program: Program, population: Any) -> float:
     return statistics.fmean(took) / blocks
 
 
-def _evaluation(population: Any, hosted: bool) -> tuple[float, int]:
+def _time_evaluation(population: Any, hosted: bool) -> tuple[float, int]:
     """Return the seconds of one evaluation call, and the steps they grow with."""
     lanes = range(min(population.program.evaluation_width, population.lanes))
     population.evaluate(lanes)  # the first call compiles what gathers the policies

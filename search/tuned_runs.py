@@ -26,16 +26,16 @@ from ..store.unobserved import bounded_interval
 from ..studies.load import loads
 from ..studies.spec import Budget, Checkpoint, Seeds, Study
 from ..studies.train_study import single
-from ..studies.tuned.record import TUNED, Contender, Cost, Curve, Record, file_name
+from ..studies.tuned.record import TUNED, Contender, Curve, TestCost, TunedRecord, file_name
 from ..studies.tuned.study_text import knobs_of, least, train_text
 from ..studies.tuned.summary import area, time_to
 from ..version import __version__
 from .api import run
-from .run import Results
+from .run import RunResults
 from .seeds import study_seed
 from .state.progress import bounds_of
 
-Runner = Callable[[Study, Path], Results]  # runs or resumes a study in a folder of results
+Runner = Callable[[Study, Path], RunResults]  # runs or resumes a study in a folder of results
 POINTS = 20  # evaluations of a run, and points of its curve
 MEANS = {"eval/return_mean": "episode_return", "eval/length_mean": "episode_length"}
 """Metrics that are the mean over episodes of a column; so are those of an environment's own."""
@@ -51,7 +51,7 @@ class Runs:
     # seed -> the return of the last 100 training episodes there; NaN before the first
     training: Mapping[int, tuple[float, ...]]
     seeds: int  # how many there were
-    cost: Cost
+    cost: TestCost
     bounds: Bounds = UNBOUNDED  # of the metric
 
 
@@ -98,18 +98,18 @@ def _read(folder: Path, study: Study) -> Runs:
     if row.state is not TrialState.FINISHED:  # what some seeds showed on the way is no end
         why = "every one diverged" if row.state is TrialState.DIVERGED else f"it is {row.state}"
         raise SearchError(f"no seed of {study.name} finished: {row.error or why}")
-    values = _series(folder, "evaluations", _column(study.metric.name))
+    values = _mean_series(folder, "evaluations", _column(study.metric.name))
     last = max(max(points) for points in values.values())
     whole = {seed: points for seed, points in values.items() if max(points) == last}
     at = tuple(sorted(next(iter(whole.values()))))
     told = has_column(folder, "curves", _TRAINING)
-    curves = _series(folder, "curves", _TRAINING) if told else {}
+    curves = _mean_series(folder, "curves", _TRAINING) if told else {}
     return Runs(
         env_steps=at,
         values={seed: tuple(points[step] for step in at) for seed, points in whole.items()},
-        training={seed: _at(curves.get(seed, {}), at) for seed in whole},
+        training={seed: _latest_values(curves.get(seed, {}), at) for seed in whole},
         seeds=study.seeds.per_config,
-        cost=Cost(row.env_steps, row.eval_env_steps),
+        cost=TestCost(row.env_steps, row.eval_env_steps),
         bounds=bounds_of(study),
     )
 
@@ -119,7 +119,7 @@ def _column(metric: str) -> str:
     return MEANS.get(metric) or sql_names([name], _KEYS)[name]
 
 
-def _series(folder: Path, table: str, column: str) -> dict[int, dict[int, float]]:
+def _mean_series(folder: Path, table: str, column: str) -> dict[int, dict[int, float]]:
     order = "episode" if table == "evaluations" else "env_steps"
     _, rows = query(
         folder,
@@ -133,7 +133,7 @@ def _series(folder: Path, table: str, column: str) -> dict[int, dict[int, float]
     return found
 
 
-def _at(points: Mapping[int, float], wanted: Sequence[int]) -> tuple[float, ...]:
+def _latest_values(points: Mapping[int, float], wanted: Sequence[int]) -> tuple[float, ...]:
     order = sorted(points)
     places = [bisect_right(order, step) for step in wanted]
     return tuple(points[order[place - 1]] if place else math.nan for place in places)
@@ -145,16 +145,16 @@ def curve_of(runs: Runs) -> Curve:
         there = [values[place] for values in runs.values.values()]
         kind = "iqm" if len(there) >= 8 else "mean"
         around = bounded_interval(there, runs.bounds, kind)
-        greedy.append(_short(iqm(there) if kind == "iqm" else mean(there)))
-        low.append(_short(around.low))
-        high.append(_short(around.high))
+        greedy.append(_round_to_six_digits(iqm(there) if kind == "iqm" else mean(there)))
+        low.append(_round_to_six_digits(around.low))
+        high.append(_round_to_six_digits(around.high))
         trained = [values[place] for values in runs.training.values()]
         finite = [value for value in trained if math.isfinite(value)]
-        training.append(_short(mean(finite)) if finite else None)
+        training.append(_round_to_six_digits(mean(finite)) if finite else None)
     return Curve(runs.env_steps, tuple(greedy), tuple(low), tuple(high), tuple(training))
 
 
-def _short(value: Any) -> Any:
+def _round_to_six_digits(value: Any) -> Any:
     return None if value is None else float(f"{value:.6g}")
 
 
@@ -209,7 +209,7 @@ class Verification:
 
 
 def verify(
-    record: Record,
+    record: TunedRecord,
     out: Path,
     recorded: int = RECORDED,
     seeds: int = FRESH,
@@ -237,7 +237,7 @@ def verify(
     return judged(record, found["recorded"], found["fresh"])
 
 
-def judged(record: Record, again: Contender, fresh: Contender) -> Verification:
+def judged(record: TunedRecord, again: Contender, fresh: Contender) -> Verification:
     """Return the verdict on runs of the recorded seeds and of new ones."""
     now, then = {**versions([record.env]), "hpo-lanes": __version__}, record.made.versions
     finite = [v for one in (record.tuned, fresh) for v in one.greedy if v is not None]

@@ -51,14 +51,14 @@ from .checks import check_same_files, kept_text, source_of
 from .engine.engine import engine_in_memory
 from .engine.interrupts import Interrupts
 from .engine.loop import Loop
-from .engine.refill import Intake
+from .engine.refill import RefillQueue
 from .lanes.contract import ChunkResult, EvaluationResult, Refill, Resolved, SimulatedPopulation
 from .rules.registry import make_pruner
 from .samplers.proposal_queue import AskAhead, Proposal, Proposals, Proposer
 from .state.loop_state import LoopState, Phase
 from .state.objective import Objective
 from .state.schedule import schedule_of
-from .state.search_state import Ledger
+from .state.search_state import SearchState
 
 Quantum = Callable[[Study, Mapping[str, Any]], int]
 """Study and complete configuration -> env steps of a chunk of one lane."""
@@ -75,7 +75,7 @@ def quantum_of(study: Study, config: Mapping[str, Any]) -> int:
 
 
 @dataclass(frozen=True)
-class Record:
+class RecordedSearch:
     study: Study
     text: str  # of its file
     trials: tuple[TrialRow, ...]  # of the search, by number
@@ -154,7 +154,9 @@ def _checked_source(folder: Path, given: Path | None) -> Path:
     return source
 
 
-def read_record(folder: Path, quantum: Quantum = quantum_of, source: Path | None = None) -> Record:
+def read_record(
+    folder: Path, quantum: Quantum = quantum_of, source: Path | None = None
+) -> RecordedSearch:
     with Journal(folder) as journal, journal.at_one_commit():
         text = journal.meta.study_text
         study = recorded(text)
@@ -174,7 +176,7 @@ def read_record(folder: Path, quantum: Quantum = quantum_of, source: Path | None
                 results[row.trial, row.replicate][row.env_steps] = shown
         rows = tuple(row for row in journal.trials() if row.trial >= 0)
         default = plain_json(study.space.default())
-        record = Record(
+        record = RecordedSearch(
             study,
             text,
             rows,
@@ -197,7 +199,7 @@ def read_record(folder: Path, quantum: Quantum = quantum_of, source: Path | None
     return _up_to_shared_point(record)
 
 
-def _up_to_shared_point(record: Record) -> Record:
+def _up_to_shared_point(record: RecordedSearch) -> RecordedSearch:
     """End runs at the latest point that two trials reached, if no trial finished."""
     reached = Counter[int]()
     for row in record.trials:
@@ -220,12 +222,12 @@ class RecordedFactory:
 
     backend = "none"
 
-    def __init__(self, record: Record, study: Study):
+    def __init__(self, record: RecordedSearch, study: Study):
         self.record, self.study, self.device_count = record, study, record.devices
         self.shown, self.trained = Counter[str](), Counter[int]()
         self.first = record.first_point  # where nothing is known of runs without an evaluation
         each = reversed([*enumerate(record.configs)])
-        self._by_config = {_key(config): trial for trial, config in each}
+        self._by_config = {_configuration_key(config): trial for trial, config in each}
         buckets = record.state.buckets
         self._lanes = {one.key: one.offered or one.lanes for one in buckets}
         self.warmup = max(
@@ -238,7 +240,7 @@ class RecordedFactory:
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
         """See `PopulationFactory`; the payload is the trial's number."""
-        trial = self._by_config[_key(config)]
+        trial = self._by_config[_configuration_key(config)]
         row = self.record.trials[trial]
         if not row.bucket and row.state is TrialState.FAILED:
             raise ConfigError(row.error)
@@ -252,7 +254,7 @@ class RecordedFactory:
         raise NotImplementedError
 
 
-def _key(config: Mapping[str, Any]) -> str:
+def _configuration_key(config: Mapping[str, Any]) -> str:
     return json.dumps(plain_json(dict(config)), sort_keys=True)
 
 
@@ -307,7 +309,7 @@ class _Asks(Proposer):
 
 @dataclass(frozen=True)
 class Replayed:
-    ledger: Ledger  # its trials have ended, and no row of it was written
+    ledger: SearchState  # its trials have ended, and no row of it was written
     winner: int | None  # None without one, or with several objectives or constraints
     shown: Mapping[str, int]  # how evaluations are known -> their number
 
@@ -325,7 +327,7 @@ class Replayed:
         return next((row.env_steps for row in ends), None)
 
 
-def replay(record: Record, study: Study) -> Replayed:
+def replay(record: RecordedSearch, study: Study) -> Replayed:
     """Run a study's search over a record, without anything that costs or measures time."""
     study = replace(
         study,
@@ -341,7 +343,7 @@ def replay(record: Record, study: Study) -> Replayed:
     engine = engine_in_memory(study, factory, rows=True)
     ledger = engine.ledger
     with closing(AskAhead(_Asks(record.trials))) as ahead:
-        loop = Loop(engine, Intake(engine, ahead), make_pruner(study))
+        loop = Loop(engine, RefillQueue(engine, ahead), make_pruner(study))
         loop.run(Interrupts(asked=lambda: ledger.state.phase is not Phase.SEARCH))
     finished = [
         trial
@@ -352,7 +354,7 @@ def replay(record: Record, study: Study) -> Replayed:
     return Replayed(ledger, ledger.best(finished).number if plain else None, factory.shown)
 
 
-def matches(record: Record, found: Replayed) -> tuple[int, int]:
+def matches(record: RecordedSearch, found: Replayed) -> tuple[int, int]:
     """Return how many recorded judgements and batches were reproduced, and the total."""
     judged = attrgetter("action", "env_steps", "value", "cutoff", "rank", "judged")
     now = {(row.trial, row.rung): judged(row) for row in found.decisions}
@@ -366,13 +368,15 @@ def matches(record: Record, found: Replayed) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReplayedRule:
     words: str  # as a table shows it
     study: Study  # the recorded one with this rule
     own: bool  # the study ran with it
 
 
-def asked_rules(record: Record, rules: Sequence[str], seeds: int | None = None) -> list[Asked]:
+def asked_rules(
+    record: RecordedSearch, rules: Sequence[str], seeds: int | None = None
+) -> list[ReplayedRule]:
     """Return rules such as `asha,eta=2,min=2k` as studies; default: the study's and the usual."""
     study, most = record.study, record.seeds
     if seeds is not None and not 1 <= seeds <= most:
@@ -390,20 +394,20 @@ def asked_rules(record: Record, rules: Sequence[str], seeds: int | None = None) 
         "plateau",
         *["racing"] * (count >= _RACING_FROM),
     ]
-    asked = [_asked(record, rule, count) for rule in (rules or usual)]
+    asked = [_parse_rule(record, rule, count) for rule in (rules or usual)]
     if rules or seeds is not None or any(one.own for one in asked):
         return asked
-    return [Asked(_words(study.early_terminate, study.seeds), study, True), *asked]
+    return [ReplayedRule(_rule_label(study.early_terminate, study.seeds), study, True), *asked]
 
 
-def _known() -> tuple[str, ...]:
+def _known_rules() -> tuple[str, ...]:
     return ("none", "racing", *RULES)
 
 
-def _asked(record: Record, rule: str, seeds: int) -> Asked:
+def _parse_rule(record: RecordedSearch, rule: str, seeds: int) -> ReplayedRule:
     name, *options = [part.strip() for part in rule.split(",")]
     study = record.study
-    if study.imports and (study.search.method not in METHODS or name not in _known()):
+    if study.imports and (study.search.method not in METHODS or name not in _known_rules()):
         source = _checked_source(record.folder, record.source)
         run_own_code(replace(study, source=str(source)))
     _check_name(rule, name)
@@ -418,11 +422,11 @@ def _asked(record: Record, rule: str, seeds: int) -> Asked:
     changed = replace(study, early_terminate=early, seeds=own)
     _check_rungs(record, rule, changed)
     same = (early, own) == (study.early_terminate, study.seeds)
-    return Asked(_words(early, own), changed, same)
+    return ReplayedRule(_rule_label(early, own), changed, same)
 
 
 def _check_name(rule: str, name: str) -> None:
-    if name not in _known():
+    if name not in _known_rules():
         stopping = [row.name for row in RULES.values() if not row.evolves]
         raise UnknownNameError("rule", name, ["none", "racing", *stopping])
     if name in RULES and rule_row(name).evolves:
@@ -440,26 +444,28 @@ def _check_option(rule: str, name: str, option: str) -> None:
         raise ConfigError(f"rule {rule!r}: {option!r} is not an option; {what}")
 
 
-def _racing(record: Record, rule: str, given: Sequence[str], seeds: int) -> Racing:
+def _racing(record: RecordedSearch, rule: str, given: Sequence[str], seeds: int) -> Racing:
     inside = f"seeds={{per_config: {seeds}, racing: {{{', '.join(given)}}}}}"
-    racing = _with(record, rule, inside, "early_terminate=null").seeds.racing
+    racing = _override_study(record, rule, inside, "early_terminate=null").seeds.racing
     if racing is None or racing.start >= seeds:
         some = f"trials have {seeds} seeds; allowed: start from 1 to {seeds - 1}"
         raise ConfigError(f"rule {rule!r}: {some}")
     return racing
 
 
-def _early(record: Record, rule: str, name: str, given: Sequence[str]) -> EarlyTerminate | None:
+def _early(
+    record: RecordedSearch, rule: str, name: str, given: Sequence[str]
+) -> EarlyTerminate | None:
     """Return a rule that stops trials; its first rung defaults to that of the study."""
     ran = record.study.early_terminate
     least = record.first_point if ran is None else ran.min  # None: the rule's default is later
     own = [f"type: {name}", *given]
     if least is not None and not any(option.startswith("min: ") for option in given):
         own.append(f"min: {least}")
-    return _with(record, rule, f"early_terminate={{{', '.join(own)}}}").early_terminate
+    return _override_study(record, rule, f"early_terminate={{{', '.join(own)}}}").early_terminate
 
 
-def _with(record: Record, rule: str, override: str, *more: str) -> Study:
+def _override_study(record: RecordedSearch, rule: str, override: str, *more: str) -> Study:
     try:
         return recorded(record.text, overrides=[*more, override])
     except StudyError as error:
@@ -467,7 +473,7 @@ def _with(record: Record, rule: str, override: str, *more: str) -> Study:
         raise ConfigError(f"rule {rule!r}: {said}") from None
 
 
-def _check_rungs(record: Record, rule: str, study: Study) -> None:
+def _check_rungs(record: RecordedSearch, rule: str, study: Study) -> None:
     """Refuse a rule that judges trials before their first evaluation, or never."""
     if study.early_terminate is None:
         return
@@ -484,7 +490,7 @@ def _check_rungs(record: Record, rule: str, study: Study) -> None:
         )
 
 
-def _words(early: EarlyTerminate | None, seeds: Seeds) -> str:
+def _rule_label(early: EarlyTerminate | None, seeds: Seeds) -> str:
     """Return a rule in table form: `asha eta=2 min=1k`."""
     racing = [] if seeds.racing is None else [f"racing start={seeds.racing.start}"]
     if early is None:
@@ -548,7 +554,7 @@ class WhatIf:
 class Reference:
     """The reference for rules: the record, and the recorded rule replayed."""
 
-    record: Record
+    record: RecordedSearch
     matched: int  # judgements that came out as recorded when the record's own rule was replayed
     judgements: int
     in_order: bool  # so did all of them, and the lengths of all trials
@@ -556,7 +562,7 @@ class Reference:
     losses: Mapping[int, float]  # of each trial with a value of its full run
 
     @classmethod
-    def of(cls, record: Record) -> Reference:
+    def of(cls, record: RecordedSearch) -> Reference:
         study, own = record.study, replay(record, record.study)
         matched, judgements = matches(record, own)
         method = METHODS.get(study.search.method)
@@ -575,7 +581,7 @@ class Reference:
         """The best finished trial of the record, None without one."""
         return min(self.losses, key=self.losses.__getitem__, default=None)
 
-    def row(self, rule: Asked) -> WhatIfRow:
+    def row(self, rule: ReplayedRule) -> WhatIfRow:
         """Replay the record with another rule."""
         record, done = self.record, replay(self.record, rule.study)
         why = _why_inexact(record, done, rule, self.same_asks)
@@ -585,7 +591,7 @@ class Reference:
         stopped, saved = None, None
         if _decides_on_records(record, done):
             stopped = sum(bool(trial.stop_rule) and not trial.audited for trial in trials)
-            saved = 1.0 - done.env_steps / max(1, _whole(record, done))
+            saved = 1.0 - done.env_steps / max(1, _unstopped_env_steps(record, done))
         return WhatIfRow(
             rule=rule.words,
             exact=not why,
@@ -612,14 +618,14 @@ class Reference:
         return Objective.of(self.record.study).loss(value) - self.losses[best]
 
 
-def _has_same_lengths(record: Record, own: Replayed) -> bool:
+def _has_same_lengths(record: RecordedSearch, own: Replayed) -> bool:
     """Return whether each trial that ended was as long when its rule was replayed."""
     trials = own.ledger.trials
     ended = [row for row in record.trials if row.ended_at is not None and row.trial in trials]
     return all(trials[row.trial].env_steps == row.env_steps for row in ended)
 
 
-def _losses(record: Record) -> dict[int, float]:
+def _losses(record: RecordedSearch) -> dict[int, float]:
     """Return trial -> the loss of a full run; with several objectives or constraints none."""
     study = record.study
     if study.objectives[1:] or study.constraints:
@@ -679,7 +685,9 @@ def what_if(
     )
 
 
-def _why_inexact(record: Record, done: Replayed, rule: Asked, same_asks: bool) -> str:
+def _why_inexact(
+    record: RecordedSearch, done: Replayed, rule: ReplayedRule, same_asks: bool
+) -> str:
     """Return why a study with this rule may have differed, or "" if it would be the same."""
     study = rule.study
     lost = any(
@@ -696,7 +704,7 @@ def _why_inexact(record: Record, done: Replayed, rule: Asked, same_asks: bool) -
     return next((name for name, holds in reasons.items() if holds), "")
 
 
-def _decides_on_records(record: Record, done: Replayed) -> bool:
+def _decides_on_records(record: RecordedSearch, done: Replayed) -> bool:
     """Return whether a rule has nothing to decide, or stops a trial on recorded values.
 
     Otherwise every possible stop depends on values after the last evaluation.
@@ -706,7 +714,7 @@ def _decides_on_records(record: Record, done: Replayed) -> bool:
     return all(recorded) or any(seen and stop for seen, stop in zip(recorded, stops, strict=True))
 
 
-def _whole(record: Record, done: Replayed) -> int:
+def _unstopped_env_steps(record: RecordedSearch, done: Replayed) -> int:
     """Return the env steps of the started trials if all had finished on all seeds."""
     total = 0
     for number, trial in done.ledger.trials.items():

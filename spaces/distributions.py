@@ -72,9 +72,9 @@ class Axis:
             yield self.at(0.5) if self.low != self.high else self.clip(self.low)
             return
         for index in range(points):
-            yield self._between(index / (points - 1))
+            yield self._position_at_share(index / (points - 1))
 
-    def _between(self, share: float) -> float | int:
+    def _position_at_share(self, share: float) -> float | int:
         if self.log:
             position = _between_logs(self.low, self.high, share)
         else:
@@ -128,11 +128,11 @@ class Distribution(ABC):
         """Return the axis without the part for zero."""
 
     @abstractmethod
-    def _outward(self, position: float) -> Any:
+    def _value_at(self, position: float) -> Any:
         """Return the value at a position of `_axis`."""
 
     @abstractmethod
-    def _inward(self, value: Any) -> float:
+    def _position_of(self, value: Any) -> float:
         """Return the position of a value."""
 
     @abstractmethod
@@ -147,7 +147,7 @@ class Distribution(ABC):
     def outward(self, position: float) -> Any:
         if self.zero and position < self._axis().low:
             return self.nothing
-        return self._outward(position)
+        return self._value_at(position)
 
     def inward(self, value: Any) -> float | int:
         """Return a value's position; its `outward` is exactly `canonical(value)`."""
@@ -158,7 +158,7 @@ class Distribution(ABC):
             if whole.log:
                 return math.sqrt(whole.low) * math.sqrt(inner.low)
             return (whole.low + inner.low) / 2.0
-        return self._axis().clip(self._inward(value))
+        return self._axis().clip(self._position_of(value))
 
     def positions(self, value: Any) -> list[float | int]:
         """Return all positions of a value, if the axis has whole positions."""
@@ -187,14 +187,14 @@ class Distribution(ABC):
         axis = self._axis()
         if axis.kind == "choice" or (self.zero and value == 0):
             return value
-        position = self._inward(value)
+        position = self._position_of(value)
         moved = position * factor
         if not axis.log:
             moved = position + math.log(factor) * (axis.high - axis.low)
         if axis.kind == "integer" and factor != 1.0:
             least = math.copysign(1.0, factor - 1.0)
             moved = position + (least if abs(moved - position) < 1.0 else round(moved - position))
-        return self._outward(axis.clip(moved))
+        return self._value_at(axis.clip(moved))
 
     def share(self, value: Any) -> float:
         """Return a value's position on the axis, from 0 to 1; for choices by list order."""
@@ -209,7 +209,7 @@ class Distribution(ABC):
 
     def grid(self, points: int) -> Iterator[Any]:
         """Return up to `points` values evenly spread over the axis; an allowed zero is first."""
-        values = (self._outward(position) for position in self._axis().grid(points))
+        values = (self._value_at(position) for position in self._axis().grid(points))
         given: set[tuple[bool, Any]] = set()
         for value in chain([self.nothing], values) if self.zero else values:
             key = (isinstance(value, bool), freeze(value))
@@ -219,12 +219,12 @@ class Distribution(ABC):
 
     def middle(self) -> Any:
         """Return the value in the middle; for choices the first."""
-        return self._outward(self._axis().at(0.5))
+        return self._value_at(self._axis().at(0.5))
 
     def ends(self) -> tuple[Any, ...]:
         """Return the extreme values (all values, if they are few and unordered)."""
         axis = self._axis()
-        ends = tuple(self._outward(position) for position in (axis.low, axis.high))
+        ends = tuple(self._value_at(position) for position in (axis.low, axis.high))
         return (self.nothing, *ends) if self.zero else ends
 
     def as_mapping(self) -> dict[str, Any]:
@@ -242,10 +242,10 @@ class _Listed(Distribution):
     required = ("values",)
     values: tuple[Any, ...]
 
-    def _outward(self, position: float) -> Any:
+    def _value_at(self, position: float) -> Any:
         return self.values[int(position)]
 
-    def _inward(self, value: Any) -> float:
+    def _position_of(self, value: Any) -> float:
         return next(i for i, known in enumerate(self.values) if same(known, value))
 
     def _why_not(self, value: Any) -> str | None:
@@ -309,7 +309,7 @@ class _Stepped(_Range):
         """Number of steps between min and max."""
         return math.floor((self.max - self.min) / self.q + 1e-9) if self.q else 0
 
-    def _step(self, value: float) -> int:
+    def _step_number(self, value: float) -> int:
         return min(max(round((value - self.min) / (self.q or 1.0)), 0), self.steps)
 
     def _on_step(self, index: int) -> float:
@@ -319,7 +319,7 @@ class _Stepped(_Range):
     def _why_not(self, value: Any) -> str | None:
         reason = super()._why_not(value)
         if reason is None and self.q:
-            near = self._on_step(self._step(value))
+            near = self._on_step(self._step_number(value))
             if abs(near - value) > 1e-9 * max(abs(near), self.q):
                 steps = f"steps of {self.q!r} from {self.min!r}"
                 return f"{value!r} is not on the {steps}; nearest: {near!r}"
@@ -339,11 +339,11 @@ class Uniform(_Stepped):
             return Axis("integer", 0, self.steps)
         return Axis("real", float(self.min), float(self.max))
 
-    def _outward(self, position: float) -> float:
+    def _value_at(self, position: float) -> float:
         return self._on_step(int(position)) if self.q else float(position)
 
-    def _inward(self, value: float) -> float:
-        return self._step(value) if self.q else float(value)
+    def _position_of(self, value: float) -> float:
+        return self._step_number(value) if self.q else float(value)
 
 
 @dataclass(frozen=True)
@@ -357,11 +357,11 @@ class LogUniform(_Stepped):
     def _axis(self) -> Axis:
         return Axis("real", float(self.min), float(self.max), log=True)
 
-    def _outward(self, position: float) -> float:
-        return self._on_step(self._step(position)) if self.q else float(position)
+    def _value_at(self, position: float) -> float:
+        return self._on_step(self._step_number(position)) if self.q else float(position)
 
-    def _inward(self, value: float) -> float:
-        return self._on_step(self._step(value)) if self.q else float(value)
+    def _position_of(self, value: float) -> float:
+        return self._on_step(self._step_number(value)) if self.q else float(value)
 
 
 @dataclass(frozen=True)
@@ -383,11 +383,11 @@ class IntUniform(_Whole):
     def _axis(self) -> Axis:
         return Axis("integer", 0, self.steps) if self.q else Axis("integer", self.min, self.max)
 
-    def _outward(self, position: float) -> int:
+    def _value_at(self, position: float) -> int:
         return int(self.min) + int(position) * int(self.q) if self.q else int(position)
 
-    def _inward(self, value: float) -> float:
-        return self._step(value) if self.q else int(value)
+    def _position_of(self, value: float) -> float:
+        return self._step_number(value) if self.q else int(value)
 
 
 @dataclass(frozen=True)
@@ -402,13 +402,13 @@ class LogIntUniform(_Whole):
             return Axis("real", self.min - 0.5, self.max + 0.5, log=True)
         return Axis("integer", self.min, self.max, log=True)
 
-    def _outward(self, position: float) -> int:
+    def _value_at(self, position: float) -> int:
         if self.q:
-            return int(self.min) + self._step(position) * int(self.q)
+            return int(self.min) + self._step_number(position) * int(self.q)
         return int(min(max(math.floor(position + 0.5), self.min), self.max))
 
-    def _inward(self, value: float) -> float:
-        return self._outward(value)
+    def _position_of(self, value: float) -> float:
+        return self._value_at(value)
 
 
 @dataclass(frozen=True)
@@ -421,10 +421,10 @@ class Pow2(_Range):
     def _axis(self) -> Axis:
         return Axis("integer", int(self.min).bit_length() - 1, int(self.max).bit_length() - 1)
 
-    def _outward(self, position: float) -> int:
+    def _value_at(self, position: float) -> int:
         return 1 << int(position)
 
-    def _inward(self, value: float) -> float:
+    def _position_of(self, value: float) -> float:
         return int(value).bit_length() - 1
 
     def _why_not(self, value: Any) -> str | None:
@@ -444,12 +444,12 @@ class OneMinusLog(_Range):
     def _axis(self) -> Axis:
         return Axis("real", 1.0 - self.max, 1.0 - self.min, log=True)
 
-    def _outward(self, position: float) -> float:
+    def _value_at(self, position: float) -> float:
         # Rounded, so that 1 - (1 - value) is the value again, to the last bit.
         value = round(1.0 - position, _decimals(1.0 - self.max, 15))
         return min(max(value, float(self.min)), float(self.max))
 
-    def _inward(self, value: float) -> float:
+    def _position_of(self, value: float) -> float:
         return 1.0 - value
 
 
@@ -461,14 +461,14 @@ class Logit(_Range):
     meaning = "real between 0 and 1, uniform in log(value / (1 - value))"
 
     def _axis(self) -> Axis:
-        return Axis("real", self._inward(self.min), self._inward(self.max))
+        return Axis("real", self._position_of(self.min), self._position_of(self.max))
 
-    def _outward(self, position: float) -> float:
+    def _value_at(self, position: float) -> float:
         decimals = _decimals(min(self.min, 1.0 - self.max), 14)
         value = round(1.0 / (1.0 + math.exp(-position)), decimals)
         return min(max(value, float(self.min)), float(self.max))
 
-    def _inward(self, value: float) -> float:
+    def _position_of(self, value: float) -> float:
         return math.log(value) - math.log1p(-value)
 
 
@@ -501,12 +501,12 @@ class Normal(Distribution):
         gaussian = NormalDist(self.mu, self.sigma)
         return Axis("real", gaussian.cdf(low), gaussian.cdf(high))
 
-    def _outward(self, position: float) -> float:
+    def _value_at(self, position: float) -> float:
         low, high = self.bounds
         value = NormalDist(self.mu, self.sigma).inv_cdf(position)
         return min(max(round(value, _decimals(self.sigma, 15)), low), high)
 
-    def _inward(self, value: float) -> float:
+    def _position_of(self, value: float) -> float:
         return NormalDist(self.mu, self.sigma).cdf(value)
 
     def _why_not(self, value: Any) -> str | None:

@@ -93,7 +93,7 @@ class TextRule:
         if any(name not in values for name in self.names):
             return False
         try:
-            return _truth(self.tree, values)
+            return _evaluate_rule(self.tree, values)
         except _Undefined:
             return False
 
@@ -132,7 +132,7 @@ def parse_rule(text: str) -> TextRule:
     return TextRule(text.strip(), tuple(names), tree)
 
 
-def _refuse(node: ast.AST, shown: str) -> ConfigError:
+def _rule_error(node: ast.AST, shown: str) -> ConfigError:
     return ConfigError(f"rule {shown!r}: {ast.unparse(node)!r} is not allowed; {_GRAMMAR}")
 
 
@@ -146,11 +146,11 @@ def _check_truth(node: ast.expr, shown: str) -> Iterator[str]:
     elif isinstance(node, ast.Compare):
         ordered = any(not isinstance(op, ast.Eq | ast.NotEq) for op in node.ops)
         if any(type(op) not in _COMPARISONS for op in node.ops):
-            raise _refuse(node, shown)
+            raise _rule_error(node, shown)
         for part in (node.left, *node.comparators):
             yield from _check_term(part, shown, numeric=ordered)
     else:
-        raise _refuse(node, shown)
+        raise _rule_error(node, shown)
 
 
 def _check_term(node: ast.expr, shown: str, numeric: bool) -> Iterator[str]:
@@ -164,13 +164,13 @@ def _check_term(node: ast.expr, shown: str, numeric: bool) -> Iterator[str]:
         value: Any = node.value
         word = not numeric and isinstance(value, str | bool | None)
         if not (word or (is_number(value) and abs(value) < 1e300)):
-            raise _refuse(node, shown)
+            raise _rule_error(node, shown)
     elif _name_of(node) is None:
-        raise _refuse(node, shown)
+        raise _rule_error(node, shown)
     elif _name_of(node) not in _WORDS:
         yield _name_of(node) or ""
     elif numeric:
-        raise _refuse(node, shown)
+        raise _rule_error(node, shown)
 
 
 def _name_of(node: ast.expr) -> str | None:
@@ -182,30 +182,40 @@ def _name_of(node: ast.expr) -> str | None:
     return None
 
 
-def _truth(node: ast.expr, values: Mapping[str, Any]) -> bool:
+def _evaluate_rule(node: ast.expr, values: Mapping[str, Any]) -> bool:
     if isinstance(node, ast.BoolOp):
         # A list, not a generator: a part that is undefined makes the whole rule not hold.
-        parts = [_truth(part, values) for part in node.values]
+        parts = [_evaluate_rule(part, values) for part in node.values]
         return all(parts) if isinstance(node.op, ast.And) else any(parts)
     if isinstance(node, ast.UnaryOp):
-        return not _truth(node.operand, values)
+        return not _evaluate_rule(node.operand, values)
     if not isinstance(node, ast.Compare):
         raise _Undefined
-    sides, held = [_term(part, values) for part in (node.left, *node.comparators)], list[bool]()
+    sides, held = (
+        [_term_value(part, values) for part in (node.left, *node.comparators)],
+        list[bool](),
+    )
     for op, one, other in zip(node.ops, sides[:-1], sides[1:], strict=True):  # all, likewise
-        pair = (one, other) if isinstance(op, ast.Eq | ast.NotEq) else map(_number, (one, other))
+        pair = (
+            (one, other)
+            if isinstance(op, ast.Eq | ast.NotEq)
+            else map(_checked_number, (one, other))
+        )
         held.append(_COMPARISONS[type(op)](*pair))
     return all(held)
 
 
-def _term(node: ast.expr, values: Mapping[str, Any]) -> Any:
+def _term_value(node: ast.expr, values: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.UnaryOp):
-        operand = _number(_term(node.operand, values))
+        operand = _checked_number(_term_value(node.operand, values))
         return -operand if isinstance(node.op, ast.USub) else operand
     if isinstance(node, ast.BinOp):
-        one, other = _number(_term(node.left, values)), _number(_term(node.right, values))
+        one, other = (
+            _checked_number(_term_value(node.left, values)),
+            _checked_number(_term_value(node.right, values)),
+        )
         try:
             return _ARITHMETIC[type(node.op)](one, other)
         except (ZeroDivisionError, OverflowError):
@@ -214,7 +224,7 @@ def _term(node: ast.expr, values: Mapping[str, Any]) -> Any:
     return values[name] if name not in _WORDS else _WORDS[name]
 
 
-def _number(value: Any) -> float:
+def _checked_number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _Undefined
     return value

@@ -33,7 +33,7 @@ WHOLE_KINDS = ("int_uniform", "log_int_uniform", "pow2")  # all values are integ
 
 
 @dataclass(frozen=True)
-class Fault:
+class KeyFault:
     """A fault in one key of a distribution, or in the whole."""
 
     key: str | None
@@ -76,16 +76,16 @@ def infer_kind(fields: Mapping[str, Any], real: bool = False) -> str | None:
 
 def read_distribution(
     fields: Mapping[str, Any], real: bool = False
-) -> tuple[Distribution | None, list[Fault]]:
+) -> tuple[Distribution | None, list[KeyFault]]:
     """Make a distribution, or return every fault in its mapping.
 
     `fields` exclude `default` and `when`; for `real` see `infer_kind`.
     """
     kind = fields.get("distribution") or infer_kind(fields, real)
     if kind is None:
-        return None, [Fault(None, "give `min` and `max`, or `values`, or `mu` and `sigma`")]
+        return None, [KeyFault(None, "give `min` and `max`, or `values`, or `mu` and `sigma`")]
     if not isinstance(kind, str) or kind not in KINDS:
-        return None, [Fault("distribution", _unknown_kind(kind))]
+        return None, [KeyFault("distribution", _unknown_kind(kind))]
     given = {key: value for key, value in fields.items() if key != "distribution"}
     if "value" in given and "values" not in given and "values" in KINDS[kind].required:
         given["values"] = [given.pop("value")]
@@ -104,51 +104,51 @@ def _unknown_kind(kind: Any) -> str:
     return f"unknown distribution {kind!r};{hint}"
 
 
-def _check_keys(kind: str, given: Mapping[str, Any]) -> list[Fault]:
+def _check_keys(kind: str, given: Mapping[str, Any]) -> list[KeyFault]:
     cls = KINDS[kind]
     allowed = (*cls.required, *cls.optional)
     known = f"Known: {', '.join(allowed)}"
     faults = [
-        Fault(key, f"{kind} has no {key!r};{suggestion(key, allowed)} {known}")
+        KeyFault(key, f"{kind} has no {key!r};{suggestion(key, allowed)} {known}")
         for key in given
         if key not in allowed
     ]
     missing = " and ".join(f"`{key}`" for key in cls.required if key not in given)
-    return [*faults, *([Fault(None, f"{kind} needs {missing}")] if missing else [])]
+    return [*faults, *([KeyFault(None, f"{kind} needs {missing}")] if missing else [])]
 
 
-def _check_values(given: Mapping[str, Any]) -> list[Fault]:
+def _check_values(given: Mapping[str, Any]) -> list[KeyFault]:
     values: Any = given["values"]
     if not is_sequence(values) or not values:
-        return [Fault("values", f"values is {values!r}; allowed: a list of at least one value")]
+        return [KeyFault("values", f"values is {values!r}; allowed: a list of at least one value")]
     if len(values) > _MOST_VALUES:
-        return [Fault("values", f"{len(values)} values; allowed: at most {_MOST_VALUES}")]
-    faults: list[Fault] = []
+        return [KeyFault("values", f"{len(values)} values; allowed: at most {_MOST_VALUES}")]
+    faults: list[KeyFault] = []
     for index, value in enumerate(values):
         if isinstance(value, float) and not math.isfinite(value):
-            faults.append(Fault("values", f"{value!r} among the values is not finite"))
+            faults.append(KeyFault("values", f"{value!r} among the values is not finite"))
         if any(same(value, earlier) for earlier in values[:index]):
-            faults.append(Fault("values", f"{value!r} appears twice among the values"))
+            faults.append(KeyFault("values", f"{value!r} appears twice among the values"))
     return faults
 
 
-def _check_numbers(kind: str, given: Mapping[str, Any]) -> list[Fault]:
-    faults: list[Fault] = []
+def _check_numbers(kind: str, given: Mapping[str, Any]) -> list[KeyFault]:
+    faults: list[KeyFault] = []
     for key, value in given.items():
         if not is_number(value):
             finite = "finite " if isinstance(value, float) else ""
-            faults.append(Fault(key, f"{key} is {value!r}; allowed: a {finite}number"))
+            faults.append(KeyFault(key, f"{key} is {value!r}; allowed: a {finite}number"))
         elif abs(value) > 1e300 or (isinstance(value, int) and abs(value) > 2**53):
-            faults.append(Fault(key, f"{key} is {value!r}, which is too large"))
+            faults.append(KeyFault(key, f"{key} is {value!r}, which is too large"))
         elif kind in WHOLE_KINDS and key != "zero" and value != int(value):
-            faults.append(Fault(key, f"{key} is {value!r}; {kind} takes integers"))
+            faults.append(KeyFault(key, f"{key} is {value!r}; {kind} takes integers"))
     if faults:
         return faults
     check = _check_normal if kind == "normal" else _check_range
     zero = given.get("zero", 0.0)
     if not 0.0 <= zero <= 0.9:
-        faults.append(Fault("zero", f"zero is {zero!r}; allowed: a probability from 0 to 0.9"))
-    return [*faults, *(Fault(key, text) for wrong, key, text in check(kind, given) if wrong)]
+        faults.append(KeyFault("zero", f"zero is {zero!r}; allowed: a probability from 0 to 0.9"))
+    return [*faults, *(KeyFault(key, text) for wrong, key, text in check(kind, given) if wrong)]
 
 
 _Checks = list[tuple[bool, str, str]]  # (is wrong, key, words)

@@ -223,14 +223,14 @@ def structure_faults(
                 text = f"{parameter.name}: `when` names unknown {condition.name!r};{hint}"
                 faults.append((index, text))
         same_name = [one for one in parameters[:index] if one.name == parameter.name]
-        if not all(_exclusive(one, parameter) for one in same_name):
+        if not all(_is_exclusive(one, parameter) for one in same_name):
             text = f"{parameter.name} is given twice and both can be active; their `when` must "
             faults.append((index, f"{text}name the same parent with different values"))
-    faults.extend(_circles(parameters))
+    faults.extend(_circular_conditions(parameters))
     return faults
 
 
-def _exclusive(one: Parameter, other: Parameter) -> bool:
+def _is_exclusive(one: Parameter, other: Parameter) -> bool:
     pairs = [(a, b) for a in one.when for b in other.when if a.name == b.name]
     return any(not _share_a_value(a, b) for a, b in pairs)
 
@@ -259,7 +259,7 @@ def _parents_first(parameters: Sequence[Parameter]) -> list[str]:
     return ordered + list(waiting)
 
 
-def _circles(parameters: Sequence[Parameter]) -> list[tuple[int, str]]:
+def _circular_conditions(parameters: Sequence[Parameter]) -> list[tuple[int, str]]:
     """Return conditions that form a cycle, each cycle once."""
     left, faults = _parents(parameters), list[tuple[int, str]]()
     order = list(left)

@@ -59,8 +59,8 @@ def as_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpa
             first = next(iter(nodes.values()))
             first.meta = {META: {**_our_meta(first.meta), "forbid": texts}}
         conditions = _conditions(space, nodes)
-        forbidden = _forbidden(space, nodes)
-        return _assembled(seed, nodes, conditions, forbidden)
+        forbidden = _forbidden_clauses(space, nodes)
+        return _assemble_space(seed, nodes, conditions, forbidden)
     except ValueError as error:
         raise ConfigError(f"ConfigSpace refuses the space: {error.__cause__ or error}") from error
 
@@ -73,22 +73,22 @@ def _conditions(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
         for condition in one.when:
             if condition.name not in space.constants:
                 own, other = nodes[one.name], nodes[condition.name]
-                found.append(_among(kinds, condition.values, own, other))
+                found.append(_equals_or_in(kinds, condition.values, own, other))
     return found
 
 
-def _forbidden(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
+def _forbidden_clauses(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
     """Return rules on values, each a clause or several joined."""
     clauses = (CS.ForbiddenEqualsClause, CS.ForbiddenInClause)
     found = list[Any]()
     for rule in space.forbid:
         if isinstance(rule, ValueRule) and all(name in nodes for name, _ in rule.wanted):
-            parts = [_among(clauses, values, nodes[name]) for name, values in rule.wanted]
-            found.append(_joined(CS.ForbiddenAndConjunction, parts))
+            parts = [_equals_or_in(clauses, values, nodes[name]) for name, values in rule.wanted]
+            found.append(_join_parts(CS.ForbiddenAndConjunction, parts))
     return found
 
 
-def _assembled(
+def _assemble_space(
     seed: int | None, nodes: Mapping[str, Any], conditions: list[Any], forbidden: list[Any]
 ) -> CS.ConfigurationSpace:
     theirs = CS.ConfigurationSpace(seed=seed)
@@ -96,13 +96,13 @@ def _assembled(
     for node in nodes.values():
         parts = [part for part in conditions if part.child.name == node.name]
         if parts:
-            theirs.add(_joined(CS.AndConjunction, parts))
+            theirs.add(_join_parts(CS.AndConjunction, parts))
     for clause in forbidden:
         theirs.add(clause)
     return theirs
 
 
-def _joined(kind: Any, parts: list[Any]) -> Any:
+def _join_parts(kind: Any, parts: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else kind(*parts)
 
 
@@ -113,7 +113,7 @@ def shown_value(value: Any) -> Any:
     return value
 
 
-def _among(kinds: tuple[Any, Any], values: Sequence[Any], *nodes: Any) -> Any:
+def _equals_or_in(kinds: tuple[Any, Any], values: Sequence[Any], *nodes: Any) -> Any:
     """Return a condition or clause: equal to the only value, or one of several."""
     shown = [shown_value(value) for value in values]
     return kinds[0](*nodes, shown[0]) if len(shown) == 1 else kinds[1](*nodes, shown)
@@ -194,7 +194,7 @@ def _current_format(data: dict[str, Any]) -> dict[str, Any]:
     """Return a space in the form of today's ConfigSpace."""
     given = data["hyperparameters"]
     if is_list(given):
-        today = [_modernised(fields) if is_dict(fields) else fields for fields in given]
+        today = [_modernise_fields(fields) if is_dict(fields) else fields for fields in given]
         return {**data, "hyperparameters": today}
     if not is_dict(given):
         return data
@@ -212,7 +212,7 @@ def _current_format(data: dict[str, Any]) -> dict[str, Any]:
 def _hyperparameter_in_file(name: Any, fields: Any) -> dict[str, Any]:
     if not is_dict(fields):
         raise ValueError(f"hyperparameter {name!r} is {fields!r}; allowed: a mapping")
-    whole = _modernised({"name": str(name), "meta": None, **fields})
+    whole = _modernise_fields({"name": str(name), "meta": None, **fields})
     default = whole.pop("default_value", None)
     if whole.get("type") == "categorical":
         whole.setdefault("weights", None)
@@ -226,7 +226,7 @@ def _hyperparameter_in_file(name: Any, fields: Any) -> dict[str, Any]:
     return {**whole, "default_value": default}
 
 
-def _modernised(fields: dict[str, Any]) -> dict[str, Any]:
+def _modernise_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """Return a hyperparameter without the fields used before ConfigSpace 1."""
     found, step = dict(fields), fields.get("q")
     for old, new in (("default", "default_value"), ("probabilities", "weights")):
@@ -264,7 +264,7 @@ def from_configspace(theirs: CS.ConfigurationSpace) -> Space:
             if not isinstance(part, CS.EqualsCondition | CS.InCondition):
                 text = f"the condition {part} has no counterpart"
                 raise ConfigError(f"{text}; allowed: equals, in, and")
-            condition = Condition(part.parent.name, _values(part.parent, part))
+            condition = Condition(part.parent.name, _our_values(part.parent, part))
             conditions.setdefault(part.child.name, []).append(condition)
     parameters = [_parameter(one, tuple(conditions.get(name, ()))) for name, one in theirs.items()]
     rules = [_rule(clause) for clause in theirs.forbidden_clauses]
@@ -293,7 +293,7 @@ def _distribution(theirs: Any) -> Distribution:
 
 def _own_value(distribution: Distribution, value: Any) -> Any:
     """Return a value of the distribution, which ConfigSpace may store as a JSON text."""
-    value = _value(value)
+    value = _plain_value(value)
     if distribution.why_not(value) is not None and isinstance(value, str):
         for own in distribution.values if isinstance(distribution, Categorical | Ordinal) else ():
             if shown_value(own) == value:
@@ -305,19 +305,23 @@ def _fields(theirs: Any) -> Mapping[str, Any]:
     if isinstance(theirs, CS.UniformFloatHyperparameter | CS.UniformIntegerHyperparameter):
         kind = "int_uniform" if isinstance(theirs, CS.UniformIntegerHyperparameter) else "uniform"
         kind = f"log_{kind}" if theirs.log else kind
-        return {"min": _value(theirs.lower), "max": _value(theirs.upper), "distribution": kind}
+        return {
+            "min": _plain_value(theirs.lower),
+            "max": _plain_value(theirs.upper),
+            "distribution": kind,
+        }
     if isinstance(theirs, CS.NormalFloatHyperparameter) and not theirs.log:
         keys = {"mu": theirs.mu, "sigma": theirs.sigma, "min": theirs.lower, "max": theirs.upper}
-        return {key: _value(value) for key, value in keys.items()}
+        return {key: _plain_value(value) for key, value in keys.items()}
     if isinstance(theirs, CS.CategoricalHyperparameter):
         if theirs.weights is not None and len(set(theirs.weights)) > 1:
             raise ConfigError(f"{theirs.name!r} has weights; here all values are equally likely")
-        return {"values": [_value(value) for value in theirs.choices]}
+        return {"values": [_plain_value(value) for value in theirs.choices]}
     if isinstance(theirs, CS.OrdinalHyperparameter):
-        values = [_value(value) for value in theirs.sequence]
+        values = [_plain_value(value) for value in theirs.sequence]
         return {"values": values, "distribution": "ordinal"}
     if isinstance(theirs, CS.Constant):
-        return {"values": [_value(theirs.value)]}
+        return {"values": [_plain_value(theirs.value)]}
     raise ConfigError(f"{theirs.name!r} is a {type(theirs).__name__}, which has no counterpart")
 
 
@@ -330,18 +334,18 @@ def _rule(theirs: Any) -> Rule:
     for part in theirs.components if isinstance(theirs, CS.ForbiddenAndConjunction) else (theirs,):
         if not isinstance(part, CS.ForbiddenEqualsClause | CS.ForbiddenInClause):
             raise ConfigError(f"the forbidden clause {part} has no counterpart")
-        wanted.append((part.hyperparameter.name, _values(part.hyperparameter, part)))
+        wanted.append((part.hyperparameter.name, _our_values(part.hyperparameter, part)))
     return ValueRule(tuple(wanted))
 
 
-def _values(parent: Any, theirs: Any) -> tuple[Any, ...]:
+def _our_values(parent: Any, theirs: Any) -> tuple[Any, ...]:
     distribution = _distribution(parent)
     is_list = isinstance(theirs, CS.InCondition | CS.ForbiddenInClause)
     values = theirs.values if is_list else (theirs.value,)
     return tuple(_own_value(distribution, value) for value in values)
 
 
-def _value(theirs: Any) -> Any:
+def _plain_value(theirs: Any) -> Any:
     """Return a plain Python value; the input may be NumPy's."""
     return freeze(theirs.item() if hasattr(theirs, "item") else theirs)
 
@@ -357,12 +361,12 @@ def to_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpa
     for key, parameter in space.keyed:
         for condition in parameter.when:
             if not condition.holds(space.constants):
-                where = _where(space, condition.name, condition.values)
+                where = _possible_positions(space, condition.name, condition.values)
                 parts = [CS.InCondition(nodes[key], nodes[one], at) for one, at in where]
-                conditions.append(_joined(CS.OrConjunction, parts))
+                conditions.append(_join_parts(CS.OrConjunction, parts))
     rules = [rule for rule in space.forbid if isinstance(rule, ValueRule)]
     forbidden = [clause for rule in rules for clause in _clauses(space, nodes, rule)]
-    return _assembled(seed, nodes, conditions, forbidden)
+    return _assemble_space(seed, nodes, conditions, forbidden)
 
 
 def from_configuration(space: Space, configuration: Mapping[str, Any]) -> dict[str, Any]:
@@ -401,7 +405,9 @@ def _hyperparameter_on_axis(key: str, parameter: Parameter) -> Any:
     return CS.UniformFloatHyperparameter(key, 0.0, 1.0, axis.share(default))
 
 
-def _where(space: Space, name: str, values: Sequence[Any]) -> list[tuple[str, list[Any]]]:
+def _possible_positions(
+    space: Space, name: str, values: Sequence[Any]
+) -> list[tuple[str, list[Any]]]:
     """Return (key, positions) for each parameter of a name that can have one of the values."""
     found: list[tuple[str, list[Any]]] = []
     for key, parameter in space.keyed:
@@ -421,11 +427,11 @@ def _clauses(space: Space, nodes: Mapping[str, Any], rule: ValueRule) -> list[An
     options: list[list[tuple[str, list[Any]]]] = []
     for name, values in rule.wanted:
         if name not in space.constants:
-            options.append(_where(space, name, values))
+            options.append(_possible_positions(space, name, values))
         elif not is_among(space.constants[name], values):
             return []
     found = list[Any]()
     for chosen in filter(None, itertools.product(*options)):
         clauses = [CS.ForbiddenInClause(nodes[key], at) for key, at in chosen]
-        found.append(_joined(CS.ForbiddenAndConjunction, clauses))
+        found.append(_join_parts(CS.ForbiddenAndConjunction, clauses))
     return found

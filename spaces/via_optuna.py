@@ -84,7 +84,7 @@ def read_study(storage: str, name: str | None = None) -> OptunaStudy:
 
 def _read_study(storage: str, name: str | None) -> OptunaStudy:
     opened = open_storage(storage)
-    name = _chosen(storage, opened, name)
+    name = _chosen_study(storage, opened, name)
     study = optuna.load_study(study_name=name, storage=opened)
     trials = study.get_trials(deepcopy=False)
     space, changed = _last_distributions(storage, trials)
@@ -97,14 +97,14 @@ def _read_study(storage: str, name: str | None) -> OptunaStudy:
         directions=tuple(direction.name.lower() for direction in study.directions),
         space={parameter: _fields(parameter, theirs) for parameter, theirs in space.items()},
         sometimes=tuple(name for name in space if not _always_has(trials, name)),
-        trials=tuple(_trial(trial) for trial in finished),
+        trials=tuple(_our_trial(trial) for trial in finished),
         metrics=metrics,
         exported=dict(study.user_attrs.get("hpo", {})),
         changed=changed,
     )
 
 
-def _chosen(storage: str, opened: optuna.storages.BaseStorage, name: str | None) -> str:
+def _chosen_study(storage: str, opened: optuna.storages.BaseStorage, name: str | None) -> str:
     """Return the name of the study to read: the given one, or the only one."""
     names = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]
     known = ", ".join(names) or "none"
@@ -137,7 +137,7 @@ def _always_has(trials: Sequence[optuna.trial.FrozenTrial], name: str) -> bool:
     return all(name in trial.params for trial in trials)
 
 
-def _trial(theirs: optuna.trial.FrozenTrial) -> OptunaTrial:
+def _our_trial(theirs: optuna.trial.FrozenTrial) -> OptunaTrial:
     ours = theirs.user_attrs.get("params")
     return OptunaTrial(dict(theirs.params), tuple(theirs.values), ours if is_dict(ours) else {})
 
@@ -224,18 +224,18 @@ def written_params(
     spread: dict[str, BaseDistribution] = {}
     for key, parameter, value in space.active(params):
         if not (value == 0 and _zero_is_outside(parameter.distribution)):
-            values[key] = _plain(value)
+            values[key] = _plain_choice(value)
             spread[key] = _value_distribution(parameter.distribution)
     return values, spread
 
 
 def told_changes(space: Space) -> list[str]:
     """Return for every parameter the part that Optuna cannot express."""
-    changes = ((key, _change(key, parameter)) for key, parameter in space.keyed)
+    changes = ((key, _export_change(key, parameter)) for key, parameter in space.keyed)
     return [f"{key}: {change}" for key, change in changes if change]
 
 
-def _change(key: str, parameter: Parameter) -> str:
+def _export_change(key: str, parameter: Parameter) -> str:
     ours = parameter.distribution
     values = ours.values if isinstance(ours, Categorical) else ()
     changes = {
@@ -269,13 +269,13 @@ def _bounds(ours: Distribution) -> tuple[Any, Any]:
     return min(own), max(own)
 
 
-def _plain(value: Any) -> Any:
+def _plain_choice(value: Any) -> Any:
     return value if isinstance(value, _SCALAR) else json.dumps(value)
 
 
 def _value_distribution(ours: Distribution) -> BaseDistribution:
     if isinstance(ours, Categorical | Ordinal):
-        return CategoricalDistribution([_plain(value) for value in ours.values])
+        return CategoricalDistribution([_plain_choice(value) for value in ours.values])
     if isinstance(ours, Pow2):
         return CategoricalDistribution(list(ours.grid(64)))
     low, high = _bounds(ours)
@@ -293,7 +293,9 @@ def suggest(trial: BaseTrial, space: Space) -> dict[str, Any]:
     """Ask a trial for a configuration: active parameters only, rules not checked."""
 
     def choose(key: str, parameter: Parameter) -> Any:
-        return parameter.distribution.outward(_ask(trial, key, parameter.distribution.axis))
+        return parameter.distribution.outward(
+            _suggest_position(trial, key, parameter.distribution.axis)
+        )
 
     return space.resolve(choose)
 
@@ -320,7 +322,7 @@ def _on_axis(axis: Axis) -> BaseDistribution:
     return FloatDistribution(axis.low, axis.high, log=axis.log)
 
 
-def _ask(trial: BaseTrial, key: str, axis: Axis) -> float | int:
+def _suggest_position(trial: BaseTrial, key: str, axis: Axis) -> float | int:
     if axis.kind == "choice":
         return trial.suggest_categorical(key, tuple(range(int(axis.high) + 1)))
     if axis.kind == "integer":

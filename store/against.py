@@ -174,13 +174,13 @@ def compare_samples(
     both = sorted(winner.keys() & other.keys())
     if not both:
         return Against(rival, "nothing")
-    ours, theirs = (_signed(side, both, terms.sign) for side in (winner, other))
+    ours, theirs = (_signed_values(side, both, terms.sign) for side in (winner, other))
     pairs = _Pairs(both, ours, theirs)
     chance, chance_interval = chance_of_better(ours, theirs)
     found = (
         _by_value(pairs, rival, terms, among)
         if pairs.finite
-        else _lost(pairs, rival, terms, among)
+        else _decide_without_pairs(pairs, rival, terms, among)
     )
     return replace(
         found,
@@ -192,11 +192,11 @@ def compare_samples(
     )
 
 
-def _signed(side: Sample, seeds: Sequence[int], sign: float) -> list[float]:
+def _signed_values(side: Sample, seeds: Sequence[int], sign: float) -> list[float]:
     return [sign * side[seed] for seed in seeds]
 
 
-def _lost(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
+def _decide_without_pairs(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
     """Decide if on no seed both sides have a finite value."""
     enough = len(pairs.seeds) >= fewest_pairs(terms.level / among)
     if pairs.own_lost:

@@ -51,7 +51,7 @@ def together(scores: Sequence[float], over: str) -> float:
     [0.6, 0.7, 0.1]
     """
     if over not in OVER:
-        raise _unknown(over)
+        raise _unknown_error(over)
     if not scores:
         raise ConfigError("no environment to aggregate over")
     if any(map(math.isnan, scores)):
@@ -71,7 +71,7 @@ def overall(scores: Scores, over: str = "iqm") -> float:
     >>> round(overall([[0.0, 0.5], [0.7, 0.9]], "iqm"), 3)
     0.6
     """
-    return float(_statistic(over)(_table(scores)[None])[0])
+    return float(_statistic(over)(_score_table(scores)[None])[0])
 
 
 def overall_interval(scores: Scores, over: str = "iqm", bounds: Sequence[Bounds] = ()) -> Interval:
@@ -84,7 +84,7 @@ def overall_interval(scores: Scores, over: str = "iqm", bounds: Sequence[Bounds]
     biased. There is also none below 5 seeds, with a non-finite score, or without variation (of a
     `mean`: unless the bounds are known).
     """
-    table, statistic = _table(scores), _statistic(over)
+    table, statistic = _score_table(scores), _statistic(over)
     if over == "worst" or not np.isfinite(table).all():
         return NO_INTERVAL
     ends, still = _overall_bounds(bounds, over, table.shape[1]), _are_still((table,))
@@ -101,7 +101,7 @@ def overall_interval(scores: Scores, over: str = "iqm", bounds: Sequence[Bounds]
         low, high = min(found.low, float(centre) - reach), max(found.high, float(centre) + reach)
         return ends.around(Interval(low, high, found.kind))
     beyond = expanded_tail(table.shape[1], _degrees((table,)))
-    sampled = statistic(_resampled(table, 0))
+    sampled = statistic(_resample_seeds(table, 0))
     return NO_INTERVAL if _is_flat(sampled, table) else ends.around(percentiles(sampled, beyond))
 
 
@@ -135,7 +135,7 @@ def difference(
     >>> round(difference([[0.5, 0.7], [0.9, 1.0]], [[0.4, 0.6], [0.9, 1.0]], "mean")[0], 3)
     0.05
     """
-    a, b = _both(ours, theirs)
+    a, b = _score_tables(ours, theirs)
     if paired and a.shape != b.shape:
         raise ConfigError(f"paired scores of {a.shape[1]} and {b.shape[1]} seeds")
     statistic = _statistic(over)
@@ -150,7 +150,7 @@ def difference(
     fewest = min(a.shape[1], b.shape[1])
     if fewest < _FEWEST:
         return value, NO_INTERVAL
-    sampled = statistic(_resampled(a, 0)) - statistic(_resampled(b, 0 if paired else 1))
+    sampled = statistic(_resample_seeds(a, 0)) - statistic(_resample_seeds(b, 0 if paired else 1))
     if _is_flat(sampled, np.concatenate([a, b], axis=1)):
         return value, NO_INTERVAL  # variation only in scores that the IQM cuts
     level = level_of(1)
@@ -203,13 +203,13 @@ def performance_profile(scores: Scores, thresholds: Sequence[float]) -> list[flo
     >>> performance_profile([[0.0, 0.5], [0.7, 0.9]], [0.0, 0.6, 1.0])
     [0.75, 0.5, 0.0]
     """
-    table = _table(scores)
+    table = _score_table(scores)
     return [float(np.mean(table > threshold)) for threshold in thresholds]
 
 
 def profile_band(scores: Scores, thresholds: Sequence[float]) -> list[tuple[float, float]] | None:
     """Return the pointwise 95 % interval of the profile at each threshold; None below 5 seeds."""
-    table = _table(scores)
+    table = _score_table(scores)
     if table.shape[1] < _FEWEST:
         return None
     above = [int(np.count_nonzero(table > threshold)) for threshold in thresholds]
@@ -224,15 +224,15 @@ def probability_of_improvement(ours: Scores, theirs: Scores) -> tuple[float, Int
     >>> probability_of_improvement([[2.0, 3.0], [1.0, 1.0]], [[1.0, 2.0], [1.0, 1.0]])[0]
     0.6875
     """
-    a, b = _both(ours, theirs)
+    a, b = _score_tables(ours, theirs)
     return placement_interval(a.tolist(), b.tolist())
 
 
-def _unknown(over: str) -> ConfigError:
+def _unknown_error(over: str) -> ConfigError:
     return ConfigError(f"unknown aggregate over environments {over!r}; known: {', '.join(OVER)}")
 
 
-def _table(scores: Scores) -> np.ndarray:
+def _score_table(scores: Scores) -> np.ndarray:
     """Return float64 [environments, seeds]."""
     lengths = {len(seeds) for seeds in scores}
     if not lengths or 0 in lengths:
@@ -243,8 +243,8 @@ def _table(scores: Scores) -> np.ndarray:
     return np.asarray(scores, np.float64)
 
 
-def _both(ours: Scores, theirs: Scores) -> tuple[np.ndarray, np.ndarray]:
-    a, b = _table(ours), _table(theirs)
+def _score_tables(ours: Scores, theirs: Scores) -> tuple[np.ndarray, np.ndarray]:
+    a, b = _score_table(ours), _score_table(theirs)
     if len(a) != len(b):
         raise ConfigError(f"scores on {len(a)} environments and on {len(b)}; compare equal ones")
     return a, b
@@ -258,19 +258,19 @@ def _statistic(over: str) -> Callable[[np.ndarray], np.ndarray]:
         "worst": lambda tables: tables.mean(axis=2).min(axis=1),
     }
     if over not in known:
-        raise _unknown(over)
+        raise _unknown_error(over)
     return known[over]
 
 
 @lru_cache(maxsize=8)
-def _draws(shape: tuple[int, ...], stream: int) -> np.ndarray:
+def _resampling_indices(shape: tuple[int, ...], stream: int) -> np.ndarray:
     """Return seeds drawn with replacement, [resamples, environments, seeds]."""
     generator = np.random.Generator(np.random.PCG64(stream))
     return generator.integers(0, shape[1], (_RESAMPLES, *shape))
 
 
-def _resampled(table: np.ndarray, stream: int) -> np.ndarray:
-    return np.take_along_axis(table[None], _draws(table.shape, stream), axis=2)
+def _resample_seeds(table: np.ndarray, stream: int) -> np.ndarray:
+    return np.take_along_axis(table[None], _resampling_indices(table.shape, stream), axis=2)
 
 
 BySeed = Mapping[int, Sequence[float]]  # replicate -> score per environment, NaN if it diverged
@@ -328,13 +328,13 @@ def on_each(seeds: BySeed, bounds: Sequence[Bounds] = ()) -> OnEach:
     >>> found.lost, [one.value for one in found.each], found.together["worst"].value
     (1, [0.75, 0.5], 0.5)
     """
-    kept = _complete(seeds)
+    kept = _complete_seeds(seeds)
     if not seeds:
         raise ConfigError("no run to aggregate")
     if not kept:
         count = len(next(iter(seeds.values())))
         return OnEach(len(seeds), len(seeds), (NOTHING,) * count, dict.fromkeys(OVER, NOTHING))
-    columns = _columns(kept)
+    columns = _score_columns(kept)
     ends = bounds or [UNBOUNDED] * len(columns)
     each = tuple(
         Estimate(mean(column), bounded_interval(column, its))
@@ -357,10 +357,10 @@ def beside(ours: BySeed, theirs: BySeed, paired: bool, bounds: Sequence[Bounds] 
         ours, theirs = ({seed: side[seed] for seed in common} for side in (ours, theirs))
     if not ours or not theirs:
         raise ConfigError("there is nothing to compare: one side has no values")
-    a, b = _columns(ours), _columns(theirs)
+    a, b = _score_columns(ours), _score_columns(theirs)
     ends = bounds or [UNBOUNDED] * len(a)
-    each = tuple(_one(x, y, paired, its) for x, y, its in zip(a, b, ends, strict=True))
-    x, y = _complete(ours), _complete(theirs)
+    each = tuple(_compare_on_one(x, y, paired, its) for x, y, its in zip(a, b, ends, strict=True))
+    x, y = _complete_seeds(ours), _complete_seeds(theirs)
     if paired:
         both = x.keys() & y.keys()
         x, y = ({seed: side[seed] for seed in both} for side in (x, y))
@@ -368,7 +368,7 @@ def beside(ours: BySeed, theirs: BySeed, paired: bool, bounds: Sequence[Bounds] 
     differences: dict[str, Estimate] = dict.fromkeys(OVER, NOTHING)
     if x and y:
         for over in OVER:
-            sides = _columns(x), _columns(y)
+            sides = _score_columns(x), _score_columns(y)
             differences[over] = Estimate(*difference(*sides, over, paired, bounds))
     improvement = Estimate(*probability_of_improvement(a, b))
     return Beside(paired, min(len(ours), len(theirs)), lost, each, differences, improvement)
@@ -381,7 +381,7 @@ def profiles(sides: Sequence[BySeed]) -> list[Profile]:
     >>> [round(found.shares[at], 2) for at in (0, 30, 95, 100)]
     [1.0, 0.75, 0.25, 0.0]
     """
-    tables = [_columns(side) for side in sides]
+    tables = [_score_columns(side) for side in sides]
     finite = [s for table in tables for column in table for s in column if math.isfinite(s)]
     low, high = min([0.0, *finite]), max([1.0, *finite])
     taus = [low + (high - low) * at / (_POINTS - 1) for at in range(_POINTS)]
@@ -392,11 +392,13 @@ def profiles(sides: Sequence[BySeed]) -> list[Profile]:
     return found
 
 
-def _one(a: Sequence[float], b: Sequence[float], paired: bool, bounds: Bounds) -> OneEnvironment:
+def _compare_on_one(
+    a: Sequence[float], b: Sequence[float], paired: bool, bounds: Bounds
+) -> OneEnvironment:
     chance, around = chance_of_better(a, b, paired=paired)
-    sides = [x for x in a if _finite(x)], [y for y in b if _finite(y)]
+    sides = [x for x in a if _is_finite(x)], [y for y in b if _is_finite(y)]
     if paired:
-        pairs = [(x, y) for x, y in zip(a, b, strict=True) if _finite(x, y)]
+        pairs = [(x, y) for x, y in zip(a, b, strict=True) if _is_finite(x, y)]
         sides = [x for x, _ in pairs], [y for _, y in pairs]
     gap = NOTHING
     if all(sides):
@@ -406,14 +408,14 @@ def _one(a: Sequence[float], b: Sequence[float], paired: bool, bounds: Bounds) -
     return OneEnvironment(gap, Estimate(chance, around))
 
 
-def _finite(*values: float) -> bool:
+def _is_finite(*values: float) -> bool:
     return all(map(math.isfinite, values))
 
 
-def _complete(seeds: BySeed) -> dict[int, Sequence[float]]:
-    return {seed: scores for seed, scores in seeds.items() if _finite(*scores)}
+def _complete_seeds(seeds: BySeed) -> dict[int, Sequence[float]]:
+    return {seed: scores for seed, scores in seeds.items() if _is_finite(*scores)}
 
 
-def _columns(seeds: BySeed) -> list[list[float]]:
+def _score_columns(seeds: BySeed) -> list[list[float]]:
     rows = [seeds[seed] for seed in sorted(seeds)]
     return [list(column) for column in zip(*rows, strict=True)]

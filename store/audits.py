@@ -57,7 +57,7 @@ def audit_of(
     if meta.objectives or meta.constraints:
         return None
     sign = 1.0 if meta.goal == "maximize" else -1.0
-    ends = _ends(rows, sign)
+    ends = _final_values(rows, sign)
     stops = _Stops(_stops_of(decisions, finishing), ends)
     survivors = [end for n, end in ends.items() if n not in stops.rows and math.isfinite(end)]
     if not stops.known or not survivors:
@@ -120,12 +120,12 @@ def _stops_of(
     return found
 
 
-def _ends(rows: Iterable[TrialRow], sign: float) -> dict[int, float]:
-    known = ((row.trial, _end(row, sign)) for row in rows)
+def _final_values(rows: Iterable[TrialRow], sign: float) -> dict[int, float]:
+    known = ((row.trial, _final_value(row, sign)) for row in rows)
     return {trial: end for trial, end in known if end is not None}
 
 
-def _end(row: TrialRow, sign: float) -> float | None:
+def _final_value(row: TrialRow, sign: float) -> float | None:
     """Return the final value, higher is better; -inf if it diverged, None if unknown."""
     if row.state is TrialState.DIVERGED:
         return -math.inf

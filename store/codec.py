@@ -21,9 +21,9 @@ from .rows import (
     AskRow,
     AttributeRow,
     Commit,
+    CommitHead,
     DecisionRow,
     EvaluationRow,
-    Head,
     Part,
     Stream,
     StudyMeta,
@@ -43,13 +43,13 @@ def param_kind(values: Iterable[Any]) -> str:
     >>> param_kind([1e-4, 1]), param_kind([32, 64]), param_kind(["relu", None]), param_kind([[64]])
     ('float', 'int', 'text', 'json')
     """
-    kinds = {_kind(value) for value in values if value is not None}
+    kinds = {_kind_of_value(value) for value in values if value is not None}
     if kinds == {"int", "float"}:
         return "float"
     return kinds.pop() if len(kinds) == 1 else "json"
 
 
-def _kind(value: Any) -> str:
+def _kind_of_value(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, Integral):
@@ -59,11 +59,11 @@ def _kind(value: Any) -> str:
     return "text" if isinstance(value, str) else "json"
 
 
-def _typed(what: str, kind: str, value: Any) -> Any:
+def _to_kind(what: str, kind: str, value: Any) -> Any:
     """Return plain data of one of the `PARAM_KINDS`."""
     if type(value) is _PLAIN.get(kind):
         return value
-    seen = _kind(value)
+    seen = _kind_of_value(value)
     if kind == "json":
         return plain_json(value)
     if kind == "float" and seen in ("float", "int"):
@@ -138,14 +138,14 @@ def _column(entry: Field[Any]) -> _Column:
     return _Column(entry.name, each, several=each != kind, optional=kind != declared)
 
 
-def _checked(row: TrialRow | DecisionRow, column: _Column) -> Any:
+def _checked_cell(row: TrialRow | DecisionRow, column: _Column) -> Any:
     value: Any = getattr(row, column.name)
     if not column.number or (value is None and column.optional):
         return plain_json(value)
     what = f"{column.name} of trial {row.trial}"
     if not column.several:
-        return _typed(what, column.number, value)
-    return [_typed(what, column.number, one) for one in getattr(row, column.name)]
+        return _to_kind(what, column.number, value)
+    return [_to_kind(what, column.number, one) for one in getattr(row, column.name)]
 
 
 def trial_to_text(row: TrialRow, param_kinds: Mapping[str, str]) -> str:
@@ -154,9 +154,9 @@ def trial_to_text(row: TrialRow, param_kinds: Mapping[str, str]) -> str:
             f"trial {row.trial} has params the study does not declare: {', '.join(unknown)}; "
             f"declared are: {', '.join(sorted(param_kinds))}"
         )
-    cells = {column.name: _checked(row, column) for column in _columns(TrialRow)}
+    cells = {column.name: _checked_cell(row, column) for column in _columns(TrialRow)}
     cells["params"] = {
-        name: None if value is None else _typed(f"param {name!r}", param_kinds[name], value)
+        name: None if value is None else _to_kind(f"param {name!r}", param_kinds[name], value)
         for name, value in row.params.items()
     }
     return json.dumps(cells)
@@ -173,7 +173,9 @@ def trial_from_text(text: str) -> TrialRow:
 
 
 def decision_cells(row: DecisionRow) -> Cells:
-    text = json.dumps({column.name: _checked(row, column) for column in _columns(DecisionRow)})
+    text = json.dumps(
+        {column.name: _checked_cell(row, column) for column in _columns(DecisionRow)}
+    )
     return (int(row.trial), int(row.rung), text)
 
 
@@ -204,7 +206,7 @@ def meta_of_cells(rows: Iterable[Cells]) -> StudyMeta:
     return StudyMeta(**{key: value for key, value in values.items() if key in known})
 
 
-def head_cells(head: Head | Commit) -> Cells:
+def head_cells(head: CommitHead | Commit) -> Cells:
     at = repr(float(head.at))
     return (1, int(head.number), at, str(head.phase), head.loop_state, head.checkpoint)
 

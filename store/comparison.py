@@ -101,7 +101,7 @@ def paired_interval(
     >>> round(found.low, 3), round(found.high, 3), found.kind
     (0.727, 2.94, 't')
     """
-    return _paired(ours, theirs, level, bounds).whole
+    return _compare_pairs(ours, theirs, level, bounds).whole
 
 
 def paired_unless(
@@ -112,13 +112,13 @@ def paired_unless(
     bounds: Bounds = UNBOUNDED,
 ) -> Unless | None:
     """Return the condition under which `paired_interval` would exclude 0; None without one."""
-    return _paired(ours, theirs, level, bounds).unless()
+    return _compare_pairs(ours, theirs, level, bounds).unless()
 
 
 _NOTHING = _Found(NO_INTERVAL, NO_INTERVAL, 0.0)
 
 
-def _paired(
+def _compare_pairs(
     ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds
 ) -> _Found:
     if len(ours) != len(theirs):
@@ -216,25 +216,29 @@ def paired_over_looks(
     """
     own = len(ours) if among == 1 else 0  # few seeds decide alone, not several at once
     before, level = levels(earlier, interim, own)
-    now = _found(ours, theirs, level / among, bounds).whole
+    now = _compare_sides(ours, theirs, level / among, bounds).whole
     if now.low is None or now.high is None:
         return now
     low, high = now.low, now.high
     for pairs, its in before:
-        then = _found(ours[:pairs], theirs[:pairs], its / among, bounds).whole
+        then = _compare_sides(ours[:pairs], theirs[:pairs], its / among, bounds).whole
         if then.low is not None and then.high is not None:
             low, high = max(low, then.low), min(high, then.high)
     return Interval(low, high, now.kind) if low <= high else now
 
 
-def _found(ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds) -> _Found:
+def _compare_sides(
+    ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds
+) -> _Found:
     """Compare pairs, or all splits of few values."""
     if is_few(len(ours)) and len(ours) == len(theirs):
-        return _few(ours, theirs, level, bounds)
-    return _paired(ours, theirs, level, bounds)
+        return _compare_few(ours, theirs, level, bounds)
+    return _compare_pairs(ours, theirs, level, bounds)
 
 
-def _few(ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds) -> _Found:
+def _compare_few(
+    ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds
+) -> _Found:
     """Return the difference of 4 or 5 values per side, by Welch's interval and all splits."""
     if not all(map(math.isfinite, [*ours, *theirs])):
         return _NOTHING
@@ -292,7 +296,7 @@ def sign_flip_p(differences: Sequence[float]) -> float:
         reach = abs(math.fsum(differences)) / error
         return 2.0 * float(special.stdtr(len(differences) - 1, -reach))
     if len(sizes) > _ALL_SIGNS:
-        sums = _signs(len(sizes)) @ sizes
+        sums = _random_signs(len(sizes)) @ sizes
         return (1.0 + float(np.count_nonzero(np.abs(sums) >= seen))) / _FLIPS
     sums = sizes[:1]  # the other half has all signs flipped
     for size in sizes[1:]:
@@ -301,7 +305,7 @@ def sign_flip_p(differences: Sequence[float]) -> float:
 
 
 @lru_cache(maxsize=8)
-def _signs(count: int) -> np.ndarray:
+def _random_signs(count: int) -> np.ndarray:
     coins = np.random.Generator(np.random.PCG64(0)).integers(0, 2, (_FLIPS - 1, count))
     return 2.0 * coins - 1.0
 
@@ -434,11 +438,11 @@ def seeds_to_tell(gap: float, deviation: float, level: float = level_of(1)) -> i
         return None
     ratio = deviation / abs(gap)
     known = range(2, _MOST + 1)
-    found = bisect_left(known, True, key=lambda count: _suffice(count, ratio, level))
+    found = bisect_left(known, True, key=lambda count: _has_enough_seeds(count, ratio, level))
     return known[found] if found < len(known) else None
 
 
-def _suffice(count: int, ratio: float, level: float) -> bool:
+def _has_enough_seeds(count: int, ratio: float, level: float) -> bool:
     degrees = min(count - 1, 1_000)  # beyond, quantiles are the normal's to three digits
     reach = t_quantile(1.0 - level / 2.0, degrees) + t_quantile(POWER, degrees)
     return reach * ratio <= math.sqrt(count)
@@ -507,11 +511,11 @@ def decided_pairs(
         needed = max(needed, seeds_to_trust(gap, hidden(ours, theirs, bounds), level))
     unless = None
     if found.low <= 0.0 <= (found.high or 0.0):
-        unless = _found(ours, theirs, now, bounds).unless()
-    return _decided(found, count, needed, unless)
+        unless = _compare_sides(ours, theirs, now, bounds).unless()
+    return _decide_by_interval(found, count, needed, unless)
 
 
-def _decided(
+def _decide_by_interval(
     interval: Interval, count: int, needed: int | None, unless: Unless | None
 ) -> Decision:
     """Decide by an interval; if it includes 0, by the total seeds needed (None: any number)."""
@@ -630,7 +634,7 @@ def _iqm(values: Sequence[float]) -> float | None:
 
 
 def _decided_unpaired(ours: Sequence[float], theirs: Sequence[float], bounds: Bounds) -> Decision:
-    count, found = min(len(ours), len(theirs)), _unpaired(ours, theirs, bounds)
+    count, found = min(len(ours), len(theirs)), _compare_unpaired(ours, theirs, bounds)
     if count < FEWEST_EACH:
         return Decision("undecided", found.whole, FEWEST_EACH - count)
     spread = math.sqrt(variance(ours) + variance(theirs))
@@ -638,7 +642,7 @@ def _decided_unpaired(ours: Sequence[float], theirs: Sequence[float], bounds: Bo
     needed = seeds_to_tell(gap, spread)
     if needed is not None:
         needed = max(needed, seeds_to_trust(gap, hidden(ours, theirs, bounds), level_of(1)))
-    return _decided(found.whole, count, needed, found.unless())
+    return _decide_by_interval(found.whole, count, needed, found.unless())
 
 
 def unpaired_interval(
@@ -651,10 +655,10 @@ def unpaired_interval(
     change its sign (`unobserved`). There is none below 5 values per side, or with a non-finite
     value.
     """
-    return _unpaired(a, b, bounds).whole
+    return _compare_unpaired(a, b, bounds).whole
 
 
-def _unpaired(a: Sequence[float], b: Sequence[float], bounds: Bounds) -> _Found:
+def _compare_unpaired(a: Sequence[float], b: Sequence[float], bounds: Bounds) -> _Found:
     if min(len(a), len(b)) < FEWEST_EACH or not all(map(math.isfinite, [*a, *b])):
         return _NOTHING
     level = level_of(1)

@@ -30,7 +30,7 @@ _EPISODES = {"episode_return": "return", "episode_length": "length"}
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     env_steps: int
     values: Mapping[str, float]
 
@@ -47,7 +47,7 @@ class TrialNews:
     trial: int
     row: Mapping[str, Any]  # its row of `trials.parquet`
     params: Mapping[str, Any]
-    points: tuple[Point, ...]  # new ones, by env steps
+    points: tuple[CurvePoint, ...]  # new ones, by env steps
     ended: bool  # reported once more if its state, value or rank changes at the end of the study
 
 
@@ -61,13 +61,15 @@ class News:
     table: Mapping[str, Sequence[Any]]  # `trials.parquet`, the best first: column -> values
 
     @property
-    def point(self) -> Point:
+    def point(self) -> CurvePoint:
         values = {f"trials/{state}": float(count) for state, count in sorted(self.states.items())}
-        return Point(self.env_steps, values if self.best is None else values | {"best": self.best})
+        return CurvePoint(
+            self.env_steps, values if self.best is None else values | {"best": self.best}
+        )
 
 
 @dataclass
-class Mark:
+class SinkProgress:
     points: dict[str, int] = field(default_factory=dict[str, int])  # trial -> curve rows
     evaluations: dict[str, int] = field(default_factory=dict[str, int])  # trial -> evaluations
     done: list[int] = field(default_factory=list[int])  # trials followed to their end
@@ -76,7 +78,7 @@ class Mark:
     kept: dict[str, Any] = field(default_factory=dict[str, Any])  # other data, such as run ids
 
     @classmethod
-    def read(cls, directory: Path, sink: str) -> Mark:
+    def read(cls, directory: Path, sink: str) -> SinkProgress:
         path = directory / "sinks" / f"{sink}.json"
         found = atomic_files.read_text(path) if atomic_files.is_plain_file(path) else "{}"
         return cls(**json.loads(found))
@@ -95,16 +97,16 @@ class Follower:
     # Trials of the study, if known: up to `top_k` are followed from their start, not the end.
     planned: int | None = None
 
-    def news(self, directory: Path, mark: Mark, final: bool = False) -> News:
+    def news(self, directory: Path, mark: SinkProgress, final: bool = False) -> News:
         """Return the news since the mark, and advance it; `final`: the study is finished."""
         table = pq.read_table(directory / "trials.parquet").to_pydict()
         rows = _searched(table)
-        followed = self._followed(rows, mark, final)
+        followed = self._followed_trials(rows, mark, final)
         curves = _of_trials(directory / "curves.parquet", followed)
         episodes = _of_trials(directory / "evaluations.parquet", followed)
         by_number = {row["trial"]: row for row in rows}
         there = [number for number in followed if number in by_number]
-        trials = [self._trial(by_number[number], curves, episodes, mark) for number in there]
+        trials = [self._trial_news(by_number[number], curves, episodes, mark) for number in there]
         if final:
             trials += _changed_ends(by_number, mark)
         told = tuple(item for item in trials if item.points or item.ended)
@@ -119,7 +121,9 @@ class Follower:
             table=table,
         )
 
-    def _followed(self, rows: Sequence[Mapping[str, Any]], mark: Mark, final: bool) -> list[int]:
+    def _followed_trials(
+        self, rows: Sequence[Mapping[str, Any]], mark: SinkProgress, final: bool
+    ) -> list[int]:
         few = self.planned is not None and self.planned <= self.top_k
         never = (TrialState.WAITING, TrialState.FAILED)
         best = [
@@ -130,24 +134,24 @@ class Follower:
         known = dict.fromkeys([*map(int, mark.points), *best[: self.top_k]])
         return [number for number in known if number not in mark.done]
 
-    def _trial(
-        self, row: Mapping[str, Any], curves: pa.Table, episodes: pa.Table, mark: Mark
+    def _trial_news(
+        self, row: Mapping[str, Any], curves: pa.Table, episodes: pa.Table, mark: SinkProgress
     ) -> TrialNews:
         number, ended = row["trial"], row["state"] not in _LIVE
         name = str(number)
         seeds = 1 if ended else self.seeds
         taken = mark.points.setdefault(name, 0)
-        fresh = _complete(_curve_points(_rows_of(curves, number)), seeds)[taken:]
+        fresh = _complete_points(_curve_points(_rows_of(curves, number)), seeds)[taken:]
         if not ended:
             fresh = fresh[: len(fresh) // self.every * self.every]
         mark.points[name] = taken + len(fresh)
         points = block_means(fresh, self.every)
-        evaluations = _complete(_evaluation_points(_rows_of(episodes, number)), seeds)
+        evaluations = _complete_points(_evaluation_points(_rows_of(episodes, number)), seeds)
         points += evaluations[mark.evaluations.get(name, 0) :]
         mark.evaluations[name] = len(evaluations)
         if ended:
             mark.done.append(number)
-            mark.ends[name] = _end(row)
+            mark.ends[name] = _end_state(row)
         points.sort(key=lambda point: point.env_steps)
         return TrialNews(number, row, json.loads(row["params"]), tuple(points), ended)
 
@@ -158,35 +162,35 @@ def _searched(table: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [row for row in every if row["trial"] >= 0]
 
 
-def _newly_ended(rows: Iterable[dict[str, Any]], mark: Mark) -> list[dict[str, Any]]:
+def _newly_ended(rows: Iterable[dict[str, Any]], mark: SinkProgress) -> list[dict[str, Any]]:
     """Return the trials that have ended since the mark, by number."""
     ended = [row for row in rows if row["state"] not in _LIVE and row["trial"] not in mark.told]
     return sorted(ended, key=lambda row: row["trial"])
 
 
-def _changed_ends(rows: Mapping[int, Mapping[str, Any]], mark: Mark) -> list[TrialNews]:
-    stale = [n for n in mark.done if n in rows and mark.ends.get(str(n)) != _end(rows[n])]
-    mark.ends |= {str(n): _end(rows[n]) for n in stale}
+def _changed_ends(rows: Mapping[int, Mapping[str, Any]], mark: SinkProgress) -> list[TrialNews]:
+    stale = [n for n in mark.done if n in rows and mark.ends.get(str(n)) != _end_state(rows[n])]
+    mark.ends |= {str(n): _end_state(rows[n]) for n in stale}
     return [TrialNews(n, rows[n], json.loads(rows[n]["params"]), (), True) for n in stale]
 
 
-def _end(row: Mapping[str, Any]) -> str:
+def _end_state(row: Mapping[str, Any]) -> str:
     return json.dumps([row["state"], row["value"], row["rank"]])
 
 
-def block_means(points: Sequence[Point], every: int) -> list[Point]:
+def block_means(points: Sequence[CurvePoint], every: int) -> list[CurvePoint]:
     """Average blocks of `every` neighbouring points, at the env steps of the last one.
 
     >>> block_means([Point(1, {"a": 1.0}), Point(2, {"a": 3.0}), Point(3, {"b": 5.0})], 2)
     [Point(env_steps=2, values={'a': 2.0}), Point(env_steps=3, values={'b': 5.0})]
     """
     blocks = [points[start : start + every] for start in range(0, len(points), every)]
-    found: list[Point] = []
+    found: list[CurvePoint] = []
     for block in blocks:
         names = dict.fromkeys(name for point in block for name in point.values)
         values = {name: [p.values[name] for p in block if name in p.values] for name in names}
         means = {name: math.fsum(some) / len(some) for name, some in values.items()}
-        found.append(Point(block[-1].env_steps, means))
+        found.append(CurvePoint(block[-1].env_steps, means))
     return found
 
 
@@ -209,10 +213,10 @@ def _rows_of(table: pa.Table, trial: int) -> dict[str, np.ndarray]:
     }
 
 
-_Seen = tuple[Point, int]  # a point, and how many replicates have it
+_Seen = tuple[CurvePoint, int]  # a point, and how many replicates have it
 
 
-def _complete(seen: Sequence[_Seen], seeds: int) -> list[Point]:
+def _complete_points(seen: Sequence[_Seen], seeds: int) -> list[CurvePoint]:
     return [point for point, _ in takewhile(lambda one: one[1] >= seeds, seen)]
 
 
@@ -235,7 +239,7 @@ def _curve_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
         if (returns := rows.get("episode_return")) is not None:
             both = zip(rows["replicate"][here], returns[here], strict=True)
             values |= {f"seeds/{one}": float(x) for one, x in both if math.isfinite(x)}
-        found.append((Point(at, values), len(here)))
+        found.append((CurvePoint(at, values), len(here)))
     return found
 
 
@@ -252,13 +256,13 @@ def _evaluation_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
                 values[f"eval/{name}"] = mean
                 continue
             values[f"eval/{_EPISODES[name]}_mean"] = mean
-            spreads = _spreads(column[here], replicates)
+            spreads = _episode_spreads(column[here], replicates)
             values |= {f"eval/{_EPISODES[name]}_{word}": x for word, x in spreads.items()}
-        found.append((Point(at, values), len(set(replicates.tolist()))))
+        found.append((CurvePoint(at, values), len(set(replicates.tolist()))))
     return found
 
 
-def _spreads(values: np.ndarray, replicates: np.ndarray) -> dict[str, float]:
+def _episode_spreads(values: np.ndarray, replicates: np.ndarray) -> dict[str, float]:
     """Return each statistic's mean over replicates, from their finite episodes."""
     each = [values[(replicates == one) & np.isfinite(values)] for one in np.unique(replicates)]
     return {
@@ -314,20 +318,20 @@ class FollowingSink(ABC, Generic[Run]):
             raise MissingExtraError(self.package, self.name, f"the {self.name} logger") from error
         self._follower, self._target = follower, target
         self._directory: Path | None = None
-        self._mark = Mark()
+        self._mark = SinkProgress()
         self._runs: dict[str, Run] = {}  # those open, by "study" or "trial-<n>"
 
     def published(self, directory: Path) -> None:
         if self._directory is None:
-            self._mark = Mark.read(self._place(directory), self.name)
+            self._mark = SinkProgress.read(self._place(directory), self.name)
         self._directory = directory
-        self._follow(directory, final=False)
+        self._write_news(directory, final=False)
 
     def close(self) -> None:
         directory, self._directory = self._directory, None
         finished = directory is not None and is_finished(directory)
         if directory is not None:
-            news = self._follow(directory, finished)
+            news = self._write_news(directory, finished)
             if finished and news.table["trial"]:
                 self._write_end(directory, news)
         for run in self._runs.values():
@@ -337,7 +341,7 @@ class FollowingSink(ABC, Generic[Run]):
     def _place(self, directory: Path) -> Path:
         return self._target or directory
 
-    def _follow(self, directory: Path, final: bool) -> News:
+    def _write_news(self, directory: Path, final: bool) -> News:
         news = self._follower.news(directory, self._mark, final)
         self._write(directory, news)
         # Last: after a crash points come twice, and none is missing.
@@ -354,20 +358,20 @@ class FollowingSink(ABC, Generic[Run]):
         return ids[key]
 
     def _write(self, directory: Path, news: News) -> None:
-        study = self._run(directory, "study", None)
-        self._log(study, "env_steps", _finite([news.point]))
+        study = self._open_run_once(directory, "study", None)
+        self._log(study, "env_steps", _finite_points([news.point]))
         ends = [(row["trial"], row["search_value"]) for row in news.ended]
-        values = [Point(n, {"value_of_trial": x}) for n, x in ends if x is not None]
-        self._log(study, "trial", _finite(values))
+        values = [CurvePoint(n, {"value_of_trial": x}) for n, x in ends if x is not None]
+        self._log(study, "trial", _finite_points(values))
         for trial in news.trials:
             key = f"trial-{trial.trial}"
-            run = self._run(directory, key, trial)
-            self._log(run, "env_steps", _finite(trial.points))
+            run = self._open_run_once(directory, key, trial)
+            self._log(run, "env_steps", _finite_points(trial.points))
             if trial.ended:
                 self._log_end(run, trial)
                 self._close(self._runs.pop(key), trial.row["state"])
 
-    def _run(self, directory: Path, key: str, trial: TrialNews | None) -> Run:
+    def _open_run_once(self, directory: Path, key: str, trial: TrialNews | None) -> Run:
         if key not in self._runs:
             self._runs[key] = self._open(directory, key, trial)
         return self._runs[key]
@@ -377,7 +381,7 @@ class FollowingSink(ABC, Generic[Run]):
         """Start or resume a run; `trial` is None for the study's."""
 
     @abstractmethod
-    def _log(self, run: Run, axis: str, points: Sequence[Point]) -> None:
+    def _log(self, run: Run, axis: str, points: Sequence[CurvePoint]) -> None:
         """Add points over `env_steps`, or over the number of the `trial`."""
 
     @abstractmethod
@@ -391,7 +395,7 @@ class FollowingSink(ABC, Generic[Run]):
     def _close(self, run: Run, state: str) -> None: ...
 
 
-def _finite(points: Sequence[Point]) -> list[Point]:
+def _finite_points(points: Sequence[CurvePoint]) -> list[CurvePoint]:
     kept = ({n: x for n, x in point.values.items() if math.isfinite(x)} for point in points)
     pairs = zip(points, kept, strict=True)
-    return [Point(point.env_steps, values) for point, values in pairs if values]
+    return [CurvePoint(point.env_steps, values) for point, values in pairs if values]

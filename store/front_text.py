@@ -10,15 +10,15 @@ from .front_verdict import Apart, FrontConclusion
 
 def front_sentences(found: FrontConclusion) -> list[str]:
     """Return the verdict, then one sentence per objective, then its basis."""
-    first, why = _answer(found)
+    first, why = _verdict_and_reason(found)
     said = [f"{first}: {why}."] if why else [f"{first}."]
     if found.unless is not None:
         condition = f"unless 1 in {found.unless} seeds differs from these"
         said = [f"{first} {condition}.", f"{why[:1].upper()}{why[1:]}."]
-    return [*said, *map(_sentence, found.objectives), _basis(found)]
+    return [*said, *map(_sentence, found.objectives), _basis_sentence(found)]
 
 
-def _answer(found: FrontConclusion) -> tuple[str, str]:
+def _verdict_and_reason(found: FrontConclusion) -> tuple[str, str]:
     """Return the verdict and its reason, without full stops; no reason: ""."""
     seeds = counted(found.seeds, "new seed")
     match found.of_seen or found.verdict:
@@ -34,7 +34,7 @@ def _answer(found: FrontConclusion) -> tuple[str, str]:
             return f"Undecided: {seeds} are too few to compare the default with the front", ""
 
 
-def _basis(found: FrontConclusion) -> str:
+def _basis_sentence(found: FrontConclusion) -> str:
     if found.verdict == "undecided":
         return f"confirm: {{choose: {found.fewest}}} would allow an answer."
     seeds, count = counted(found.seeds, "new seed"), counted(found.compared, "trial")
@@ -44,8 +44,8 @@ def _basis(found: FrontConclusion) -> str:
 def _sentence(apart: Apart) -> str:
     if not math.isfinite(apart.difference):
         return f"In {apart.objective} a seed has no finite value."
-    own, theirs = map(_short, apart.means)
-    around, by = _interval(apart), _short(apart.difference)
+    own, theirs = map(_number_text, apart.means)
+    around, by = _interval_text(apart), _number_text(apart.difference)
     if apart.difference > 0:
         values = f"trial {apart.trial} has {own} and the default {theirs}"
         return f"In {apart.objective} {values}, better by {by}{around}."
@@ -54,16 +54,16 @@ def _sentence(apart: Apart) -> str:
     return f"{said}, a difference of {by}{around}." if around else f"{said}."
 
 
-def _interval(apart: Apart) -> str:
+def _interval_text(apart: Apart) -> str:
     if apart.low is None or apart.high is None or apart.low == apart.high:
         return ""
-    return f" [{_short(apart.low)}, {_short(apart.high)}]"
+    return f" [{_number_text(apart.low)}, {_number_text(apart.high)}]"
 
 
-def _short(value: float) -> str:
+def _number_text(value: float) -> str:
     """Format four digits; numbers from 10,000 on are whole, such as env steps.
 
-    >>> _short(0.123456), _short(40960.0), _short(12345.6)
+    >>> _number_text(0.123456), _number_text(40960.0), _number_text(12345.6)
     ('0.1235', '40,960', '12,346')
     """
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:z.4g}"

@@ -17,7 +17,7 @@ _ERROR = 0.05
 
 
 @dataclass(frozen=True)
-class Objective:
+class FrontObjective:
     """An objective of a study, as needed for verdicts."""
 
     name: str
@@ -70,19 +70,19 @@ class FrontConclusion:
 def conclude_front(
     default: Vectors,
     trials: Mapping[int, Vectors],
-    objectives: Sequence[Objective],
+    objectives: Sequence[FrontObjective],
 ) -> FrontConclusion | None:
     """Decide whether the front dominates the default; None without common seeds."""
     seeds = sorted(set(default).intersection(*trials.values()))
     if not seeds or not trials:
         return None
     level = _ERROR / max(len(trials), len(objectives))
-    against = [_column(default, seeds, place) for place in range(len(objectives))]
+    against = [_objective_values(default, seeds, place) for place in range(len(objectives))]
     table = dict[int, list[Apart]]()
     for number, values in trials.items():
-        own = [_column(values, seeds, place) for place in range(len(objectives))]
+        own = [_objective_values(values, seeds, place) for place in range(len(objectives))]
         each = zip(objectives, own, against, strict=True)
-        table[number] = [_apart(number, *one, level) for one in each]
+        table[number] = [_compare_objective(number, *one, level) for one in each]
     verdict, trial, unless = _front_verdict(table)
     fewest = fewest_pairs(level)
     if len(seeds) < fewest:
@@ -92,7 +92,7 @@ def conclude_front(
     return replace(found, verdict="open", unless=unless, of_seen=verdict) if unless else found
 
 
-def _column(values: Vectors, seeds: Sequence[int], place: int) -> list[float]:
+def _objective_values(values: Vectors, seeds: Sequence[int], place: int) -> list[float]:
     """Return one objective's values, in seed order."""
     return [values[seed][place] for seed in seeds]
 
@@ -130,8 +130,8 @@ def _leaders(table: Mapping[int, Sequence[Apart]]) -> list[Apart]:
     ]
 
 
-def _apart(
-    trial: int, objective: Objective, ours: list[float], theirs: list[float], level: float
+def _compare_objective(
+    trial: int, objective: FrontObjective, ours: list[float], theirs: list[float], level: float
 ) -> Apart:
     sign = 1.0 if objective.goal == "maximize" else -1.0
     ours, theirs = [sign * x for x in ours], [sign * x for x in theirs]

@@ -26,14 +26,14 @@ _BLOCK = 64  # permutations at a time
 
 
 @dataclass(frozen=True)
-class Column:
+class ImportanceColumn:
     name: str
     places: Sequence[float | None]  # on its axis from 0 to 1, or choice; None if not active
     choices: bool = False  # without an order
 
 
 @dataclass(frozen=True)
-class Shape:
+class Regressors:
     """A hyperparameter's regressors among the trials in which it was active."""
 
     rows: np.ndarray  # [m] indices of these trials
@@ -51,23 +51,23 @@ def midranks(values: Sequence[float]) -> np.ndarray:
     return ranks - ranks.mean()
 
 
-def shape(column: Column, before: np.ndarray) -> Shape:
+def shape(column: ImportanceColumn, before: np.ndarray) -> Regressors:
     """Return a hyperparameter's regressors without the part in `before` [n, q]."""
-    rows, places = _active(column)
+    rows, places = _active_places(column)
     if len(rows) < FEWEST_TRIALS:
-        return Shape(rows, np.zeros((len(rows), 0)))
+        return Regressors(rows, np.zeros((len(rows), 0)))
     return orthonormal(rows, powers(places, column.choices, DEGREE), before)
 
 
-def orthonormal(rows: np.ndarray, plain: np.ndarray, before: np.ndarray) -> Shape:
+def orthonormal(rows: np.ndarray, plain: np.ndarray, before: np.ndarray) -> Regressors:
     """Return the part of columns that a constant and `before` do not explain."""
     known = np.hstack([np.ones((len(rows), 1)), before[rows]])
     rest = plain - known @ np.linalg.lstsq(known, plain, rcond=None)[0]
     left, sizes, _ = np.linalg.svd(rest, full_matrices=False)
-    return Shape(rows, left[:, sizes > TINY * max(1.0, np.sqrt(len(rows)))])
+    return Regressors(rows, left[:, sizes > TINY * max(1.0, np.sqrt(len(rows)))])
 
 
-def _active(column: Column) -> tuple[np.ndarray, np.ndarray]:
+def _active_places(column: ImportanceColumn) -> tuple[np.ndarray, np.ndarray]:
     found = [(row, place) for row, place in enumerate(column.places) if place is not None]
     return (
         np.array([row for row, _ in found], np.intp),
@@ -84,7 +84,7 @@ def powers(places: np.ndarray, choices: bool, degree: int) -> np.ndarray:
     return np.polynomial.legendre.legvander(2.0 * places - 1.0, degree)[:, 1:]
 
 
-def removed(columns: Sequence[Column], trials: int) -> np.ndarray:
+def removed(columns: Sequence[ImportanceColumn], trials: int) -> np.ndarray:
     """Return columns [n, q] that explain everything about these hyperparameters.
 
     The polynomials are finer than `shape`'s; otherwise the remainder of a decisive hyperparameter
@@ -93,7 +93,7 @@ def removed(columns: Sequence[Column], trials: int) -> np.ndarray:
     degree = _DEGREE_REMOVED if trials >= _FEW_TRIALS else DEGREE
     parts = [np.zeros((trials, 0))]
     for column in columns:
-        rows, places = _active(column)
+        rows, places = _active_places(column)
         part = powers(places, column.choices, degree)
         whole = np.zeros((trials, part.shape[1] + 1))
         whole[rows, :-1] = part - part.mean(axis=0)
@@ -102,13 +102,13 @@ def removed(columns: Sequence[Column], trials: int) -> np.ndarray:
     return np.hstack(parts)
 
 
-def explained(form: Shape, values: np.ndarray) -> np.ndarray:
+def explained(form: Regressors, values: np.ndarray) -> np.ndarray:
     """Return the share of variance explained by a shape in each row of ranks, [b, n] -> [b]."""
-    return _explained(form, values[:, form.rows], _variance(values[:, form.rows]))
+    return _explained_share(form, values[:, form.rows], _rank_variance(values[:, form.rows]))
 
 
 def explained_when_dealt(
-    forms: Sequence[Shape], ranks: np.ndarray, deals: np.ndarray
+    forms: Sequence[Regressors], ranks: np.ndarray, deals: np.ndarray
 ) -> np.ndarray:
     """Return the result of `explained` for each shape and `ranks[deals]`, [n], [b, n] -> [k, b].
 
@@ -122,15 +122,15 @@ def explained_when_dealt(
         if is_whole and whole is not None:
             dealt, variance = whole
         else:
-            dealt = _dealt(form.rows, ranks, deals)
-            variance = _variance(dealt)
+            dealt = _permuted_ranks(form.rows, ranks, deals)
+            variance = _rank_variance(dealt)
         if is_whole:
             whole = dealt, variance
-        shares[:] = _explained(form, dealt, variance)
+        shares[:] = _explained_share(form, dealt, variance)
     return found
 
 
-def _dealt(rows: np.ndarray, ranks: np.ndarray, deals: np.ndarray) -> np.ndarray:
+def _permuted_ranks(rows: np.ndarray, ranks: np.ndarray, deals: np.ndarray) -> np.ndarray:
     """Return `ranks[deals][:, rows]` block by block in the same layout, on which sums depend."""
     dealt = np.empty((len(deals), len(rows)), order="F")
     for start in range(0, len(deals), _BLOCK):
@@ -138,7 +138,7 @@ def _dealt(rows: np.ndarray, ranks: np.ndarray, deals: np.ndarray) -> np.ndarray
     return dealt
 
 
-def _variance(own: np.ndarray) -> np.ndarray:
+def _rank_variance(own: np.ndarray) -> np.ndarray:
     """Return m times the variance of each row of ranks, [b, m] -> [b]."""
     squares = np.empty(len(own))
     for start in range(0, len(own), _BLOCK):
@@ -147,20 +147,20 @@ def _variance(own: np.ndarray) -> np.ndarray:
     return squares - own.shape[1] * own.mean(axis=1) ** 2
 
 
-def _explained(form: Shape, own: np.ndarray, variance: np.ndarray) -> np.ndarray:
+def _explained_share(form: Regressors, own: np.ndarray, variance: np.ndarray) -> np.ndarray:
     hit = ((own @ form.basis) ** 2).sum(axis=1)
     return np.divide(hit, variance, out=np.zeros_like(hit), where=variance > TINY)
 
 
 def resampled(
-    column: Column, before: np.ndarray, ranks: np.ndarray, weights: np.ndarray
+    column: ImportanceColumn, before: np.ndarray, ranks: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return two shares [b] per resample, from weighted normal equations.
 
     These are the share by which a hyperparameter reduces the squared errors of `before` [n, q],
     and their share of the total variance. `weights` [b, n]: how often a resample contains a trial.
     """
-    rows, places = _active(column)
+    rows, places = _active_places(column)
     known = np.hstack([np.ones((len(rows), 1)), before[rows]])
     both = np.hstack([known, powers(places, column.choices, DEGREE)])
     own, held = ranks[rows], weights[:, rows]
@@ -249,7 +249,7 @@ class _Judged:
     floors: np.ndarray
 
 
-def decide(columns: Sequence[Column], values: Sequence[float]) -> Decided:
+def decide(columns: Sequence[ImportanceColumn], values: Sequence[float]) -> Decided:
     """Return every hyperparameter's share, and which matter; finite values, one per trial."""
     if len(values) < FEWEST_TRIALS:
         raise ConfigError(
@@ -264,14 +264,14 @@ def decide(columns: Sequence[Column], values: Sequence[float]) -> Decided:
     draws.permuted(deals[1:], axis=1, out=deals[1:])
     weights = draws.multinomial(trials, np.full(trials, 1 / trials), _RESAMPLES).astype(np.float64)
     waiting = list(columns)
-    named: list[Column] = []
+    named: list[ImportanceColumn] = []
     found: list[KnobShare] = []
     while waiting:
         before = removed(named, trials)
         known = np.hstack([np.ones((trials, 1)), before])
         left = ranks - known @ np.linalg.lstsq(known, ranks, rcond=None)[0]
         remaining = float(left @ left) / float(ranks @ ranks or 1.0)
-        judged = _judge([shape(column, before) for column in waiting], left, deals)
+        judged = _test_shares([shape(column, before) for column in waiting], left, deals)
         over = judged.shares - judged.floors
         best = int(np.argmax(np.where(over > 0, judged.shares, -np.inf)))
         takes = (
@@ -280,14 +280,14 @@ def decide(columns: Sequence[Column], values: Sequence[float]) -> Decided:
             else sorted(range(len(waiting)), key=lambda k: judged.means[k] - judged.shares[k])
         )
         for k in takes:
-            found.append(_knob(waiting[k], judged, k, remaining, (before, ranks, weights)))
+            found.append(_knob_share(waiting[k], judged, k, remaining, (before, ranks, weights)))
         if not over[best] > 0:
             break
         named.append(waiting.pop(best))
     return Decided(trials, tuple(found))
 
 
-def _judge(forms: Sequence[Shape], left: np.ndarray, deals: np.ndarray) -> _Judged:
+def _test_shares(forms: Sequence[Regressors], left: np.ndarray, deals: np.ndarray) -> _Judged:
     """Return shares, and the thresholds that any hyperparameter exceeds in 4 % of permutations."""
     shares = explained_when_dealt(forms, left, deals)  # [k, 1 + b]
     dealt = np.sort(shares[:, 1:], axis=1)[:, ::-1]  # largest first
@@ -303,8 +303,8 @@ def _judge(forms: Sequence[Shape], left: np.ndarray, deals: np.ndarray) -> _Judg
     return _Judged(shares[:, 0], dealt.mean(axis=1), np.where(usable, floors, 1.0))
 
 
-def _knob(
-    column: Column,
+def _knob_share(
+    column: ImportanceColumn,
     judged: _Judged,
     k: int,
     remaining: float,
@@ -318,14 +318,14 @@ def _knob(
         return KnobShare(column.name, active, 0.0, 0.0, 1.0, 1.0, False)
     again, rest = resampled(column, *data)
     # Less chance twice: duplicate trials in a resample explain as much once more.
-    spread = _beyond(_beyond(again, chance), chance) * rest
+    spread = _share_beyond_chance(_share_beyond_chance(again, chance), chance) * rest
     low, high = np.clip(np.quantile(spread, [0.025, 0.975]), 0.0, 1.0)
-    share = max(0.0, float(_beyond(judged.shares[k], chance))) * remaining
-    floor = max(0.0, float(_beyond(judged.floors[k], chance))) * remaining
+    share = max(0.0, float(_share_beyond_chance(judged.shares[k], chance))) * remaining
+    floor = max(0.0, float(_share_beyond_chance(judged.floors[k], chance))) * remaining
     return KnobShare(column.name, active, share, float(low), float(high), floor, decided)
 
 
-def _beyond(share: np.ndarray, chance: float) -> np.ndarray:
+def _share_beyond_chance(share: np.ndarray, chance: float) -> np.ndarray:
     return (share - chance) / (1.0 - chance)
 
 
@@ -343,7 +343,7 @@ class EffectPoint:
 
 
 def main_effect(
-    column: Column, values: Sequence[float], bounds: Bounds = UNBOUNDED
+    column: ImportanceColumn, values: Sequence[float], bounds: Bounds = UNBOUNDED
 ) -> tuple[EffectPoint, ...]:
     """Return a hyperparameter's main effect over the trials in which it was active.
 

@@ -31,9 +31,9 @@ from .rows import (
     AskRow,
     AttributeRow,
     Commit,
+    CommitHead,
     DecisionRow,
     EvaluationRow,
-    Head,
     Part,
     StudyMeta,
     TrialRow,
@@ -163,7 +163,7 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if connection is not None:
                 connection.close()
-            if _code(error) not in _OTHERS:
+            if _sqlite_code(error) not in _OTHERS:
                 raise _store_error(path, error) from error
             last = error
     raise StoreError(f"cannot open {path}: {last}")
@@ -199,12 +199,12 @@ def damaged(path: Path, why: object) -> StoreError:
     return not_as_written(f"{path} is damaged ({words})")
 
 
-def _code(error: Exception) -> int:
+def _sqlite_code(error: Exception) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _store_error(path: Path, error: Exception) -> StoreError:
-    code = _code(error)
+    code = _sqlite_code(error)
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         full = code == sqlite3.SQLITE_FULL
         words = "No space left on device" if full else f"Input/output error ({error})"
@@ -256,7 +256,7 @@ class Journal:
             with sqlite_errors(self.path):
                 self._prepare()
             rows = list(self._rows("meta", "SELECT * FROM meta"))
-            self.meta = self._made(codec.meta_of_cells, rows)
+            self.meta = self._make_row(codec.meta_of_cells, rows)
         except StoreError:
             self._connection.close()
             raise
@@ -278,7 +278,7 @@ class Journal:
                 f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};"
             )
             connection.executemany("INSERT INTO meta VALUES (?, ?)", codec.meta_cells(meta))
-            head = codec.head_cells(Head(at=meta.created_at))
+            head = codec.head_cells(CommitHead(at=meta.created_at))
             connection.execute("INSERT INTO head VALUES (?, ?, ?, ?, ?, ?)", head)
             for table in _SUMMED:
                 write_sum(connection, table, sum_of(connection, table))
@@ -357,7 +357,7 @@ class Journal:
 
     # ---------------------------------------------------------------------- reading
 
-    def _compare(self, table: str) -> None:
+    def _verify_checksum(self, table: str) -> None:
         """Compare a table with its checksum when it is first read."""
         if table in self._intact:
             return
@@ -378,29 +378,29 @@ class Journal:
                 self._connection.execute("COMMIT")
 
     def _rows(self, table: str, statement: str, *values: object) -> Iterator[Cells]:
-        self._compare(table)
+        self._verify_checksum(table)
         with sqlite_errors(self.path):
             # Not `yield from`: it would close the cursor of a reader that stopped, maybe too late.
             for cells in self._connection.execute(statement, values):  # noqa: UP028
                 yield cells
 
-    def _read(
+    def _read_rows(
         self, make: Callable[..., _T], table: str, statement: str, *values: object
     ) -> Iterator[_T]:
         for cells in self._rows(table, statement, *values):
-            yield self._made(make, *cells)
+            yield self._make_row(make, *cells)
 
-    def _made(self, make: Callable[..., _T], *cells: Any) -> _T:
+    def _make_row(self, make: Callable[..., _T], *cells: Any) -> _T:
         try:
             return make(*cells)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             # Only a journal without checksums gets here.
             raise damaged(self.path, f"{type(error).__name__}: {error}") from error
 
-    def head(self) -> Head:
+    def head(self) -> CommitHead:
         statement = "SELECT number, at, phase, loop_state, checkpoint FROM head"
         for number, at, phase, loop_state, checkpoint in self._rows("head", statement):
-            return Head(number, self._made(float, at), phase, loop_state, checkpoint)
+            return CommitHead(number, self._make_row(float, at), phase, loop_state, checkpoint)
         raise damaged(self.path, "it has no last commit")
 
     def trials(self) -> list[TrialRow]:
@@ -410,7 +410,7 @@ class Journal:
         return next(iter(self._trials("SELECT row FROM trials WHERE trial = ?", number)), None)
 
     def _trials(self, statement: str, *number: int) -> list[TrialRow]:
-        rows = list(self._read(codec.trial_from_text, "trials", statement, *number))
+        rows = list(self._read_rows(codec.trial_from_text, "trials", statement, *number))
         # Earlier versions omitted the env steps of the last rung.
         lack = [n for n, row in enumerate(rows) if row.rung >= 0 and row.rung_env_steps is None]
         if lack:
@@ -433,7 +433,9 @@ class Journal:
             f"SELECT * FROM evaluations WHERE {' AND '.join(asked) or '1'} "
             "ORDER BY trial, stream, replicate, env_steps"
         )
-        return self._read(codec.evaluation_of_cells, "evaluations", statement, *asked.values())
+        return self._read_rows(
+            codec.evaluation_of_cells, "evaluations", statement, *asked.values()
+        )
 
     def last_lengths(self, trial: int, stream: str) -> list[int]:
         """Return the env steps of a trial's last evaluation episodes, without numpy."""
@@ -441,35 +443,35 @@ class Journal:
             "SELECT lengths FROM evaluations AS e WHERE trial = ? AND stream = ? AND env_steps = ("
             "SELECT max(env_steps) FROM evaluations WHERE trial = e.trial AND stream = e.stream)"
         )
-        found = self._read(partial(array, "q"), "evaluations", statement, trial, stream)
+        found = self._read_rows(partial(array, "q"), "evaluations", statement, trial, stream)
         return list(chain.from_iterable(found))
 
     def evaluation_metrics(self) -> list[str]:
         statement = "SELECT DISTINCT names FROM evaluations"
-        found = self._read(codec.names_of_text, "evaluations", statement)
+        found = self._read_rows(codec.names_of_text, "evaluations", statement)
         return sorted({name for names in found for name in names})
 
     def decisions(self, trial: int | None = None) -> list[DecisionRow]:
         where, values = ("1", ()) if trial is None else ("trial = ?", (trial,))
         statement = f"SELECT row FROM decisions WHERE {where} ORDER BY rowid"
-        return list(self._read(codec.decision_from_text, "decisions", statement, *values))
+        return list(self._read_rows(codec.decision_from_text, "decisions", statement, *values))
 
     def asks(self) -> list[AskRow]:
         statement = "SELECT batch, method, trials, told FROM asks ORDER BY batch"
-        return list(self._read(codec.ask_of_cells, "asks", statement))
+        return list(self._read_rows(codec.ask_of_cells, "asks", statement))
 
     def attributes(self) -> list[AttributeRow]:
         statement = "SELECT trial, name, value FROM attributes ORDER BY trial, name"
-        return list(self._read(codec.attribute_of_cells, "attributes", statement))
+        return list(self._read_rows(codec.attribute_of_cells, "attributes", statement))
 
     def parts(self) -> list[Part]:
         statement = "SELECT name, checksum, rows, first, level FROM parts ORDER BY first"
-        return list(self._read(codec.part_of_cells, "parts", statement))
+        return list(self._read_rows(codec.part_of_cells, "parts", statement))
 
     # ---------------------------------------------------------------------- writing
 
     @contextmanager
-    def _changes(self) -> Generator[None]:
+    def _change_transaction(self) -> Generator[None]:
         before, self._sums = self._sums, dict(self._sums)
         try:
             with self._transaction("IMMEDIATE"):
@@ -484,7 +486,7 @@ class Journal:
     def commit(self, commit: Commit) -> None:
         """Write everything in one transaction, or nothing."""
         try:
-            with self._changes():
+            with self._change_transaction():
                 last = self.head().number
                 if commit.number != last + 1:
                     raise StoreError(f"commit {commit.number} does not follow commit {last}")
@@ -538,6 +540,6 @@ class Journal:
                 "the searched hyperparameters of a study cannot change; start another study",
                 new=True,
             )
-        with self._changes():
+        with self._change_transaction():
             self._put("meta", codec.meta_cells(meta))
         self.meta = meta

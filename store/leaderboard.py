@@ -130,7 +130,9 @@ class Ranking:
 
     def losses(self, objectives: Sequence[float]) -> tuple[float, ...]:
         signs = (-1.0 if goal == "maximize" else 1.0 for goal in self.goals)
-        return tuple(_key(value, sign) for value, sign in zip(objectives, signs, strict=True))
+        return tuple(
+            _loss_or_inf(value, sign) for value, sign in zip(objectives, signs, strict=True)
+        )
 
     def violations(self, constraints: Sequence[float]) -> tuple[float, ...]:
         """Return each constraint's violation, at most 0 if it is satisfied."""
@@ -170,13 +172,13 @@ def leaderboard_of(meta: StudyMeta, rows: Iterable[TrialRow]) -> list[Entry]:
     )
 
 
-def _changed(entry: Entry, **changes: Any) -> Entry:
+def _replace_fields(entry: Entry, **changes: Any) -> Entry:
     """Return a copy, without the slower `replace`."""
     fields: dict[str, Any] = {**vars(entry), **changes}
     return Entry(**fields)
 
 
-def _ranked(entry: Entry, rank: int) -> Entry:
+def _set_rank(entry: Entry, rank: int) -> Entry:
     """Set the rank of a new entry in place; a copy would take a third of all the time."""
     object.__setattr__(entry, "rank", rank)
     return entry
@@ -204,13 +206,13 @@ def leaderboard(
     entries = [
         _entry(row, aggregate, ranking, row is default, seeds, bounds=bounds) for row in rows
     ]
-    keys = [_order(entry, sign) for entry in entries]
+    keys = [_sort_key(entry, sign) for entry in entries]
     if not ranking.is_plain:
         _place_groups(entries, keys, ranking)
     ordered = sorted(range(len(entries)), key=keys.__getitem__)
-    ranked = [_ranked(entries[at], rank) for rank, at in enumerate(ordered, start=1)]
+    ranked = [_set_rank(entries[at], rank) for rank, at in enumerate(ordered, start=1)]
     if ranked and not seeds and len(ranking.goals) < 2:
-        ranked[0] = _tested(ranked[0], rows[ordered[0]], bounds)
+        ranked[0] = _with_test_values(ranked[0], rows[ordered[0]], bounds)
     ranked = [_without_interval(e) if e.value_from in e.copies else e for e in ranked]
     return _with_volume(ranked, ranking)
 
@@ -226,17 +228,17 @@ def _with_volume(ranked: list[Entry], ranking: Ranking) -> list[Entry]:
 
 def _without_interval(entry: Entry) -> Entry:
     """Return an entry whose seeds trained alike: their spread does not predict new seeds."""
-    return _changed(entry, ci_low=None, ci_high=None, ci_kind=NO_INTERVAL.kind)
+    return _replace_fields(entry, ci_low=None, ci_high=None, ci_kind=NO_INTERVAL.kind)
 
 
-def _tested(entry: Entry, row: TrialRow, bounds: Bounds) -> Entry:
+def _with_test_values(entry: Entry, row: TrialRow, bounds: Bounds) -> Entry:
     """Return the best search trial with its test values, if any: it is the winner."""
     if entry.state is not TrialState.FINISHED or not row.by_report_seed:
         return entry
     around, values = bounded_interval(row.report_values, bounds), row.report_values
     if not values:  # it diverged on every test seed
-        return _changed(entry, state=TrialState.CONFIRMED, confirmed=True)
-    return _changed(
+        return _replace_fields(entry, state=TrialState.CONFIRMED, confirmed=True)
+    return _replace_fields(
         entry,
         state=TrialState.CONFIRMED,
         confirmed=True,
@@ -256,14 +258,19 @@ def _place_groups(entries: list[Entry], keys: list[tuple[float, ...]], ranking: 
     for group in (_CONFIRMED, _FINISHED):
         members = [index for index, key in enumerate(keys) if key[0] == group]
         losses = [_losses(entries[index], ranking, keys[index][1]) for index in members]
-        excess = [_excess(entries[index], ranking) for index in members]
+        excess = [_constraint_violation(entries[index], ranking) for index in members]
         for index, place in zip(members, places(losses, excess), strict=True):
             keys[index] = (group, *place.key, *keys[index][1:])
             if several and place.violation == 0.0:
                 entries[index] = replace(entries[index], front=place.front)
     for index, key in enumerate(keys):
         if key[0] == _AT_RUNG:
-            keys[index] = (key[0], key[1], _excess(entries[index], ranking), *key[2:])
+            keys[index] = (
+                key[0],
+                key[1],
+                _constraint_violation(entries[index], ranking),
+                *key[2:],
+            )
 
 
 def _losses(entry: Entry, ranking: Ranking, first: float) -> tuple[float, ...]:
@@ -274,7 +281,7 @@ def _losses(entry: Entry, ranking: Ranking, first: float) -> tuple[float, ...]:
     return ranking.losses(entry.objectives)
 
 
-def _excess(entry: Entry, ranking: Ranking) -> float:
+def _constraint_violation(entry: Entry, ranking: Ranking) -> float:
     known = len(entry.constraints) == len(ranking.limits)
     return ranking.violation(entry.constraints) if known else math.inf
 
@@ -310,7 +317,7 @@ def _entry(
     choose = mean(row.choose_values) if row.choose_values else None
     report = mean(row.report_values) if row.report_values else None
     shown = None if len(ranking.goals) > 1 else report  # fronts are on selection seeds
-    value, source, values, around = _shown(
+    value, source, values, around = _value_and_source(
         row, choose if fresh else None, shown, aggregate, bounds
     )
     return Entry(
@@ -355,7 +362,7 @@ def search_interval(
     return around if math.isclose(value, own, rel_tol=1e-9, abs_tol=1e-12) else NO_INTERVAL
 
 
-def _shown(
+def _value_and_source(
     row: TrialRow,
     choose: float | None,
     report: float | None,
@@ -373,10 +380,10 @@ def _shown(
     return None, "", row.seed_values, NO_INTERVAL
 
 
-def _order(entry: Entry, sign: float) -> tuple[float, ...]:
-    value, at_rung = _key(entry.value, sign), _key(entry.rung_value, sign)
+def _sort_key(entry: Entry, sign: float) -> tuple[float, ...]:
+    value, at_rung = _loss_or_inf(entry.value, sign), _loss_or_inf(entry.rung_value, sign)
     if entry.confirmed:
-        chosen = _key(entry.choose_value, sign)
+        chosen = _loss_or_inf(entry.choose_value, sign)
         if max(chosen, value) < math.inf:
             return (_CONFIRMED, chosen, 0.0, entry.trial)
     elif entry.state is TrialState.FINISHED and value < math.inf:
@@ -386,7 +393,7 @@ def _order(entry: Entry, sign: float) -> tuple[float, ...]:
     return (_OTHER + _OTHER_ORDER.index(entry.state), -entry.rung, at_rung, entry.trial)
 
 
-def _key(value: float | None, sign: float) -> float:
+def _loss_or_inf(value: float | None, sign: float) -> float:
     """Return a loss; infinite for a missing or non-finite value."""
     return math.inf if value is None or not math.isfinite(value) else sign * value
 

@@ -54,7 +54,8 @@ class StudyLock:
             except BlockingIOError:
                 if attempt + 1 == _ATTEMPTS:
                     raise StoreError(
-                        f"{self.path.parent} is being written by {_text(descriptor)}; wait for it "
+                        f"{self.path.parent} is being written by "
+                        f"{_read_holder(descriptor)}; wait for it "
                         "or stop it, or start another study",
                         new=True,
                     ) from None
@@ -65,7 +66,7 @@ class StudyLock:
                 f"{self.path} was not written by hpo, but a study keeps its lock there; move "
                 "it away"
             )
-        _write(descriptor, self.words)
+        _write_holder(descriptor, self.words)
 
     def _close(self) -> None:
         if self._descriptor is not None:
@@ -75,7 +76,7 @@ class StudyLock:
     def release(self) -> None:
         if self._descriptor is not None:
             with suppress(OSError):  # closing releases the lock, whatever its text
-                _write(self._descriptor, "")
+                _write_holder(self._descriptor, "")
             self._close()
 
     def __enter__(self) -> StudyLock:
@@ -97,17 +98,17 @@ def lock_holder(directory: Path) -> str | None:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return None
     except BlockingIOError:
-        return _text(descriptor)
+        return _read_holder(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _write(descriptor: int, text: str) -> None:
+def _write_holder(descriptor: int, text: str) -> None:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, text.encode(), 0)
 
 
-def _text(descriptor: int) -> str:
+def _read_holder(descriptor: int) -> str:
     text = os.pread(descriptor, _LONGEST, 0).decode(errors="replace").strip()
     return text or "a process that has not written its name"
 

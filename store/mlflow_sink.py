@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .follow import FINAL, Follower, FollowingSink, News, Point, RunSettings, TrialNews
+from .follow import FINAL, CurvePoint, Follower, FollowingSink, News, RunSettings, TrialNews
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class MlflowSink(FollowingSink[_Run]):
         logged = (one for name in run.data.metrics for one in client.get_metric_history(own, name))
         return _Run(own, {(one.key, one.step, one.value) for one in logged})
 
-    def _log(self, run: _Run, axis: str, points: Sequence[Point]) -> None:
+    def _log(self, run: _Run, axis: str, points: Sequence[CurvePoint]) -> None:
         now = int(1000 * time.time())
         every = [(n, point.env_steps, x) for point in points for n, x in point.values.items()]
         new = [one for one in every if one not in run.known]
@@ -91,7 +91,7 @@ class MlflowSink(FollowingSink[_Run]):
         words = {name: str(value) for name, value in values.items() if isinstance(value, str)}
         self._client.log_batch(run.id, tags=[self._entities.RunTag(*one) for one in words.items()])
         numbers = {n: x for n, x in values.items() if n not in words and math.isfinite(x)}
-        self._log(run, "env_steps", [Point(trial.row["env_steps"], numbers)])
+        self._log(run, "env_steps", [CurvePoint(trial.row["env_steps"], numbers)])
 
     def _write_end(self, directory: Path, news: News) -> None:
         study, policy = self._runs["study"].id, self._settings.policy_folder(directory, news)

@@ -16,7 +16,7 @@ Losses = Sequence[float]
 
 
 @dataclass(frozen=True)
-class Place:
+class ParetoRank:
     violation: float  # in total; 0 for a feasible one
     front: int  # 1 for non-dominated ones
     crowding: float  # distance, infinite at the ends of a front
@@ -26,7 +26,9 @@ class Place:
         return (self.violation, self.front, -self.crowding)
 
 
-def places(losses: Sequence[Losses], violations: Sequence[float] | None = None) -> list[Place]:
+def places(
+    losses: Sequence[Losses], violations: Sequence[float] | None = None
+) -> list[ParetoRank]:
     """Return each point's rank by constrained domination (Deb et al. 2002, section VI).
 
     Feasible points rank by front and crowding, then the others by total violation (0 if feasible).
@@ -39,7 +41,9 @@ def places(losses: Sequence[Losses], violations: Sequence[float] | None = None) 
     of_front, gaps = fronts(feasible), iter(crowding(feasible))
     deepest, found = max(of_front, default=0), iter(of_front)
     return [
-        Place(amount, deepest + 1, 0.0) if amount else Place(0.0, next(found), next(gaps))
+        ParetoRank(amount, deepest + 1, 0.0)
+        if amount
+        else ParetoRank(0.0, next(found), next(gaps))
         for amount in excess
     ]
 
@@ -58,7 +62,7 @@ def scores(losses: Sequence[Losses], violations: Sequence[float] | None = None) 
 def fronts(losses: Sequence[Losses]) -> list[int]:
     if not losses:
         return []
-    points = np.array([[_finite(x) for x in row] for row in losses], dtype=np.float64)
+    points = np.array([[_finite_or_inf(x) for x in row] for row in losses], dtype=np.float64)
     no_worse = np.ones((len(points), len(points)), dtype=bool)
     better = np.zeros_like(no_worse)
     for column in points.T:
@@ -81,7 +85,7 @@ def crowding(losses: Sequence[Losses]) -> list[float]:
 
     Distances are in units of the front's span, and infinite at its ends. Equal points count once.
     """
-    rows = [tuple(_finite(value) for value in row) for row in losses]
+    rows = [tuple(_finite_or_inf(value) for value in row) for row in losses]
     points = sorted(set(rows))
     of = fronts(points)
     found = dict.fromkeys(points, 0.0)
@@ -104,14 +108,14 @@ def hypervolume(losses: Sequence[Losses], reference: Losses) -> float:
     3.0
     """
     inside = [tuple(row) for row in losses if _is_below(row, reference)]
-    return _volume(inside, tuple(reference))
+    return _hypervolume(inside, tuple(reference))
 
 
 def _is_below(row: Losses, reference: Losses) -> bool:
     return all(math.isfinite(x) and x < bound for x, bound in zip(row, reference, strict=True))
 
 
-def _volume(points: list[tuple[float, ...]], reference: tuple[float, ...]) -> float:
+def _hypervolume(points: list[tuple[float, ...]], reference: tuple[float, ...]) -> float:
     if not points:
         return 0.0
     if len(reference) == 1:
@@ -122,11 +126,11 @@ def _volume(points: list[tuple[float, ...]], reference: tuple[float, ...]) -> fl
     for count, (point, end) in enumerate(zip(ordered, ends, strict=True), start=1):
         if end > point[-1]:
             flat = [other[:-1] for other in ordered[:count]]
-            total += (end - point[-1]) * _volume(flat, reference[:-1])
+            total += (end - point[-1]) * _hypervolume(flat, reference[:-1])
     return total
 
 
-def _finite(value: float) -> float:
+def _finite_or_inf(value: float) -> float:
     return value if math.isfinite(value) else math.inf
 
 

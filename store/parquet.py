@@ -108,7 +108,9 @@ class CurveParts:
         if not len(trials):
             return
         try:
-            keys = zip(_keys(), (trials, map(str, streams), replicates, env_steps), strict=True)
+            keys = zip(
+                _key_fields(), (trials, map(str, streams), replicates, env_steps), strict=True
+            )
             columns = {key.name: pa.array(values, key.type) for key, values in keys}
             for name in sorted(metrics):
                 columns[METRIC_PREFIX + name] = pa.array(metrics[name], pa.float64())
@@ -171,7 +173,7 @@ class CurveParts:
                 continue
             schema = unified_schema(self.directory, [part])
             tables = part_batches(self.directory, [part], schema)
-            rests = (table.filter(_others(table, numbers)) for table in tables)
+            rests = (table.filter(_other_trials_filter(table, numbers)) for table in tables)
             kept = [rest for rest in rests if rest.num_rows]
             self._merged.append(part.name)
             if kept:
@@ -212,7 +214,7 @@ class CurveParts:
             atomic_files.delete_file(self.directory / name)
 
 
-def _others(table: pa.Table, trials: Sequence[int]) -> pc.Expression:
+def _other_trials_filter(table: pa.Table, trials: Sequence[int]) -> pc.Expression:
     """Return a filter for the rows of all other trials in a table."""
     found = {int(trial) for trial in table["trial"].to_pylist()}
     return pc.field("trial").isin(sorted(found - set(trials)))
@@ -223,10 +225,10 @@ def unified_schema(directory: Path, parts: Sequence[Part]) -> pa.Schema:
         field.name: field for part in parts for field in pq.read_schema(directory / part.name)
     }
     metrics = sorted(name for name in fields if name not in KEY_COLUMNS)
-    return pa.schema(_keys() + [fields[name] for name in metrics])
+    return pa.schema(_key_fields() + [fields[name] for name in metrics])
 
 
-def _keys() -> list[pa.Field]:
+def _key_fields() -> list[pa.Field]:
     kinds = (pa.int64(), pa.string(), pa.int64(), pa.int64())
     return [pa.field(name, kind) for name, kind in zip(KEY_COLUMNS, kinds, strict=True)]
 

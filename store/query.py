@@ -56,7 +56,7 @@ class QueryTime:
         receives no signal (DuckDB 2.0: half of the time on two cores).
         """
         if self._left is not None and self._left <= 0.0:
-            raise self._over()
+            raise self._timeout_error()
         start = time.monotonic()
         with ThreadPoolExecutor(1) as pool:
             future = pool.submit(work)
@@ -67,13 +67,13 @@ class QueryTime:
                     connection.interrupt()
                     wait([future], _AGAIN)
                 if isinstance(error, TimeoutError):
-                    raise self._over() from None
+                    raise self._timeout_error() from None
                 raise
             finally:
                 if self._left is not None:
                     self._left -= time.monotonic() - start
 
-    def _over(self) -> StoreError:
+    def _timeout_error(self) -> StoreError:
         return StoreError(
             f"the query was stopped after {self._seconds:g} s; select less, or allow more time",
             timeout="SECONDS",
@@ -110,12 +110,12 @@ def streamed(
     require_tables(folder)
     allowed = QueryTime(timeout_seconds)
     with _readable_errors(folder):
-        _check(sql)
+        _check_statement(sql)
     with _spill_folder() as spill:
         try:
-            rows = _opened(folder, sql, allowed, MEMORY_AT_FIRST, spill)
+            rows = _open_rows(folder, sql, allowed, MEMORY_AT_FIRST, spill)
         except _OutOfMemoryError:
-            rows = _opened(folder, sql, allowed, MEMORY, spill)
+            rows = _open_rows(folder, sql, allowed, MEMORY, spill)
         with closing(rows):
             yield rows
 
@@ -127,33 +127,33 @@ class Rows:
         self, connection: duckdb.DuckDBPyConnection, sql: str, folder: Path, allowed: QueryTime
     ):
         self._connection, self._folder, self._allowed = connection, folder, allowed
-        self._result = self._run(lambda: connection.execute(sql))
+        self._result = self._run_timed(lambda: connection.execute(sql))
         described = self._result.description or ()
         self.columns = [str(column[0]) for column in described]
         types = [str(column[1]) for column in described]
         self._times = [place for place, kind in enumerate(types) if kind == _TIME]
         if any(_TIME in kind for kind in types):
-            self._result = self._run(lambda: connection.execute(_times_as_text(types, sql)))
+            self._result = self._run_timed(lambda: connection.execute(_times_as_text(types, sql)))
         most = _CELLS_AT_ONCE // max(1, len(self.columns))
         self._at_once = min(_ROWS_AT_ONCE, max(1, most))
-        self._first = self._fetched()
+        self._first = self._fetch_rows()
 
     def __iter__(self) -> Iterator[list[tuple[Any, ...]]]:
         some, self._first = self._first, []
         while some:
             yield some
-            some = self._fetched()
+            some = self._fetch_rows()
 
-    def _fetched(self) -> list[tuple[Any, ...]]:
-        rows = self._run(lambda: self._result.fetchmany(self._at_once))
+    def _fetch_rows(self) -> list[tuple[Any, ...]]:
+        rows = self._run_timed(lambda: self._result.fetchmany(self._at_once))
         if not self._times:
             return rows
         return [
-            tuple(_time(cell) if at in self._times else cell for at, cell in enumerate(row))
+            tuple(_parse_time(cell) if at in self._times else cell for at, cell in enumerate(row))
             for row in rows
         ]
 
-    def _run(self, work: Callable[[], T]) -> T:
+    def _run_timed(self, work: Callable[[], T]) -> T:
         with _readable_errors(self._folder):
             return self._allowed.run(self._connection, work)
 
@@ -178,14 +178,14 @@ def _times_as_text(types: Sequence[str], sql: str) -> str:
     )
 
 
-def _time(text: str | None) -> datetime | str | None:
+def _parse_time(text: str | None) -> datetime | str | None:
     try:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError:  # infinity, or a year that Python's times do not have
         return text
 
 
-def _opened(folder: Path, sql: str, allowed: QueryTime, memory: str, spill: str) -> Rows:
+def _open_rows(folder: Path, sql: str, allowed: QueryTime, memory: str, spill: str) -> Rows:
     with _readable_errors(folder):
         connection = _connection(folder, memory, spill)
     try:
@@ -266,20 +266,20 @@ def rows_as_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[
             number += 1
             name = f"{column}_{number}"
         names.append(name)
-    return [{name: _jsonable(cell) for name, cell in zip(names, row, strict=True)} for row in rows]
+    return [{name: _to_json(cell) for name, cell in zip(names, row, strict=True)} for row in rows]
 
 
-def _jsonable(cell: Any) -> Any:
+def _to_json(cell: Any) -> Any:
     if isinstance(cell, (float, Decimal)):
         return float(cell) if math.isfinite(cell) else None
     if is_dict(cell):
-        return {str(key): _jsonable(item) for key, item in cell.items()}
+        return {str(key): _to_json(item) for key, item in cell.items()}
     if is_sequence(cell):
-        return [_jsonable(item) for item in cell]
+        return [_to_json(item) for item in cell]
     return cell if cell is None or isinstance(cell, (bool, int, str)) else str(cell)
 
 
-def _check(sql: str) -> None:
+def _check_statement(sql: str) -> None:
     statements = duckdb.extract_statements(sql)
     if len(statements) != 1:
         raise StoreError(
@@ -308,7 +308,7 @@ def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnect
     if connection.sql("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
         connection.execute("SET enable_progress_bar = false")
     there = [*TABLES, BASELINES] if (folder / f"{BASELINES}.parquet").is_file() else TABLES
-    files = {name: _text(glob.escape(f"{folder}/{name}.parquet")) for name in there}
+    files = {name: _quoted_text(glob.escape(f"{folder}/{name}.parquet")) for name in there}
     for name, file in files.items():
         source, changes, extra = f"read_parquet({file})", "", ""
         try:
@@ -320,7 +320,7 @@ def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnect
             connection.execute(f"CREATE VIEW {name} AS SELECT *{changes}{extra} FROM {source}")
         except duckdb.Error as error:
             raise damaged_table(folder / f"{name}.parquet") from error
-    connection.execute(f"SET allowed_directories = [{_text(str(folder))}]")
+    connection.execute(f"SET allowed_directories = [{_quoted_text(str(folder))}]")
     connection.execute(f"SET allowed_paths = [{', '.join(files.values())}]")  # as globs, too
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
@@ -340,21 +340,21 @@ def _param_struct(columns: Sequence[str]) -> str:
                 return ""  # `a` and `a.b` do not fit into one struct
         if path[-1].lower() in node:
             return ""  # names that differ only in case
-        node[path[-1].lower()] = _name(name)
+        node[path[-1].lower()] = _quoted_name(name)
     return f", {_struct(tree)} AS param" if tree else ""
 
 
 def _struct(tree: dict[str, Any]) -> str:
     fields = (
-        f"{_name(name)} := {_struct(value) if is_dict(value) else value}"
+        f"{_quoted_name(name)} := {_struct(value) if is_dict(value) else value}"
         for name, value in tree.items()
     )
     return f"struct_pack({', '.join(fields)})"
 
 
-def _text(value: str) -> str:
+def _quoted_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _name(value: str) -> str:
+def _quoted_name(value: str) -> str:
     return '"' + value.replace('"', '""') + '"'

@@ -100,7 +100,7 @@ def as_left(rows: Iterable[TrialRow]) -> list[TrialRow]:
 
 
 @dataclass(frozen=True)
-class Episodes:
+class EpisodeRow:
     """The episodes (or windows of steps in continuous operation) of one evaluation."""
 
     returns: np.ndarray  # float64 [episodes], undiscounted, unscaled sums of rewards
@@ -109,7 +109,7 @@ class Episodes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationRow(Episodes):
+class EvaluationRow(EpisodeRow):
     """One evaluation of one replicate."""
 
     trial: int
@@ -233,7 +233,7 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class Head:
+class CommitHead:
     """The last commit; number 0: the study was created and nothing is committed yet."""
 
     number: int = 0

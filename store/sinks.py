@@ -36,13 +36,13 @@ class Sinks:
         self._sinks, self._warn = list(sinks), warn
 
     def published(self, directory: Path) -> None:
-        self._each(lambda sink: sink.published(directory))
+        self._call_sinks(lambda sink: sink.published(directory))
 
     def close(self) -> None:
-        self._each(lambda sink: sink.close())
+        self._call_sinks(lambda sink: sink.close())
         self._sinks = []
 
-    def _each(self, act: Callable[[Sink], None]) -> None:
+    def _call_sinks(self, act: Callable[[Sink], None]) -> None:
         for sink in list(self._sinks):
             try:
                 act(sink)
@@ -77,11 +77,13 @@ class Background:
     def published(self, directory: Path) -> None:
         """Notify the thread and return at once."""
         with self._changed:
-            self._raise()
+            self._raise_kept()
             self._waiting = directory
             self._changed.notify()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
+            self._thread = threading.Thread(
+                target=self._publish_waiting, name=self.name, daemon=True
+            )
             self._thread.start()
 
     def close(self) -> None:
@@ -98,14 +100,14 @@ class Background:
                 f"study does not wait longer; export the study to {self.name} to get the rest"
             )
         self._thread = None
-        self._raise()
+        self._raise_kept()
 
-    def _raise(self) -> None:
+    def _raise_kept(self) -> None:
         error, self._error = self._error, None
         if error is not None:
             raise error
 
-    def _work(self) -> None:
+    def _publish_waiting(self) -> None:
         try:
             while True:
                 with self._changed:
@@ -129,13 +131,15 @@ class CsvSink:
 
     def published(self, directory: Path) -> None:
         for table in self._tables:
-            _copy(directory / f"{table}.parquet", (self._target or directory) / f"{table}.csv")
+            _copy_as_csv(
+                directory / f"{table}.parquet", (self._target or directory) / f"{table}.csv"
+            )
 
     def close(self) -> None:
         pass  # nothing is open between two publications
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy_as_csv(source: Path, target: Path) -> None:
     with pq.ParquetFile(source) as file:
         lists = {f.name for f in file.schema_arrow if pa.types.is_list(f.type)}
         kinds = ((f.name, pa.string() if f.name in lists else f.type) for f in file.schema_arrow)

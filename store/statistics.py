@@ -238,7 +238,7 @@ def agreement(
     if not np.isfinite(pooled).all():
         raise ConfigError("a value is not finite")
     centred = pooled - pooled.mean()  # rounding errors of large means would split ties
-    second = centred[_orders(count + other, deals, seed)[:, count:]].sum(axis=1)
+    second = centred[_random_orders(count + other, deals, seed)[:, count:]].sum(axis=1)
     dealt = second / other - (centred.sum() - second) / count
     seen = centred[count:].sum()
     difference = float(seen / other - (centred.sum() - seen) / count)
@@ -266,7 +266,7 @@ def deal_p(ours: Scores, theirs: Scores) -> float:
         pooled = np.asarray([*a, *b], np.float64)
         # Centred values sum to 0, so the sum of one side gives the difference of means.
         centred = (pooled - pooled.mean()) / len(a) / len(b)
-        dealt += centred[_orders(len(pooled), DEALS, stream)[:, len(a) :]].sum(axis=1)
+        dealt += centred[_random_orders(len(pooled), DEALS, stream)[:, len(a) :]].sum(axis=1)
         seen += float(centred[len(a) :].sum())
         size += float(np.abs(centred).sum())
     far = int(np.count_nonzero(np.abs(dealt) >= abs(seen) - 1e-9 * size))
@@ -274,6 +274,6 @@ def deal_p(ours: Scores, theirs: Scores) -> float:
 
 
 @lru_cache(maxsize=16)
-def _orders(count: int, deals: int, seed: int) -> np.ndarray:
+def _random_orders(count: int, deals: int, seed: int) -> np.ndarray:
     rng = np.random.Generator(np.random.PCG64(seed))
     return rng.permuted(np.broadcast_to(np.arange(count), (deals, count)), axis=1)

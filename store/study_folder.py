@@ -16,7 +16,7 @@ from .journal import JOURNAL_NAME, Journal
 from .leaderboard import Entry, leaderboard_of
 from .lock import StudyLock, lock_holder
 from .parquet import PARTS_NAME
-from .rows import Head, TrialRow, TrialState, as_left
+from .rows import CommitHead, TrialRow, TrialState, as_left
 
 RESULTS = Path("results")
 REPORT_NAME = "report.html"
@@ -209,7 +209,7 @@ def summary_of(path: Path) -> StudySummary:
     return StudySummary(path.name, state, total, done, best, meta.metric, head.at, path)
 
 
-def state_of(folder: Path, head: Head) -> str:
+def state_of(folder: Path, head: CommitHead) -> str:
     """Return `running` while a process writes the study, otherwise `finished` or `interrupted`."""
     if lock_holder(folder) is not None:
         return "running"

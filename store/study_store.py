@@ -22,9 +22,9 @@ from .rows import (
     AskRow,
     AttributeRow,
     Commit,
+    CommitHead,
     DecisionRow,
     EvaluationRow,
-    Head,
     Phase,
     StudyMeta,
     TrialRow,
@@ -34,7 +34,7 @@ from .study_folder import OURS, StudyFolder
 from .tables import Publisher
 
 
-class Clock:
+class CommitClock:
     """Seconds since the epoch, never before `earliest` (the last commit) and never backwards."""
 
     def __init__(self, earliest: float):
@@ -78,7 +78,7 @@ class StudyStore:
                 else Journal(folder.path, writable=True)
             )
             self._number = self.head.number
-            self.clock = Clock(self.head.at)
+            self.clock = CommitClock(self.head.at)
             self._require_checkpoint()
             self.curves = CurveParts(folder.path, self.journal.parts())
             for name in OURS:  # incomplete ones are left by a crash
@@ -96,7 +96,7 @@ class StudyStore:
         return self._lock.words
 
     @property
-    def head(self) -> Head:
+    def head(self) -> CommitHead:
         return self.journal.head()
 
     # ------------------------------------------------------------------ checkpoints

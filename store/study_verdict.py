@@ -71,7 +71,7 @@ def concluded(
     by_number = {row.trial: row for row in rows}
     first = entries[0]
     sides = _Sides(meta, rows, entries, first, by_number[first.trial], default_of(rows))
-    if copied := _copied(sides):
+    if copied := _copies_sentences(sides):
         return _no_verdict(copied, None)
     if given.lone and not meta.objectives:
         return _of_lone_trial(sides, baselines)
@@ -110,23 +110,23 @@ def _evidence(sides: _Sides, baselines: Sequence[BaselineRow], given: Circumstan
         goal=meta.goal,
         name=f"trial {winner.trial}",
         is_default=default is not None and default.trial == winner.trial,
-        beaten=_beaten(sides),
+        beaten=_compared_trials(sides),
         of_search=not winner.choose_values,
         baselines={} if given.apart else _by_baseline(baselines, Stream.REPORT),
         ceiling=given.ceiling,
         bounds=value_bounds(meta),
-        sharing=_sharing(sides),
+        sharing=_same_valued_trials(sides),
         shown=_all_values(sides.rows, sides.entries),
         feasible=sides.first.feasible,
-        constraints=_constraints(meta, given),
+        constraints=_constraint_samples(meta, given),
         why=given.apart or given.why_alone,
         alone=given.alone,
-        earlier=_earlier(sides, given.looks),
+        earlier=_earlier_looks(sides, given.looks),
         interim=begins_interim(given.looks),
     )
 
 
-def _beaten(sides: _Sides) -> int:
+def _compared_trials(sides: _Sides) -> int:
     """Return the number of others that the winner was compared with."""
     of_search = not sides.winner.choose_values
     return sum(
@@ -135,7 +135,7 @@ def _beaten(sides: _Sides) -> int:
     )
 
 
-def _sharing(sides: _Sides) -> int:
+def _same_valued_trials(sides: _Sides) -> int:
     """Return the number of others with the same values as the winner."""
     own = set(sides.winner.report_values)
     return sum(
@@ -145,13 +145,13 @@ def _sharing(sides: _Sides) -> int:
     )
 
 
-def _constraints(meta: StudyMeta, given: Circumstances) -> ConstraintSamples | None:
+def _constraint_samples(meta: StudyMeta, given: Circumstances) -> ConstraintSamples | None:
     if given.constraints is None and meta.constraints:
         return ConstraintSamples(tuple(map(Limit.of, meta.constraints)), None, None)
     return given.constraints
 
 
-def _earlier(sides: _Sides, looks: Sequence[Look]) -> tuple[int, ...]:
+def _earlier_looks(sides: _Sides, looks: Sequence[Look]) -> tuple[int, ...]:
     winner, default = sides.winner, sides.default
     if default is None:
         return ()
@@ -159,7 +159,7 @@ def _earlier(sides: _Sides, looks: Sequence[Look]) -> tuple[int, ...]:
     return winners_looks(looks, winner.trial, default.trial, len(both))
 
 
-def _copied(sides: _Sides) -> list[str]:
+def _copies_sentences(sides: _Sides) -> list[str]:
     """Return sentences if two seeds of the winner or the default trained alike."""
     winner, default, stream = sides.winner, sides.default, sides.first.value_from
     if sides.first.value is None:

@@ -126,7 +126,7 @@ def write_trials(directory: Path, journal: Journal) -> None:
     columns: dict[str, Any] = {}
     for names, source in ((_ENTRY_COLUMNS, entries), (_ROW_COLUMNS, ordered)):
         for name in names:
-            columns[name] = pa.array([getattr(one, name) for one in source], _type(name))
+            columns[name] = pa.array([getattr(one, name) for one in source], _column_type(name))
     columns["params"] = pa.array([strict_json(row.params) for row in ordered], pa.string())
     columns["schedule"] = pa.array(
         [strict_json(row.schedule) if row.schedule else None for row in ordered], pa.string()
@@ -144,9 +144,9 @@ def _measured_columns(
     """Return a column per objective and constraint except costs, and fronts and feasibility."""
     found: dict[str, list[float | None]] = {}
     for index, objective in enumerate(meta.objectives):
-        found[str(objective["name"])] = [_at(entry.objectives, index) for entry in entries]
+        found[str(objective["name"])] = [_value_at(entry.objectives, index) for entry in entries]
     for index, limit in enumerate(meta.constraints):
-        values = [_at(entry.constraints, index) for entry in entries]
+        values = [_value_at(entry.constraints, index) for entry in entries]
         found.setdefault(str(limit["metric"]), values)
     measured = {name: cells for name, cells in found.items() if "/" in name}  # costs have no "/"
     names = sql_names(measured, taken)
@@ -159,12 +159,12 @@ def _measured_columns(
     return columns
 
 
-def _at(values: Sequence[float], index: int) -> float | None:
+def _value_at(values: Sequence[float], index: int) -> float | None:
     return values[index] if index < len(values) else None
 
 
 @cache
-def _type(column: str) -> pa.DataType:
+def _column_type(column: str) -> pa.DataType:
     found = {one.name: str(one.type) for kind in (TrialRow, Entry) for one in fields(kind)}
     found |= {"measured_value": "float", "measured_seeds": "int"}
     kinds = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
@@ -291,11 +291,11 @@ def tables_equal(directory_a: Path, directory_b: Path) -> list[str]:
             for one in tables
         )
         keys = tuple(key for key in _KEYS[name] if key in first.column_names)
-        differences += [f"{name}: {text}" for text in _differences(first, second, keys)]
+        differences += [f"{name}: {text}" for text in _table_differences(first, second, keys)]
     return differences
 
 
-def _differences(first: pa.Table, second: pa.Table, keys: tuple[str, ...]) -> list[str]:
+def _table_differences(first: pa.Table, second: pa.Table, keys: tuple[str, ...]) -> list[str]:
     if first.schema != second.schema:
         fields = [{f"{field.name} {field.type}" for field in t.schema} for t in (first, second)]
         return [f"columns differ: {sorted(fields[0] ^ fields[1]) or 'in their order'}"]

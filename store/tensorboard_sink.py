@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .follow import FollowingSink, News, Point, TrialNews
+from .follow import CurvePoint, FollowingSink, News, TrialNews
 
 if TYPE_CHECKING:  # an optional package, loaded on use
     from tensorboardX import SummaryWriter
@@ -36,7 +36,7 @@ class TensorBoardSink(FollowingSink["SummaryWriter"]):
         # File names have seconds: two processes could write the same file.
         return SummaryWriter(str(folder), filename_suffix=f".{time.time_ns()}")
 
-    def _log(self, run: SummaryWriter, axis: str, points: Sequence[Point]) -> None:
+    def _log(self, run: SummaryWriter, axis: str, points: Sequence[CurvePoint]) -> None:
         for point in points:
             for tag, value in point.values.items():
                 run.add_scalar(tag, value, point.env_steps)
@@ -51,7 +51,7 @@ class TensorBoardSink(FollowingSink["SummaryWriter"]):
             return
         if run.file_writer is None:
             raise RuntimeError("the event file is closed")
-        params = {name: _plain(param) for name, param in trial.params.items()}
+        params = {name: _hparam_value(param) for name, param in trial.params.items()}
         for summary in hparams(params, {"value": value}):
             run.file_writer.add_summary(summary)
         run.add_scalar("value", value, row["env_steps"])
@@ -60,7 +60,7 @@ class TensorBoardSink(FollowingSink["SummaryWriter"]):
         run.close()
 
 
-def _plain(value: Any) -> bool | float | str:
+def _hparam_value(value: Any) -> bool | float | str:
     if isinstance(value, bool | int | float):
         return value
     return "off" if value is None else str(value)

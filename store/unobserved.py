@@ -83,14 +83,14 @@ def hidden(
     """
     found = list[Hidden]()
     for sign in (-1.0, 1.0):
-        value, weight = _farthest(ours, theirs, bounds, sign)
+        value, weight = _worst_unseen(ours, theirs, bounds, sign)
         found.append(Hidden(True, sign, value, value - mean(theirs), weight))
-        value, weight = _farthest(theirs, ours, bounds, -sign)
+        value, weight = _worst_unseen(theirs, ours, bounds, -sign)
         found.append(Hidden(False, sign, value, mean(ours) - value, weight))
     return found
 
 
-def _farthest(
+def _worst_unseen(
     own: Sequence[float], other: Sequence[float], bounds: Bounds, sign: float
 ) -> tuple[float, float]:
     """Return the worst unseen outcome of `own` in the direction of `sign`, and its weight."""
@@ -125,11 +125,11 @@ def _assumed_end(
 
 def _longer_tail(own: Sequence[float], other: Sequence[float], sign: float) -> float:
     """Return how far squared deviations on one side of the mean exceed the other's."""
-    ours, theirs = _tail(own, sign), _tail(other, sign)
+    ours, theirs = _tail_variance(own, sign), _tail_variance(other, sign)
     return (ours - theirs) / (ours + theirs) if ours > theirs else 0.0
 
 
-def _tail(values: Sequence[float], sign: float) -> float:
+def _tail_variance(values: Sequence[float], sign: float) -> float:
     centre = mean(values)
     return math.fsum(max(0.0, sign * (v - centre)) ** 2 for v in values) / len(values)
 
@@ -151,7 +151,7 @@ def lowest_mean(values: Sequence[float], worst: float, chance: float) -> float:
     >>> round(lowest_mean([1.0] * 8, 0.0, 0.05), 4), round(0.05 ** (1 / 8), 4)
     (0.6877, 0.6877)
     """
-    return _quantile(_mixed(_weighted(values, 0), worst, len(values)), chance)
+    return _quantile(_add_worst_seed(_weighted_means(values, 0), worst, len(values)), chance)
 
 
 def paired_ends(
@@ -162,8 +162,10 @@ def paired_ends(
     if not causes:
         return []
     differences = [one - other for one, other in zip(ours, theirs, strict=True)]
-    drawn, count = _weighted(differences, 0), len(differences)
-    return [_end(_mixed(drawn, one.difference, count), one, level) for one in causes]
+    drawn, count = _weighted_means(differences, 0), len(differences)
+    return [
+        _quantile_end(_add_worst_seed(drawn, one.difference, count), one, level) for one in causes
+    ]
 
 
 def unpaired_ends(
@@ -173,14 +175,14 @@ def unpaired_ends(
     causes = _that_count(hidden(ours, theirs, bounds), level)
     if not causes:
         return []
-    a, b = _weighted(ours, 0), _weighted(theirs, 1)
+    a, b = _weighted_means(ours, 0), _weighted_means(theirs, 1)
     found = list[End]()
     for one in causes:
         if one.of_ours:
-            drawn = _mixed(a, one.value, len(ours)) - b
+            drawn = _add_worst_seed(a, one.value, len(ours)) - b
         else:
-            drawn = a - _mixed(b, one.value, len(theirs))
-        found.append(_end(drawn, one, level))
+            drawn = a - _add_worst_seed(b, one.value, len(theirs))
+        found.append(_quantile_end(drawn, one, level))
     return found
 
 
@@ -202,7 +204,7 @@ def _that_count(causes: Sequence[Hidden], level: float) -> list[Hidden]:
     return [one for one in causes if one.weight * _MOST_CHANCE > level]
 
 
-def _end(drawn: np.ndarray, cause: Hidden, level: float) -> End:
+def _quantile_end(drawn: np.ndarray, cause: Hidden, level: float) -> End:
     """Return the quantile of drawn means on the side of the cause."""
     return End(-cause.sign * _quantile(-cause.sign * drawn, level / cause.weight), cause)
 
@@ -212,35 +214,35 @@ def _quantile(drawn: np.ndarray, chance: float) -> float:
     return float(np.partition(drawn, place)[place])
 
 
-def _mixed(drawn: np.ndarray, worst: float, count: int) -> np.ndarray:
+def _add_worst_seed(drawn: np.ndarray, worst: float, count: int) -> np.ndarray:
     """Add one seed at `worst` to the weighted means of this many seeds."""
-    share = 1.0 - _stratified() ** (1.0 / count)
+    share = 1.0 - _even_shares() ** (1.0 / count)
     return (1.0 - share) * drawn + share * worst
 
 
-def _weighted(values: Sequence[float], stream: int) -> np.ndarray:
+def _weighted_means(values: Sequence[float], stream: int) -> np.ndarray:
     """Return 10,000 means of randomly weighted values (Dirichlet); normal for more than 100."""
     count, centre = len(values), mean(values)
     if count > _MANY:
         squares = math.fsum((value - centre) ** 2 for value in values)
-        return centre + math.sqrt(squares / count / (count + 1)) * _normal(stream)
-    return centre + _weights(count, stream) @ (np.asarray(values, np.float64) - centre)
+        return centre + math.sqrt(squares / count / (count + 1)) * _normal_draws(stream)
+    return centre + _dirichlet_weights(count, stream) @ (np.asarray(values, np.float64) - centre)
 
 
 @lru_cache(maxsize=8)
-def _weights(count: int, stream: int) -> np.ndarray:
+def _dirichlet_weights(count: int, stream: int) -> np.ndarray:
     drawn = np.random.Generator(np.random.PCG64(stream)).exponential(1.0, (_DRAWS, count))
     return drawn / drawn.sum(axis=1, keepdims=True)
 
 
 @lru_cache(maxsize=2)
-def _normal(stream: int) -> np.ndarray:
+def _normal_draws(stream: int) -> np.ndarray:
     shares = np.random.Generator(np.random.PCG64(stream)).permutation(_DRAWS)
     return np.asarray(special.ndtri((shares + 0.5) / _DRAWS), np.float64)
 
 
 @lru_cache(maxsize=1)
-def _stratified() -> np.ndarray:
+def _even_shares() -> np.ndarray:
     """Return even shares in a fixed random order, so that equal values have exact ends."""
     order = np.random.Generator(np.random.PCG64(2)).permutation(_DRAWS)
     return (order + 1.0) / _DRAWS

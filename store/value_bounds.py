@@ -28,7 +28,7 @@ def value_bounds(meta: StudyMeta) -> Bounds:
 
 def metric_bounds(meta: StudyMeta, metric: str) -> Bounds:
     """Return the bounds of the study's metric or another objective; infinite if unknown."""
-    study = _loaded(meta.study_text)
+    study = _load_mapping(meta.study_text)
     if meta.environments:
         over = str(study.get("over_environments") or "mean")
         return range_over(score_bounds(meta), over) if metric == meta.metric else UNBOUNDED
@@ -42,7 +42,7 @@ def metric_bounds(meta: StudyMeta, metric: str) -> Bounds:
 
 def score_bounds(meta: StudyMeta) -> tuple[Bounds, ...]:
     """Return the bounds of scores on each of several environments; () if they are not known."""
-    study = _loaded(meta.study_text)
+    study = _load_mapping(meta.study_text)
     listed: Any = study.get("env")
     metric: dict[str, Any] = study.get("metric") or {}
     envs = cast("list[dict[str, Any]]", listed) if isinstance(listed, list) else []
@@ -86,7 +86,7 @@ def range_over(scores: Sequence[Bounds], over: str) -> Bounds:
 
 def return_bounds(meta: StudyMeta) -> Bounds:
     """Return the bounds of episode returns in training; infinite if unknown."""
-    study = _loaded(meta.study_text)
+    study = _load_mapping(meta.study_text)
     env = study.get("env")
     if not isinstance(env, dict):  # several environments
         return UNBOUNDED
@@ -102,6 +102,6 @@ def bounds_in(env: str, given: Mapping[str, Any], searched: Iterable[str]) -> Bo
 
 
 @lru_cache(maxsize=64)
-def _loaded(study_text: str) -> dict[str, Any]:
+def _load_mapping(study_text: str) -> dict[str, Any]:
     loaded: Any = yaml.load(study_text, _LOADER)
     return cast("dict[str, Any]", loaded) if isinstance(loaded, dict) else {}

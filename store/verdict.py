@@ -124,9 +124,9 @@ def conclude(evidence: Evidence) -> Conclusion:
     winner = evidence.winner
     if not winner:
         return Conclusion(None, Against(evidence.rival, "nothing"))
-    alike = _alike(evidence, winner)
+    alike = _shared_value(evidence, winner)
     top = alike if _is_ceiling(evidence, alike) else None
-    terms = _terms(evidence, top)
+    terms = _comparison_terms(evidence, top)
     found = Conclusion(
         winner=evidence.name,
         against=_of_default(evidence, winner, terms),
@@ -144,7 +144,7 @@ def conclude(evidence: Evidence) -> Conclusion:
     return replace(found, copying=copying, alone=str(evidence.alone))
 
 
-def _terms(evidence: Evidence, top: float | None) -> Terms:
+def _comparison_terms(evidence: Evidence, top: float | None) -> Terms:
     sign = evidence.sign
     bounds = evidence.bounds.signed(sign)
     if evidence.ceiling is not None:
@@ -202,7 +202,7 @@ def _of_copying(evidence: Evidence, winner: Sample, terms: Terms) -> Against | N
     return with_constraints(found, limited, limited.alone, terms.level)
 
 
-def _alike(evidence: Evidence, winner: Sample) -> float | None:
+def _shared_value(evidence: Evidence, winner: Sample) -> float | None:
     """Return the winner's value on all seeds if it is the ceiling, or others share it."""
     values = set(winner.values())
     if len(values) != 1:

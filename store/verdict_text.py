@@ -32,10 +32,10 @@ def details(conclusion: Conclusion) -> list[str]:
     found: list[str] = []
     for against in filter(None, (conclusion.copying, conclusion.against)):
         if against.means is not None:
-            own, other = map(_number, against.means)
+            own, other = map(_number_text, against.means)
             found.append(f"Means: {winner} {own}, {against.rival} {other}.")
         if against.verdict in ("better", "worse") or against.unless is not None:
-            found += _chance(winner, against)
+            found += _probability_sentence(winner, against)
     if conclusion.chosen is not None and conclusion.ceiling is None:
         of = f"Of the {conclusion.chosen.trials} finalists,"
         found.append(f"{of} {winner} {conclusion.chosen.words}.")
@@ -76,7 +76,7 @@ def sentences(conclusion: Conclusion) -> list[str]:
         return [*_lone(conclusion), *least, "One trial ran, so its seeds selected nothing."]
     said += _of_one(conclusion, conclusion.against)
     if conclusion.against.verdict != "ceiling":
-        said += _shared(conclusion)
+        said += _same_value_sentence(conclusion)
     for against in conclusion.baselines:
         if against is rule:
             continue  # it came first
@@ -94,35 +94,41 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
     alone = replace(against, verdict=against.by_value or against.verdict)
     said = _by_value(conclusion, alone)
     if ruled:
-        said = [_ruled(winner, against), f"By value: {_lower(said[0])}", *said[1:]]
-    elif open_sentence := _open(winner, against):
+        said = [
+            _constraint_verdict(winner, against),
+            f"By value: {_lower_first(said[0])}",
+            *said[1:],
+        ]
+    elif open_sentence := _open_constraints(winner, against):
         said = [*said, open_sentence]
     return [*said, *_of_limits(winner, against)]
 
 
-def _lower(text: str) -> str:
+def _lower_first(text: str) -> str:
     """Append a sentence to another one; names keep their case."""
     return text[:1].lower() + text[1:]
 
 
-def _ruled(winner: str, against: Against) -> str:
+def _constraint_verdict(winner: str, against: Against) -> str:
     """Return the verdict decided by constraints, and the better side by value."""
     rival, keeps = against.rival, against.limits is not None and against.limits.rival.state
     is_worse = against.by_value == "worse"
     if against.verdict == "feasible" and is_worse:
-        return f"{_upper(winner)} keeps the constraints; {rival} violates them but is better."
+        return (
+            f"{_upper_first(winner)} keeps the constraints; {rival} violates them but is better."
+        )
     if against.verdict == "feasible":
-        return f"{_upper(winner)} keeps the constraints, which {rival} violates."
+        return f"{_upper_first(winner)} keeps the constraints, which {rival} violates."
     if against.verdict == "infeasible" and keeps == "kept":
-        return f"{_upper(winner)} violates the constraints, which {rival} keeps."
+        return f"{_upper_first(winner)} violates the constraints, which {rival} keeps."
     if against.verdict == "infeasible" and keeps == "violated":
-        return f"{_upper(winner)} and {rival} both violate the constraints."
+        return f"{_upper_first(winner)} and {rival} both violate the constraints."
     if against.verdict == "infeasible":
-        return f"{_upper(winner)} violates the constraints."
+        return f"{_upper_first(winner)} violates the constraints."
     return f"Undecided: {rival} is better but violates the constraints."
 
 
-def _open(winner: str, against: Against) -> str:
+def _open_constraints(winner: str, against: Against) -> str:
     """Return a sentence on the side whose constraints the test seeds leave open, or ""."""
     limits = against.limits
     if limits is None:
@@ -135,12 +141,12 @@ def _open(winner: str, against: Against) -> str:
     if len(not_sure) == 2:
         return f"It is not certain that {winner} or {against.rival} keeps the constraints."
     if not_sure and limits.rival.state == "violated":
-        violates = f"{_upper(against.rival)} violates the constraints"
+        violates = f"{_upper_first(against.rival)} violates the constraints"
         return f"{violates}; it is not certain that {winner} keeps them."
     if not_sure:
         return f"It is not certain that {not_sure[0]} keeps the constraints."
     if limits.rival.state == "violated":
-        return f"{_upper(against.rival)} violates the constraints."
+        return f"{_upper_first(against.rival)} violates the constraints."
     return ""
 
 
@@ -153,29 +159,29 @@ def _of_limits(winner: str, against: Against) -> list[str]:
     said: list[str] = []
     for own, other in pairs:
         shown = [
-            f"{name} {_limited(test)}"
+            f"{name} {_limited_value(test)}"
             for name, test in ((winner, own), (against.rival, other))
             if test.value is not None
         ]
         if shown:
-            allowed = _allowed(own.limit)
+            allowed = _allowed_range(own.limit)
             said.append(f"{own.limit.metric} has to be {allowed}: {', '.join(shown)}.")
     return said
 
 
-def _limited(test: ConstraintTest) -> str:
+def _limited_value(test: ConstraintTest) -> str:
     around = test.interval
     if around.low is None or around.high is None:
-        return _number(test.value)
-    return f"{_number(test.value)} [{_number(around.low)}, {_number(around.high)}]"
+        return _number_text(test.value)
+    return f"{_number_text(test.value)} [{_number_text(around.low)}, {_number_text(around.high)}]"
 
 
-def _allowed(limit: Limit) -> str:
+def _allowed_range(limit: Limit) -> str:
     if limit.low is None:
-        return f"at most {_number(limit.high)}"
+        return f"at most {_number_text(limit.high)}"
     if limit.high is None:
-        return f"at least {_number(limit.low)}"
-    return f"{_number(limit.low)} to {_number(limit.high)}"
+        return f"at least {_number_text(limit.low)}"
+    return f"{_number_text(limit.low)} to {_number_text(limit.high)}"
 
 
 def _by_value(conclusion: Conclusion, against: Against) -> list[str]:
@@ -186,11 +192,13 @@ def _by_value(conclusion: Conclusion, against: Against) -> list[str]:
         return said
     said += _own_diverged(winner, against)
     if against.diverged:
-        said.append(f"{_upper(rival)} diverged on {against.diverged} of them, which are left out.")
+        said.append(
+            f"{_upper_first(rival)} diverged on {against.diverged} of them, which are left out."
+        )
     return said
 
 
-def _seeds(conclusion: Conclusion, against: Against) -> str:
+def _seed_count(conclusion: Conclusion, against: Against) -> str:
     return counted(against.seeds, "seed" if conclusion.lone else "test seed")
 
 
@@ -203,48 +211,50 @@ def _default_won(conclusion: Conclusion, against: Against) -> list[str]:
     return [said, *_own_diverged(conclusion.winner or "", against)]
 
 
-def _nothing(conclusion: Conclusion, against: Against) -> list[str]:
+def _nothing_to_compare(conclusion: Conclusion, against: Against) -> list[str]:
     said = f"There is nothing to compare {conclusion.winner or ''} with."
     return [said, against.why] if against.why else [said]
 
 
-def _diverged(conclusion: Conclusion, against: Against) -> list[str]:
-    seeds, winner = _seeds(conclusion, against), conclusion.winner or ""
+def _diverged_sentences(conclusion: Conclusion, against: Against) -> list[str]:
+    seeds, winner = _seed_count(conclusion, against), conclusion.winner or ""
     return [
-        f"{_upper(winner)} diverged on {against.own_diverged} of {seeds}.",
-        f"{_upper(against.rival)} diverged on {against.diverged or 'none'} of them.",
-        *_of_values("Where both have a value", _numbers(against)),
+        f"{_upper_first(winner)} diverged on {against.own_diverged} of {seeds}.",
+        f"{_upper_first(against.rival)} diverged on {against.diverged or 'none'} of them.",
+        *_of_values("Where both have a value", _difference_text(against)),
     ]
 
 
-def _ceiling(conclusion: Conclusion, against: Against) -> list[str]:
-    seeds = _seeds(conclusion, against)
-    said = f"{_upper(conclusion.winner or '')} and {against.rival} both reach the ceiling"
-    numbers = f": {_number(conclusion.ceiling)} on {seeds}"
-    return [*_fitted(said, numbers, seeds), *_shared(conclusion)]
+def _ceiling_sentences(conclusion: Conclusion, against: Against) -> list[str]:
+    seeds = _seed_count(conclusion, against)
+    said = f"{_upper_first(conclusion.winner or '')} and {against.rival} both reach the ceiling"
+    numbers = f": {_number_text(conclusion.ceiling)} on {seeds}"
+    return [*_fit_on_line(said, numbers, seeds), *_same_value_sentence(conclusion)]
 
 
-def _better(conclusion: Conclusion, against: Against) -> list[str]:
-    seeds = _seeds(conclusion, against)
-    first = f"{_upper(conclusion.winner or '')} is better than {against.rival}"
+def _better_sentences(conclusion: Conclusion, against: Against) -> list[str]:
+    seeds = _seed_count(conclusion, against)
+    first = f"{_upper_first(conclusion.winner or '')} is better than {against.rival}"
     if against.is_lost:
-        return _fitted(f"{first}, which diverged", f" on {seeds}", seeds)
-    return _fitted(first, f": by {_numbers(against)}", seeds)
+        return _fit_on_line(f"{first}, which diverged", f" on {seeds}", seeds)
+    return _fit_on_line(first, f": by {_difference_text(against)}", seeds)
 
 
-def _worse(conclusion: Conclusion, against: Against) -> list[str]:
-    first = f"{_upper(against.rival)} is better than {conclusion.winner or ''}"
-    return _fitted(first, f": by {_numbers(against)}", _seeds(conclusion, against))
+def _worse_sentences(conclusion: Conclusion, against: Against) -> list[str]:
+    first = f"{_upper_first(against.rival)} is better than {conclusion.winner or ''}"
+    return _fit_on_line(
+        first, f": by {_difference_text(against)}", _seed_count(conclusion, against)
+    )
 
 
 def _not_significant(conclusion: Conclusion, against: Against) -> list[str]:
-    return _no_difference(conclusion, against, _seeds(conclusion, against))
+    return _no_difference(conclusion, against, _seed_count(conclusion, against))
 
 
 def _open_question(conclusion: Conclusion, against: Against) -> list[str]:
-    seeds = _seeds(conclusion, against)
-    said = _unless(conclusion.winner or "", against, seeds)
-    said = said or _undecided(conclusion, against, seeds)
+    seeds = _seed_count(conclusion, against)
+    said = _unless_sentences(conclusion.winner or "", against, seeds)
+    said = said or _undecided_sentences(conclusion, against, seeds)
     if against.more_seeds:
         more = counted(against.more_seeds, "more test seed")
         then = "allow a verdict" if against.interval.low is None else "decide"
@@ -253,22 +263,22 @@ def _open_question(conclusion: Conclusion, against: Against) -> list[str]:
 
 
 _WORDS_BY_VALUE: dict[Verdict, Callable[[Conclusion, Against], list[str]]] = {
-    "better": _better,
-    "worse": _worse,
+    "better": _better_sentences,
+    "worse": _worse_sentences,
     "no_difference": _not_significant,
     "undecided": _open_question,
-    "ceiling": _ceiling,
+    "ceiling": _ceiling_sentences,
     "default": _default_won,
-    "diverged": _diverged,
-    "nothing": _nothing,
-    "feasible": _nothing,  # these two are no verdict by value
-    "infeasible": _nothing,
+    "diverged": _diverged_sentences,
+    "nothing": _nothing_to_compare,
+    "feasible": _nothing_to_compare,  # these two are no verdict by value
+    "infeasible": _nothing_to_compare,
 }
 _COMPLETE = ("default", "nothing", "feasible", "infeasible", "diverged", "ceiling")
 """Verdicts whose words count the seeds that diverged, or that have none."""
 
 
-def _ahead(winner: str, against: Against, seeds: str) -> list[str]:
+def _lead_sentences(winner: str, against: Against, seeds: str) -> list[str]:
     rival = against.rival
     if against.difference is None:
         return []
@@ -277,23 +287,23 @@ def _ahead(winner: str, against: Against, seeds: str) -> list[str]:
     ahead, behind, sign = (winner, rival, 1.0) if against.difference > 0 else (rival, winner, -1.0)
     wins = against.wins if sign > 0 else against.pairs - against.wins - against.ties
     if 2 * against.ties >= against.pairs and wins + against.ties == against.pairs:
-        mean = _number(abs(against.difference))  # few seeds differ: their number says more
+        mean = _number_text(abs(against.difference))  # few seeds differ: their number says more
         return [
             f"{ahead} is ahead on {wins} of {seeds} and level on {against.ties}; mean lead {mean}."
         ]
-    lead = f"{_number(abs(against.difference))}{_ends(against, sign)}"
+    lead = f"{_number_text(abs(against.difference))}{_interval_text(against, sign)}"
     return [f"{ahead} leads {behind} by {lead} on {seeds}."]
 
 
-def _ends(against: Against, sign: float) -> str:
+def _interval_text(against: Against, sign: float) -> str:
     low, high = against.interval.low, against.interval.high
     if low is None or high is None:
         return ""
     low, high = sorted((sign * low, sign * high))
-    return f" [{_number(low)}, {_number(high)}]"
+    return f" [{_number_text(low)}, {_number_text(high)}]"
 
 
-def _keeps(conclusion: Conclusion, against: Against) -> bool:
+def _keeps_default(conclusion: Conclusion, against: Against) -> bool:
     """Return whether the answer is to keep the default: undecided, and without a clear lead."""
     is_default = against is conclusion.against and against.rival == THE_DEFAULT
     return is_default and not conclusion.lone and against.advice == "keep"
@@ -302,35 +312,35 @@ def _keeps(conclusion: Conclusion, against: Against) -> bool:
 def _no_difference(conclusion: Conclusion, against: Against, seeds: str) -> list[str]:
     """Say that nothing is significant; the answer is the lead, if it is clear."""
     winner, rival, word = conclusion.winner or "", against.rival, WORDS[against.verdict]
-    ahead = [_upper(text) for text in _ahead(winner, against, seeds)]
-    if _keeps(conclusion, against):
+    ahead = [_upper_first(text) for text in _lead_sentences(winner, against, seeds)]
+    if _keeps_default(conclusion, against):
         return [f"Keep {rival}: {word} from {winner}.", *ahead]
     if against is conclusion.against and against.advice == "take" and ahead:
-        said = f"Not significant: {_lower(ahead[0])}"
+        said = f"Not significant: {_lower_first(ahead[0])}"
         if len(said) < _COLUMNS:
             return [said]
-        return [f"{_upper(winner)} leads {rival}, but not significantly.", *ahead]
-    said = f"{_upper(word)} between {winner} and {rival}."
-    return [said if len(said) < _COLUMNS else f"{_upper(word)} from {rival}.", *ahead]
+        return [f"{_upper_first(winner)} leads {rival}, but not significantly.", *ahead]
+    said = f"{_upper_first(word)} between {winner} and {rival}."
+    return [said if len(said) < _COLUMNS else f"{_upper_first(word)} from {rival}.", *ahead]
 
 
-def _undecided(conclusion: Conclusion, against: Against, seeds: str) -> list[str]:
+def _undecided_sentences(conclusion: Conclusion, against: Against, seeds: str) -> list[str]:
     """Say that it is undecided and, if the winner has no clear lead, to keep the default."""
     winner, rival = conclusion.winner or "", against.rival
-    ahead = _ahead(winner, against, seeds)
-    if _keeps(conclusion, against):
+    ahead = _lead_sentences(winner, against, seeds)
+    if _keeps_default(conclusion, against):
         it = [text.replace(f" {rival}", " it").replace(f"{rival} ", "it ", 1) for text in ahead]
         said = " ".join([f"Keep {rival}:", *it])
         first = f"Keep {rival}: {winner} has no clear lead."
     else:
-        said = " ".join([f"{_upper(WORDS[against.verdict])}:", *ahead])
-        first = f"{_upper(WORDS[against.verdict])} against {rival}."
+        said = " ".join([f"{_upper_first(WORDS[against.verdict])}:", *ahead])
+        first = f"{_upper_first(WORDS[against.verdict])} against {rival}."
     if ahead and len(said) < _COLUMNS:
         return [said]
-    return [first, *map(_upper, ahead)]
+    return [first, *map(_upper_first, ahead)]
 
 
-def _unless(winner: str, against: Against, seeds: str) -> list[str]:
+def _unless_sentences(winner: str, against: Against, seeds: str) -> list[str]:
     """Say which side is better if rare outcomes are rare enough, or []."""
     found, difference = against.unless, against.difference
     if found is None or difference is None:
@@ -339,8 +349,8 @@ def _unless(winner: str, against: Against, seeds: str) -> list[str]:
     if difference < 0.0:
         ahead, behind, sign = behind, ahead, -1.0
     on_these = replace(against, interval=found.interval)
-    by = f"{_number(abs(difference))}{_ends(on_these, sign)}"
-    first = f"{_upper(ahead)} is better than {behind}"
+    by = f"{_number_text(abs(difference))}{_interval_text(on_these, sign)}"
+    first = f"{_upper_first(ahead)} is better than {behind}"
     said = [f"{first} unless 1 in {found.one_in} seeds differs from these."]
     if len(said[0]) >= _COLUMNS:
         condition = f"fewer than 1 in {found.one_in} seeds give a result that these did not show"
@@ -350,30 +360,34 @@ def _unless(winner: str, against: Against, seeds: str) -> list[str]:
 
 def _own_diverged(winner: str, against: Against) -> list[str]:
     count = against.own_diverged
-    return [f"{_upper(winner)} diverged on {count} of them, which are left out."] if count else []
+    return (
+        [f"{_upper_first(winner)} diverged on {count} of them, which are left out."]
+        if count
+        else []
+    )
 
 
 def _of_values(where: str, numbers: str) -> list[str]:
     return [f"{where} the difference is {numbers}."] if numbers else []
 
 
-def _fitted(first: str, numbers: str, seeds: str) -> list[str]:
+def _fit_on_line(first: str, numbers: str, seeds: str) -> list[str]:
     """Return the first sentence with its numbers if both fit on one line, otherwise two."""
     where = f" on {seeds}" if numbers and seeds not in numbers + first else ""
     if len(first + numbers + where) < _COLUMNS:
         return [f"{first}{numbers}{where}."]
-    return [f"{first}.", f"{_upper(numbers.lstrip(': '))}{where}."]
+    return [f"{first}.", f"{_upper_first(numbers.lstrip(': '))}{where}."]
 
 
-def _numbers(against: Against) -> str:
+def _difference_text(against: Against) -> str:
     if against.difference is None:
         return ""
     sign = -1.0 if against.verdict == "worse" else 1.0
     plus = "+" if against.verdict in ("no_difference", "diverged") else ""
-    return f"{_number(sign * against.difference, plus)}{_ends(against, sign)}"
+    return f"{_number_text(sign * against.difference, plus)}{_interval_text(against, sign)}"
 
 
-def _chance(winner: str, against: Against) -> list[str]:
+def _probability_sentence(winner: str, against: Against) -> list[str]:
     spread = against.probability_interval
     if against.probability is None or spread.low is None or spread.high is None:
         return []
@@ -386,7 +400,7 @@ def _chance(winner: str, against: Against) -> list[str]:
     return [f"On a new seed {ahead} is better with probability {chance}."]
 
 
-def _shared(conclusion: Conclusion) -> list[str]:
+def _same_value_sentence(conclusion: Conclusion) -> list[str]:
     top = conclusion.alike if conclusion.ceiling is None else conclusion.ceiling
     if top is None or not conclusion.sharing:
         return []
@@ -395,14 +409,14 @@ def _shared(conclusion: Conclusion) -> list[str]:
     how = "fewer env_steps may"
     if conclusion.ceiling is None:  # it may be a floor, or all started at the ceiling
         how = "a different length of run, or a different task, may"
-    return [f"{who} at {_number(top)}: {how} separate them."]
+    return [f"{who} at {_number_text(top)}: {how} separate them."]
 
 
-def _number(value: float | None, sign: str = "") -> str:
+def _number_text(value: float | None, sign: str = "") -> str:
     spec = ".0f" if value is not None and abs(value) >= 1000 else "z.4g"
     return "none" if value is None else f"{value:{sign}{spec}}"
 
 
-def _upper(text: str) -> str:
+def _upper_first(text: str) -> str:
     """Start a sentence; a name such as `ksp_ff` is unchanged."""
     return text if "_" in text.split(" ", 1)[0] else text[:1].upper() + text[1:]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import ConfigError
-from .follow import FINAL, Follower, FollowingSink, News, Point, RunSettings, TrialNews
+from .follow import FINAL, CurvePoint, Follower, FollowingSink, News, RunSettings, TrialNews
 
 if TYPE_CHECKING:  # an optional package, loaded on use
     import wandb
@@ -64,13 +64,13 @@ class WandbSink(FollowingSink["Run"]):
             dir=str(self._place(directory)),
             config=dict(settings.study) if trial is None else settings.of_trial(trial),
             reinit="create_new",
-            settings=_quiet(wandb),
+            settings=_quiet_settings(wandb),
         )
         for metric, step in (("*", "env_steps"), ("value_of_trial", "trial")):
             run.define_metric(metric, step_metric=step)
         return run
 
-    def _log(self, run: Run, axis: str, points: Sequence[Point]) -> None:
+    def _log(self, run: Run, axis: str, points: Sequence[CurvePoint]) -> None:
         for point in points:
             run.log({axis: point.env_steps, **point.values})
 
@@ -104,7 +104,7 @@ def _summarise(run: Run, values: dict[str, Any]) -> None:
     run.summary.update(values)  # pyright: ignore[reportUnknownMemberType] # a bare dict there
 
 
-def _quiet(wandb: Any) -> wandb.Settings:
+def _quiet_settings(wandb: Any) -> wandb.Settings:
     """Return settings without wandb's prints, system metrics and code uploads."""
     return wandb.Settings(
         silent=True,

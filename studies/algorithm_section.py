@@ -34,7 +34,7 @@ def read_algorithm(
     """
     node = root.value.get("algorithm")
     if "command" in root.value and source is not None:
-        return _command(notes, root, source)
+        return _read_command(notes, root, source)
     if node is None or node.value == PPO:
         return Algorithm()
     if node.is_map and source is None:
@@ -53,7 +53,7 @@ def read_algorithm(
     with notes.at(root, "algorithm", "algorithm: "):
         if is_library(given):
             _check_installed(given)
-        return _loaded(given, source)
+        return _load_training(given, source)
     return Algorithm()
 
 
@@ -72,7 +72,7 @@ def _is_named(given: object) -> bool:
     return isinstance(given, str) and (is_library(given) or _CLASS.fullmatch(given) is not None)
 
 
-def _command(notes: Notes, root: Node, source: Path) -> Algorithm:
+def _read_command(notes: Notes, root: Node, source: Path) -> Algorithm:
     node = root.value.get("algorithm")
     name = node.value["class"].value if node and node.is_map and "class" in node.value else ""
     if node is not None and not str(name).startswith(f"{COMMAND}:"):  # else a resolved study
@@ -81,7 +81,7 @@ def _command(notes: Notes, root: Node, source: Path) -> Algorithm:
     return command_algorithm(notes, root, source)
 
 
-def _loaded(given: str, source: Path) -> Algorithm:
+def _load_training(given: str, source: Path) -> Algorithm:
     made = _of_rejax(given) if is_library(given) else _of_file(given, source)
     env = (made.takes_environment(), made.acts())
     return Algorithm(given, made.declared(), made.unit, *env, made)
@@ -122,14 +122,14 @@ def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
     if not _is_named(given):
         raise ConfigError(f"{given!r} is not {_KINDS}")
     ask_for_devices_of(Node(None, {}))
-    return _loaded(given, source)
+    return _load_training(given, source)
 
 
 def with_code(study: Study) -> Study:
     """Return a study from another process with its custom training's class."""
     if study.algorithm.is_ppo or study.algorithm.is_process:
         return study
-    return replace(study, algorithm=_loaded(study.algorithm.name, Path(study.source)))
+    return replace(study, algorithm=_load_training(study.algorithm.name, Path(study.source)))
 
 
 def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
@@ -145,11 +145,11 @@ def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
         root.value["env"] = Node(here, {"id": Node(here, algorithm.label)}, {"id": here})
         root.key_lines.setdefault("env", here)
     if not algorithm.is_process and not is_library(algorithm.name):
-        _import(root, algorithm.name.partition(":")[0])
+        _add_import(root, algorithm.name.partition(":")[0])
     _set_length(notes, root, algorithm)
 
 
-def _import(root: Node, file: str) -> None:
+def _add_import(root: Node, file: str) -> None:
     here = root.value["algorithm"].line
     imports = root.value.setdefault("imports", Node(here, []))
     if imports.is_list and file not in [item.value for item in imports.value]:

@@ -17,7 +17,7 @@ from .chunk_sizes import rung_steps
 from .evaluation import endless_note, own_evaluation_note
 from .expected_cost import Expected, TimeEstimate, confirm_words, expected_steps
 from .portfolio import placement_words
-from .programs import Bucket, Buckets, buckets_of
+from .programs import ProgramShape, ProgramShapes, buckets_of
 from .search_methods import METHODS, method_row
 from .spec import (
     Confirm,
@@ -38,7 +38,7 @@ Config = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Cost:
+class ProgramCost:
     """The needs of a bucket's program; None: unknown."""
 
     lanes: int | None = None
@@ -50,7 +50,7 @@ class Cost:
 @dataclass(frozen=True)
 class CheckReport:
     study: Study
-    buckets: tuple[tuple[Bucket, Cost], ...]  # the first few
+    buckets: tuple[tuple[ProgramShape, ProgramCost], ...]  # the first few
     bucket_count: int
     bucket_count_exact: bool  # False: at least so many
     expected: Expected
@@ -86,7 +86,7 @@ class CheckReport:
     def text(self) -> str:
         time = [f"time       not known: {self.time_note}"] if self.time_note else []
         time = time if self.time is None else self.time.lines()
-        lines = [*_head(self.study), *_programs(self), _steps(self), *time]
+        lines = [*_head_lines(self.study), *_program_lines(self), _env_steps_line(self), *time]
         lines += [f"process    {self.seen}"] if self.seen else []
         lines += [f"warm start {self.warm_start}"] if self.warm_start else []
         if self.study.space.forbid:
@@ -98,7 +98,7 @@ class CheckReport:
 def check(
     study: Study,
     bucket_key: Callable[[Config], str] | None = None,
-    cost_of: Callable[[str], Cost] | None = None,
+    cost_of: Callable[[str], ProgramCost] | None = None,
     not_run: tuple[str, ...] = (),
 ) -> CheckReport:
     """Examine a study; refuse it if no configuration can run.
@@ -115,23 +115,23 @@ def check(
     draws = [study.space.draw(rng) for _ in range(_DRAWS)]
     allowed = [params for params in draws if study.space.forbidden(params) is None]
     costs = tuple(
-        (bucket, Cost() if cost_of is None else cost_of(bucket.key))
+        (bucket, ProgramCost() if cost_of is None else cost_of(bucket.key))
         for bucket in buckets.found[:_LISTED]
     )
     return CheckReport(
         study,
         costs,
         len(buckets.found),
-        not (buckets.more or _unknown(study)),
+        not (buckets.more or _unknown_env_arguments(study)),
         expected_steps(study, buckets.found[0].quanta, costs[0][1].lanes),
         (_DRAWS - len(allowed)) / _DRAWS,
         tuple(_warnings(study, draws, buckets, costs[0][1].lanes, not not_run)),
-        tuple(dict.fromkeys([*buckets.refused, *_refused(study, allowed)])),
+        tuple(dict.fromkeys([*buckets.refused, *_draw_errors(study, allowed)])),
         not_run=not_run,
     )
 
 
-def _unknown(study: Study) -> list[str]:
+def _unknown_env_arguments(study: Study) -> list[str]:
     """Return searched arguments of an environment that is known only after `imports` have run.
 
     Each of their values may need a separate program.
@@ -142,7 +142,7 @@ def _unknown(study: Study) -> list[str]:
     return [name for name in study.space.names if name.startswith("env.")]
 
 
-def _refused(study: Study, draws: list[dict[str, Any]]) -> list[str]:
+def _draw_errors(study: Study, draws: list[dict[str, Any]]) -> list[str]:
     """Return the errors of hyperparameters among draws, each with its share."""
     counts: dict[str, int] = {}
     for params in draws:
@@ -154,7 +154,11 @@ def _refused(study: Study, draws: list[dict[str, Any]]) -> list[str]:
 
 
 def _warnings(
-    study: Study, draws: list[dict[str, Any]], buckets: Buckets, lanes: int | None, complete: bool
+    study: Study,
+    draws: list[dict[str, Any]],
+    buckets: ProgramShapes,
+    lanes: int | None,
+    complete: bool,
 ) -> Iterator[str]:
     yield from _of_forbid(study, draws)
     yield from _of_programs(study, buckets)
@@ -188,10 +192,10 @@ def _of_forbid(study: Study, draws: list[dict[str, Any]]) -> Iterator[str]:
             yield f"forbid {rule} never applied in {_DRAWS} draws; is it needed?"
 
 
-def _of_programs(study: Study, buckets: Buckets) -> Iterator[str]:
+def _of_programs(study: Study, buckets: ProgramShapes) -> Iterator[str]:
     for name in buckets.endless:
         yield f"{name} is static and searched over real numbers: every trial compiles a program"
-    if names := _unknown(study):
+    if names := _unknown_env_arguments(study):
         text = (
             f"{', '.join(names)}: each value may need a program, which is known only once imports "
         )
@@ -200,7 +204,7 @@ def _of_programs(study: Study, buckets: Buckets) -> Iterator[str]:
         yield from _whole_note(study, parameter)
 
 
-def _of_chunks(study: Study, buckets: Buckets) -> Iterator[str]:
+def _of_chunks(study: Study, buckets: ProgramShapes) -> Iterator[str]:
     early, first = study.early_terminate, buckets.found[0].quanta
     if len(first.rung_chunks) < len(rung_steps(study)):
         key = "every" if early is not None and early.evolves else "min"
@@ -226,7 +230,7 @@ def _of_audit(study: Study) -> Iterator[str]:
 
 
 def _of_models(study: Study) -> Iterator[str]:
-    if unmodelled := _unmodelled(study):
+    if unmodelled := _unmodelled_knobs(study):
         able = [
             row.name for row in METHODS.values() if row.conditional == row.choices == "modelled"
         ]
@@ -318,7 +322,7 @@ def spread_note(study: Study) -> str:
     return "" if workers == 1 or study.population.lanes is not None else text
 
 
-def _unmodelled(study: Study) -> list[str]:
+def _unmodelled_knobs(study: Study) -> list[str]:
     method = method_row(study.search.method)
     when, choices = (dealt == "at random" for dealt in (method.conditional, method.choices))
     names = [
@@ -329,7 +333,7 @@ def _unmodelled(study: Study) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _program_data(bucket: Bucket, cost: Cost) -> dict[str, Any]:
+def _program_data(bucket: ProgramShape, cost: ProgramCost) -> dict[str, Any]:
     quanta = bucket.quanta
     return {
         "static": as_lists(bucket.static),
@@ -355,7 +359,7 @@ def _rule_words(early: EarlyTerminate, unit: str) -> str:
     return f"{early.type} {shown}".strip()
 
 
-def _head(study: Study) -> list[str]:
+def _head_lines(study: Study) -> list[str]:
     rule, method = "no early stopping", study.search.method
     if study.early_terminate is not None:
         rule = _rule_words(study.early_terminate, study.algorithm.unit)
@@ -386,7 +390,7 @@ def _head(study: Study) -> list[str]:
     return [*lines, f"limits     {', '.join(limits)}"] if limits else lines
 
 
-def _programs(report: CheckReport) -> list[str]:
+def _program_lines(report: CheckReport) -> list[str]:
     study, least = report.study, "" if report.bucket_count_exact else "at least "
     if study.algorithm.is_process:
         return [_of_processes(report)]
@@ -399,7 +403,7 @@ def _programs(report: CheckReport) -> list[str]:
     return lines
 
 
-def _program(report: CheckReport, bucket: Bucket, cost: Cost) -> str:
+def _program(report: CheckReport, bucket: ProgramShape, cost: ProgramCost) -> str:
     quanta, unit = bucket.quanta, report.study.algorithm.unit
     names = ", ".join(f"{name}={as_lists(value)}" for name, value in bucket.static.items())
     chunk = f"{counted(quanta.updates_per_chunk, 'update')} = {quanta.steps_per_chunk:,}"
@@ -439,7 +443,7 @@ def _of_processes(report: CheckReport) -> str:
     return f"processes  {many}rungs {rungs}; run {quanta.env_steps:,} {unit}"
 
 
-def _steps(report: CheckReport) -> str:
+def _env_steps_line(report: CheckReport) -> str:
     expected = report.expected
     if expected.trials is None or expected.search is None or expected.full is None:
         search = "search until the budget ends"

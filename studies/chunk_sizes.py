@@ -54,7 +54,7 @@ def row_ends(updates: int, rows: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Quanta:
+class ChunkSizes:
     """A run of one bucket, cut into chunks."""
 
     steps_per_update: int  # of one lane: num_envs x rollout_length
@@ -84,7 +84,7 @@ def rung_steps(study: Study, end: int | None = None) -> tuple[int, ...]:
     """
     early, end = study.early_terminate, study.env_steps if end is None else end
     if study.search.driver == "ray_tune":
-        return tuple(_points(study, end))
+        return tuple(_evaluation_points(study, end))
     if early is None:
         return ()
     if early.evolves:
@@ -101,14 +101,14 @@ def rung_steps(study: Study, end: int | None = None) -> tuple[int, ...]:
 def rungs(study: Study, steps_per_chunk: int) -> tuple[int, ...]:
     """Return the env steps of the rungs, rounded up to whole chunks."""
     end = _ceil(study.env_steps, steps_per_chunk)
-    chunks = _chunks(rung_steps(study), steps_per_chunk, end)
+    chunks = _round_to_chunks(rung_steps(study), steps_per_chunk, end)
     return tuple(done * steps_per_chunk for done in chunks)
 
 
 def updates_per_chunk(study: Study, steps_per_update: int) -> int:
     """Return K for a bucket, by the rule of this module."""
     end = study.horizon
-    asked = sorted({*rung_steps(study, end), *_points(study, end)})
+    asked = sorted({*rung_steps(study, end), *_evaluation_points(study, end)})
     return _updates_per_chunk(end, tuple(asked), steps_per_update)
 
 
@@ -129,20 +129,20 @@ def _updates_per_chunk(end: int, asked: tuple[int, ...], steps_per_update: int) 
     return exact if _ceil(length, exact) <= _MOST_CHUNKS else near[0]
 
 
-def quanta_of(study: Study, steps_per_update: int) -> Quanta:
+def quanta_of(study: Study, steps_per_update: int) -> ChunkSizes:
     k = updates_per_chunk(study, steps_per_update)
     quantum = k * steps_per_update
     end = _ceil(study.env_steps, quantum)
-    rung_chunks = _chunks(rung_steps(study), quantum, end)
-    return Quanta(steps_per_update, k, end, rung_chunks, _ceil(study.horizon, quantum))
+    rung_chunks = _round_to_chunks(rung_steps(study), quantum, end)
+    return ChunkSizes(steps_per_update, k, end, rung_chunks, _ceil(study.horizon, quantum))
 
 
-def _points(study: Study, end: int) -> Sequence[int]:
+def _evaluation_points(study: Study, end: int) -> Sequence[int]:
     every = study.evaluation.every
     return range(every, end, every) if isinstance(every, int) else ()
 
 
-def _chunks(steps: Iterable[int], quantum: int, end: int) -> tuple[int, ...]:
+def _round_to_chunks(steps: Iterable[int], quantum: int, end: int) -> tuple[int, ...]:
     """Round up to chunks; equal ones are merged, and those at the end dropped."""
     rounded = (_ceil(step, quantum) for step in steps)
     return tuple(sorted({chunks for chunks in rounded if chunks < end}))

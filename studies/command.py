@@ -58,7 +58,7 @@ class Template:
         return _SHELL.search(self.text) is not None
 
     @cached_property
-    def _words(self) -> tuple[list[str], list[str]]:
+    def _split_words(self) -> tuple[list[str], list[str]]:
         """Return the variable settings before the command, and the words of the command."""
         try:
             words = shlex.split(self.text)
@@ -72,27 +72,29 @@ class Template:
     def argv(self, values: Mapping[str, Any]) -> list[str]:
         """Return the process's words; a list that is a whole word becomes several words."""
         if self.needs_shell:
-            line = _PLACEHOLDER.sub(lambda found: shlex.quote(_text(values[found[1]])), self.text)
+            line = _PLACEHOLDER.sub(
+                lambda found: shlex.quote(_argument_text(values[found[1]])), self.text
+            )
             return ["/bin/sh", "-c", line]
         argv: list[str] = []
-        for word in self._words[1]:
+        for word in self._split_words[1]:
             alone = _PLACEHOLDER.fullmatch(word)
             if alone is not None and is_sequence(values[alone[1]]):
-                argv += [_text(item) for item in values[alone[1]]]
+                argv += [_argument_text(item) for item in values[alone[1]]]
             else:
-                argv.append(_filled(word, values))
+                argv.append(_fill_placeholders(word, values))
         return argv
 
     def settings(self, values: Mapping[str, Any]) -> dict[str, str]:
         """Return the environment variables set on the line."""
         if self.needs_shell:
             return {}
-        pairs = (_filled(word, values).partition("=") for word in self._words[0])
+        pairs = (_fill_placeholders(word, values).partition("=") for word in self._split_words[0])
         return {name: value for name, _, value in pairs}
 
     def check(self) -> None:
         """Raise ConfigError for a line that starts nothing."""
-        if not self.needs_shell and not self._words[1]:
+        if not self.needs_shell and not self._split_words[1]:
             raise ConfigError("command is empty; give one such as python train.py --seed {seed}")
 
     @property
@@ -109,18 +111,18 @@ class Template:
         return re.sub(r"[^A-Za-z0-9._-]+", "_", named) or _UNNAMED
 
 
-def _filled(word: str, values: Mapping[str, Any]) -> str:
-    return _PLACEHOLDER.sub(lambda found: _text(values[found[1]]), word)
+def _fill_placeholders(word: str, values: Mapping[str, Any]) -> str:
+    return _PLACEHOLDER.sub(lambda found: _argument_text(values[found[1]]), word)
 
 
-def _text(value: Any) -> str:
+def _argument_text(value: Any) -> str:
     """Return a value in command-line form.
 
-    >>> _text(True), _text(1e-05), _text((64, 32)), _text(None)
+    >>> _argument_text(True), _argument_text(1e-05), _argument_text((64, 32)), _argument_text(None)
     ('True', '1e-05', '64,32', 'None')
     """
     if is_sequence(value):
-        return ",".join(_text(item) for item in value)
+        return ",".join(_argument_text(item) for item in value)
     return repr(value) if isinstance(value, float) else str(value)
 
 
@@ -149,19 +151,21 @@ class _Given:
             has_values = isinstance(one, Categorical | Ordinal)
             values += one.values if has_values else [*one.ends()]
         values += [] if self.default is None else [self.default]
-        whole = all(one.kind in WHOLE_KINDS for one in self.distributions if not _lists(one))
-        kind, choices = _kind(values, whole)
+        whole = all(
+            one.kind in WHOLE_KINDS for one in self.distributions if not _has_listed_values(one)
+        )
+        kind, choices = _knob_type(values, whole)
         first = self.distributions[0].middle() if self.distributions else values[0]
         default = first if self.default is None else self.default
         traced = kind in ("float", "int", "bool", "choice")
         return Knob(self.name, kind, freeze(default), traced, choices=choices)
 
 
-def _lists(distribution: Distribution) -> bool:
+def _has_listed_values(distribution: Distribution) -> bool:
     return isinstance(distribution, Categorical | Ordinal)
 
 
-def _kind(values: list[Any], whole: bool) -> tuple[KnobType, tuple[str, ...]]:
+def _knob_type(values: list[Any], whole: bool) -> tuple[KnobType, tuple[str, ...]]:
     """Return the type of a hyperparameter with such values, and its legal words."""
     words = tuple(dict.fromkeys(value for value in values if isinstance(value, str)))
     others = [value for value in values if not isinstance(value, str)]
@@ -227,13 +231,13 @@ def _hyperparameters(
     for name, child in space.value.items() if space is not None and space.is_map else ():
         distributions = tuple(_distributions(child))
         own = _own_default(child)
-        default = _amount(defaults.get(name, own))
+        default = _parse_value(defaults.get(name, own))
         found[name] = _Given(name, "space", distributions, default=default)
         if not distributions:  # its mistakes are noted where the space is read
             found[name] = _Given(name, "space", values=(0.0,), default=default)
     fixed = root.value.get("fixed")
     for name, child in fixed.value.items() if fixed is not None and fixed.is_map else ():
-        found.setdefault(name, _Given(name, "fixed", values=(_amount(plain(child)),)))
+        found.setdefault(name, _Given(name, "fixed", values=(_parse_value(plain(child)),)))
     for name in defaults:
         if name not in found or found[name].place == "fixed":
             where = root.value["confirm"]
@@ -246,7 +250,9 @@ def _distributions(child: Node) -> Iterator[Distribution]:
     for node in child.value if child.is_list else [child]:
         if node.is_map:
             fields = {
-                key: _number(plain(one)) if key not in ("values", "distribution") else plain(one)
+                key: _parse_number(plain(one))
+                if key not in ("values", "distribution")
+                else plain(one)
                 for key, one in node.value.items()
                 if key not in ("default", "when")
             }
@@ -262,13 +268,13 @@ def _own_default(child: Node) -> Any:
     return None
 
 
-def _number(value: Any) -> Any:
+def _parse_number(value: Any) -> Any:
     number = number_of(value) if isinstance(value, str) else None
     return value if number is None else number
 
 
-def _amount(value: Any) -> Any:
-    return freeze(value) if is_sequence(value) else _number(value)
+def _parse_value(value: Any) -> Any:
+    return freeze(value) if is_sequence(value) else _parse_number(value)
 
 
 def _check_names(notes: Notes, root: Node, line: Template, given: Mapping[str, _Given]) -> None:

@@ -68,8 +68,20 @@ def stages(root: Node, study: Study) -> Iterator[Iterable[tuple[str, str]]]:
 
 def contradictions(study: Study) -> list[tuple[str, str]]:
     """Return (path, message) of every rule across sections that a study breaks."""
-    rules = (_seeds, _training_weight, _method, _lengths, _early, _budget, _default, _ray_tune,
-             _several, _workers, _custom_training, _command)  # fmt: skip
+    rules = (
+        _seed_problems,
+        _training_weight,
+        _method_problems,
+        _length_problems,
+        _evolution_problems,
+        _budget_problems,
+        _default_problems,
+        _ray_tune,
+        _several_env_problems,
+        _worker_problems,
+        _custom_training,
+        _command_problems,
+    )
     problems = [problem for rule in rules for problem in rule(study)]
     problems += [(f"{one}.distribution", text) for one, text in misfits(study, imported=False)]
     # the key stands before what is wrong with it
@@ -104,7 +116,7 @@ def unused_keys(root: Node, study: Study) -> Problems:
         )
 
 
-def _seeds(study: Study) -> Problems:
+def _seed_problems(study: Study) -> Problems:
     """Require enough seeds for the aggregate and for racing."""
     seeds = study.seeds
     yield from _seeds_of_aggregates(study)
@@ -112,7 +124,7 @@ def _seeds(study: Study) -> Problems:
         text = f"is {seeds.tolerate}; allowed: below per_config ({seeds.per_config})"
         yield "seeds.tolerate", text
     if seeds.racing is not None:
-        yield from _racing(study, seeds.racing)
+        yield from _racing_problems(study, seeds.racing)
 
 
 def _seeds_of_aggregates(study: Study) -> Problems:
@@ -131,7 +143,7 @@ def _seeds_of_aggregates(study: Study) -> Problems:
             yield f"{section}.aggregate", f"{text}{lost}; use mean or median"
 
 
-def _racing(study: Study, racing: Racing) -> Problems:
+def _racing_problems(study: Study, racing: Racing) -> Problems:
     seeds, early = study.seeds, study.early_terminate
     if seeds.first >= seeds.per_config:
         text = f"starts with {racing.start} seeds; allowed: below per_config ({seeds.per_config})"
@@ -164,7 +176,7 @@ def _training_weight(study: Study) -> Problems:
         yield path, "does not work with evaluation.steps: no training episode ends; remove it"
 
 
-def _method(study: Study) -> Problems:
+def _method_problems(study: Study) -> Problems:
     method = method_row(study.search.method)
     if study.search.portfolio and not study.algorithm.is_ppo:
         text = f"has PPO configurations, but the study trains {study.algorithm.label}"
@@ -181,7 +193,7 @@ def _method(study: Study) -> Problems:
         yield "search.warm_start", text
 
 
-def _lengths(study: Study) -> Problems:
+def _length_problems(study: Study) -> Problems:
     """Rungs and evaluation points must be inside a run; this process is a single worker."""
     early, every, length = study.early_terminate, study.evaluation.every, study.env_steps
     unit = study.algorithm.unit
@@ -204,10 +216,10 @@ def _lengths(study: Study) -> Problems:
         yield "executor.workers", f"{text}{{type: ray, workers: {workers}}}"
 
 
-def _early(study: Study) -> Problems:
+def _evolution_problems(study: Study) -> Problems:
     early, length = study.early_terminate, study.env_steps
     if early is not None and early.pause:
-        yield from _pause(study, early)
+        yield from _pause_problems(study, early)
     if early is None or not early.evolves:
         return
     if early.every >= length or early.every * _MOST_RUNGS < length:
@@ -220,10 +232,10 @@ def _early(study: Study) -> Problems:
         yield "constraints", f"are not supported by {early.type}; remove them, or use asha"
     if study.budget.trials is None or study.budget.trials < 2:
         yield "budget.trials", f"must be at least 2 with {early.type}: they are its population"
-    yield from _copies(study, early.type, study.executor.workers > 1)
+    yield from _copy_problems(study, early.type, study.executor.workers > 1)
 
 
-def _copies(study: Study, rule: str, moves: bool) -> Problems:
+def _copy_problems(study: Study, rule: str, moves: bool) -> Problems:
     """Populations run all trials at once and copy states between lanes of one program."""
     lanes, trials, seeds = study.population.lanes, study.budget.trials, study.seeds.per_config
     for parameter in study.space.parameters:
@@ -233,17 +245,17 @@ def _copies(study: Study, rule: str, moves: bool) -> Problems:
     if lanes is not None and trials is not None and lanes < trials * seeds:
         text = f"is {lanes}, but {rule} runs all {trials} trials x {seeds} seeds at the same time"
         yield "population.lanes", f"{text}; type lanes: {trials * seeds}, or auto"
-    hosted = _hosted(study)
+    hosted = _hosted_environments(study)
     if moves and hosted:
         text = f"{hosted[0]} is stepped by the host, so {rule} cannot copy its state; use a "
         yield "env", f"{text}compiled environment, or a rule without copies"
 
 
-def _hosted(study: Study) -> list[str]:
+def _hosted_environments(study: Study) -> list[str]:
     return [one.id for one in environments_of(study) if is_hosted(one.id)]
 
 
-def _pause(study: Study, early: EarlyTerminate) -> Problems:
+def _pause_problems(study: Study, early: EarlyTerminate) -> Problems:
     path = "early_terminate.pause"
     if "pause" in foreign_keys(early.type):
         yield path, f"is not a key of {early.type}; remove it"
@@ -258,12 +270,12 @@ def _pause(study: Study, early: EarlyTerminate) -> Problems:
         yield path, f"{text}; remove one of them"
     elif away and study.resume is None:
         yield path, "would keep the places of paused processes; set resume, or remove pause"
-    if hosted := _hosted(study):
+    if hosted := _hosted_environments(study):
         text = f"does not work with {hosted[0]}, which is stepped by the host and cannot "
         yield path, f"{text}be saved; remove pause, or use a compiled environment"
 
 
-def _budget(study: Study) -> Problems:
+def _budget_problems(study: Study) -> Problems:
     """The budget must be finite and leave steps for the search after confirm."""
     budget = study.budget
     endless = budget.trials is None and budget.env_steps is None and budget.wall_seconds is None
@@ -271,11 +283,11 @@ def _budget(study: Study) -> Problems:
         text = "has no bound, so nothing ends the study; give budget.trials, env_steps or wall"
         yield "budget", text
     if study.confirm is not None:
-        yield from _confirm(study, study.confirm)
+        yield from _confirm_problems(study, study.confirm)
     yield from _budget_of_steps(study)
 
 
-def _confirm(study: Study, confirm: Confirm) -> Problems:
+def _confirm_problems(study: Study, confirm: Confirm) -> Problems:
     trials = study.budget.trials
     if trials is not None and confirm.choose and confirm.top_k > trials:
         most = counted(trials, "trial")
@@ -283,13 +295,13 @@ def _confirm(study: Study, confirm: Confirm) -> Problems:
     if not confirm.choose and (len(study.objectives) > 1 or study.constraints):
         text = "is 0, but several objectives and constraints need selection seeds; allowed: "
         yield "confirm.choose", f"{text}at least 1"
-    yield from _interim(confirm)
+    yield from _interim_problems(confirm)
     last = max((trial for trial, _ in confirm.also), default=-1)
     if trials is not None and last >= trials:
         yield "confirm.also", f"has trial {last}, but there are {trials} trials"
 
 
-def _interim(confirm: Confirm) -> Problems:
+def _interim_problems(confirm: Confirm) -> Problems:
     if confirm.interim is None:
         return
     if not (confirm.default and confirm.report):
@@ -311,7 +323,7 @@ def _budget_of_steps(study: Study) -> Problems:
         yield "budget.env_steps", f"{text}allowed: at least {reserved + one}"
 
 
-def _default(study: Study) -> Problems:
+def _default_problems(study: Study) -> Problems:
     """The default configuration, which is trial 0, must be legal."""
     params = study.space.default()
     rule = study.space.forbidden(params)
@@ -367,10 +379,10 @@ def _ray_pbt(study: Study) -> Problems:
     if searcher != "random":
         text = f"is {searcher!r}, but pbt starts with random trials and changes them "
         yield "search.searcher", f"{text}itself; remove it"
-    yield from _copies(study, "pbt", True)
+    yield from _copy_problems(study, "pbt", True)
 
 
-def _several(study: Study) -> Problems:
+def _several_env_problems(study: Study) -> Problems:
     if not study.more_envs:
         return
     costs, one = " and ".join(COSTS), "of one environment; remove it"
@@ -413,9 +425,9 @@ def _several(study: Study) -> Problems:
     yield from ((path, text) for path, given, text in unfit if given)
 
 
-def _workers(study: Study) -> Problems:
+def _worker_problems(study: Study) -> Problems:
     """Workers and their time limit apply only to environments that the host steps."""
-    population, hosted = study.population, _hosted(study)
+    population, hosted = study.population, _hosted_environments(study)
     compiled = [one.id for one in environments_of(study) if one.id not in hosted]
     for key in ("workers", "step_timeout") if compiled else ():
         if getattr(population, key) is not None:
@@ -448,7 +460,7 @@ def _custom_training(study: Study) -> Problems:
             yield path, f"does not apply to {study.algorithm.label}, which {why}"
 
 
-def _command(study: Study) -> Problems:
+def _command_problems(study: Study) -> Problems:
     """A command's script has the environment, the networks and the evaluation."""
     if not study.algorithm.is_process:
         if study.executor.type == "slurm":
@@ -559,12 +571,12 @@ def _corners(study: Study) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     each = itertools.chain(((end,) for end in ends), pairs)
     for chosen in itertools.islice(each, _MOST_PAIRS):
         wanted = {parameter.name: value for parameter, value in chosen}
-        params = _with(study, wanted)
+        params = _activate_values(study, wanted)
         if params is not None:
             yield tuple(wanted), params
 
 
-def _with(study: Study, wanted: dict[str, Any]) -> dict[str, Any] | None:
+def _activate_values(study: Study, wanted: dict[str, Any]) -> dict[str, Any] | None:
     """Return the default changed so that all wanted values are active; None if impossible."""
     space = study.space
     forced = dict(wanted)

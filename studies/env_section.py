@@ -47,7 +47,7 @@ def read_imports(notes: Notes, items: Sequence[Node], source: Path | None) -> tu
 
 
 @dataclass(frozen=True)
-class Listed:
+class EnvList:
     """A study's environments; entries and nodes only for a list."""
 
     specs: tuple[EnvSpec, ...] = ()
@@ -61,39 +61,39 @@ class Listed:
             fault = None if known is None else metric_fault(metric, known)
             if fault is not None and not all(self.entries):  # else noted at the metric
                 notes.add(f"metric: of {spec.id}: {fault}", item)
-            found.append(replace(spec, scale=_scale(notes, item, spec, known, metric)))
+            found.append(replace(spec, scale=_read_scale(notes, item, spec, known, metric)))
         return tuple(found)
 
 
 def read_env(
     notes: Notes, root: Node, imports: bool, checked: bool = False
-) -> tuple[Listed, EnvEntry | None]:
+) -> tuple[EnvList, EnvEntry | None]:
     """Read `env`, one or a list, and its table entry, or the common entry of several."""
     node = root.value.get("env")
     if node is None:
-        return Listed(), None  # noted with the other keys of the top
+        return EnvList(), None  # noted with the other keys of the top
     if node.is_list:
         return _read_several(notes, node, imports, checked)
     if node.value is None:
-        return Listed(), None  # noted with the other keys of the top
+        return EnvList(), None  # noted with the other keys of the top
     if node.is_map and "scores" in node.value:
         text = "scores apply only to several environments (here: one); remove them"
         notes.add(text, node, "scores")
     if node.is_map and "id" not in node.value:
         notes.add("env needs `id`, such as env: {id: CartPole-v1}", root, "env")
-        return Listed(), None
+        return EnvList(), None
     spec, known = _read_one(notes, node, imports, checked)
-    return (Listed(), None) if spec is None else (Listed((spec,)), known)
+    return (EnvList(), None) if spec is None else (EnvList((spec,)), known)
 
 
 def _read_several(
     notes: Notes, node: Node, imports: bool, checked: bool
-) -> tuple[Listed, EnvEntry | None]:
+) -> tuple[EnvList, EnvEntry | None]:
     items: list[Node] = node.value
     if not 2 <= len(items) <= _MOST:
         text = f"env lists {len(items)} environments; allowed: 2 to {_MOST}, or one id alone"
         notes.add(text, items[0] if items else node)
-        return Listed(), None
+        return EnvList(), None
     found: list[tuple[EnvSpec, EnvEntry | None, Node]] = []
     for item in items:
         spec, known = _read_one(notes, item, imports, checked)
@@ -104,7 +104,7 @@ def _read_several(
             notes.add(text, item)
         found.append((spec, known, item))
     specs, entries, read = zip(*found, strict=True) if found else ((), (), ())
-    return Listed(specs, entries, read), merged_entry(specs, entries)
+    return EnvList(specs, entries, read), merged_entry(specs, entries)
 
 
 def _read_one(
@@ -119,7 +119,7 @@ def _read_one(
         return None, None
     known, place = None, notes.shown if given.line is None else f"{notes.shown}:{given.line}"
     if gymnax_class(given.value) is not None:  # made when it runs: only then jax is there
-        return EnvSpec(given.value, _values(notes, None, node), place=place), None
+        return EnvSpec(given.value, _read_env_values(notes, None, node), place=place), None
     try:
         known = entry(given.value)
     except UnknownNameError as error:
@@ -132,7 +132,7 @@ def _read_one(
         if not checked:
             notes.add(str(error), given)
             return None, None
-    return EnvSpec(given.value, _values(notes, known, node), place=place), known
+    return EnvSpec(given.value, _read_env_values(notes, known, node), place=place), known
 
 
 def read_eval_env(notes: Notes, root: Node, known: EnvEntry | None) -> dict[str, Any]:
@@ -141,10 +141,10 @@ def read_eval_env(notes: Notes, root: Node, known: EnvEntry | None) -> dict[str,
         return {}
     if "id" in node.value:
         notes.add("eval_env has no id; give only the keys that differ", node, "id")
-    return _values(notes, known, node)
+    return _read_env_values(notes, known, node)
 
 
-def _values(notes: Notes, known: EnvEntry | None, node: Node) -> dict[str, Any]:
+def _read_env_values(notes: Notes, known: EnvEntry | None, node: Node) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if not node.is_map:
         return values
@@ -191,7 +191,7 @@ def read_env_file(path: str | Path, overrides: Sequence[str] = ()) -> EnvFile:
     return EnvFile(spec, known, folder)
 
 
-def _scale(
+def _read_scale(
     notes: Notes, item: Node, spec: EnvSpec, entry: EnvEntry | None, metric: str
 ) -> Reference | None:
     given = item.value.get("scores") if item.is_map else None
@@ -313,7 +313,7 @@ def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
             judged = read_settings(study.env.id, held_out, study.source)
         except _FaultError as error:
             text = str(error) if section == "env" else f"eval_env: {error}"
-            yield _path(section, error.key), text
+            yield _key_places(section, error.key), text
             continue
         for key in _SHAPES:
             ours, theirs = getattr(settings, key), getattr(judged, key)
@@ -322,7 +322,7 @@ def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
                     f"eval_env: {key} is {theirs!r} but {ours!r} in training, but a policy needs"
                 )
                 yield (
-                    _path("eval_env", key),
+                    _key_places("eval_env", key),
                     f"{text} the same observations and actions: remove it",
                 )
         endless = judged.continuous and not judged.end_first_blocking
@@ -335,6 +335,6 @@ def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
             yield "metric.name", text
 
 
-def _path(section: str, key: str | None) -> str:
+def _key_places(section: str, key: str | None) -> str:
     """Return the places to blame: a key of a section, of `space` or of `env`, else the section."""
     return section if key is None else f"{section}.{key}|space.env.{key}|env.{key}"

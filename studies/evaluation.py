@@ -46,10 +46,14 @@ def cut_after(study: Study) -> int:
     time limit) are cut after the length of a full training run, which no training episode can
     exceed, but at least 20,000 steps.
     """
-    return min(LONGEST, max(SHORTEST_CUT, study.env_steps)) if _endless(study) else LONGEST
+    return (
+        min(LONGEST, max(SHORTEST_CUT, study.env_steps))
+        if _environments_without_limit(study)
+        else LONGEST
+    )
 
 
-def _endless(study: Study) -> list[str]:
+def _environments_without_limit(study: Study) -> list[str]:
     found: list[str] = []
     for env in (study.env, *study.more_envs):
         entry = find(env.id)
@@ -61,7 +65,7 @@ def _endless(study: Study) -> list[str]:
 
 def endless_note(study: Study) -> str:
     """Return a warning if no episode limit is known; else ""."""
-    endless = _endless(study)
+    endless = _environments_without_limit(study)
     if study.evaluation.steps is not None or not endless or not study.algorithm.is_ppo:
         return ""
     text = f"{endless[0]} has no known episode limit, so evaluations cut episodes after "
@@ -71,7 +75,9 @@ def endless_note(study: Study) -> str:
 
 def may_cut(study: Study) -> bool:
     limits = [own_limit(study, env) or 0 for env in (study.env, *study.more_envs)]
-    return study.evaluation.steps is None and bool(_endless(study) or max(limits) > LONGEST)
+    return study.evaluation.steps is None and bool(
+        _environments_without_limit(study) or max(limits) > LONGEST
+    )
 
 
 def cut_words(study: Study, lengths: Sequence[int]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .chunk_sizes import Quanta
+from .chunk_sizes import ChunkSizes
 from .portfolio import places_of
 from .rung_forecast import Race, trials_past
 from .search_methods import method_row
@@ -48,13 +48,13 @@ class Expected:
         return (total if self.budget is None else min(total, self.budget)) + self.asked
 
 
-def expected_steps(study: Study, quanta: Quanta, lanes: int | None = None) -> Expected:
+def expected_steps(study: Study, quanta: ChunkSizes, lanes: int | None = None) -> Expected:
     """Estimate a study from the chunks and lanes of its default configuration's bucket."""
     run = quanta.env_steps * study.spread
     confirm = study.confirm
     runs = study.confirming
     asked = 0 if confirm is None else confirm.asked * run
-    trials = _trials(study)
+    trials = _trial_count(study)
     if trials is None:
         return Expected(None, None, None, (), runs * run, study.budget.env_steps, asked)
     counts = [float(trials), *_passing_rungs(study, trials, quanta, lanes)]
@@ -78,7 +78,9 @@ def confirm_words(study: Study, expected: Expected) -> str:
     return f"{expected.confirm:,} ({own:,} less if the default wins){also}"
 
 
-def _passing_rungs(study: Study, trials: int, quanta: Quanta, lanes: int | None) -> list[float]:
+def _passing_rungs(
+    study: Study, trials: int, quanta: ChunkSizes, lanes: int | None
+) -> list[float]:
     early, search = study.early_terminate, study.search
     rule = None if early is None else RULES.get(early.type)
     rungs = len(quanta.rung_chunks)
@@ -102,7 +104,7 @@ def _passing_rungs(study: Study, trials: int, quanta: Quanta, lanes: int | None)
     return [*trials_past(race)]
 
 
-def _trials(study: Study) -> int | None:
+def _trial_count(study: Study) -> int | None:
     """Return the number of trials: the budget's, or fewer if the space has fewer points."""
     asked = study.budget.trials
     small = all(p.distribution.axis.kind != "real" for p in study.space.parameters)

@@ -180,7 +180,7 @@ def _param_lines(env: EnvEntry) -> list[str]:
     if not env.params:
         return []
     lines = ["  # parameters of the environment can be searched too:"]
-    useful = [item for item in env.params.items() if _works(env, item[0])]
+    useful = [item for item in env.params.items() if _has_effect(env, item[0])]
     for name, default in useful[:3]:
         low, high = sorted((0.8 * default, 1.2 * default))
         if low == high:
@@ -190,6 +190,6 @@ def _param_lines(env: EnvEntry) -> list[str]:
     return lines if len(lines) > 1 else []
 
 
-def _works(env: EnvEntry, param: str) -> bool:
+def _has_effect(env: EnvEntry, param: str) -> bool:
     switch = env.keys.get(_SWITCHES.get(param, ""))
     return switch is None or bool(switch.default)

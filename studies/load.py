@@ -94,7 +94,7 @@ def loads(
 def loads_elsewhere(text: str, shown: str) -> Study:
     """Load a study that runs elsewhere: its files and packages are not looked up here."""
     root, notes = read_text(text, shown), Notes(shown)
-    return _Reader(notes, root, Path("."), PurePosixPath(shown).stem, checked=True).read()
+    return _StudyReader(notes, root, Path("."), PurePosixPath(shown).stem, checked=True).read()
 
 
 def of_its_day(root: Node) -> list[str]:
@@ -111,7 +111,7 @@ def recorded(
     """Load the text of a study that ran, to read it: its files may no longer exist."""
     root, notes = read_text(text, shown), Notes(shown)
     apply_overrides(notes, root, [*of_its_day(root), *overrides])
-    return _Reader(notes, root, Path("."), PurePosixPath(shown).stem, checked=True).read()
+    return _StudyReader(notes, root, Path("."), PurePosixPath(shown).stem, checked=True).read()
 
 
 def logger_of(kind: str, overrides: Sequence[str]) -> Logger:
@@ -143,11 +143,11 @@ def study_of(
     if name is not None:
         root.value["name"] = Node(None, name, origin="override: ")
         root.key_lines["name"] = None
-    return _Reader(notes, root, source, stem, before_code=before_code).read()
+    return _StudyReader(notes, root, source, stem, before_code=before_code).read()
 
 
 @dataclass
-class _Reader:
+class _StudyReader:
     notes: Notes
     root: Node
     source: Path  # folder of the file
@@ -164,27 +164,30 @@ class _Reader:
         if notes:
             raise notes.error()
         top = read_section(notes, "", root, TOP)
-        imports = read_imports(notes, self._items("imports"), files)
+        imports = read_imports(notes, self._list_items("imports"), files)
         if not self.checked:
             run_imports_for_names(notes, root, imports, self.source, self._ask_before_code)
         self.is_process = algorithm.is_process
-        own = bool(self._items("imports")) or self.is_process  # also if a file is missing
+        own = bool(self._list_items("imports")) or self.is_process  # also if a file is missing
         listed, known = read_env(notes, root, own, self.checked)
         values: dict[str, Any] = {}
         for one in reversed(listed.specs):
             values |= one.values
         vocabulary = Vocabulary(known, values, bool(imports) or self.checked, algorithm)
         # Without an environment every env.<name> would be a mistake that follows from that one.
-        fixed = self._fixed(vocabulary)
+        fixed = self._read_fixed(vocabulary)
         parameters, rules = space_nodes(notes, root, files)
         space = SpaceReader(notes, vocabulary, fixed).read(parameters, rules)
-        parts: dict[str, Any] = {**top, **self._parts(top, known if algorithm.acts else None)}
+        parts: dict[str, Any] = {
+            **top,
+            **self._read_sections(top, known if algorithm.acts else None),
+        }
         parts |= {"fixed": fixed, "space": space}
         specs = listed.with_scales(notes, parts["metric"].name) if listed.items else listed.specs
         if notes or not specs:
             raise notes.error()
         parts["env"], *more = specs
-        parts["enqueue"] = read_enqueue(notes, vocabulary, space, self._items("enqueue"))
+        parts["enqueue"] = read_enqueue(notes, vocabulary, space, self._list_items("enqueue"))
         parts["algorithm"] = algorithm
         parts |= {"more_envs": tuple(more), "imports": imports, "source": str(self.source)}
         study = Study(**{field.name: parts[field.name] for field in fields(Study)})
@@ -203,10 +206,10 @@ class _Reader:
         if self.before_code is not None and isinstance(given, str):
             self.before_code(given)
 
-    def _parts(self, top: Mapping[str, Any], env: EnvEntry | None) -> dict[str, Any]:
+    def _read_sections(self, top: Mapping[str, Any], env: EnvEntry | None) -> dict[str, Any]:
         """Return the dataclass of every section; None if mistakes were noted."""
-        given = {key: self._section(key) for key in SECTIONS}
-        objectives = self._objectives(env)
+        given = {key: self._read_section(key) for key in SECTIONS}
+        objectives = self._read_objectives(env)
         metric = objectives[0] if objectives else Metric(**given["metric"])
         fault = None if objectives else self._metric_fault(metric.name, env)
         if self.is_process and not objectives and "metric" not in self.root.value:
@@ -220,23 +223,23 @@ class _Reader:
             early = read_early_terminate(self.root, values, top.get("env_steps"))
         if self._is_map("confirm"):
             values = given["confirm"]
-            values["also"] = self._also(values["also"])
+            values["also"] = self._read_also(values["also"])
             confirm = Confirm(**values)
         return {
-            "name": self._name(top["name"]),
-            "baselines": self._baselines(env),
+            "name": self._read_name(top["name"]),
+            "baselines": self._read_baselines(env),
             "metric": metric,
             "objectives": objectives if len(objectives) > 1 else (),
-            "constraints": self._constraints(env),
+            "constraints": self._read_constraints(env),
             "evaluation": Evaluation(**given["evaluation"], env=eval_env),
             "search": read_search(self.notes, self.root, given["search"]),
             "early_terminate": early,
             "confirm": confirm,
-            "init": self._init(given["init"]),
+            "init": self._read_init(given["init"]),
             "executor": self._executor(given["executor"]),
             "processes": Processes(**given["processes"]) if self.is_process else None,
             "metrics": MetricFiles(**given["metrics"]) if self.is_process else None,
-            "loggers": tuple(filter(None, map(self._logger, self._items("loggers")))),
+            "loggers": tuple(filter(None, map(self._read_logger, self._list_items("loggers")))),
             **{
                 field.key: field.section(**given[field.key])
                 for field in TOP
@@ -258,7 +261,7 @@ class _Reader:
         made: dict[str, Any] = {**values, "options": given}
         return Executor(**made)
 
-    def _items(self, key: str) -> list[Node]:
+    def _list_items(self, key: str) -> list[Node]:
         node = self.root.value.get(key)
         return node.value if node is not None and node.is_list else []
 
@@ -266,7 +269,7 @@ class _Reader:
         node = self.root.value.get(key)
         return node is not None and node.is_map
 
-    def _section(self, key: str) -> dict[str, Any]:
+    def _read_section(self, key: str) -> dict[str, Any]:
         """Read a section; a non-mapping was already noted with the top-level keys."""
         node = self.root.value.get(key)
         known = named_fields(self.root, key, self.checked)
@@ -276,7 +279,7 @@ class _Reader:
             node, known = None, tuple(field for field in known if field.has_default)
         return read_section(self.notes, key, node, known)
 
-    def _name(self, given: str | None) -> str:
+    def _read_name(self, given: str | None) -> str:
         name = self.stem if given is None else given
         if not _NAME.fullmatch(name):
             text = "allowed: up to 100 letters, digits, '.', '_', '-', the first a letter or digit"
@@ -284,7 +287,7 @@ class _Reader:
             self.notes.add(f"name is {name[:60]!r}; {text}", self.root, "name")
         return name
 
-    def _fixed(self, vocabulary: Vocabulary) -> dict[str, Any]:
+    def _read_fixed(self, vocabulary: Vocabulary) -> dict[str, Any]:
         node = self.root.value.get("fixed")
         fixed: dict[str, Any] = {}
         if node is None or not node.is_map:
@@ -304,9 +307,9 @@ class _Reader:
     def _metric_fault(self, name: str, env: EnvEntry | None) -> str | None:
         return None if self.is_process else metric_fault(name, env)
 
-    def _objectives(self, env: EnvEntry | None) -> tuple[Metric, ...]:
+    def _read_objectives(self, env: EnvEntry | None) -> tuple[Metric, ...]:
         """Return the entries of `objectives`; the first one must be measured."""
-        items = self._items("objectives")
+        items = self._list_items("objectives")
         if items and "metric" in self.root.value:
             text = "the study has a `metric` and `objectives`; put the metric first in objectives"
             self.notes.add(text, self.root, "objectives")
@@ -324,9 +327,9 @@ class _Reader:
             found.append(metric)
         return tuple(found)
 
-    def _constraints(self, env: EnvEntry | None) -> tuple[Constraint, ...]:
+    def _read_constraints(self, env: EnvEntry | None) -> tuple[Constraint, ...]:
         found: list[Constraint] = []
-        for item in self._items("constraints"):
+        for item in self._list_items("constraints"):
             values = read_section(self.notes, "constraints", item, keys_of(Constraint))
             if "metric" not in values:
                 continue
@@ -341,7 +344,7 @@ class _Reader:
                 self.notes.add(f"constraints: {fault}", item)
         return tuple(found)
 
-    def _also(self, given: Any) -> tuple[tuple[int, int], ...]:
+    def _read_also(self, given: Any) -> tuple[tuple[int, int], ...]:
         also = dict[int, int]()
         for trial, child in given.value.items() if isinstance(given, Node) else ():
             seeds, number = child.value, int(trial) if _TRIAL.fullmatch(trial) else None
@@ -354,9 +357,9 @@ class _Reader:
             self.notes.add(text, given, trial)
         return tuple(sorted(also.items()))
 
-    def _baselines(self, env: EnvEntry | None) -> tuple[str, ...]:
+    def _read_baselines(self, env: EnvEntry | None) -> tuple[str, ...]:
         """Read the heuristics; a study on one optical network has defaults."""
-        items, node = self._items("baselines"), self.root.value.get("env")
+        items, node = self._list_items("baselines"), self.root.value.get("env")
         optical = env is not None and env.source == "optical"
         if "baselines" not in self.root.value:
             return DEFAULT_BASELINES if optical and not (node and node.is_list) else ()
@@ -379,7 +382,7 @@ class _Reader:
                 names.append(name)
         return tuple(names)
 
-    def _init(self, values: Mapping[str, Any]) -> Init | None:
+    def _read_init(self, values: Mapping[str, Any]) -> Init | None:
         node = self.root.value.get("init")
         if node is None or not node.is_map or "folder" not in values:
             return None
@@ -397,7 +400,7 @@ class _Reader:
             self.notes.add(text, node, "optimiser")
         return init
 
-    def _logger(self, item: Node) -> Logger | None:
+    def _read_logger(self, item: Node) -> Logger | None:
         kind = item.value.get("type") if item.is_map else item
         if kind is None or not isinstance(kind.value, str):
             self.notes.wrong("a logger", item, "{type: csv}")
@@ -462,7 +465,7 @@ def written_study(given: Written) -> StudyText:
     if isinstance(given, YamlText):
         return StudyText(given.text, "hpo.yaml(...)", Path("."), "study")
     if isinstance(given, Mapping):
-        return StudyText(to_yaml(_plain(given)), "study.yaml", Path("."), "study", True)
+        return StudyText(to_yaml(_yaml_value(given)), "study.yaml", Path("."), "study", True)
     if isinstance(given, str) and "\n" in given:
         raise ConfigError('multi-line text is not a path; type hpo.yaml("""...""")')
     try:
@@ -486,12 +489,12 @@ def _stem(path: Path) -> str:
     return path.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".resolved")
 
 
-def _plain(value: Any) -> Any:
+def _yaml_value(value: Any) -> Any:
     """Replace NumPy numbers, paths and similar objects by YAML values."""
     if is_mapping(value):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _yaml_value(item) for key, item in value.items()}
     if is_sequence(value) or isinstance(value, range):
-        return [_plain(item) for item in value]
+        return [_yaml_value(item) for item in value]
     if isinstance(value, Path):
         return str(value)
     of_numpy: Any = getattr(value, "tolist", None)

@@ -24,7 +24,7 @@ def apply_overrides(notes: Notes, root: Node, overrides: Sequence[str]) -> None:
     """
     for given in overrides:
         path, equals, text = given.partition("=")
-        keys = _keys(path.strip())
+        keys = _split_keys(path.strip())
         if not equals or not all(keys):
             notes.add(f"{SET}{given!r}; allowed: key.key=value, such as budget.trials=10")
             continue
@@ -35,11 +35,11 @@ def apply_overrides(notes: Notes, root: Node, overrides: Sequence[str]) -> None:
             for mistake in error.mistakes:
                 notes.add(f"{origin}{mistake.text}")
             continue
-        _mark(value, origin)
+        _set_origin(value, origin)
         _put(notes, root, keys, value, origin)
 
 
-def _keys(path: str) -> list[str]:
+def _split_keys(path: str) -> list[str]:
     keys: list[str] = []
     for part in path.split("."):
         if keys and keys[-1] == "env" and len(keys) > 1:
@@ -49,11 +49,11 @@ def _keys(path: str) -> list[str]:
     return keys
 
 
-def _mark(node: Node, origin: str) -> None:
+def _set_origin(node: Node, origin: str) -> None:
     node.line, node.origin = None, origin
     node.key_lines = dict.fromkeys(node.key_lines)
     for child in node.children:
-        _mark(child, origin)
+        _set_origin(child, origin)
 
 
 def _put(notes: Notes, root: Node, keys: list[str], value: Node, origin: str) -> None:
@@ -119,9 +119,9 @@ class Given:
         >>> Given("run", "x.yaml", ("budget.trials=40",)).override_of("budget.trials")
         'budget.trials=40'
         """
-        path = _path(key)
+        path = _key_path(key)
         for override in reversed(self.overrides):
-            own = _path(override.partition("=")[0].strip())
+            own = _key_path(override.partition("=")[0].strip())
             shorter = min(len(own), len(path))
             if own[:shorter] == path[:shorter]:
                 return override
@@ -149,7 +149,7 @@ def without_given(text: str) -> str:
     return text.split("\n", 2)[-1] if text.startswith(f"{_MARK}\n") else text
 
 
-def _path(key: str) -> tuple[str, ...]:
+def _key_path(key: str) -> tuple[str, ...]:
     """Split a path of keys; aliases of hyperparameters become their names."""
     parts = key.split(".")
     if len(parts) > 1 and parts[0] in ("fixed", "space"):

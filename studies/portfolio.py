@@ -115,7 +115,7 @@ def places_of(study: Study) -> Placement:
     for number, learnt in enumerate(read_portfolio().places, start=1):
         if len(used) == study.search.portfolio:
             break
-        placed = _placed(space, number, learnt)
+        placed = _place_in_space(space, number, learnt)
         key = space.canonical(placed.params)
         if space.forbidden(placed.params) is not None:
             forbidden.append(number)
@@ -143,7 +143,7 @@ def placement_words(study: Study) -> str:
     return f"{words} ({'; '.join(notes)})" if notes else words
 
 
-def _placed(space: Space, number: int, learnt: Mapping[str, Any]) -> Placed:
+def _place_in_space(space: Space, number: int, learnt: Mapping[str, Any]) -> Placed:
     moved = list[str]()
 
     def choose(_: str, parameter: Parameter) -> Any:

@@ -13,7 +13,7 @@ from ..errors import ConfigError
 from ..files.plain_data import as_lists, freeze
 from ..knobs import KNOBS, RECURRENT_NETWORKS
 from ..spaces.space import Parameter, Space
-from .chunk_sizes import Quanta, quanta_of
+from .chunk_sizes import ChunkSizes, quanta_of
 from .spec import Study, environments_of
 from .unused_knobs import possible_values
 
@@ -25,7 +25,7 @@ _MOST = 0.5  # of the time, that compiling may take without a word
 _FEWEST = 6  # trials a program, where no time is known
 
 
-def _cut(rows: int, count: int, alone: bool) -> tuple[int, bool]:
+def _minibatch_counts(rows: int, count: int, alone: bool) -> tuple[int, bool]:
     """Return the number of minibatches made from rows, and whether one is a single sample."""
     size = math.ceil(rows / count)
     return math.ceil(rows / size), alone and rows > 1 and rows % size == 1 % size
@@ -49,7 +49,7 @@ def _minibatch_notes(
         rows, alone = cutting.rows(config), cutting.is_normalised_alone(config)
         if asked > rows:
             continue  # refused elsewhere
-        made, is_single = _cut(rows, asked, alone)
+        made, is_single = _minibatch_counts(rows, asked, alone)
         better = _better_counts(rows, asked, alone)
         if made != asked:
             head = f"{rows:,} {cutting.words(config)} make fewer minibatches than "
@@ -60,14 +60,14 @@ def _minibatch_notes(
     if single:
         head = "a minibatch is one sample, whose advantage is not normalised, with "
         fewer[f"{head}num_minibatches "] = single
-    return [f"{head}{_listed(counts)}" for head, counts in fewer.items()]
+    return [f"{head}{_shortened_list(counts)}" for head, counts in fewer.items()]
 
 
 def _better_counts(rows: int, asked: int, alone: bool) -> str:
     """Return the nearest achievable counts below and above, as words to type."""
     near = dict[int, None]()
     for counts in (range(asked, 0, -1), range(asked, rows + 1)):
-        exact = next((n for n in counts if _cut(rows, n, alone) == (n, False)), None)
+        exact = next((n for n in counts if _minibatch_counts(rows, n, alone) == (n, False)), None)
         if exact is not None:
             near[exact] = None
     return f"type {' or '.join(map(str, near))}"
@@ -109,23 +109,23 @@ class _Cutting:
         return self.normalises and not self.by_segments(config)
 
 
-def _listed(items: Iterable[Any]) -> str:
+def _shortened_list(items: Iterable[Any]) -> str:
     words = [str(item) for item in items]
     more = len(words) - _LISTED
     return ", ".join(words[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 @dataclass(frozen=True)
-class Bucket:
+class ProgramShape:
     key: Any  # of `bucket_key`
     static: Mapping[str, Any]  # the knobs that differ between buckets
     config: Mapping[str, Any]  # a complete one
-    quanta: Quanta
+    quanta: ChunkSizes
 
 
 @dataclass(frozen=True)
-class Buckets:
-    found: tuple[Bucket, ...]  # the default configuration's first
+class ProgramShapes:
+    found: tuple[ProgramShape, ...]  # the default configuration's first
     more: bool  # there are more
     endless: tuple[str, ...]  # static knobs over real numbers: a bucket per trial
     refused: tuple[str, ...]  # errors of illegal combinations
@@ -134,7 +134,7 @@ class Buckets:
 
 def buckets_of(
     study: Study, bucket_key: Callable[[Mapping[str, Any]], Any] | None = None
-) -> Buckets:
+) -> ProgramShapes:
     """Enumerate a study's buckets.
 
     `bucket_key` names a complete configuration's bucket; without it, configurations with equal
@@ -142,7 +142,7 @@ def buckets_of(
     """
     static = set(static_searched(study))
     part, endless = _static_part(study.space, static)
-    found: dict[Any, Bucket] = {}
+    found: dict[Any, ProgramShape] = {}
     refused: dict[str, None] = {}
     complete: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = []
     default = study.space.default()
@@ -163,10 +163,10 @@ def buckets_of(
         if key not in found:
             shown = {name: config[name] for name in config if name in static}
             steps = study.steps_per_update(config)
-            found[key] = Bucket(key, shown, config, quanta_of(study, steps))
+            found[key] = ProgramShape(key, shown, config, quanta_of(study, steps))
     more = len(taken) > _MOST_POINTS or bool(endless)
     notes = tuple(_minibatch_notes(study, complete)) if study.algorithm.is_ppo else ()
-    return Buckets(tuple(found.values()), more, endless, tuple(refused), notes)
+    return ProgramShapes(tuple(found.values()), more, endless, tuple(refused), notes)
 
 
 def env_kinds(study: Study) -> list[dict[str, Any]]:
@@ -193,7 +193,7 @@ def words_of_bucket(study: Study, config: Mapping[str, Any], most: int = 36) -> 
     active = [p.name for p in study.space.parameters if p.active(known)]
     names = [name for name in dict.fromkeys(active) if is_static(study, name)]
     names.sort(key=lambda name: freeze(config[name]) == freeze(default[name]))
-    found = [f"{name}={_word(config[name])}" for name in names]
+    found = [f"{name}={_value_text(config[name])}" for name in names]
     words = ", ".join(found) or study.env.id
     while len(words) > most and len(found) > 1:
         found.pop()
@@ -201,10 +201,10 @@ def words_of_bucket(study: Study, config: Mapping[str, Any], most: int = 36) -> 
     return words if len(words) <= most else f"{words[: most - 3]}..."
 
 
-def _word(value: Any) -> str:
+def _value_text(value: Any) -> str:
     plain: Any = as_lists(value)
     if isinstance(plain, list):
-        words = [_word(part) for part in cast("list[Any]", plain)]
+        words = [_value_text(part) for part in cast("list[Any]", plain)]
         return f"[{','.join(words)}]"
     return f"{plain:g}" if isinstance(plain, float) else str(plain)
 

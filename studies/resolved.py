@@ -26,7 +26,7 @@ ABSENT = "absent"
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangedKey:
     """One key that differs between the recorded study and the given one."""
 
     key: str  # its path, joined by dots
@@ -37,7 +37,7 @@ class Change:
 
     def __str__(self) -> str:
         reason = f" ({self.why})" if self.why else ""
-        return f"{self.key}: {_shown(self.old)} -> {_shown(self.new)}{reason}"
+        return f"{self.key}: {_short_text(self.old)} -> {_short_text(self.new)}{reason}"
 
 
 def resolved(study: Study) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def resolved(study: Study) -> dict[str, Any]:
     }
     if not study.algorithm.is_ppo:
         special["algorithm"] = study.algorithm.as_data()
-    written, left_out = {**_written(study), **special}, _left_out(study)
+    written, left_out = {**_section_data(study), **special}, _left_out(study)
     order = [field.key for field in TOP]
     data = {key: written[key] for key in order if key in written and key not in left_out}
     return as_lists(data)
@@ -85,13 +85,15 @@ def _left_out(study: Study) -> set[str]:
     return {key for key, said in is_said.items() if not said}
 
 
-def _written(section: Any) -> dict[str, Any]:
+def _section_data(section: Any) -> dict[str, Any]:
     """Return a section's keys in file form; some only if they differ from defaults."""
     data: dict[str, Any] = {}
     for field in keys_of(section.__class__):
         value = getattr(section, field.target, None)
         if not (field.late and value == field.default):
-            data[field.key] = "auto" if value is None and "auto" in field.words else _plain(value)
+            data[field.key] = (
+                "auto" if value is None and "auto" in field.words else _plain_data(value)
+            )
     if isinstance(section, SearchSpec):
         others = SEARCHER_KEYS if section.driver == "ray_tune" else ("driver", *DRIVEN_KEYS)
         return {key: value for key, value in data.items() if key not in others}
@@ -100,17 +102,17 @@ def _written(section: Any) -> dict[str, Any]:
     return data
 
 
-def _plain(value: Any) -> Any:
+def _plain_data(value: Any) -> Any:
     if isinstance(value, EarlyTerminate):  # without the keys of other rules, and `pause: 0`
         others = ("options", *foreign_keys(value.type), *(() if value.pause else ("pause",)))
         own = {key: one for key, one in asdict(value).items() if key not in others}
         return {**own, **value.options}
     if isinstance(value, Confirm) and value.also:
-        return {**_written(value), "also": {str(trial): seeds for trial, seeds in value.also}}
+        return {**_section_data(value), "also": {str(trial): seeds for trial, seeds in value.also}}
     if is_dataclass(value) and not isinstance(value, type):
-        return _written(value)
+        return _section_data(value)
     if is_sequence(value):
-        return [_plain(item) for item in value]
+        return [_plain_data(item) for item in value]
     return value
 
 
@@ -194,21 +196,21 @@ def study_hash(study: Study) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
+def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[ChangedKey]:
     """Compare two resolved studies; resuming is possible if every change is allowed."""
-    before, after = _flat(old), _flat(new)
-    changes: list[Change] = []
+    before, after = _flatten_keys(old), _flatten_keys(new)
+    changes: list[ChangedKey] = []
     for key in dict.fromkeys([*before, *after]):
         one, other = before.get(key, ABSENT), after.get(key, ABSENT)
         same = one == other and isinstance(one, bool) == isinstance(other, bool)
         if same or (key in _RESOLVED_BY_RULE and other == "auto"):
             continue
         why = _rule_of(key)(_Changed(key, one, other, old, new))
-        changes.append(Change(key, one, other, not why, why))
+        changes.append(ChangedKey(key, one, other, not why, why))
     orders = [list(data.get("space", {})) for data in (old, new)]
     if orders[0] != orders[1] and sorted(orders[0]) == sorted(orders[1]):
         why = "the order of parameters determines the samples"
-        changes.append(Change("space (order)", orders[0], orders[1], False, why))
+        changes.append(ChangedKey("space (order)", orders[0], orders[1], False, why))
     return changes
 
 
@@ -256,7 +258,7 @@ def _keeps_value(changed: _Changed) -> str:
     name, old, new = rest.removesuffix(".default"), changed.old, changed.new
     moved = name in DEFAULTS_OF_OLD and (old, new) == (DEFAULTS_OF_OLD[name], KNOBS[name].default)
     if moved:
-        value = _shown(old)
+        value = _short_text(old)
         return f"the default has changed since; to resume, type {value} for it under {section}"
     if name.partition(".")[0] == AVERAGE_REWARD and _has_zero(new):
         told = "0 meant the average of the first rollout when the study started; to resume, type"
@@ -317,16 +319,16 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     return data
 
 
-def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten_keys(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in data.items():
         if is_mapping(value) and value:
-            flat.update(_flat(value, f"{prefix}{key}."))
+            flat.update(_flatten_keys(value, f"{prefix}{key}."))
         else:
             flat[f"{prefix}{key}"] = value
     return flat
 
 
-def _shown(value: Any) -> str:
+def _short_text(value: Any) -> str:
     text = "null" if value is None else str(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -58,19 +58,19 @@ def trials_past(race: Race) -> tuple[float, ...]:
     """
     if race.trials > _MOST_TRIALS:
         share = race.trials / _MOST_TRIALS
-        return tuple(share * past for past in trials_past(_cut(race)))
+        return tuple(share * past for past in trials_past(_shrink_race(race)))
     repeats = max(1, min(_MOST_REPEATS, _TRIALS_IN_ALL // max(1, race.trials)))
     found = [_Simulation(race, random.Random(seed)).run() for seed in range(repeats)]
     return tuple(fmean(column) for column in zip(*found, strict=True))
 
 
-def _cut(race: Race) -> Race:
+def _shrink_race(race: Race) -> Race:
     at_once = max(1, race.at_once * _MOST_TRIALS // race.trials)
     return replace(race, trials=_MOST_TRIALS, at_once=at_once)
 
 
 @dataclass
-class _Rung:
+class _RungQueue:
     """The trials judged at a rung in each bracket, best first."""
 
     eta: float
@@ -99,7 +99,7 @@ class _Rung:
 class _Simulation:
     def __init__(self, race: Race, rng: random.Random):
         self._race, self._rng = race, rng
-        self._rungs = [_Rung(race.eta) for _ in range(race.rungs)]
+        self._rungs = [_RungQueue(race.eta) for _ in range(race.rungs)]
         self._losses: list[float] = []
         self._brackets: list[int] = []
         self._past = [0] * race.rungs
@@ -109,7 +109,7 @@ class _Simulation:
         self._finished = False
 
     def run(self) -> Sequence[int]:
-        while self._fill() or self._resume_best():
+        while self._fill_lanes() or self._resume_best():
             self._now = self._running[0][0] if self._running else self._now
             arrived = list[tuple[int, int]]()
             while self._running and self._running[0][0] == self._now:
@@ -121,7 +121,7 @@ class _Simulation:
             self._let_go()
         return self._past
 
-    def _fill(self) -> bool:
+    def _fill_lanes(self) -> bool:
         """Put trials into free lanes; return whether any lane is busy."""
         while len(self._running) < self._race.at_once:
             if self._ahead:
@@ -167,7 +167,7 @@ class _Simulation:
             elif race.pause:
                 bisect.insort(here.paused, (self._losses[trial], trial))
             elif race.audit and self._rng.random() < race.audit:
-                self._audit(trial, rung)
+                self._continue_for_audit(trial, rung)
         if race.pause:
             last = here.last(0, race.kind, pauses=True)
             while here.paused and last is not None and here.paused[0] <= last:
@@ -188,7 +188,7 @@ class _Simulation:
         else:
             self._ahead.append((trial, rung + 1))
 
-    def _audit(self, trial: int, rung: int) -> None:
+    def _continue_for_audit(self, trial: int, rung: int) -> None:
         marks = self._race.marks
         for later in range(rung, self._race.rungs):
             self._past[later] += 1
@@ -214,4 +214,4 @@ class _Simulation:
             return False
         _, trial = self._rungs[waiting[-1]].paused.pop(0)
         self._go_on(trial, waiting[-1])
-        return self._fill()
+        return self._fill_lanes()

@@ -51,7 +51,7 @@ def schema(algorithm: Algorithm = _PPO) -> dict[str, Any]:
 
 
 def _of_algorithm(algorithm: Algorithm) -> dict[str, Any]:
-    properties = {field.key: _top(field, algorithm) for field in TOP}
+    properties = {field.key: _top_level_schema(field, algorithm) for field in TOP}
     required = {"required": [field.key for field in TOP if not field.has_default]}
     if not algorithm.is_ppo:
         if not algorithm.takes_env:
@@ -99,7 +99,7 @@ def _any(options: Sequence[Any]) -> dict[str, Any]:
     return dict(options[0]) if len(options) == 1 else {"anyOf": list(options)}
 
 
-def _top(field: Field, algorithm: Algorithm) -> dict[str, Any]:
+def _top_level_schema(field: Field, algorithm: Algorithm) -> dict[str, Any]:
     knobs = algorithm.knobs
     known = _any([{"enum": list(ENVIRONMENTS)}, {"type": "string"}])
     given = {"type": "object", "required": ["id"], "properties": {"id": known}}
@@ -125,7 +125,7 @@ def _top(field: Field, algorithm: Algorithm) -> dict[str, Any]:
         "early_terminate": _early_terminate,
     }
     if field.key not in special:
-        return {"description": field.meaning, **_value(field)}
+        return {"description": field.meaning, **_field_schema(field)}
     body = special[field.key]()
     return {"description": field.meaning, **_any([body, _OFF] if field.off else [body])}
 
@@ -149,7 +149,7 @@ def _top_of_command(field: Field) -> dict[str, Any]:
         ),
     }
     if field.key not in special:
-        return _top(field, _PPO)
+        return _top_level_schema(field, _PPO)
     body = special[field.key]()
     return {"description": field.meaning, **_any([body, _OFF] if field.off else [body])}
 
@@ -163,11 +163,13 @@ def _with_any(key: str, value: dict[str, Any], fields: Iterable[Field]) -> dict[
 
 def _section(fields: Iterable[Field]) -> dict[str, Any]:
     fields = tuple(fields)
-    properties = {field.key: {"description": field.meaning, **_value(field)} for field in fields}
+    properties = {
+        field.key: {"description": field.meaning, **_field_schema(field)} for field in fields
+    }
     return _object(properties, [field.key for field in fields if not field.has_default])
 
 
-def _value(field: Field) -> dict[str, Any]:
+def _field_schema(field: Field) -> dict[str, Any]:
     if field.type == "words":
         return kind_of(field).schema(field)[0]
     if field.section is not None:
@@ -241,7 +243,7 @@ def _distribution(condition: str) -> dict[str, Any]:
         "default": {"description": "its value in the default configuration"},
         "when": {"$ref": f"#/$defs/{condition}"},
     }
-    each = [_where("distribution", kind, _kind(kind)) for kind in KINDS]
+    each = [_if_key_is("distribution", kind, _kind(kind)) for kind in KINDS]
     return {**_object(properties), "allOf": each}
 
 
@@ -267,7 +269,7 @@ def _search() -> dict[str, Any]:
     fields = SECTIONS["search"]
     usual = next(field.default for field in fields if field.key == "method")
     each = [
-        _where(
+        _if_key_is(
             "method",
             row.name,
             {"properties": {"options": _section(row.options)}},
@@ -275,24 +277,26 @@ def _search() -> dict[str, Any]:
         )
         for row in METHODS.values()
     ]
-    return {**_open(_section(fields), "method"), "allOf": each}
+    return {**_allow_any_text(_section(fields), "method"), "allOf": each}
 
 
 def _early_terminate() -> dict[str, Any]:
     body = _section(SECTIONS["early_terminate"])
     del body["additionalProperties"]  # for the keys of registered rules
     keys = {row.name: ["type", *(field.key for field in row.fields)] for row in RULES.values()}
-    each = [_where("type", row, {"propertyNames": {"enum": own}}) for row, own in keys.items()]
-    return {**_open(body, "type"), "allOf": each}
+    each = [_if_key_is("type", row, {"propertyNames": {"enum": own}}) for row, own in keys.items()]
+    return {**_allow_any_text(body, "type"), "allOf": each}
 
 
-def _where(key: str, name: str, then: Mapping[str, Any], left_out: bool = False) -> dict[str, Any]:
+def _if_key_is(
+    key: str, name: str, then: Mapping[str, Any], left_out: bool = False
+) -> dict[str, Any]:
     """Return the conditions that apply if this key has this value, or may be omitted."""
     required = {} if left_out else {"required": [key]}
     return {"if": {"properties": {key: {"const": name}}, **required}, "then": then}
 
 
-def _open(body: dict[str, Any], key: str) -> dict[str, Any]:
+def _allow_any_text(body: dict[str, Any], key: str) -> dict[str, Any]:
     named = dict(body["properties"][key])
     named["anyOf"] = [{"enum": named.pop("enum")}, {"type": "string"}]
     return {**body, "properties": {**body["properties"], key: named}}

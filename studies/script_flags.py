@@ -29,7 +29,7 @@ _MOST, _NEAR_ONE, _LENGTH = 6, 0.8, 100_000
 
 
 @dataclass(frozen=True)
-class Flag:
+class ScriptFlag:
     """One flag of a script as typed, and its default."""
 
     flag: str
@@ -75,17 +75,24 @@ class Flag:
             return {"min": max(1, value // 2), "max": 2 * value}
         if _NEAR_ONE <= value < 1:
             low, high = 1 - 10 * (1 - value), 1 - (1 - value) / 10
-            found = {"min": max(0.5, _short(low)), "max": _short(high)}
+            found = {
+                "min": max(0.5, _round_to_four_digits(low)),
+                "max": _round_to_four_digits(high),
+            }
             return {**found, "distribution": "one_minus_log"}
         high = 10 * value if value >= 1 else min(1.0, 10 * value)
-        return {"min": _short(value / 10), "max": _short(high), "distribution": "log_uniform"}
+        return {
+            "min": _round_to_four_digits(value / 10),
+            "max": _round_to_four_digits(high),
+            "distribution": "log_uniform",
+        }
 
 
-def _short(number: float) -> float:
+def _round_to_four_digits(number: float) -> float:
     return float(f"{number:.4g}")
 
 
-def flags_of_script(text: str, folder: Path = Path(".")) -> list[Flag]:
+def flags_of_script(text: str, folder: Path = Path(".")) -> list[ScriptFlag]:
     """Return the flags declared in a file by argparse, click or a command's dataclass.
 
     Of a script with `hydra.main` they are the keys of its configuration, read from `folder`.
@@ -97,7 +104,7 @@ def flags_of_script(text: str, folder: Path = Path(".")) -> list[Flag]:
         tree = ast.parse(text)
     except SyntaxError as error:
         raise ConfigError(f"line {error.lineno}: {error.msg}") from error
-    found: dict[str, Flag] = {}
+    found: dict[str, ScriptFlag] = {}
     for node in ast.walk(tree):
         for flag in _flags(node):
             found.setdefault(flag.name, flag)
@@ -107,7 +114,7 @@ def flags_of_script(text: str, folder: Path = Path(".")) -> list[Flag]:
     path = folder / str(hydra.get("config_path") or ".")
     read = list(_flags_of_config(path, str(hydra.get("config_name") or "config"), ""))
     if not read:  # a structured configuration: the fields of dataclasses
-        read = [Flag(flag.name, flag.default) for flag in found.values()]
+        read = [ScriptFlag(flag.name, flag.default) for flag in found.values()]
     return list({flag.flag: flag for flag in read}.values())
 
 
@@ -115,13 +122,13 @@ def _hydra_main(node: ast.AST) -> dict[str, Any] | None:
     """Return the keywords of `hydra.main` if a node is a function with that decorator."""
     for mark in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
         if isinstance(mark, ast.Call) and ast.unparse(mark.func) in ("hydra.main", "main"):
-            return {word.arg: _plain(word.value) for word in mark.keywords if word.arg}
+            return {word.arg: _literal_value(word.value) for word in mark.keywords if word.arg}
     return None
 
 
 def _flags_of_config(
     folder: Path, name: str, package: str, above: tuple[Path, ...] = ()
-) -> Iterator[Flag]:
+) -> Iterator[ScriptFlag]:
     """Yield the keys of one file of a Hydra configuration, after those of its defaults."""
     path = folder / (name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
     if not path.is_file() or path in above:  # of another package, or declared in Python
@@ -146,7 +153,7 @@ def _defaults_of(given: Any) -> Iterator[tuple[str, str]]:
                 yield name, option
 
 
-def _flags_of_keys(given: Mapping[str, Any], package: str) -> Iterator[Flag]:
+def _flags_of_keys(given: Mapping[str, Any], package: str) -> Iterator[ScriptFlag]:
     for key, value in given.items():
         name = f"{package}.{key}" if package else key
         if is_mapping(value):
@@ -154,18 +161,20 @@ def _flags_of_keys(given: Mapping[str, Any], package: str) -> Iterator[Flag]:
                 yield from _flags_of_keys(value, name)
             continue
         number = number_of(value) if isinstance(value, str) else None
-        yield Flag(name, value if number is None else number)
+        yield ScriptFlag(name, value if number is None else number)
 
 
-def _flags(node: ast.AST) -> Iterator[Flag]:
+def _flags(node: ast.AST) -> Iterator[ScriptFlag]:
     """Yield the flags declared by one node, in the style of argparse, click or tyro."""
     if isinstance(node, ast.Call):
         yield from _flag_of_call(node)
-    if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(d) for d in _marks(node)):
+    if isinstance(node, ast.ClassDef) and any(
+        "dataclass" in ast.unparse(d) for d in _decorators(node)
+    ):
         yield from _flags_of_fields(node)
 
 
-def _flag_of_call(node: ast.Call) -> Iterator[Flag]:
+def _flag_of_call(node: ast.Call) -> Iterator[ScriptFlag]:
     called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
     if called not in ("add_argument", "option"):
         return
@@ -173,21 +182,23 @@ def _flag_of_call(node: ast.Call) -> Iterator[Flag]:
     words = [text for text in texts if isinstance(text, str) and text.startswith("--")]
     defaults = [word.value for word in node.keywords if word.arg == "default"]
     if words:
-        yield Flag(words[0].partition("/")[0], _plain(defaults[0]) if defaults else None)
+        yield ScriptFlag(
+            words[0].partition("/")[0], _literal_value(defaults[0]) if defaults else None
+        )
 
 
-def _flags_of_fields(node: ast.ClassDef) -> Iterator[Flag]:
+def _flags_of_fields(node: ast.ClassDef) -> Iterator[ScriptFlag]:
     for line in node.body:
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
             flag = f"--{line.target.id.replace('_', '-')}"
-            yield Flag(flag, None if line.value is None else _plain(line.value))
+            yield ScriptFlag(flag, None if line.value is None else _literal_value(line.value))
 
 
-def _marks(node: ast.ClassDef) -> list[ast.expr]:
+def _decorators(node: ast.ClassDef) -> list[ast.expr]:
     return node.decorator_list
 
 
-def _plain(node: ast.expr) -> Any:
+def _literal_value(node: ast.expr) -> Any:
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError):  # an expression, whose value the script knows
@@ -225,19 +236,19 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _open_flags(path: Path, command: str) -> list[Flag]:
+def _open_flags(path: Path, command: str) -> list[ScriptFlag]:
     """Return the flags of a script that a command does not give."""
     given = {word.partition("=")[0] for word in shlex.split(command)}
     read = flags_of_script(path.read_text(encoding="utf-8"), path.parent)
     return [flag for flag in read if flag.flag not in given]
 
 
-def _length_flag(flags: Sequence[Flag]) -> Flag | None:
+def _length_flag(flags: Sequence[ScriptFlag]) -> ScriptFlag | None:
     by_name = {flag.last: flag for flag in reversed(flags)}
     return next((by_name[name] for name in _LENGTHS if name in by_name), None)
 
 
-def _others(flags: Sequence[Flag], tuned: Sequence[Flag], line: str) -> str:
+def _others(flags: Sequence[ScriptFlag], tuned: Sequence[ScriptFlag], line: str) -> str:
     rest = [flag for flag in flags if flag not in tuned and flag.typed("{") not in line]
     return ", ".join(flag.typed(str(flag.default)) for flag in rest[:12]) or "none"
 
@@ -252,7 +263,10 @@ def _script_of(command: str, folder: Path) -> Path:
 
 
 def _filled_in(
-    command: str, tuned: Sequence[Flag], flags: Sequence[Flag], length: Flag | None
+    command: str,
+    tuned: Sequence[ScriptFlag],
+    flags: Sequence[ScriptFlag],
+    length: ScriptFlag | None,
 ) -> str:
     """Return the command with placeholders for searched flags, seed, folder and length."""
     line = [command, *(flag.typed(f"{{{flag.name}}}") for flag in tuned)]
@@ -267,7 +281,7 @@ def _filled_in(
     return " ".join(line)
 
 
-def _length_of(flag: Flag | None) -> tuple[int, str]:
+def _length_of(flag: ScriptFlag | None) -> tuple[int, str]:
     """Return a run's length and its unit."""
     if flag is None:
         return _LENGTH, "env steps"

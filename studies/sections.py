@@ -39,7 +39,8 @@ def belongs(where: str, key: str, child: Node) -> str:
         return ""
     scalar = not (child.is_map or child.is_list)
     if key in _POPULATION and section in ("search", "early_terminate", "population") and scalar:
-        return f" the population of pbt and pb2 is all trials:{_typed('budget', 'trials', child)}"
+        correction = _correction_text("budget", "trials", child)
+        return f" the population of pbt and pb2 is all trials:{correction}"
     homes = [
         name
         for name, fields in SECTIONS.items()
@@ -50,10 +51,10 @@ def belongs(where: str, key: str, child: Node) -> str:
         return ""
     if at_top:
         return f" it belongs at the top of the file, not under `{section}`"
-    return f" it belongs under `{homes[0]}`:{_typed(homes[0], key, child)}"
+    return f" it belongs under `{homes[0]}`:{_correction_text(homes[0], key, child)}"
 
 
-def _typed(section: str, key: str, child: Node) -> str:
+def _correction_text(section: str, key: str, child: Node) -> str:
     """Return the words to type, as an override if the mistake was in one."""
     value = flow(plain(child))
     if child.origin.startswith(SET):
@@ -89,13 +90,13 @@ def read_section(
     if node is None:
         return values
     if not node.is_map:
-        example = _example(fields, node)
+        example = _example_section(fields, node)
         notes.add(f"{where} is {node.shown()}; allowed: a mapping such as {example}", node)
         return values
     _note_unknown(notes, where, node, fields)
     for field in fields:
         if field.key in node.value:
-            value = _nested(notes, where, field, _read_value(notes, where, node, field))
+            value = _read_nested(notes, where, field, _read_value(notes, where, node, field))
             if value is not BAD:
                 values[field.target] = value
         elif not field.has_default:
@@ -115,7 +116,7 @@ def _note_unknown(notes: Notes, where: str, node: Node, fields: Sequence[Field])
         notes.add(f"unknown key {key!r}{place};{hint}", node, key)
 
 
-def _nested(notes: Notes, where: str, field: Field, value: Any) -> Any:
+def _read_nested(notes: Notes, where: str, field: Field, value: Any) -> Any:
     """Return a value, reading it as a section if the field is a nested one."""
     if not where or field.section is None or not isinstance(value, Node):
         return value
@@ -161,7 +162,7 @@ def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
         return BAD
     allowed = field.allowed()
     if field.key in SECTIONS:
-        example = f"a mapping such as {_example(SECTIONS[field.key], child)}"
+        example = f"a mapping such as {_example_section(SECTIONS[field.key], child)}"
         allowed = allowed.replace("a mapping", example)
     meant = amount_meant(given) if field.type == "count" else ""
     hint = f" did you mean {meant}?" if meant else ""
@@ -182,7 +183,7 @@ def _hint_of_word(field: Field, given: str) -> str:
     return f"{later};{suggestion(SEARCH_METHODS.get(given.lower(), given), field.words)}"
 
 
-def _example(fields: Sequence[Field], given: Node) -> str:
+def _example_section(fields: Sequence[Field], given: Node) -> str:
     """Return a section that may be meant: the given value under the first key, if it fits."""
     if fields and given.value is not None and read_kind(fields[0], given) is not BAD:
         return flow({fields[0].key: given.value})
@@ -208,7 +209,7 @@ def run_imports_for_names(
 
     A file that raises is reported at its name. `before_code` is called before the files run.
     """
-    named = [(_named(root, section), table) for section, (_, table) in _NAMED.items()]
+    named = [(_chosen_name(root, section), table) for section, (_, table) in _NAMED.items()]
     if imports and any(name is not None and name not in table for name, table in named):
         before_code()
         ask_for_devices_of(root)
@@ -239,7 +240,7 @@ def named_fields(root: Node, section: str, checked: bool) -> tuple[Field, ...] |
     if section not in _NAMED:
         return SECTIONS[section]
     key, table = _NAMED[section]
-    name = _named(root, section)
+    name = _chosen_name(root, section)
     away = checked and name is not None and name not in table
     if away and section == "early_terminate":
         return None
@@ -253,7 +254,7 @@ def named_fields(root: Node, section: str, checked: bool) -> tuple[Field, ...] |
 
 def read_search(notes: Notes, root: Node, values: Mapping[str, Any]) -> SearchSpec:
     options = values["options"] if isinstance(values["options"], Node) else Node(None, {})
-    named, method = _named(root, "search"), values["method"]
+    named, method = _chosen_name(root, "search"), values["method"]
     known = named in (None, method)
     method = "random" if values["driver"] == "ray_tune" else method
     row = METHODS.get(method)
@@ -289,7 +290,7 @@ def read_early_terminate(
     return EarlyTerminate(**found)
 
 
-def _named(root: Node, section: str) -> str | None:
+def _chosen_name(root: Node, section: str) -> str | None:
     node = root.value.get(section)
     key, _ = _NAMED[section]
     child = node.value.get(key) if node is not None and node.is_map else None

@@ -11,7 +11,7 @@ from ..errors import ConfigError, StudyError, UnknownNameError, suggestion
 from ..files.plain_data import same
 from ..spaces.distributions import Categorical, Distribution, Normal, Ordinal
 from ..spaces.forbid import Rule, ValueRule, parse_rule
-from ..spaces.make import WHOLE_KINDS, Fault, read_distribution
+from ..spaces.make import WHOLE_KINDS, KeyFault, read_distribution
 from ..spaces.space import Condition, Parameter, Space, structure_faults
 from .study_values import Vocabulary, number_of
 from .user_code import is_inside
@@ -35,7 +35,7 @@ class SpaceReader:
 
     def read(self, space: Node | None, rules: Sequence[Node]) -> Space:
         """Return the space; it is incomplete if mistakes were noted."""
-        entries = self._entries(space)
+        entries = self._read_entries(space)
         if len(entries) > _MOST_PARAMETERS:
             self.notes.add(f"{len(entries)} parameters; allowed: {_MOST_PARAMETERS}", space)
             return Space()
@@ -47,7 +47,7 @@ class SpaceReader:
                 parameters.append(parameter)
                 places.append(node)
         searched = {name for name, _ in entries}
-        constants = self._constants(parameters, places, searched)
+        constants = self._condition_constants(parameters, places, searched)
         faults = structure_faults(parameters, constants)
         for index, text in faults:
             self.notes.add(text, places[index])
@@ -55,9 +55,11 @@ class SpaceReader:
         if faults or len(parameters) < len(entries):
             return Space()
         named = (name for rule in forbid for name in rule.names if name not in searched)
-        return Space(tuple(parameters), forbid, constants | {n: self._constant(n) for n in named})
+        return Space(
+            tuple(parameters), forbid, constants | {n: self._constant_value(n) for n in named}
+        )
 
-    def _entries(self, space: Node | None) -> list[tuple[str, Node]]:
+    def _read_entries(self, space: Node | None) -> list[tuple[str, Node]]:
         """Return (our name, node of one distribution) in file order."""
         entries: list[tuple[str, Node]] = []
         if space is None:
@@ -91,10 +93,10 @@ class SpaceReader:
                 fields[key] = fields[key] if number is None else number
         distribution, faults = read_distribution(fields, self.vocabulary.is_real(name))
         if distribution is not None:
-            distribution, faults = self._fit(name, distribution)
+            distribution, faults = self._fit_to_knob(name, distribution)
         for fault in faults:
             self.notes.add(f"{name}: {fault.text}", node, fault.key)
-        when = self._when(name, node)
+        when = self._read_conditions(name, node)
         if distribution is None:
             return None
         default = self._default(name, distribution, node)
@@ -102,15 +104,15 @@ class SpaceReader:
             return None
         return Parameter(name, distribution, default, when)
 
-    def _fit(
+    def _fit_to_knob(
         self, name: str, distribution: Distribution
-    ) -> tuple[Distribution | None, list[Fault]]:
+    ) -> tuple[Distribution | None, list[KeyFault]]:
         """Check a distribution against the knob's type and range; values become canonical."""
         if isinstance(distribution, Categorical | Ordinal):
             return self._fit_values(name, distribution)
         if self.vocabulary.env_key(name) is not None:
             text = "changes the program; list its `values`, each of which is compiled"
-            return None, [Fault("distribution", text)]
+            return None, [KeyFault("distribution", text)]
         kind, text = self.vocabulary.type(name), ""
         if kind not in ("float", "int"):
             nouns = {"bool": "true or false", "choice": "one of a few words"}
@@ -119,9 +121,9 @@ class SpaceReader:
             kinds = ", ".join(WHOLE_KINDS)
             text = f"takes integers, not {distribution.kind}; type one of {kinds}"
         if text:
-            return None, [Fault("distribution", text)]
-        faults: list[Fault] = []
-        for key, bound in _bounds(distribution):
+            return None, [KeyFault("distribution", text)]
+        faults: list[KeyFault] = []
+        for key, bound in _extreme_values(distribution):
             try:
                 self.vocabulary.value(name, bound)
             except ConfigError as error:
@@ -129,22 +131,22 @@ class SpaceReader:
                 if key == "zero":
                     share = f"{distribution.zero:g} draws 0 in {distribution.zero:.0%} of trials"
                     text = f"zero: {share}, but {name} may not be 0; remove zero"
-                faults.append(Fault(key, text))
+                faults.append(KeyFault(key, text))
         return (None if faults else distribution), faults
 
     def _fit_values(
         self, name: str, distribution: Categorical | Ordinal
-    ) -> tuple[Distribution | None, list[Fault]]:
+    ) -> tuple[Distribution | None, list[KeyFault]]:
         values: list[Any] = []
-        faults: list[Fault] = []
+        faults: list[KeyFault] = []
         for given in distribution.values:
             try:
                 value = self.vocabulary.value(name, given)
             except ConfigError as error:
-                faults.append(Fault("values", str(error).removeprefix(f"{name} is ")))
+                faults.append(KeyFault("values", str(error).removeprefix(f"{name} is ")))
                 continue
             if any(same(value, earlier) for earlier in values):
-                faults.append(Fault("values", f"{given!r} appears twice among the values"))
+                faults.append(KeyFault("values", f"{given!r} appears twice among the values"))
             values.append(value)
         return (None, faults) if faults else (replace(distribution, values=tuple(values)), [])
 
@@ -161,7 +163,7 @@ class SpaceReader:
             self.notes.add(f"{name}: default {reason}", node, "default")
         return _NOT_READ
 
-    def _when(self, name: str, node: Node) -> tuple[Condition, ...] | None:
+    def _read_conditions(self, name: str, node: Node) -> tuple[Condition, ...] | None:
         if "when" not in node.value:
             return ()
         when: Node = node.value["when"]
@@ -170,12 +172,12 @@ class SpaceReader:
             return None
         conditions: list[Condition] = []
         for given in when.value:
-            values = self._wanted(when, given)
+            values = self._read_knob_values(when, given)
             if values is not None:
                 conditions.append(Condition(*values))
         return tuple(conditions) if len(conditions) == len(when.value) else None
 
-    def _wanted(self, node: Node, given: str) -> tuple[str, tuple[Any, ...]] | None:
+    def _read_knob_values(self, node: Node, given: str) -> tuple[str, tuple[Any, ...]] | None:
         """Read `knob: value` or `knob: [value, ...]` in a condition or a rule."""
         with self.notes.at(node, given):
             name = self.vocabulary.name(given)
@@ -189,10 +191,10 @@ class SpaceReader:
             self.notes.add(f"{name}: an empty list; give at least one value", node, given)
         return None
 
-    def _constant(self, name: str) -> Any:
+    def _constant_value(self, name: str) -> Any:
         return self.fixed[name] if name in self.fixed else self.vocabulary.default(name)
 
-    def _constants(
+    def _condition_constants(
         self, parameters: Sequence[Parameter], places: Sequence[Node], searched: set[str]
     ) -> dict[str, Any]:
         """Return unsearched hyperparameters' values in conditions; note impossible conditions."""
@@ -201,7 +203,7 @@ class SpaceReader:
             for condition in parameter.when:
                 name, texts = condition.name, list[str]()
                 if name not in searched:
-                    constants[name] = self._constant(name)
+                    constants[name] = self._constant_value(name)
                     if not condition.holds(constants):
                         why = f"{name} is not searched and is {constants[name]!r}"
                         texts.append(f"{parameter.name} is never active: {why}")
@@ -222,7 +224,7 @@ class SpaceReader:
 
     def _rule(self, node: Node) -> Rule | None:
         if node.is_map and node.value:
-            wanted = [self._wanted(node, given) for given in node.value]
+            wanted = [self._read_knob_values(node, given) for given in node.value]
             read = tuple(entry for entry in wanted if entry is not None)
             return ValueRule(read) if len(read) == len(wanted) else None
         if not isinstance(node.value, str):
@@ -249,7 +251,7 @@ def _how_to_write(node: Node) -> str:
     return f"give a distribution such as {{min: 0.1, max: 1.0}}{also}"
 
 
-def _bounds(distribution: Distribution) -> list[tuple[str | None, Any]]:
+def _extreme_values(distribution: Distribution) -> list[tuple[str | None, Any]]:
     """Return (key, value) of the extremes that the hyperparameter must allow."""
     low, high = distribution.ends()[-2:]
     bounds: list[tuple[str | None, Any]] = [("min", low), ("max", high)]
@@ -307,13 +309,15 @@ def space_nodes(notes: Notes, root: Node, source: Path | None) -> tuple[Node | N
             text = f"unknown key {key!r} next to `file`; allowed: override: {{{key}: ...}}"
             notes.add(text, node, key)
     with notes.at(node, "file"):
-        parameters, more_rules = _read(notes, node, _find(node.value["file"], source))
-        _override(notes, node, parameters)
+        parameters, more_rules = _read_space_file(
+            notes, node, _find_space_file(node.value["file"], source)
+        )
+        _apply_override(notes, node, parameters)
         return parameters, [*more_rules, *rules]
     return None, rules
 
 
-def _find(given: Node, source: Path | None) -> Path:
+def _find_space_file(given: Node, source: Path | None) -> Path:
     name = given.value
     shipped = sorted(f"spaces/{path.name}" for path in _PACKAGE.glob("spaces/*.yaml"))
     if not isinstance(name, str) or not is_inside(name):
@@ -325,7 +329,7 @@ def _find(given: Node, source: Path | None) -> Path:
     raise UnknownNameError("space.file", name, shipped)
 
 
-def _read(notes: Notes, node: Node, path: Path) -> tuple[Node, list[Node]]:
+def _read_space_file(notes: Notes, node: Node, path: Path) -> tuple[Node, list[Node]]:
     shown, line = node.value["file"].value, node.key_lines["file"]
     try:
         root = read_file(path, shown)
@@ -334,7 +338,7 @@ def _read(notes: Notes, node: Node, path: Path) -> tuple[Node, list[Node]]:
         for text in first:
             notes.add(text, node, "file")
         raise ConfigError(last) from None
-    _mark(root, shown, line)
+    _set_origin(root, shown, line)
     if not root.is_map:
         raise ConfigError(f"{shown} is {root.shown()}; allowed: {{space: {{...}}}}")
     for key in root.value:
@@ -348,7 +352,7 @@ def _read(notes: Notes, node: Node, path: Path) -> tuple[Node, list[Node]]:
     return space, rules.value if rules is not None and rules.is_list else []
 
 
-def _override(notes: Notes, node: Node, parameters: Node) -> None:
+def _apply_override(notes: Notes, node: Node, parameters: Node) -> None:
     override = node.value.get("override")
     if override is None:
         return
@@ -366,7 +370,7 @@ def _override(notes: Notes, node: Node, parameters: Node) -> None:
             notes.add(f"{text}{suggestion(key, parameters.value)}", override, key)
 
 
-def _mark(node: Node, shown: str, line: int | None) -> None:
+def _set_origin(node: Node, shown: str, line: int | None) -> None:
     node.origin, node.outer = shown, line
     for child in node.children:
-        _mark(child, shown, line)
+        _set_origin(child, shown, line)

@@ -75,13 +75,13 @@ def labels_of(environments: Sequence[EnvSpec]) -> tuple[str, ...]:
             for key, value in sorted(one.values.items())
             if not all(key in other and other[key] == value for other in same)
         ]
-        words = [one.id, *(f"{key}={_short(value)}" for key, value in differ)]
+        words = [one.id, *(f"{key}={_number_text(value)}" for key, value in differ)]
         label = re.sub(r"[^0-9A-Za-z._=-]+", "_", "_".join(words))
         found.append(label if label not in found else f"{label}_{len(found)}")
     return tuple(found)
 
 
-def _short(value: Any) -> str:
+def _number_text(value: Any) -> str:
     whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e15
     return str(int(value) if whole else value)
 

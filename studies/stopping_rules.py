@@ -77,7 +77,7 @@ _PERTURB = (
 
 
 @dataclass(frozen=True)
-class Rule:
+class StoppingRule:
     name: str  # of `early_terminate.type`
     # (EarlyTerminate, study) -> rule; a built-in one as `module:function` below `search/rules/`
     build: str | Callable[..., Any]
@@ -101,10 +101,10 @@ class Rule:
         return (*(_EVOLVING if self.evolves else _STOPPING), *self.options)
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, StoppingRule] = {
     row.name: row
     for row in (
-        Rule(
+        StoppingRule(
             "asha",
             "stopping:build_asha",
             (
@@ -121,11 +121,11 @@ RULES: dict[str, Rule] = {
             passing="halving",
             shown="with eta {eta:g}",
         ),
-        Rule(
+        StoppingRule(
             "hyperband", "stopping:build_hyperband", passing="brackets", shown="with eta {eta:g}"
         ),
-        Rule("median", "stopping:build_median", passing="half", shown="with eta {eta:g}"),
-        Rule(
+        StoppingRule("median", "stopping:build_median", passing="half", shown="with eta {eta:g}"),
+        StoppingRule(
             "plateau",
             "stopping:build_plateau",
             (
@@ -143,8 +143,10 @@ RULES: dict[str, Rule] = {
             finishes=True,
             shown="with patience {patience}",
         ),
-        Rule("pbt", "pbt_perturb:build", _PERTURB, evolves=True, shown="every {every:,} {unit}"),
-        Rule(
+        StoppingRule(
+            "pbt", "pbt_perturb:build", _PERTURB, evolves=True, shown="every {every:,} {unit}"
+        ),
+        StoppingRule(
             "pb2",
             "pb2:build",
             _PERTURB,
@@ -157,7 +159,7 @@ RULES: dict[str, Rule] = {
 """Name -> rule, those that were registered included."""
 
 
-def add_rule(row: Rule) -> None:
+def add_rule(row: StoppingRule) -> None:
     if row.name in RULES:
         raise ConfigError(f"a rule called {row.name!r} is registered already; choose another name")
     taken = ["type", *(field.key for field in (*_STOPPING, *_EVOLVING))]
@@ -165,7 +167,7 @@ def add_rule(row: Rule) -> None:
     RULES[row.name] = row
 
 
-def rule_row(name: str) -> Rule:
+def rule_row(name: str) -> StoppingRule:
     if name not in RULES:
         raise UnknownNameError("early_terminate type", name, RULES)
     return RULES[name]
@@ -188,7 +190,7 @@ def foreign_keys(name: str) -> tuple[str, ...]:
     """
     rule = RULES.get(name)
     own = () if rule is None else tuple(field.key for field in rule.fields)
-    return tuple(key for key in _takers() if key not in own)
+    return tuple(key for key in _rules_by_key() if key not in own)
 
 
 def rule_fields() -> tuple[Field, ...]:
@@ -196,13 +198,13 @@ def rule_fields() -> tuple[Field, ...]:
     ours = tuple(rule.name for rule in RULES.values() if not rule.registered)
     stopping = [rule.name for rule in RULES.values() if not (rule.registered or rule.evolves)]
     found = [Field("type", "word", REQUIRED, "the rule", words=ours)]
-    for field, names in _takers().values():
+    for field, names in _rules_by_key().values():
         whose = "" if names == stopping else f"{', '.join(names)}: "
         found.append(replace(field, meaning=whose + field.meaning))
     return tuple(found)
 
 
-def _takers() -> dict[str, tuple[Field, list[str]]]:
+def _rules_by_key() -> dict[str, tuple[Field, list[str]]]:
     """Return key -> its field and the built-in rules that have it."""
     found: dict[str, tuple[Field, list[str]]] = {}
     for rule in RULES.values():

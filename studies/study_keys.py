@@ -116,13 +116,13 @@ def metric_fault(name: str, env: EnvEntry | None) -> str | None:
         return None
     if env is None:
         own = f" did you mean 'eval/{name}'?" if _OWN.fullmatch(f"eval/{name}") else ""
-        meant = _meant(name, METRICS) or own
+        meant = _suggest_metric(name, METRICS) or own
         return f"unknown metric {name!r};{meant} Known: eval/return_mean, ..."
     names = [*METRICS, *(f"eval/{own}" for own in env.metrics)]
     if name in names or (env.source == "optical" and _SHARE.fullmatch(name)):
         return None
-    return f"unknown metric {name!r};{_meant(name, names)} Known: {', '.join(names)}"
+    return f"unknown metric {name!r};{_suggest_metric(name, names)} Known: {', '.join(names)}"
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _suggest_metric(name: str, known: Iterable[str]) -> str:
     return suggestion("eval/return_mean" if name.lower() in _RETURN else name, known)

@@ -30,7 +30,7 @@ def number_of(value: Any) -> float | int | None:
     (1100, 0.5, None, None)
     """
     if isinstance(value, str):
-        return _suffixed(value)
+        return _parse_suffixed(value)
     return value if is_number(value) else None
 
 
@@ -71,7 +71,7 @@ def seconds_of(value: Any) -> float | None:
     return None if number is None else float(number)
 
 
-def _suffixed(text: str) -> float | int | None:
+def _parse_suffixed(text: str) -> float | int | None:
     match = _COUNT.fullmatch(text.strip())
     if match is None:
         return None
@@ -100,7 +100,7 @@ class Vocabulary:
         key = given.removeprefix("env.")
         if self.env is None or self.env.is_open or key in self.env.params or key in self.env.keys:
             return given
-        raise _unknown(self.env, key, "env.")
+        raise _unknown_key_error(self.env, key, "env.")
 
     def env_key(self, name: str) -> EnvKey | None:
         """Return the shape-changing environment key that a name refers to."""
@@ -154,7 +154,7 @@ def check_env_value(env: EnvEntry, key: str, given: Any) -> Any:
         return freeze(_key_value(key, env.keys[key], given))
     if env.is_open:
         return freeze(given)
-    raise _unknown(env, key)
+    raise _unknown_key_error(env, key)
 
 
 def _parameter_value(env: EnvEntry, key: str, given: Any) -> float:
@@ -187,7 +187,7 @@ def _as_number(spec: EnvKey, given: Any) -> Any:
     return value
 
 
-def _unknown(env: EnvEntry, key: str, prefix: str = "") -> ConfigError:
+def _unknown_key_error(env: EnvEntry, key: str, prefix: str = "") -> ConfigError:
     start = f"{env.id} has no key {prefix + key!r};"
     if key in env.elsewhere:
         return ConfigError(f"{start} here it is called {prefix + env.elsewhere[key]!r}")

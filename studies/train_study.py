@@ -92,8 +92,8 @@ def single(study: Study) -> Study:
     kept = replace(checkpoint, keep_best=max(1, checkpoint.keep_best), each_seed=all_seeds)
     return replace(
         study,
-        env=_with(study.env, env),
-        more_envs=tuple(_with(one, env) for one in study.more_envs),
+        env=_with_searched_values(study.env, env),
+        more_envs=tuple(_with_searched_values(one, env) for one in study.more_envs),
         fixed={**study.fixed, **knobs},
         space=Space(),
         enqueue=(),
@@ -107,6 +107,6 @@ def single(study: Study) -> Study:
     )
 
 
-def _with(one: EnvSpec, searched: Mapping[str, Any]) -> EnvSpec:
+def _with_searched_values(one: EnvSpec, searched: Mapping[str, Any]) -> EnvSpec:
     own = {name[4:]: value for name, value in searched.items() if has_key(one.id, name)}
     return replace(one, values={**one.values, **own})

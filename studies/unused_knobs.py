@@ -34,7 +34,7 @@ class Need:
         return f"{self.knob} {'' if self.among else 'other than '}{words}"
 
 
-def _on(knob: str) -> tuple[Need, ...]:
+def _switch_need(knob: str) -> tuple[Need, ...]:
     return (Need(knob, (True,)),)
 
 
@@ -42,7 +42,7 @@ def _above_0(knob: str) -> tuple[Need, ...]:
     return (Need(knob, (0.0,), False),)
 
 
-def _changing(*schedules: str) -> tuple[Need, ...]:
+def _schedule_needs(*schedules: str) -> tuple[Need, ...]:
     return tuple(Need(name, ("constant", None), False) for name in schedules)
 
 
@@ -55,34 +55,38 @@ _RATES = ("lr_schedule", "vf_lr_schedule")
 NEEDS: dict[str, tuple[Need, ...]] = {
     name: needs
     for names, needs in {
-        "lr_end_fraction lr_schedule_multiplier": _changing(*_RATES),
+        "lr_end_fraction lr_schedule_multiplier": _schedule_needs(*_RATES),
         "lr_warmup_fraction lr_warmup_start_fraction": _of_kind(SCHEDULE_KNOBS, "warmup_cosine"),
         "lr_warmup_multiplier": _of_kind(_RATES, "warmup_cosine"),
         "lr_decay_exponent": _of_kind(SCHEDULE_KNOBS, "cosine", "warmup_cosine"),
         "gae_lambda": (Need("gae_lambda_initial", (None,)),),
         "gae_lambda_schedule_multiplier": (Need("gae_lambda_initial", (None,), False),),
-        "clip_eps_end_fraction": _changing("clip_eps_schedule"),
+        "clip_eps_end_fraction": _schedule_needs("clip_eps_schedule"),
         "ent_schedule": _above_0("ent_coef"),
-        "ent_end_fraction ent_schedule_multiplier": _changing("ent_schedule"),
+        "ent_end_fraction ent_schedule_multiplier": _schedule_needs("ent_schedule"),
         "link_critic_sees": (Need("shared_encoder", (False,)),),
         "adam_eps adam_beta1 adam_beta2": (Need("optimiser", ("sgd",), False),),
         "sgd_momentum": (Need("optimiser", ("sgd",)),),
         "muon_momentum": (Need("optimiser", ("muon",)),),
         "vf_learning_rate vf_lr_schedule vf_lr_end_fraction vf_warmup_fraction vf_weight_decay "
         "vf_warmup_multiplier vf_warmup_start_fraction vf_schedule_multiplier vf_adam_eps "
-        "vf_adam_beta1 vf_adam_beta2 vf_max_grad_norm": _on("separate_vf_optimiser"),
-        "average_reward_initial average_reward_step": _on("reward_centering"),
-        "observation_clip": _on("normalise_observations"),
-        "raw_reward_deviation": _on("normalise_rewards"),
+        "vf_adam_beta1 vf_adam_beta2 vf_max_grad_norm": _switch_need("separate_vf_optimiser"),
+        "average_reward_initial average_reward_step": _switch_need("reward_centering"),
+        "observation_clip": _switch_need("normalise_observations"),
+        "raw_reward_deviation": _switch_need("normalise_rewards"),
         "reward_scale": (Need("normalise_rewards", (False,)),),  # which divides by it
-        "adv_clip": _on("normalise_advantages"),
+        "adv_clip": _switch_need("normalise_advantages"),
         "priority_beta0 anneal_priority_beta priority_over": _above_0("priority_alpha"),
-        "off_policy_masking masking_gating masking_damping": _on("action_masking"),
-        "masking_gate_min_actions": _on("masking_gating"),
-        "valid_mass_target": _on("masking_damping"),
+        "off_policy_masking masking_gating masking_damping": _switch_need("action_masking"),
+        "masking_gate_min_actions": _switch_need("masking_gating"),
+        "valid_mass_target": _switch_need("masking_damping"),
         "valid_mass_schedule": _above_0("valid_mass_coef"),
-        "valid_mass_end_fraction valid_mass_schedule_multiplier": _changing("valid_mass_schedule"),
-        "transformer_dropout transformer_attention_dropout": _on("transformer_enable_dropout"),
+        "valid_mass_end_fraction valid_mass_schedule_multiplier": _schedule_needs(
+            "valid_mass_schedule"
+        ),
+        "transformer_dropout transformer_attention_dropout": _switch_need(
+            "transformer_enable_dropout"
+        ),
         "log_std_init log_std_min log_std_max": (Need("distribution", ("beta",), False),),
     }.items()
     for name in names.split()

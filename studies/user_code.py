@@ -84,7 +84,7 @@ def import_user_code(paths: Iterable[str], source: str | Path) -> None:
         if folder not in sys.path:
             sys.path.append(folder)
         try:
-            _DONE[path] = _run(path, Path(source) / given)
+            _DONE[path] = _run_file(path, Path(source) / given)
         except ConfigError as error:
             if not changed:
                 raise
@@ -140,7 +140,7 @@ class _FromSource(SourceFileLoader):
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
-def _run(path: Path, shown: Path) -> ModuleType:
+def _run_file(path: Path, shown: Path) -> ModuleType:
     name = path.stem
     if name in sys.modules:
         before = getattr(sys.modules[name], "__file__", None)
@@ -160,11 +160,11 @@ def _run(path: Path, shown: Path) -> ModuleType:
         sys.modules.pop(name, None)
         if is_interrupt(error):
             raise
-        raise ConfigError(f"{shown}:{_line(error, path)}: {_said(error)}") from error
+        raise ConfigError(f"{shown}:{_error_line(error, path)}: {_error_text(error)}") from error
     return module
 
 
-def _line(error: BaseException, path: Path) -> int:
+def _error_line(error: BaseException, path: Path) -> int:
     """Return the line in the file that led to an error, the innermost of several."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return error.lineno or 1
@@ -173,7 +173,7 @@ def _line(error: BaseException, path: Path) -> int:
     return (lines[-1] if lines else None) or 1
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     first = text.strip().splitlines()[0] if text.strip() else ""
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -126,7 +126,7 @@ class Number:
         return self.amount(field, given)
 
     def amount(self, field: Field, given: Any) -> Any:
-        return _inside(field, number_of(given), float)
+        return _checked_number(field, number_of(given), float)
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
         return [self.number(field), AMOUNT]
@@ -139,7 +139,7 @@ class Count(Number):
     """A whole number, such as 200M."""
 
     def amount(self, field: Field, given: Any) -> Any:
-        return _inside(field, count_of(given), int)
+        return _checked_number(field, count_of(given), int)
 
     def number(self, field: Field) -> dict[str, Any]:
         return {"type": "integer", **range_schema(field)}
@@ -149,7 +149,7 @@ class Seconds(Number):
     """A time, such as 2h."""
 
     def amount(self, field: Field, given: Any) -> Any:
-        return _inside(field, seconds_of(given), float)
+        return _checked_number(field, seconds_of(given), float)
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
         return [self.number(field), TIME]
@@ -219,7 +219,7 @@ def range_schema(spec: Any) -> dict[str, Any]:
     return body
 
 
-def _inside(field: Field, number: float | int | None, made: type) -> Any:
+def _checked_number(field: Field, number: float | int | None, made: type) -> Any:
     if number is None or not math.isfinite(number) or not field.contains(number):
         return BAD
     return made(number)

@@ -163,7 +163,7 @@ def read_text(text: str, shown: str) -> Node:
                 notes.add(words, Node(event.start_mark.line + 1, None))
         root = _yaml.compose(text, _LOADER)
     except yaml.YAMLError as error:
-        line, words = _told(error, text)
+        line, words = _error_line_and_text(error, text)
         notes.add(words, Node(line, None))
         raise notes.error() from None
     if root is None:
@@ -175,7 +175,7 @@ def read_text(text: str, shown: str) -> Node:
     return found
 
 
-def _told(error: Any, text: str) -> tuple[int, str]:
+def _error_line_and_text(error: Any, text: str) -> tuple[int, str]:
     """Return the line and the words of a parser error."""
     if isinstance(error, yaml.reader.ReaderError):
         line = text[: max(0, error.position)].count("\n") + 1
@@ -298,17 +298,17 @@ def to_yaml(data: Mapping[str, Any]) -> str:
     >>> to_yaml({"env": {"id": "CartPole-v1"}, "note": "off", "rate": 1e-5})
     'env: {id: CartPole-v1}\nnote: off\nrate: 1e-05\n'
     """
-    return "".join(_entry(key, value, 0) for key, value in data.items())
+    return "".join(_entry_text(key, value, 0) for key, value in data.items())
 
 
-def _entry(key: str, value: Any, indent: int) -> str:
-    start = f"{' ' * indent}{_text(key)}:"
+def _entry_text(key: str, value: Any, indent: int) -> str:
+    start = f"{' ' * indent}{_quote_text(key)}:"
     line = f"{start} {flow(value)}\n"
     fits = len(line) <= _WIDTH and not (indent == 0 and _is_block(value))
     if fits or not (is_mapping(value) or is_sequence(value)) or not value:
         return line
     if is_mapping(value):
-        return f"{start}\n" + "".join(_entry(k, v, indent + 2) for k, v in value.items())
+        return f"{start}\n" + "".join(_entry_text(k, v, indent + 2) for k, v in value.items())
     return f"{start}\n" + "".join(f"{' ' * indent}  - {flow(item)}\n" for item in value)
 
 
@@ -326,7 +326,7 @@ def flow(value: Any) -> str:
     '{values: [0.9, null, [64, 64]]}'
     """
     if is_mapping(value):
-        return "{" + ", ".join(f"{_text(k)}: {flow(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_quote_text(k)}: {flow(v)}" for k, v in value.items()) + "}"
     if is_sequence(value):
         return "[" + ", ".join(flow(item) for item in value) + "]"
     if value is None:
@@ -335,10 +335,10 @@ def flow(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
-    return _text(str(value))
+    return _quote_text(str(value))
 
 
-def _text(text: str) -> str:
+def _quote_text(text: str) -> str:
     if _PLAIN.fullmatch(text) and len(text) < 40 and isinstance(scalar_of(text), str):
         return text
     quoted = json.dumps(text, ensure_ascii=False)

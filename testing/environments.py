@@ -29,7 +29,7 @@ def _canonical_params(env: Environment) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), env.default_params)
 
 
-def _start(env: Environment) -> tuple[Any, Any]:
+def _reset_shapes(env: Environment) -> tuple[Any, Any]:
     key = jax.random.key(0, impl="threefry2x32")
     return jax.eval_shape(env.reset, key, _canonical_params(env))
 
@@ -120,13 +120,13 @@ class EnvironmentContract:
         trace_once(environment)
 
     def test_the_state_is_of_arrays_that_can_be_stored(self, environment: Environment) -> None:
-        for leaf in jax.tree.leaves(_start(environment)[0]):
+        for leaf in jax.tree.leaves(_reset_shapes(environment)[0]):
             is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
             assert not is_key, "keep a key as its words: jax.random.key_data"
             assert leaf.size > 0, "an array of no numbers cannot be stored: leave it out"
 
     def test_reset_and_step_give_strong_types(self, environment: Environment) -> None:
-        start, params = _start(environment), _canonical_params(environment)
+        start, params = _reset_shapes(environment), _canonical_params(environment)
         key = jax.random.key(0, impl="threefry2x32")
         action = action_struct(environment)
         after = jax.eval_shape(environment.step, key, start[0], action, params)

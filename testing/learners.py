@@ -64,7 +64,7 @@ class NetworkContract:
 
     def test_a_row_depends_on_itself_alone(self) -> None:
         seen = _network_results(type(self))
-        self._close(jax.tree.map(lambda x: x[2, 1], seen["together"]), seen["one"])
+        self._assert_close(jax.tree.map(lambda x: x[2, 1], seen["together"]), seen["one"])
 
     def test_rows_differ(self) -> None:
         outputs = _network_results(type(self))["together"]
@@ -72,7 +72,7 @@ class NetworkContract:
 
     def test_lanes_run_side_by_side(self) -> None:
         seen = _network_results(type(self))
-        self._close(jax.tree.map(lambda x: x[1], seen["lanes"]), seen["together"])
+        self._assert_close(jax.tree.map(lambda x: x[1], seen["lanes"]), seen["together"])
 
     def test_parameters_follow_the_key(self) -> None:
         seen = _network_results(type(self))
@@ -106,12 +106,12 @@ class NetworkContract:
             assert policy.initial_carry(plan, (_WIDTH,)) == ()
             return
         for t, one in enumerate(seen["stepped"]):
-            self._close(one, jax.tree.map(lambda x, t=t: x[t], seen["unrolled"]))
+            self._assert_close(one, jax.tree.map(lambda x, t=t: x[t], seen["unrolled"]))
         # The second episode begins at step 2 with an empty memory, as if it were the first.
-        self._close(seen["unrolled"].value[2, 0], seen["fresh"].value[2, 0])
+        self._assert_close(seen["unrolled"].value[2, 0], seen["fresh"].value[2, 0])
         assert np.any(seen["unrolled"].value[2, 1] != seen["fresh"].value[2, 1])
 
-    def _close(self, left: Any, right: Any) -> None:
+    def _assert_close(self, left: Any, right: Any) -> None:
         for one, other in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
             np.testing.assert_allclose(one, other, rtol=self.tolerance, atol=self.tolerance)
 
@@ -123,7 +123,7 @@ def _random_params(params: Any) -> Any:
     )
 
 
-def _walk(plan: Plan) -> Any:
+def _walk_environment(plan: Plan) -> Any:
     env = environments.make(plan.env)
     params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), env.default_params)
     space = env.action_space
@@ -164,7 +164,7 @@ def _network_results(contract: type[NetworkContract]) -> dict[str, Any]:
 
     @jax.jit
     def look(params: Any) -> dict[str, Any]:
-        observation = _walk(plan)
+        observation = _walk_environment(plan)
 
         def apply(params: Any) -> Outputs:
             return policy.apply(plan, params, observation)
@@ -174,8 +174,8 @@ def _network_results(contract: type[NetworkContract]) -> dict[str, Any]:
             "together": apply(params),
             "one": policy.apply(plan, params, jax.tree.map(lambda x: x[2, 1], observation)),
             "lanes": jax.vmap(apply)(scaled),
-            "policy_slopes": jax.grad(_number)(params, plan, observation, 0.0),
-            "slopes": jax.grad(_number)(params, plan, observation, 1.0),
+            "policy_slopes": jax.grad(_weighted_total)(params, plan, observation, 0.0),
+            "slopes": jax.grad(_weighted_total)(params, plan, observation, 1.0),
         }
         if policy.is_recurrent(plan):
             found |= _memory_results(plan, params, observation)
@@ -184,7 +184,7 @@ def _network_results(contract: type[NetworkContract]) -> dict[str, Any]:
     return {**jax.device_get(look(params)), **jax.device_get(drawn)}
 
 
-def _number(params: Any, plan: Plan, observation: Any, value: float) -> Array:
+def _weighted_total(params: Any, plan: Plan, observation: Any, value: float) -> Array:
     """Return an unevenly weighted sum of all parameters; norms would lose even changes."""
     first = jnp.zeros((_STEPS, _WIDTH), bool)
     carry = policy.initial_carry(plan, (_WIDTH,))
@@ -232,11 +232,11 @@ class OptimiserContract:
     @classmethod
     def run(cls, rates: Sequence[float], **knobs: Any) -> list[dict[str, Any]]:
         """Return the parameters after each step of a run with the learning rates `rates`."""
-        return _descend(cls, tuple(rates), tuple(sorted({**cls.knobs, **knobs}.items())))
+        return _descent_path(cls, tuple(rates), tuple(sorted({**cls.knobs, **knobs}.items())))
 
     def test_it_goes_down(self) -> None:
         reached = self.run([self.learning_rate] * self.steps)[-1]
-        for before, after in zip(_leaves(_start()), _leaves(reached), strict=True):
+        for before, after in zip(_leaves(_start_params()), _leaves(reached), strict=True):
             assert np.all(np.isfinite(after))
             distance = np.linalg.norm(after - _TARGET) / np.linalg.norm(before - _TARGET)
             assert distance < 0.5, f"of the way down, {distance:.2f} are left"
@@ -258,8 +258,8 @@ class OptimiserContract:
                 np.testing.assert_allclose(one[lane], other, rtol=1e-4, atol=1e-6)
 
     def test_its_state_is_arrays_that_keep_their_shape(self) -> None:
-        plan, hypers = _of(type(self)), _hypers(type(self), {})
-        state = init_moments(plan, _start())
+        plan, hypers = _contract_plan(type(self)), _hypers(type(self), {})
+        state = init_moments(plan, _start_params())
         for leaf in jax.tree.leaves(state):
             assert isinstance(leaf, jax.Array) and leaf.size, "checkpoints hold arrays, none empty"
             assert not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key), "keep a key's words"
@@ -267,22 +267,27 @@ class OptimiserContract:
         def step(state: Any) -> Any:
             sizes = step_sizes(hypers, jnp.float32(0.0))
             return apply_gradients(
-                plan, hypers, sizes, _slope(_start()), params=_start(), moments=state
+                plan,
+                hypers,
+                sizes,
+                _quadratic_gradient(_start_params()),
+                params=_start_params(),
+                moments=state,
             )[1]
 
         after = jax.eval_shape(step, state)  # says what changes, if anything does
         assert jax.tree.structure(after) == jax.tree.structure(state)
 
     def test_no_gradient_gives_finite_parameters(self) -> None:
-        params = jax.tree.map(lambda x: jnp.full_like(x, _TARGET), _start())
-        step, rate = _stepper(type(self))[0], jnp.float32(self.learning_rate)
+        params = jax.tree.map(lambda x: jnp.full_like(x, _TARGET), _start_params())
+        step, rate = _step_functions(type(self))[0], jnp.float32(self.learning_rate)
         made, _ = step(
-            _hypers(type(self), {}), rate, params, init_moments(_of(type(self)), params)
+            _hypers(type(self), {}), rate, params, init_moments(_contract_plan(type(self)), params)
         )
         assert all(np.all(np.isfinite(leaf)) for leaf in _leaves(made))
 
 
-def _start() -> dict[str, Any]:
+def _start_params() -> dict[str, Any]:
     rng = np.random.default_rng(1)
     shapes = {"actor": (3, 4), "actor_head": (2,), "critic": (4, 2), "critic_head": (1,)}
     return {
@@ -291,7 +296,7 @@ def _start() -> dict[str, Any]:
     }
 
 
-def _slope(params: Any) -> Any:
+def _quadratic_gradient(params: Any) -> Any:
     return jax.tree.map(lambda p: 2.0 * (p - _TARGET), params)
 
 
@@ -304,7 +309,7 @@ def _distance(one: Any, other: Any) -> float:
     return float(np.sqrt(sum(np.sum((a - b) ** 2) for a, b in pairs)))
 
 
-def _of(contract: type[OptimiserContract]) -> Plan:
+def _contract_plan(contract: type[OptimiserContract]) -> Plan:
     return make_plan({**contract.knobs, "optimiser": contract.optimiser}, _CARTPOLE, features=())
 
 
@@ -315,25 +320,25 @@ def _hypers(contract: type[OptimiserContract], knobs: dict[str, Any]) -> Hypers:
 
 
 @functools.cache
-def _stepper(contract: type[OptimiserContract]) -> Any:
-    plan = _of(contract)
+def _step_functions(contract: type[OptimiserContract]) -> Any:
+    plan = _contract_plan(contract)
 
     def step(hypers: Hypers, rate: Array, params: Any, state: Any) -> Any:
         sizes = step_sizes(hypers.replace(learning_rate=rate), jnp.float32(0.0))
-        return apply_gradients(plan, hypers, sizes, _slope(params), params=params, moments=state)[
-            :2
-        ]
+        return apply_gradients(
+            plan, hypers, sizes, _quadratic_gradient(params), params=params, moments=state
+        )[:2]
 
     return jax.jit(step), jax.jit(jax.vmap(step, in_axes=(None, 0, 0, 0)))
 
 
 @functools.cache
-def _descend(
+def _descent_path(
     contract: type[OptimiserContract], rates: tuple[float, ...], knobs: tuple[Any, ...]
 ) -> list[dict[str, Any]]:
-    hypers, (step, _) = _hypers(contract, dict(knobs)), _stepper(contract)
-    params = _start()
-    state, seen = init_moments(_of(contract), params), []
+    hypers, (step, _) = _hypers(contract, dict(knobs)), _step_functions(contract)
+    params = _start_params()
+    state, seen = init_moments(_contract_plan(contract), params), []
     for rate in rates:
         params, state = step(hypers, jnp.float32(rate), params, state)
         seen.append(params)
@@ -341,8 +346,8 @@ def _descend(
 
 
 def _descend_together(contract: type[OptimiserContract], rates: tuple[float, ...]) -> Any:
-    hypers, (_, step) = _hypers(contract, {}), _stepper(contract)
-    one = (_start(), init_moments(_of(contract), _start()))
+    hypers, (_, step) = _hypers(contract, {}), _step_functions(contract)
+    one = (_start_params(), init_moments(_contract_plan(contract), _start_params()))
     params, state = jax.tree.map(lambda x: jnp.stack([x] * len(rates)), one)
     for _ in range(3):
         params, state = step(hypers, jnp.asarray(rates, jnp.float32), params, state)
@@ -385,7 +390,7 @@ class DistributionContract:
             if family.environment_action is Family.environment_action:
                 assert np.array_equal(taken.reshape(seen["actions"].shape), seen["actions"])
         else:
-            assert np.all(taken >= 0) and np.all(taken < _choices(env))
+            assert np.all(taken >= 0) and np.all(taken < _choice_counts(env))
 
     def test_samples_follow_the_density(self) -> None:
         """The mean of q(a) / p(a) over draws of p is 1, whatever the unit of the densities."""
@@ -428,7 +433,7 @@ class DistributionContract:
         assert np.all(np.isfinite(seen["unmasked"])), "where nothing is valid the mask is ignored"
 
 
-def _choices(env: Environment) -> np.ndarray:
+def _choice_counts(env: Environment) -> np.ndarray:
     space = env.action_space
     assert not isinstance(space, Box)
     return np.asarray([space.n] if isinstance(space, Discrete) else space.nvec)
@@ -488,7 +493,7 @@ def _samples(contract: type[DistributionContract]) -> dict[str, Any]:
 
 
 def _try_masks(env: Environment, of: Any, drawn: Any, head: Array, key: Array) -> dict[str, Any]:
-    sizes = _choices(env)
+    sizes = _choice_counts(env)
     mask = jnp.concatenate([jnp.arange(size) % 2 == 0 for size in sizes])
     wide = jnp.broadcast_to(mask, (_ROWS, mask.shape[0]))
     distribution, actions, entropy = drawn(head, wide, key)

@@ -21,8 +21,8 @@ import numpy as np
 
 from ..errors import ConfigError
 from ..search.rules.pbt_perturb import Explorer, Gain, Situation
-from ..search.rules.registry import Pruner, Standing, Verdict, make_explorer, make_pruner
-from ..search.samplers.registry import Past, Sampler, make_sampler
+from ..search.rules.registry import Pruner, TrialAtRung, Verdict, make_explorer, make_pruner
+from ..search.samplers.registry import PriorTrial, Sampler, make_sampler
 from ..spaces.make import make_distribution
 from ..spaces.space import Condition, Parameter, Space
 from ..store.rows import TrialState
@@ -30,7 +30,7 @@ from ..studies.field import Field
 from ..studies.search_methods import Method, method_row
 from ..studies.sections import defaults
 from ..studies.spec import EarlyTerminate, EnvSpec, SearchSpec, Study
-from ..studies.stopping_rules import Rule, rule_row
+from ..studies.stopping_rules import StoppingRule, rule_row
 
 
 def contract_space() -> Space:
@@ -51,9 +51,9 @@ def contract_space() -> Space:
     return Space(parameters)
 
 
-def finished(trial: int, params: dict[str, object], loss: float) -> Past:
+def finished(trial: int, params: dict[str, object], loss: float) -> PriorTrial:
     """Return a trial that finished its run."""
-    return Past(trial, params, state=TrialState.FINISHED, loss=loss)
+    return PriorTrial(trial, params, state=TrialState.FINISHED, loss=loss)
 
 
 class SamplerContract:
@@ -66,36 +66,38 @@ class SamplerContract:
         """Return the sampler to test."""
         raise NotImplementedError
 
-    def propose(self, sampler: Sampler, batch: int, count: int, history: list[Past]) -> list[Past]:
+    def propose(
+        self, sampler: Sampler, batch: int, count: int, history: list[PriorTrial]
+    ) -> list[PriorTrial]:
         """Draw a batch like the loop; return the new trials as running ones."""
         opened = sampler.begin(batch, history)
         first = len(history)
-        found: list[Past] = []
+        found: list[PriorTrial] = []
         for trial in range(first, first + count):
             draw = opened.draw(trial, 0)
             if draw is None:
                 break
             opened.keep(trial, draw.params)
-            found.append(Past(trial, draw.params, draw.attributes, TrialState.RUNNING))
+            found.append(PriorTrial(trial, draw.params, draw.attributes, TrialState.RUNNING))
         return found
 
-    def history(self, sampler: Sampler) -> list[Past]:
+    def history(self, sampler: Sampler) -> list[PriorTrial]:
         """Return a history made by the sampler itself, half of it ended in all possible ways."""
-        seen: list[Past] = []
+        seen: list[PriorTrial] = []
         for batch in range(self.batches):
             seen += self.propose(sampler, batch, self.size, seen)
             seen = [self.ended(past) if past.trial < self.size * batch else past for past in seen]
         return seen
 
     @staticmethod
-    def ended(past: Past) -> Past:
+    def ended(past: PriorTrial) -> PriorTrial:
         """Return a trial's end, which depends on its number."""
         states = ("FINISHED", "STOPPED", "DIVERGED", "FAILED", "UNFINISHED")
         state = TrialState[states[past.trial % len(states)]]
         loss = random.Random(past.trial).random()
         own = loss if state is TrialState.FINISHED else None
         reports = (loss + 1.0,) if state in (TrialState.STOPPED, TrialState.UNFINISHED) else ()
-        return Past(past.trial, past.params, past.attributes, state, own, reports)
+        return PriorTrial(past.trial, past.params, past.attributes, state, own, reports)
 
     def test_proposals_lie_in_the_space(self):
         space = contract_space()
@@ -129,7 +131,7 @@ class SamplerContract:
         space = contract_space()
         rng = random.Random(0)
         earlier = [
-            Past(
+            PriorTrial(
                 number - 12,
                 space.sample(rng),
                 state=TrialState.DIVERGED if number % 4 == 0 else TrialState.FINISHED,
@@ -178,7 +180,7 @@ class PrunerContract:
         losses = [*earlier, *arriving]
         numbers = self.numbers(len(losses))
         curves = [(loss,) * (self.rung + 1) for loss in losses]
-        all_ = [Standing(*entry) for entry in zip(numbers, losses, curves, strict=True)]
+        all_ = [TrialAtRung(*entry) for entry in zip(numbers, losses, curves, strict=True)]
         return rule.judge(self.rung, all_[: len(earlier)], all_[len(earlier) :])
 
     def test_the_best_trial_always_goes_on(self):
@@ -256,7 +258,7 @@ class _Options:
     """Tests of the options of a registered method or rule."""
 
     name = ""
-    row: Callable[[str], Method | Rule] = staticmethod(rule_row)
+    row: Callable[[str], Method | StoppingRule] = staticmethod(rule_row)
 
     @property
     def options(self) -> Sequence[Field]:
@@ -271,13 +273,13 @@ class _Options:
 
     def test_every_option_works_at_the_ends_of_its_range(self):
         for field in self.options:
-            for value in _ends(field):
+            for value in _extreme_values(field):
                 assert self.behaviour({field.key: value}) is not None, (field.key, value)
 
     def test_what_an_option_cannot_be_is_refused(self):
         assert self.is_refused({"no_such_option": 1})
         for field in self.options:
-            for value in _beyond(field):
+            for value in _illegal_values(field):
                 assert self.is_refused({field.key: value}), (field.key, value)
 
     def is_refused(self, options: Mapping[str, Any]) -> bool:
@@ -306,7 +308,7 @@ class RegisteredSamplerContract(_Options, SamplerContract):
         assert all(contract_space().contains(past.params) for past in found)
         return found
 
-    def seen(self, shift: float = 0.0) -> list[Past]:
+    def seen(self, shift: float = 0.0) -> list[PriorTrial]:
         """Return finished trials; a shift reorders their losses."""
         rng = random.Random(3)
         return [
@@ -366,7 +368,7 @@ def _study(space: Space | None = None, **parts: Any) -> Study:
     return Study(name="contract", env=env, env_steps=16_000, space=space, **parts)
 
 
-def _ends(field: Field) -> Iterator[Any]:
+def _extreme_values(field: Field) -> Iterator[Any]:
     """Yield an option's extreme values: both of a switch, every word, the finite bounds."""
     if field.type == "flag":
         yield from (True, False)
@@ -377,7 +379,7 @@ def _ends(field: Field) -> Iterator[Any]:
         yield field.high if field.high < 1e6 else max(field.low, field.default)
 
 
-def _beyond(field: Field) -> Iterator[Any]:
+def _illegal_values(field: Field) -> Iterator[Any]:
     """Yield values that an option does not accept."""
     yield [[]]
     if field.type in ("count", "number"):

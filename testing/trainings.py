@@ -44,12 +44,12 @@ class TrainingContract:
         return cls.training.declared()
 
     @classmethod
-    def _traced(cls) -> dict[str, float]:
+    def _traced_values(cls) -> dict[str, float]:
         given = {name: knob.default for name, knob in cls._knobs().items() if knob.traced}
         return {name: float(cls.values.get(name, value)) for name, value in given.items()}
 
     @classmethod
-    def _made(cls) -> Training:
+    def _make_training(cls) -> Training:
         needed = cls.env is not None or not cls.training.takes_environment()
         assert needed, "set `env` to the id of an environment to train in, such as CartPole-v1"
         given = {name: knob.default for name, knob in cls._knobs().items() if not knob.traced}
@@ -59,15 +59,15 @@ class TrainingContract:
 
     @classmethod
     def _shapes(cls) -> Shapes:
-        return shapes_of(cls._made(), tuple(cls._traced()))
+        return shapes_of(cls._make_training(), tuple(cls._traced_values()))
 
     @classmethod
     def _program(cls, lanes: int, tile: int = 1) -> TrainingProgram:
-        lane = Lane(cls._made(), tuple(cls._traced()))
+        lane = Lane(cls._make_training(), tuple(cls._traced_values()))
         return TrainingProgram(lane, lanes, cls._UPDATES, tile, 2, tuple(jax.devices()[:1]))
 
     @classmethod
-    def _run(
+    def _train_lanes(
         cls, lanes: Mapping[int, Mapping[str, float]], count: int, tile: int = 1, seed: int = 0
     ) -> tuple[TrainingProgram, Lanes, dict[str, np.ndarray]]:
         """Train a chunk of lanes with the given values; all with replicate 7."""
@@ -76,7 +76,7 @@ class TrainingContract:
         return program, *program.advance(seed, program.empty(), starts)
 
     @classmethod
-    def _leaves(cls, program: TrainingProgram, lanes: Lanes, at: int) -> dict[str, Any]:
+    def _state_leaves(cls, program: TrainingProgram, lanes: Lanes, at: int) -> dict[str, Any]:
         leaves = program.lane_state(lanes, at).leaves
         return dict(zip(cls._shapes().state, leaves, strict=True))
 
@@ -84,47 +84,59 @@ class TrainingContract:
         assert self._shapes().values
 
     def test_metrics_and_values_are_finite_at_the_defaults(self) -> None:
-        program, lanes, metrics = self._run({0: self._traced()}, 1)
+        program, lanes, metrics = self._train_lanes({0: self._traced_values()}, 1)
         for name, value in {**metrics, **program.evaluate(lanes, [0])}.items():
             assert np.all(np.isfinite(value)), f"{name} is not finite"
 
     def test_two_runs_are_equal(self) -> None:
-        one, other = (self._leaves(*self._run({0: self._traced()}, 1)[:2], 0) for _ in "ab")
+        one, other = (
+            self._state_leaves(*self._train_lanes({0: self._traced_values()}, 1)[:2], 0)
+            for _ in "ab"
+        )
         assert [name for name in one if not np.array_equal(one[name], other[name])] == []
 
     def test_seeds_differ(self) -> None:
         found = [
-            self._leaves(*self._run({0: self._traced()}, 1, seed=seed)[:2], 0) for seed in (0, 1)
+            self._state_leaves(*self._train_lanes({0: self._traced_values()}, 1, seed=seed)[:2], 0)
+            for seed in (0, 1)
         ]
         assert any(not np.array_equal(found[0][name], found[1][name]) for name in found[0])
 
     def test_a_lane_does_not_depend_on_its_neighbours(self) -> None:
-        usual = self._traced()
+        usual = self._traced_values()
         others = {at: {name: value * 0.9 for name, value in usual.items()} for at in (0, 1, 3)}
-        alone = self._leaves(*self._run({0: usual}, 1)[:2], 0)
-        among = self._leaves(*self._run({**others, 2: usual}, 4)[:2], 2)
+        alone = self._state_leaves(*self._train_lanes({0: usual}, 1)[:2], 0)
+        among = self._state_leaves(*self._train_lanes({**others, 2: usual}, 4)[:2], 2)
         assert [name for name in alone if not np.array_equal(alone[name], among[name])] == []
 
     def test_a_lane_of_nan_leaves_its_neighbours_alone(self) -> None:
-        usual = self._traced()
+        usual = self._traced_values()
         broken = {name: float("nan") for name in usual}
-        alone = self._leaves(*self._run({1: usual}, 2, tile=2)[:2], 1)
-        beside = self._leaves(*self._run({0: broken, 1: usual}, 2, tile=2)[:2], 1)
+        alone = self._state_leaves(*self._train_lanes({1: usual}, 2, tile=2)[:2], 1)
+        beside = self._state_leaves(*self._train_lanes({0: broken, 1: usual}, 2, tile=2)[:2], 1)
         assert [name for name in alone if not np.array_equal(alone[name], beside[name])] == []
 
     def test_each_traced_hyperparameter_changes_something(self) -> None:
-        usual = self._traced()
-        program, lanes, _ = self._run({0: usual}, 1)
-        before, seen = self._leaves(program, lanes, 0), program.evaluate(lanes, [0])
+        usual = self._traced_values()
+        program, lanes, _ = self._train_lanes({0: usual}, 1)
+        before, seen = self._state_leaves(program, lanes, 0), program.evaluate(lanes, [0])
         without: list[str] = []
         for name in set(usual) - set(self.unused):
-            knob = self._knobs()[name]
-            low, high = max(knob.low, usual[name] / 2), min(knob.high, usual[name] * 1.5 + 0.1)
-            other = high if high != usual[name] else low
-            program, lanes, _ = self._run({0: {**usual, name: other}}, 1)
-            after, then = self._leaves(program, lanes, 0), program.evaluate(lanes, [0])
+            other = _other(self._knobs()[name], usual[name])
+            program, lanes, _ = self._train_lanes({0: {**usual, name: other}}, 1)
+            after, then = self._state_leaves(program, lanes, 0), program.evaluate(lanes, [0])
             moved = any(not np.array_equal(before[n], after[n]) for n in before)
             moved |= any(not np.array_equal(seen[n], then[n], equal_nan=True) for n in seen)
             if not moved:
                 without.append(name)
         assert without == [], f"{without} change neither the state nor the evaluation"
+
+
+def _other(knob: Knob, usual: float) -> float:
+    """Return a legal value of a traced hyperparameter that differs from the usual one."""
+    if knob.type == "bool":
+        return 1.0 - usual
+    if knob.type == "int":
+        return usual + 1 if usual < knob.high else usual - 1
+    low, high = max(knob.low, usual / 2), min(knob.high, usual * 1.5 + 0.1)
+    return high if high != usual else low

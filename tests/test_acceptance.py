@@ -30,9 +30,9 @@ import sys
 from pathlib import Path
 from acceptance_points.whole_study import study_of
 from hpo.search.lanes.local import LocalFactory
-from hpo.search.run import Settings, run
+from hpo.search.run import RunOptions, run
 study = study_of(small=True)
-run(study, Path(sys.argv[1]), LocalFactory(study), (), Settings(0.0, 0.2))
+run(study, Path(sys.argv[1]), LocalFactory(study), (), RunOptions(0.0, 0.2))
 """
 
 
@@ -67,7 +67,7 @@ def test_one_compile_serves_search_refills_and_confirm(unbroken):
     assert seen.trials == 12 and 0 < seen.confirmed <= 3
 
 
-def test_lanes_are_busy_while_work_remains(unbroken):
+def test_lane_occupancy_is_at_least_95_percent(unbroken):
     _, seen = unbroken
     assert seen.occupancy >= 0.95
     assert seen.rows >= seen.occupancy * seen.lane_chunks > 0
@@ -85,10 +85,10 @@ class CutAt(Observer):
             raise self.cut
 
 
-def test_a_killed_study_of_real_lanes_ends_with_the_same_tables(load, unbroken, tmp_path):
+def test_killed_study_resumes_to_identical_tables(load, unbroken, tmp_path):
     """Killed in a process of its own, cut off again in this one, and ended from there."""
     from hpo.search.lanes.local import LocalFactory
-    from hpo.search.run import Settings, run
+    from hpo.search.run import RunOptions, run
 
     study = load("acceptance_points.whole_study").study_of(small=True)
     cut = load("acceptance_points.reliability").Cut
@@ -101,7 +101,7 @@ def test_a_killed_study_of_real_lanes_ends_with_the_same_tables(load, unbroken, 
         child.kill()
     with pytest.raises(cut):
         observers = [CutAt(rng.randint(2, 5), cut)]
-        run(study, broken, LocalFactory(study), observers, Settings(0.0, 0.2))
+        run(study, broken, LocalFactory(study), observers, RunOptions(0.0, 0.2))
     assert run(study, broken, LocalFactory(study)).state == "finished"
     assert tables_equal(folder, broken) == []
 
@@ -173,7 +173,7 @@ def test_base_studies_stay_within_their_env_steps(name, most):
     assert study.seeds.per_config == 10 and study.evaluation.episodes == 100
 
 
-def test_a_row_takes_the_place_of_the_one_before(load):
+def test_acceptance_row_replaces_the_previous_one(load):
     record = load("acceptance_points.record")
     page = record._HEAD + "\nMore words.\n"
     for number, passed, numbers in ((10, True, "1 s"), (2, False, "2 | 3"), (10, False, "9 s")):
@@ -188,7 +188,7 @@ def test_a_row_takes_the_place_of_the_one_before(load):
     assert lines[lines.index(rows[0]) - 1].startswith("|---") and lines[-1] == "More words."
 
 
-def test_every_point_has_a_function(load):
+def test_acceptance_points_have_functions(load):
     points = load("acceptance_points.main").POINTS
     assert sorted(points["engine"]) == list(range(1, 12))
     assert sorted(points["optical"]) == list(range(1, 9))
@@ -198,7 +198,7 @@ def test_every_point_has_a_function(load):
             assert callable(getattr(module, point.function))
 
 
-def test_optical_speed_is_judged_beside_rejax(load):
+def test_optical_speed_is_compared_with_rejax(load):
     optical = load("acceptance_points.optical")
     heuristics = [
         {"what": name, "env_steps_per_second": 3.0 * rate}
@@ -231,7 +231,7 @@ def test_optical_speed_is_judged_beside_rejax(load):
     assert not optical.judged(document).passed
 
 
-def test_the_table_of_ppo_names_every_knob_and_nothing_that_is_not_there(load, tmp_path):
+def test_ppo_feature_table_matches_knobs_and_code(load, tmp_path):
     ppo = load("acceptance_points.ppo")
     outcome = ppo.table(True, tmp_path)
     assert outcome.passed, outcome.numbers
@@ -239,19 +239,19 @@ def test_the_table_of_ppo_names_every_knob_and_nothing_that_is_not_there(load, t
     assert not ppo.defines(ROOT / "core" / "no_such_file.py", "ppo_loss")
 
 
-def test_two_environments_killed_once_end_with_equal_tables_and_busy_lanes(load, tmp_path):
+def test_killed_multi_env_study_resumes_to_equal_tables(load, tmp_path):
     outcome = load("acceptance_points.several").killed(small=True, work=tmp_path)
     assert outcome.passed, outcome.numbers
 
 
-def test_a_custom_training_killed_once_ends_with_equal_tables(load, tmp_path, monkeypatch):
+def test_killed_custom_training_resumes_to_equal_tables(load, tmp_path, monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.setenv("JAX_NUMPY_DTYPE_PROMOTION", "standard")  # as users have it
     outcome = load("acceptance_points.custom_training").kills(small=True, work=tmp_path)
     assert outcome.passed, outcome.numbers
 
 
-def test_a_bundle_of_real_lanes_is_played_and_trained_again(load, tmp_path):
+def test_bundle_policy_can_be_played_and_retrained(load, tmp_path):
     outcome = load("acceptance_points.bundles").travels(small=True, work=tmp_path)
     assert outcome.passed, outcome.numbers
 
@@ -263,12 +263,12 @@ def test_bundle_page_in_chromium_verifies_and_refuses(load, tmp_path):
     assert outcome.passed, outcome.numbers
 
 
-def test_rows_of_a_large_study_stream(load, tmp_path):
+def test_large_study_rows_are_streamed(load, tmp_path):
     outcome = load("acceptance_points.answers").streaming(small=True, work=tmp_path)
     assert outcome.passed, outcome.numbers
 
 
-def test_studies_run_to_their_end_whatever_the_method_and_the_rule(load, tmp_path):
+def test_studies_finish_with_every_method_and_stopping_rule(load, tmp_path):
     points = load("acceptance_points.search_methods")
     assert points.everything(small=True, work=tmp_path).passed
 
@@ -278,12 +278,12 @@ def test_methods_are_compared_over_recorded_runs(load, tmp_path):
     assert outcome.passed, outcome.numbers
 
 
-def test_simulated_studies_conclude_what_is_so(load, tmp_path):
+def test_simulated_studies_get_correct_verdicts(load, tmp_path):
     outcome = load("acceptance_points.conclusions_verdicts").verdicts(True, tmp_path)
     assert outcome.passed, outcome.numbers
 
 
-def test_verdicts_of_equals_are_seldom_wrong(load, tmp_path, monkeypatch):
+def test_verdict_error_rate_for_equal_trials_is_bounded(load, tmp_path, monkeypatch):
     """Two kinds of returns at two numbers of seeds; all of them: scripts/acceptance."""
     rates = load("acceptance_points.error_rates")
     kinds = {name: rates.KINDS[name] for name in ("normal", "ceiling")}
@@ -294,7 +294,7 @@ def test_verdicts_of_equals_are_seldom_wrong(load, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("history", ["random", "tpe", "asha, first rung"])
-def test_simulated_searches_name_the_knob_that_decides(load, history):
+def test_simulated_search_names_the_significant_knob(load, history):
     simulated = load("acceptance_points.conclusions_importance")
     knob, effect = simulated.EFFECTS["rising"]
     found = simulated.search(history, 64, effect, seed=1)
@@ -302,7 +302,7 @@ def test_simulated_searches_name_the_knob_that_decides(load, history):
     assert any("under" not in params for params in found.params)
 
 
-def test_regret_is_zero_at_the_best_and_a_ratio_needs_pairs(load):
+def test_regret_is_near_zero_at_the_optimum(load):
     regret = load("acceptance_points.regret")
     space = regret.space()
     best = {
@@ -316,7 +316,7 @@ def test_regret_is_zero_at_the_best_and_a_ratio_needs_pairs(load):
     assert ratio == low == high == 2.0
 
 
-def test_two_samples_are_told_apart_only_if_they_differ(load):
+def test_two_sample_test_detects_shift_and_spread_only(load):
     compare = load("two_sample").compare
     rng = np.random.default_rng(5)
     levels = [(level, rng.normal(level, 5, (2, 8))) for level in (50, 200, 400)]
@@ -330,7 +330,7 @@ def test_two_samples_are_told_apart_only_if_they_differ(load):
     assert wider["distance_p"] < 0.05
 
 
-def test_the_gpu_benchmark_takes_the_tiles_of_a_study(load):
+def test_gpu_benchmark_uses_study_tile_sizes(load):
     import jax
 
     from hpo.core.memory import gpu_tile
@@ -345,7 +345,7 @@ def test_the_gpu_benchmark_takes_the_tiles_of_a_study(load):
         )
 
 
-def test_the_gpu_benchmark_compares_on_a_gpu_what_only_a_gpu_can(load):
+def test_gpu_benchmark_adds_gpu_only_comparisons(load):
     gpu = load("gpu")
 
     def kinds(scale, backend):
@@ -372,7 +372,7 @@ def test_the_gpu_benchmark_compares_on_a_gpu_what_only_a_gpu_can(load):
     assert gpu.summary(rows) == {"lanes_gain_e": 4.0, "concurrent_gain": 1.25, "tf32_gain": 1.5}
 
 
-def test_the_gpu_benchmark_needs_nothing_but_the_core():
+def test_gpu_benchmark_depends_only_on_the_core():
     code = (
         "import sys\n"
         "names = 'optuna pyarrow duckdb ConfigSpace jraph networkx hpo.search hpo.store'\n"

@@ -20,7 +20,7 @@ def load():
     sys.path.remove(str(BENCHMARKS))
 
 
-def test_the_share_is_that_of_all_pairs(load):
+def test_share_of_pairs_counts_all_pairs(load):
     draws = np.random.default_rng(0)
     both = [(draws.integers(0, 4, 7) * 1.0, draws.integers(0, 4, 7) * 1.0) for _ in range(2)]
     shares = [
@@ -31,7 +31,7 @@ def test_the_share_is_that_of_all_pairs(load):
     assert share == pytest.approx(np.mean(shares)) and low < share < high
 
 
-def test_the_interval_of_hand(load):
+def test_share_of_pairs_interval_matches_manual_computation(load):
     """Two repetitions that beat two: with a level one, Student's of one degree of freedom."""
     order = np.array([[1, 1, 0.5], [1, 1, 0.5], [0.5, 0.5, 0.5]])
     centre = order.mean()
@@ -45,7 +45,7 @@ def test_the_interval_of_hand(load):
 
 
 @pytest.mark.parametrize("together", [0.0, 0.5])
-def test_intervals_hold_their_truth(load, together):
+def test_share_of_pairs_intervals_have_nominal_coverage(load, together):
     """Of 10 repetitions in three environments; with 12 at once, hardly one is ever wrong."""
     draws, wrong, wrong_of_all = np.random.default_rng(1), 0, 0
     for trial in range(300):
@@ -67,7 +67,7 @@ def test_intervals_hold_their_truth(load, together):
     assert wrong_of_all <= 5
 
 
-def test_methods_are_held_against_the_usual_one(load):
+def test_methods_are_compared_with_the_reference_method(load):
     good = [[None, 2.0 + at] for at in range(10)]
     bad = [[0.1 * at, 0.1 * at] for at in range(10)]
     only_late = [[None, 0.95 - 0.1 * at] for at in range(10)]

@@ -8,7 +8,7 @@ from hpo.studies.init_file import init_text
 from hpo.studies.load import loads
 
 
-def test_an_atari_game_is_an_image_and_its_id_is_kept():
+def test_init_of_atari_uses_cnn_and_keeps_the_id():
     """It was looked up as `gym:gym:ALE/Pong-v5`, and got a network for vectors."""
     pytest.importorskip("ale_py")
     assert full_id("gym:ALE/Pong-v5") == full_id("ALE/Pong-v5") == "gym:ALE/Pong-v5"
@@ -19,6 +19,6 @@ def test_an_atari_game_is_an_image_and_its_id_is_kept():
     assert not check(study).mistakes
 
 
-def test_another_prefix_is_kept():
+def test_full_id_keeps_other_prefixes():
     assert full_id("envpool:CartPole-v1") == "envpool:CartPole-v1"
     assert full_id("gym-vec:CartPole-v1") == "gym-vec:CartPole-v1"

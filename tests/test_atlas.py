@@ -25,7 +25,7 @@ from hpo.search.engine.engine import Engine
 from hpo.search.lanes import local
 from hpo.search.run import run
 from hpo.search.what_if import read_record, replay
-from hpo.store.importance import Column, explained
+from hpo.store.importance import ImportanceColumn, explained
 from hpo.store.query import query
 from hpo.studies.load import load as load_study
 from hpo.studies.spec import Budget, Evaluation, Racing, Seeds
@@ -56,13 +56,13 @@ def noisy(rng, configurations, seeds, noise):
 
 
 def knobs(rng, configurations, count):
-    return [Column(f"x{i}", rng.random(configurations).tolist()) for i in range(count)]
+    return [ImportanceColumn(f"x{i}", rng.random(configurations).tolist()) for i in range(count)]
 
 
 # ---------------------------------------------------------------------- seeds
 
 
-def test_pairs_and_top_tenth_are_what_loops_find(load):
+def test_seed_ranking_agreement_matches_loops(load):
     seeds, draws = load("seeds"), load("resampling")
     finals = noisy(np.random.default_rng(0), 12, 5, 1.0)
     finals[3] = finals[4]  # a tie
@@ -104,7 +104,7 @@ def _top_alone(finals, draws, count):
     return found
 
 
-def test_agreement_on_pairs_is_that_of_normal_values(load):
+def test_pair_agreement_matches_sheppards_formula(load):
     """Sheppard: two normal differences of correlation r agree in sign with 1/2 + asin(r)/pi."""
     finals = noisy(np.random.default_rng(2), 300, 10, 1.0)
     for one in load("seeds").ranking(finals, resamples=20):
@@ -113,7 +113,7 @@ def test_agreement_on_pairs_is_that_of_normal_values(load):
         assert one.judges == 5 and one.pair.low < one.pair.value < one.pair.high
 
 
-def test_the_interval_of_the_agreement_holds_its_truth(load):
+def test_pair_agreement_interval_has_nominal_coverage(load):
     truth = 0.5 + np.arcsin(1.0 / np.sqrt(1.5 * 1.5)) / np.pi  # 2 seeds choose, 2 judge
     rng, hits = np.random.default_rng(3), 0
     for _ in range(100):
@@ -125,7 +125,7 @@ def test_the_interval_of_the_agreement_holds_its_truth(load):
 # ---------------------------------------------------------------------- early
 
 
-def test_early_statistics_are_what_loops_find(load):
+def test_early_ranking_statistics_match_loops(load):
     early, draws = load("early"), load("resampling")
     rng = np.random.default_rng(4)
     values = rng.normal(size=(30, 4, 3)) + rng.normal(size=(30, 1, 1))
@@ -145,7 +145,7 @@ def test_early_statistics_are_what_loops_find(load):
     assert found[:6] == pytest.approx(expected)
 
 
-def test_early_judgement_of_a_known_truth(load):
+def test_early_ranking_recovers_known_correlations(load):
     """At the start nothing is known; halfway a part; at the end seeds alone are left."""
     rng = np.random.default_rng(5)
     truth, other = rng.normal(size=(2, 600, 1))
@@ -165,7 +165,7 @@ def test_early_judgement_of_a_known_truth(load):
 # ---------------------------------------------------------------------- knobs
 
 
-def test_a_knob_that_matters_early_and_one_that_matters_late(load):
+def test_early_and_late_knobs_are_distinguished(load):
     rng = np.random.default_rng(6)
     columns = knobs(rng, 200, 3)
     first, last, _ = (np.array(column.places) for column in columns)
@@ -182,7 +182,7 @@ def test_a_knob_that_matters_early_and_one_that_matters_late(load):
     assert moved[0].early == pytest.approx((share - 2 / 199) / (1 - 2 / 199))
 
 
-def test_a_knob_that_nothing_moves_is_hardly_ever_early_or_late(load):
+def test_irrelevant_knobs_are_rarely_early_or_late(load):
     rng, wrong = np.random.default_rng(7), 0
     for _ in range(25):
         columns, values = knobs(rng, 60, 4), rng.normal(size=(60, 2))
@@ -194,9 +194,12 @@ def test_a_knob_that_nothing_moves_is_hardly_ever_early_or_late(load):
 # ---------------------------------------------------------------------- interactions
 
 
-def test_an_interaction_is_found_beside_main_effects(load):
+def test_interaction_is_detected_next_to_main_effects(load):
     rng = np.random.default_rng(8)
-    columns = [*knobs(rng, 200, 3), Column("c", rng.integers(0, 2, 200).tolist(), choices=True)]
+    columns = [
+        *knobs(rng, 200, 3),
+        ImportanceColumn("c", rng.integers(0, 2, 200).tolist(), choices=True),
+    ]
     one, other, third, choice = (np.array(column.places) for column in columns)
     values = one + third**2 + 1.5 * choice * (other - 0.5) + 0.3 * rng.normal(size=200)
     found = load("interactions").interactions(columns, values)
@@ -221,7 +224,7 @@ def _squared_error(matrix, ranks):
     return float(np.linalg.lstsq(matrix, ranks, rcond=None)[1][0])
 
 
-def test_interactions_are_hardly_ever_found_where_there_are_none(load, monkeypatch):
+def test_interaction_false_positive_rate_is_bounded(load, monkeypatch):
     monkeypatch.setattr(load("interactions"), "_DEALS", 299)
     monkeypatch.setattr(load("interactions"), "_RESAMPLES", 5)
     rng, wrong = np.random.default_rng(12), 0
@@ -237,7 +240,7 @@ def test_interactions_are_hardly_ever_found_where_there_are_none(load, monkeypat
         load("interactions").interactions(knobs(rng, 12, 4), rng.normal(size=12))
 
 
-def test_noise_that_a_knob_makes_larger_is_no_interaction(load, monkeypatch):
+def test_heteroscedastic_noise_is_not_an_interaction(load, monkeypatch):
     """Seeds spread most at both ends of one knob; dealing residuals out anew named 6 of 20."""
     monkeypatch.setattr(load("interactions"), "_DEALS", 199)
     monkeypatch.setattr(load("interactions"), "_RESAMPLES", 5)
@@ -280,7 +283,7 @@ def found_by(load, atlas, names, samples, budgets=(24, 60)):
     return {(one.rule, one.seeds, one.budget): one for one in found}
 
 
-def test_a_search_without_a_rule_finds_the_best_of_those_it_could_pay(load):
+def test_search_without_stopping_finds_best_affordable_trial(load):
     """24 full runs are 24 trials of one seed or 8 of three, the poor default first."""
     truth = np.random.default_rng(14).normal(size=400)
     found = found_by(
@@ -297,7 +300,7 @@ def test_a_search_without_a_rule_finds_the_best_of_those_it_could_pay(load):
     assert usual.less is None and usual.verdict == ""
 
 
-def test_rules_that_judge_early_are_as_good_as_what_is_seen_early(load):
+def test_stopping_rule_value_depends_on_early_information(load):
     truth, other = np.random.default_rng(16).normal(size=(2, 400))
     told, blind, lied = (
         found_by(load, searchable(load, truth, early), [("none", 3)], (8, 8), (60,))
@@ -308,7 +311,7 @@ def test_rules_that_judge_early_are_as_good_as_what_is_seen_early(load):
     assert usual == sorted(usual, reverse=True)
 
 
-def test_seeds_that_diverge_end_their_trials(load):
+def test_diverged_seed_ends_its_trial_in_simulated_search(load):
     """The best half loses a seed in the middle of its run, and no rule may choose it."""
     truth = np.random.default_rng(17).normal(size=400)
     atlas = searchable(load, truth, truth)
@@ -318,7 +321,7 @@ def test_seeds_that_diverge_end_their_trials(load):
     assert not load("rules").can_be_searched(searchable(load, truth, truth, seeds=4))
 
 
-def test_no_rule_is_better_where_rules_cannot_matter(load):
+def test_stopping_rules_tie_when_all_configurations_are_equal(load):
     """All configurations are equal: whatever is chosen is worth the noise of five seeds."""
     zero = np.zeros(200)
     atlas = searchable(load, zero, zero, noise=1.0, default=0.0)
@@ -327,7 +330,7 @@ def test_no_rule_is_better_where_rules_cannot_matter(load):
     assert [one.verdict for one in found.values()] == [""] * len(found)
 
 
-def test_the_interval_over_halves_holds_its_truth(load):
+def test_half_sampling_interval_has_nominal_coverage(load):
     """A search finds the best of five; its mean over new configurations is known."""
     rng, hits = np.random.default_rng(18), 0
     truth = 1.1629644736  # the mean of the largest of five normal values
@@ -354,7 +357,7 @@ def found_in_one(load, more, moved):
     ]
 
 
-def test_environments_count_alike_and_are_held_together(load):
+def test_overall_rule_estimate_weights_environments_equally(load):
     """Two environments of the same configurations: what moves both alike does not cancel."""
     for moved, verdict in ((1, "better"), (-1, "better"), (3, "")):
         environments = [found_in_one(load, 0.05, 1), found_in_one(load, 0.04, moved)]
@@ -369,7 +372,7 @@ def test_environments_count_alike_and_are_held_together(load):
 
 
 @pytest.mark.parametrize("diverges_above", [9.0, 3e-2])
-def test_a_race_ends_as_the_engines(load, tmp_path, monkeypatch, diverges_above):
+def test_simulated_race_matches_the_engine(load, tmp_path, monkeypatch, diverges_above):
     """Five lanes, which trials of two or three seeds never fill; budgets end within a round."""
     monkeypatch.setattr(Engine, "trials_to_start", lambda _: math.inf)
     whole = samples.study(
@@ -412,7 +415,7 @@ def test_a_race_ends_as_the_engines(load, tmp_path, monkeypatch, diverges_above)
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
-def test_a_study_of_the_atlas_is_what_the_page_says(path):
+def test_atlas_studies_match_their_documentation(path):
     study = load_study(path)
     assert study.name == f"atlas-{path.stem}" and study.env_steps == 204_800
     assert study.budget.trials == 1_001 and study.seeds.per_config == 10
@@ -439,7 +442,7 @@ def made(load, tmp_path_factory):
     return small
 
 
-def test_the_tables_hold_what_the_study_showed(load, made):
+def test_atlas_tables_match_the_study(load, made):
     atlas = load("data").read_atlas(made / "Acrobot-v1")
     assert atlas.values.shape == (40, 2, 2)
     study = made / "studies" / "atlas-Acrobot-v1"
@@ -457,7 +460,7 @@ def test_the_tables_hold_what_the_study_showed(load, made):
     assert names == set(load_study(STUDIES[0]).space.names)
 
 
-def test_the_query_of_the_page_works(made, capsys):
+def test_documented_atlas_query_works(made, capsys):
     text = (made / "reference" / "atlas.md").read_text()
     asked = text.partition('results/atlas/Acrobot-v1 "')[2].partition('"')[0]
     columns, rows = query(made / "Acrobot-v1", asked)
@@ -466,7 +469,7 @@ def test_the_query_of_the_page_works(made, capsys):
     assert means == sorted(means, reverse=True)
 
 
-def test_a_page_of_less_than_the_whole_concludes_nothing(load, made):
+def test_partial_atlas_page_gives_no_verdicts(load, made):
     text = (made / "reference" / "atlas.md").read_text()
     assert "**Not the whole atlas:** `Acrobot-v1` has fewer" in text
     numbers = json.loads((made / "figures" / "atlas.json").read_text())["Acrobot-v1"]
@@ -482,7 +485,7 @@ def test_a_page_of_less_than_the_whole_concludes_nothing(load, made):
         load("page").page(text.replace("<!-- atlas: knobs -->", ""), ())
 
 
-def test_the_whole_concludes_by_rule(load, monkeypatch):
+def test_complete_atlas_gives_verdicts(load, monkeypatch):
     """Configurations of one knob that matters late, and seeds that hardly differ."""
     monkeypatch.setattr(load("analysis"), "CONFIGURATIONS", 150)
     rng = np.random.default_rng(10)
@@ -519,7 +522,7 @@ def test_the_whole_concludes_by_rule(load, monkeypatch):
     assert "| 1.5 | 28 |" in text and "Together 3.0 CPU-hours, 1.5 hours of two cores." in text
 
 
-def test_a_gain_that_judging_early_adds_is_in_the_picture(load):
+def test_early_panel_shows_negative_losses(load):
     """Acrobot's is: what is lost is below nothing, at nearly every point."""
     early, estimate = load("early"), load("resampling").Estimate
     whole, lost = estimate(0.6, 0.5, 0.7), estimate(-0.16, -0.3, 0.0)
@@ -529,7 +532,7 @@ def test_a_gain_that_judging_early_adds_is_in_the_picture(load):
     assert load("pictures").early_panel(found).y.low < -0.16
 
 
-def test_nothing_has_no_sign(load):
+def test_atlas_page_has_no_negative_zero(load):
     """What is lost by judging at the end is nothing, computed as 1 - x / x."""
     page, nothing = load("page"), load("resampling").Estimate(-1e-9, -0.0004, 0.0004)
     assert page._share(nothing) == "0.0% [0.0%, 0.0%]"
@@ -543,7 +546,7 @@ def test_nothing_has_no_sign(load):
     assert len(table) > 100 and not any(signed.search(line) for line in table)
 
 
-def test_the_page_joins_the_navigation_once(load):
+def test_atlas_page_is_added_to_navigation_once(load):
     text = (ROOT / "mkdocs.yml").read_text()
     added = load("main").in_navigation(text)
     assert added.count("reference/atlas.md") == 1 and load("main").in_navigation(added) == added
@@ -559,7 +562,7 @@ def test_seeds_that_diverged_count_as_the_worst(load):
     assert atlas.diverged == pytest.approx(1 / 3)
 
 
-def test_several_environments_are_analysed_side_by_side(load, made, tmp_path):
+def test_atlas_environments_are_analysed_in_parallel(load, made, tmp_path):
     """Each in a process of its own: the same numbers as alone."""
     for name in ("one", "other"):
         shutil.copytree(made / "Acrobot-v1", tmp_path / "atlas-small" / name)
@@ -570,7 +573,7 @@ def test_several_environments_are_analysed_side_by_side(load, made, tmp_path):
     assert numbers["rules over environments"] == []
 
 
-def test_mistakes_are_a_line(load, tmp_path, capsys):
+def test_atlas_script_mistakes_get_one_line_errors(load, tmp_path, capsys):
     assert load("main").main(["Acrobot", "--docs"]) == 2
     assert "did you mean 'Acrobot-v1'?" in capsys.readouterr().err
     assert load("main").main(["--docs", "--small", "--out", str(tmp_path)]) == 2
@@ -579,7 +582,7 @@ def test_mistakes_are_a_line(load, tmp_path, capsys):
         load("data").read_atlas(tmp_path)
 
 
-def test_the_page_was_made_from_the_tables_and_the_text_that_are_there(load):
+def test_atlas_page_is_up_to_date(load):
     folders = {path.parent for path in (ROOT / "results" / "atlas").glob("*/trials.parquet")}
     page = ROOT / "docs" / "reference" / "atlas.md"
     made = load("page").digests(page.read_text()) if page.is_file() else {}
@@ -589,7 +592,7 @@ def test_the_page_was_made_from_the_tables_and_the_text_that_are_there(load):
     assert made == now, "run scripts/atlas --docs"
 
 
-def test_what_a_killed_process_spent_is_unknown_and_not_left_out(load, tmp_path):
+def test_cpu_time_of_a_killed_atlas_run_is_unknown(load, tmp_path):
     main, made = load("main"), tmp_path / "out" / "atlas-x.made.json"
     main._begin(made)
     assert main._made(made, 10.0, finished=False)["cpu_seconds"] == 10.0  # interrupted
@@ -608,11 +611,11 @@ def places(column):
     return np.array([np.nan if place is None else place for place in column.places])
 
 
-def test_two_knobs_explain_together_by_their_products(load):
+def test_interaction_shape_is_the_product_basis(load):
     shapes = load("shapes")
     rng = np.random.default_rng(20)
     one, other = knobs(rng, 50, 2)
-    choice = Column("c", [None, *rng.integers(0, 3, 49).tolist()], choices=True)
+    choice = ImportanceColumn("c", [None, *rng.integers(0, 3, 49).tolist()], choices=True)
     values, known = rng.normal(size=50), rng.normal(size=(50, 2))
     for first, second in ((one, other), (one, choice)):
         rows = np.array([at for at, place in enumerate(second.places) if place is not None])

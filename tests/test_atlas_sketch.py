@@ -29,7 +29,7 @@ def winner_of(asked, curves, rungs, length, lanes, budget=math.inf):
     return winners_of(asked, curves, rungs, length, lanes, [budget])[0]
 
 
-def test_the_sketch_picks_the_engines_winner(tmp_path, monkeypatch):
+def test_simulated_search_picks_the_engine_winner(tmp_path, monkeypatch):
     """With one program and lanes for whole trials the sketch is the engine."""
     monkeypatch.setattr(Engine, "trials_to_start", lambda _: math.inf)
     whole = study(
@@ -79,7 +79,7 @@ def test_the_sketch_picks_the_engines_winner(tmp_path, monkeypatch):
             assert won == won_beside_others, (budget, rule)
 
 
-def test_a_sketch_by_hand():
+def test_simulated_search_matches_manual_example():
     """Two lanes, runs of 10 env steps: who is lost leaves his lane, the first of equals wins."""
     asked = study(early_terminate=None, seeds=Seeds(1))
     good, same = (Curve((), 1.0, final) for final in (3.0, 2.0))

@@ -85,7 +85,7 @@ print([name for name in {HEAVY!r} if name in sys.modules], code, file=sys.stderr
     assert all(re.search(rf"^  {verb}\s", done.stdout, re.M) for verb in verbs)
 
 
-def test_without_words_the_help_is_printed(say):
+def test_no_arguments_print_the_help(say):
     assert say() == say("--help")
 
 
@@ -110,7 +110,7 @@ def test_the_package_runs_as_a_module(home):
 
 
 @pytest.mark.parametrize("words", [["top"], ["list"], ["run", "nowhere.yaml"], ["schema"]])
-def test_what_only_reads_starts_no_jax(home, words):
+def test_read_only_commands_do_not_import_jax(home, words):
     code = f"""
 import sys
 from hpo.cli import main
@@ -123,12 +123,12 @@ print([name for name in ("jax", "optuna", "numpy") if name in sys.modules], file
     assert done.stderr.splitlines()[-1] == "[]"
 
 
-def test_a_run_leaves_its_report(home):
+def test_run_writes_an_html_report(home):
     text = (home / "results" / "tiny" / "report.html").read_text(encoding="utf-8")
     assert "<h1>tiny</h1>" in text and text.rstrip().endswith("</html>")
 
 
-def test_version(say):
+def test_version_is_printed(say):
     assert say("--version")[:2] == (0, f"hpo {hpo.__version__}\n")
 
 
@@ -146,7 +146,7 @@ def test_version(say):
         (["query"], "SQL"),
     ],
 )
-def test_a_mistake_in_the_words_is_told_with_code_2(say, words, told):
+def test_usage_errors_exit_with_code_2(say, words, told):
     code, out, err = say(*words)
     assert code == 2
     assert told in err
@@ -177,7 +177,7 @@ def test_a_mistake_in_the_words_is_told_with_code_2(say, words, told):
         (["run", "tiny.yaml", "--out", "/dev/null/x"], "while writing /dev/null/x/tiny; mend"),
     ],
 )
-def test_a_mistake_is_told_in_words_with_code_2_and_nothing_is_written(say, home, words, told):
+def test_errors_exit_with_code_2_and_write_nothing(say, home, words, told):
     before = sorted(home.rglob("*"))
     code, out, err = say(*words)
     assert code == 2, err
@@ -187,13 +187,13 @@ def test_a_mistake_is_told_in_words_with_code_2_and_nothing_is_written(say, home
 
 
 @pytest.mark.parametrize("words", [["check", "tiny.yaml", "--no-time"], ["best"], ["top"]])
-def test_what_people_read_has_eighty_columns_through_a_pipe(say, monkeypatch, words):
+def test_piped_text_output_fits_80_columns(say, monkeypatch, words):
     monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = say(*words)
     assert code == 0 and max(map(len, out.splitlines())) <= 80
 
 
-def test_every_mistake_of_a_file_is_told_at_its_line(say, tmp_path):
+def test_study_file_mistakes_are_reported_with_lines(say, tmp_path):
     bad = tmp_path / "bad.yaml"
     bad.write_text(STUDY + "metrix: {}\nseeds: {per_config: 0}\nspce: {}\n")
     for verb in ("run", "check"):
@@ -203,7 +203,7 @@ def test_every_mistake_of_a_file_is_told_at_its_line(say, tmp_path):
         assert lines == [f"{bad}:11", f"{bad}:12", f"{bad}:13"]
 
 
-def test_an_error_of_ours_keeps_its_traceback(monkeypatch):
+def test_internal_errors_keep_their_traceback(monkeypatch):
     monkeypatch.setattr("hpo.views.commands.catalogue.knobs_data", lambda found: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["knobs", "--json"])
@@ -227,7 +227,7 @@ def test_init_writes_a_file_that_checks(say, tmp_path):
     assert say("init", "Pendulum-v1")[1] == (tmp_path / "new.yaml").read_text()
 
 
-def test_check_gives_lanes_and_memory_as_json_and_compiles_nothing(say, home):
+def test_check_json_has_lanes_and_memory_without_compiling(say, home):
     before = sorted(home.rglob("*"))
     code, out, err = say("check", "tiny.yaml", "--json", "--set", "budget.trials=100")
     data = json.loads(out)
@@ -259,7 +259,7 @@ def test_check_counts_one_of_each_in_the_singular(say):
 # ---------------------------------------------------------------------- running
 
 
-def test_the_run_left_everything_it_should(home):
+def test_run_writes_all_study_files(home):
     names = {path.name for path in (home / "results" / "tiny").iterdir()}
     tables = {"trials.parquet", "evaluations.parquet", "curves.parquet"}
     assert tables | {"study.yaml", "study.resolved.yaml", "trials.csv", "curves.csv"} <= names
@@ -276,7 +276,7 @@ def test_a_finished_study_prints_its_leaderboard(say):
     assert "compiling" not in err
 
 
-def test_one_document_on_stdout_with_json(say):
+def test_run_json_prints_one_document(say):
     code, out, _ = say("run", "tiny.yaml", "--json")
     data = json.loads(out)
     assert code == 0
@@ -284,13 +284,13 @@ def test_one_document_on_stdout_with_json(say):
     assert data["best"] == data["leaderboard"][0]
 
 
-def test_a_changed_study_is_refused_with_the_change(say):
+def test_changed_study_is_refused_naming_the_change(say):
     code, out, err = say("run", "tiny.yaml", "--set", "env_steps=8k")
     assert (code, out) == (2, "")
     assert "env_steps: 4000 -> 8000" in err and "--new" in err
 
 
-def test_python_runs_the_same_study(home, monkeypatch):
+def test_python_run_returns_the_cli_results(home, monkeypatch):
     monkeypatch.chdir(home)
     results = hpo.run("tiny.yaml")
     assert results.state == "finished"
@@ -308,7 +308,7 @@ def _top(home):
 # ---------------------------------------------------------------------- reading
 
 
-def test_top_gives_the_promised_fields(say):
+def test_top_json_has_the_documented_fields(say):
     code, out, _ = say("top", "--json")
     whole = json.loads(out)
     assert set(whole) == {
@@ -336,7 +336,7 @@ def test_top_gives_the_promised_fields(say):
     assert "test*N" in say("top", "--explain")[1]
 
 
-def test_show_says_everything_of_a_trial(say):
+def test_show_json_has_params_curve_and_evaluations(say):
     code, out, _ = say("show", "0", "--json")
     data = json.loads(out)
     assert code == 0
@@ -346,7 +346,7 @@ def test_show_says_everything_of_a_trial(say):
     assert "\n  training return  " in say("show", "0")[1]
 
 
-def test_query_in_three_forms(say):
+def test_query_prints_table_csv_and_json(say):
     sql = "SELECT trial, value, param.learning_rate AS rate FROM trials ORDER BY rank"
     rows = json.loads(say("query", sql, "--json")[1])
     assert [set(row) for row in rows] == [{"trial", "value", "rate"}] * 4
@@ -356,7 +356,7 @@ def test_query_in_three_forms(say):
     assert say("query", sql)[1].splitlines()[0].split() == ["trial", "value", "rate"]
 
 
-def test_list_and_targets(say, home):
+def test_list_shows_studies_and_folders_select_them(say, home):
     studies = json.loads(say("list", "--json")[1])
     assert [study["name"] for study in studies] == ["tiny"]
     assert studies[0]["state"] == "finished"
@@ -373,7 +373,7 @@ def test_list_and_targets(say, home):
         *(["export", "csv", "--to", "{tmp}/tables"], ["plot", "history", "--to", "{tmp}/x.png"]),
     ],
 )
-def test_what_cannot_be_entered_is_named_once_and_skipped(
+def test_unreadable_results_folder_is_skipped_with_one_warning(
     say, home, tmp_path, cannot_enter, words
 ):
     found, loop = home / "results" / "lost+found", home / "results" / "loop"
@@ -391,7 +391,7 @@ def test_what_cannot_be_entered_is_named_once_and_skipped(
         found.rmdir()
 
 
-def test_list_of_nothing_is_empty(say, tmp_path):
+def test_list_without_studies_is_empty(say, tmp_path):
     assert say("list", "--json", "--out", str(tmp_path))[:2] == (0, "[]\n")
     code, out, err = say("list", "--out", str(tmp_path))
     assert (code, out) == (0, "") and err.startswith("no study in ")
@@ -429,7 +429,7 @@ def trained(home, tmp_path_factory):
     return SimpleNamespace(words=words, out=out, study=out / "alone")
 
 
-def test_training_ends_with_values_curve_picture_and_policy(say, trained):
+def test_train_reports_values_curve_plot_and_policy(say, trained):
     code, out, err = say(*trained.words)
     assert code == 0
     said = "training one configuration, the space's default: learning_rate 0.001, lr_schedule"
@@ -469,7 +469,7 @@ def test_the_parts_of_the_policy_are_numpy_files(trained):
     assert shapes["losses"]["policy_loss"] == ()
 
 
-def test_training_as_a_document(say, trained):
+def test_train_json_has_seed_values_and_evaluations(say, trained):
     code, out, _ = say(*trained.words, "--json")
     data = json.loads(out)
     assert code == 0 and data["state"] == "finished" and len(data["seed_values"]) == 2
@@ -489,13 +489,13 @@ def test_training_as_a_document(say, trained):
     assert all(row["r"] > 5.0 for row in rolling) and len(rolling) == 2
 
 
-def test_training_into_a_folder_that_is_taken_is_refused_at_once(say, trained, tmp_path):
+def test_train_refuses_an_existing_export_folder(say, trained, tmp_path):
     code, _, err = say("train", "tiny.yaml", "--out", str(tmp_path), "--export", str(trained.out))
     assert code == 2 and "exists already" in err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_env_step_of_a_policy_as_csv(say, trained, tmp_path):
+def test_eval_trace_writes_every_env_step_as_csv(say, trained, tmp_path):
     target, policy = tmp_path / "steps.csv", str(trained.out / "policy")
     code, out, _ = say("eval", policy, "--trace", str(target), "--episodes", "3", "--json")
     told = json.loads(out)
@@ -508,7 +508,7 @@ def test_every_env_step_of_a_policy_as_csv(say, trained, tmp_path):
     assert ends == returns
 
 
-def test_a_study_starts_from_that_policy(say, trained, tmp_path):
+def test_study_init_starts_from_an_exported_policy(say, trained, tmp_path):
     """With a step size of nothing, it ends with the values of the policy it starts from."""
     (tmp_path / "next.yaml").write_text(
         STUDY.replace("loggers: [{type: csv}]", "")
@@ -551,7 +551,7 @@ def test_tables_are_exported(say, tmp_path):
     assert code == 2 and "did you mean 'top_k'?" in err
 
 
-def test_knobs_and_envs(say):
+def test_knobs_and_envs_are_listed(say):
     assert json.loads(say("knobs", "--json")[1])[0]["name"] == "learning_rate"
     assert json.loads(say("envs", "--json")[1])[0]["id"] == "CartPole-v1"
     assert "learning_rate" in say("knobs")[1] and "Pendulum-v1" in say("envs")[1]
@@ -560,7 +560,7 @@ def test_knobs_and_envs(say):
 # ---------------------------------------------------------------------- pipes and signals
 
 
-def test_a_reader_that_left_is_no_error(home):
+def test_closed_pipe_reader_is_not_an_error(home):
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
@@ -574,7 +574,7 @@ def test_a_reader_that_left_is_no_error(home):
 @pytest.mark.parametrize(
     "words", [["top"], ["query", "SELECT * FROM curves"], ["knobs"]], ids=" ".join
 )
-def test_a_stdout_that_is_closed_left_or_full_is_no_traceback(home, words):
+def test_closed_or_full_stdout_gives_no_traceback(home, words):
     command = [*HPO, *words]
     read, write = os.pipe()
     os.close(read)
@@ -643,7 +643,7 @@ def running(home):
             run.kill()
 
 
-def test_ctrl_c_once_commits_and_twice_leaves_at_once(running, say):
+def test_ctrl_c_commits_first_and_quits_at_once_when_repeated(running, say):
     first = running()
     first.wait_for("compiled in")
     first.wait_for("| search")

@@ -40,7 +40,7 @@ def completed(line, folder):
         ("hpo plot hi", ["history"]),
     ],
 )
-def test_a_tab_completes(line, words, tmp_path):
+def test_tab_completes_commands_and_studies(line, words, tmp_path):
     (tmp_path / "results" / "tiny").mkdir(parents=True)
     (tmp_path / "results" / "tiny" / "journal.sqlite").touch()
     (tmp_path / "results" / "notes").mkdir()
@@ -48,7 +48,7 @@ def test_a_tab_completes(line, words, tmp_path):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_code_is_the_shell_s(shell, tmp_path, capsys):
+def test_completion_script_is_valid_for_each_shell(shell, tmp_path, capsys):
     assert main(["completion", shell]) == 0
     code = capsys.readouterr().out
     assert "_ARGCOMPLETE" in code and "hpo" in code
@@ -57,7 +57,7 @@ def test_the_code_is_the_shell_s(shell, tmp_path, capsys):
         subprocess.run([shell, "-n", str(tmp_path / "code")], check=True)
 
 
-def test_without_the_package_the_error_names_the_extra(monkeypatch, capsys):
+def test_completion_without_argcomplete_names_the_extra(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "argcomplete", None)
     monkeypatch.setitem(sys.modules, "argcomplete.shell_integration", None)
     assert main(["completion", "bash"]) == 2

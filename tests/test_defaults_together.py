@@ -19,7 +19,7 @@ def kept():
     return json.loads((ROOT / "benchmarks" / "defaults_together.json").read_text())
 
 
-def test_the_page_shows_the_kept_scores(kept):
+def test_defaults_page_shows_the_stored_scores(kept):
     page = (ROOT / "docs" / "reference" / "defaults.md").read_text()
     fresh = together.that_chose_nothing(kept)
     for text in (together.table(kept), together.table(fresh), together.each(kept)):
@@ -27,7 +27,7 @@ def test_the_page_shows_the_kept_scores(kept):
             assert line in page
 
 
-def test_what_chose_the_default_is_left_out(kept):
+def test_selection_environments_are_excluded_from_fresh_scores(kept):
     """By the environments of the study that chose it."""
     study = load(ROOT / "studies" / "defaults_check.yaml")
     fresh = together.that_chose_nothing(kept)
@@ -48,7 +48,7 @@ def name_of(record):
     return record
 
 
-def test_every_tuned_environment_is_there_with_eight_seeds(kept):
+def test_default_scores_cover_tuned_envs_with_eight_seeds(kept):
     tuned = {name_of(path.stem) for path in (ROOT / "results" / "tuned").glob("*.yaml")}
     assert tuned == set(kept["this project"])
     for each in kept.values():
@@ -56,7 +56,7 @@ def test_every_tuned_environment_is_there_with_eight_seeds(kept):
         assert {len(seeds) for seeds in each.values()} == {8}
 
 
-def test_the_environment_that_decides_is_found_by_leaving_each_out():
+def test_leave_one_out_finds_the_most_influential_env():
     flat = {name: [0.5] * 8 for name in "abcd"}
     scores = {
         "this project": flat | {"a": [1.0] * 8, "b": [0.9] * 8},
@@ -70,7 +70,7 @@ def test_the_environment_that_decides_is_found_by_leaving_each_out():
     assert min(rows, key=lambda row: row[2]) == rows[0]
 
 
-def test_the_interval_over_environments_is_that_of_the_trimmed_mean():
+def test_interval_over_environments_matches_yuen_trimmed_mean():
     """By scipy's one-sample form of Yuen's test, and by hand on eight numbers."""
     apart = [-9.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 30.0]
     centre, around = together.over_environments(apart)
@@ -84,7 +84,7 @@ def test_the_interval_over_environments_is_that_of_the_trimmed_mean():
 
 @pytest.mark.parametrize("count", [17, 27])
 @pytest.mark.parametrize("draw", ["normal", "skewed", "mostly equal"])
-def test_the_interval_over_environments_covers(draw, count):
+def test_interval_over_environments_has_nominal_coverage(draw, count):
     """Of drawn environments 95 % of intervals hold the trimmed mean, 93 % where skewed."""
     rng = np.random.default_rng(7)
     draws = {
@@ -100,7 +100,7 @@ def test_the_interval_over_environments_covers(draw, count):
     assert held >= (905 if draw == "skewed" else 930)
 
 
-def test_the_page_says_that_environments_are_held_fixed(kept):
+def test_defaults_page_separates_seed_and_env_intervals(kept):
     """Its first interval is over seeds, and a second one is over environments."""
     page = (ROOT / "docs" / "reference" / "defaults.md").read_text()
     assert "over seeds of these environments" in page and "less ours, over environments" in page

@@ -39,18 +39,16 @@ def full(*_: object, **__: object) -> None:
         (RuntimeError("another matter"), None),
     ],
 )
-def test_refusals_are_told_from_other_errors(
-    error: Exception, found: tuple[str, bool] | None
-) -> None:
+def test_disk_errors_are_classified(error: Exception, found: tuple[str, bool] | None) -> None:
     assert atomic_files.reason(error) == found
 
 
-def test_an_error_of_another_kind_passes_as_it_is(tmp_path: Path) -> None:
+def test_non_disk_errors_are_reraised_unchanged(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="shapes"), atomic_files.telling(tmp_path):
         raise ValueError("shapes differ")
 
 
-def test_a_file_is_on_disk_before_its_name_and_its_name_before_all_else(
+def test_atomic_write_syncs_file_before_rename_and_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
@@ -78,7 +76,7 @@ def test_a_file_is_on_disk_before_its_name_and_its_name_before_all_else(
 
 
 @pytest.mark.parametrize("where", ["sync", "rename"])
-def test_a_refused_file_leaves_the_old_one_and_no_half(
+def test_failed_write_keeps_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     path = tmp_path / "study.yaml"
@@ -96,7 +94,7 @@ def test_a_refused_file_leaves_the_old_one_and_no_half(
     assert path.read_text() == "new"
 
 
-def test_nothing_is_written_or_deleted_through_a_link(tmp_path: Path) -> None:
+def test_writes_and_deletes_do_not_follow_symlinks(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / "file").write_text("theirs")
@@ -122,7 +120,7 @@ def test_nothing_is_written_or_deleted_through_a_link(tmp_path: Path) -> None:
     assert (kept / "file").read_text() == "theirs"
 
 
-def test_a_pipe_in_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
+def test_named_pipe_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):
         with pytest.raises(StoreError, match="pipe is not a file"):
@@ -136,7 +134,7 @@ def test_a_pipe_in_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
         atomic_files.open_plain(tmp_path / "folder")
 
 
-def test_what_the_user_names_may_be_a_link_or_a_device(tmp_path: Path) -> None:
+def test_user_output_may_be_a_symlink_or_device(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("old")
     (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
     for path in (tmp_path / "link.csv", Path(os.devnull)):
@@ -149,7 +147,7 @@ def test_what_the_user_names_may_be_a_link_or_a_device(tmp_path: Path) -> None:
         pass
 
 
-def test_a_copy_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_copy_is_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, seeds = tmp_path / "source", tmp_path / "seeds"
     for folder in (source, seeds):
         folder.mkdir()
@@ -164,7 +162,7 @@ def test_a_copy_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "copy" / "seeds" / "policy").read_text() == "seeds"
 
 
-def test_half_a_copy_goes_once_its_process_has_ended(tmp_path: Path) -> None:
+def test_partial_copies_of_dead_processes_are_deleted(tmp_path: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     half = tmp_path / f".copy.partial-{ended.pid}"
@@ -210,7 +208,7 @@ def test_full_temporary_folder_is_named_by_a_command(
         assert "TMPDIR=FOLDER" in said and "stdout" not in said and said.count("\n") == 1
 
 
-def test_full_stdout_is_named_where_temporary_files_have_room(
+def test_full_stdout_is_named_if_temporary_folder_has_space(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("hpo.views.commands.catalogue.do_knobs", full)
@@ -230,14 +228,14 @@ def test_missing_temporary_folder_is_named(
     assert "directory found in ['/a', '/b']; name one with TMPDIR=" in capsys.readouterr().err
 
 
-def test_full_temporary_folder_is_named_before_it_is_emptied(full_temporary: Path) -> None:
+def test_full_temporary_folder_is_named_and_cleaned_up(full_temporary: Path) -> None:
     words = f"while writing {full_temporary}; free space in this temporary folder"
     with pytest.raises(StoreError, match=re.escape(words)), atomic_files.temporary_folder("x"):
         full()
     assert not list(full_temporary.iterdir())
 
 
-def test_a_study_does_not_take_the_blame_of_temporary_files(
+def test_full_temporary_folder_is_not_blamed_on_the_study(
     full_temporary: Path, tmp_path: Path
 ) -> None:
     study = tmp_path / "study"
@@ -280,7 +278,7 @@ def test_a_journal_that_may_not_be_read_is_not_called_damaged(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
-def test_files_without_the_right_to_read_are_refused(tmp_path: Path) -> None:
+def test_files_without_read_permission_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("")
     (tmp_path / "x").chmod(0)
     with pytest.raises(UnreadableError, match="Permission denied"):

@@ -44,7 +44,7 @@ def anchors(path):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_links_lead_somewhere(page):
+def test_doc_links_resolve(page):
     for target in LINK.findall(CODE.sub("", page.read_text())):
         if "://" in target:
             continue
@@ -61,24 +61,24 @@ def in_navigation(entries):
             yield from [value] if isinstance(value, str) else in_navigation(value)
 
 
-def test_every_page_is_in_the_navigation_of_the_site():
+def test_docs_pages_are_all_in_the_navigation():
     listed = list(in_navigation(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
     pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
     assert pages | {"tutorial.ipynb"} == set(listed), "name each page in `nav` of mkdocs.yml"
     assert len(listed) == len(set(listed))
 
 
-def test_every_picture_is_shown():
+def test_doc_figures_are_all_used():
     shown = {path.name for page in PAGES for path in map(Path, LINK.findall(page.read_text()))}
     assert {path.name for path in (DOCS / "figures").glob("*.png")} - shown == set()
 
 
-def test_generated_parts_are_what_the_tables_say(scripts):
+def test_generated_docs_are_up_to_date(scripts):
     stale = [named(path) for path in scripts("generated").stale()]
     assert stale == [], "run scripts/docs --write"
 
 
-def test_a_stale_page_is_found(scripts, tmp_path):
+def test_stale_generated_page_is_detected(scripts, tmp_path):
     generated = scripts("generated")
     for path in generated.updated():
         copy = tmp_path / path.relative_to(DOCS)
@@ -91,10 +91,10 @@ def test_a_stale_page_is_found(scripts, tmp_path):
     assert generated.stale(tmp_path) == [] and "`gama`" not in page.read_text()
 
 
-def test_values_without_effect_are_printed_once_and_never_blank(scripts):
-    from hpo.foreign_names.name_mapping import Row
+def test_harmless_values_are_listed_once_without_blanks(scripts):
+    from hpo.foreign_names.name_mapping import NameRow
 
-    row = Row("wrapper", "refused", because="no counterpart", harmless=([], "", 0, 0.0))
+    row = NameRow("wrapper", "refused", because="no counterpart", harmless=([], "", 0, 0.0))
     (line,) = scripts("foreign_names")._by_reason([row])
     assert line == "- `wrapper`: no counterpart (unless empty or 0)"
 
@@ -141,13 +141,13 @@ def mentioned():
 TYPED, MENTIONED = sorted(set(typed())), sorted(set(mentioned()))
 
 
-def test_the_documents_show_commands():
+def test_docs_contain_commands():
     assert len(TYPED) > 40 and len(MENTIONED) > 60
     assert {"run", "top", "query", "import", "eval"} <= {text.split()[0] for _, text in TYPED}
 
 
 @pytest.mark.parametrize("page, text", TYPED)
-def test_a_command_to_type_is_one(page, text, capsys):
+def test_documented_commands_parse(page, text, capsys):
     words = shlex.split(text)
     if words[0] == "import" and "--" in words:
         words = words[: words.index("--")]
@@ -156,7 +156,7 @@ def test_a_command_to_type_is_one(page, text, capsys):
     assert "error" not in capsys.readouterr().err
 
 
-def test_a_command_that_is_mentioned_has_its_options():
+def test_mentioned_commands_and_options_exist():
     verbs = verbs_of(make_parser()[0])
     for page, text in MENTIONED:
         verb = text.split()[1]
@@ -175,7 +175,7 @@ def verbs_of(parser):
     "page, text",
     [each for each in TYPED if each[1].startswith("import ") and "'python" in each[1]],
 )
-def test_an_import_of_a_command_line_is_a_study(page, text, tmp_path, monkeypatch, capsys):
+def test_documented_imports_give_valid_studies(page, text, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = shlex.split(text)
     if "--to" not in words:
@@ -191,7 +191,7 @@ BLOCKS = [block for page in PAGES for block in shown.blocks_of(named(page))]
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block.page}:{block.line}")
-def test_python_in_the_documents_names_what_exists(block):
+def test_documented_python_names_exist(block):
     place = f"{block.page}:{block.line}"
     for node in ast.walk(ast.parse(block.code)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "hpo":
@@ -243,7 +243,7 @@ def tuned_rows():
             yield name, cells[1], cells[2:]
 
 
-def test_the_tuned_page_counts_its_verdicts():
+def test_tuned_page_verdict_counts_match_its_table():
     page = " ".join((DOCS / "tuned.md").read_text().split())
     words = ("better", "no significant difference", "worse")
     found = {kind: dict.fromkeys(words, 0) for kind in ("default", "rule", "other")}
@@ -265,7 +265,7 @@ def test_the_tuned_page_counts_its_verdicts():
     assert f"there are {sum(sum(one.values()) for one in found.values())}" in page
 
 
-def test_a_row_beside_a_heuristic_is_of_one_estimator():
+def test_tuned_heuristic_differences_match_the_printed_values():
     """The difference that a row prints is that of the values above it."""
     seen = 0
     for name, who, cells in tuned_rows():

@@ -79,7 +79,7 @@ def shortened(block):
 
 
 @pytest.mark.parametrize("page", RUN_HERE)
-def test_the_python_of_a_page_runs(page, reader, learned, monkeypatch):
+def test_documented_python_blocks_run(page, reader, learned, monkeypatch):
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib.pyplot").switch_backend("agg")
     reader(page)
@@ -97,7 +97,7 @@ def test_the_python_of_a_page_runs(page, reader, learned, monkeypatch):
     plt.close("all")
 
 
-def test_every_block_is_run_somewhere():
+def test_python_doc_blocks_are_all_tested():
     found = [block for page in shown.PAGES for block in shown.blocks_of(shown.named(page))]
     for page, words in ELSEWHERE:
         claimed = shown.block(page, words)
@@ -110,12 +110,12 @@ def test_every_block_is_run_somewhere():
     assert {block.page for block in found} == set(RUN_HERE)
 
 
-def test_what_is_shortened_stands_there():
+def test_shortened_text_exists_in_the_docs():
     text = "".join(block.code for page in RUN_HERE for block in shown.blocks_of(page))
     assert [long for long in SHORT if long not in text] == []
 
 
-def test_an_error_of_a_block_has_its_place_in_the_page():
+def test_doc_block_error_points_to_the_page_line():
     block = shown.blocks_of("docs/python.md")[0]._replace(code="\nraise RuntimeError\n")
     with pytest.raises(RuntimeError) as told:
         block.run()

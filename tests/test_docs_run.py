@@ -209,7 +209,7 @@ PAGES = [page for page in documents.PAGES if list(typed_on(page))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=documents.named)
-def test_what_a_page_says_to_type_works(page, reader, monkeypatch, capsys):
+def test_documented_shell_commands_run(page, reader, monkeypatch, capsys):
     name = documents.named(page)
     reader(name)
     for line, commands in typed_on(page):
@@ -232,12 +232,12 @@ def test_what_a_page_says_to_type_works(page, reader, monkeypatch, capsys):
             assert code == 0, f"{name}: hpo {' '.join(words)}: {err}"
 
 
-def test_every_reason_is_needed():
+def test_not_run_patterns_are_all_used():
     lines = [line for page in PAGES for line, _ in typed_on(page)]
     assert [p for p in NOT_RUN if not any(re.search(p, line) for line in lines)] == []
 
 
-def test_the_second_stage_starts_from_the_policy_of_the_first(tmp_path, monkeypatch, capsys):
+def test_documented_second_stage_starts_from_the_first_policy(tmp_path, monkeypatch, capsys):
     """The two files of docs/outputs.md, shortened, trained for real."""
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "outputs.md").read_text().split("### Stages")[1].split("\n## ")[0]

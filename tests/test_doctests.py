@@ -23,10 +23,10 @@ MODULES = list(with_examples())
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples(name):
+def test_docstring_examples_pass(name):
     result = doctest.testmod(importlib.import_module(name))
     assert result.attempted > 0 and result.failed == 0
 
 
-def test_there_are_examples_in_many_packages():
+def test_doctests_cover_several_packages():
     assert {"hpo.knobs.table", "hpo.errors", "hpo.environments.registry"} <= set(MODULES)

@@ -17,7 +17,7 @@ LEAST = {
 }
 
 
-def test_every_row_names_an_environment_and_says_where_it_is_from() -> None:
+def test_reference_scores_name_a_known_env_and_source() -> None:
     assert {id_ for id_, _ in REFERENCES} >= LEAST
     for (id_, metric), scale in REFERENCES.items():
         known = ENVIRONMENTS[id_]
@@ -29,7 +29,7 @@ def test_every_row_names_an_environment_and_says_where_it_is_from() -> None:
         assert (scale.reference > scale.random) != blocking
 
 
-def test_a_score_goes_from_random_to_the_reference() -> None:
+def test_normalised_score_is_0_at_random_and_1_at_reference() -> None:
     scale = Reference(random=-200.0, reference=-120.0)
     assert [normalised(v, scale) for v in (-200.0, -140.0, -120.0, -80.0)] == [0, 0.75, 1, 1.5]
     blocked = Reference(random=0.4, reference=0.2)
@@ -38,13 +38,13 @@ def test_a_score_goes_from_random_to_the_reference() -> None:
     assert normalised(-math.inf, scale) == -math.inf
 
 
-def test_two_equal_scores_span_no_scale() -> None:
+def test_reference_with_equal_scores_is_refused() -> None:
     with pytest.raises(ConfigError, match="both 3; give two scores that differ"):
         Reference(random=3.0, reference=3.0)
     with pytest.raises(ConfigError, match="finite"):
         Reference(random=math.nan, reference=3.0)
 
 
-def test_what_was_not_measured_has_none() -> None:
+def test_unmeasured_env_or_metric_has_no_reference() -> None:
     assert reference_of("Seaquest-MinAtar") is None
     assert reference_of("CartPole-v1", "eval/length_mean") is None

@@ -29,7 +29,7 @@ def defaults(id_):
 
 
 @pytest.mark.parametrize("id_", GYMNAX)
-def test_defaults_and_keys_are_gymnax_s(id_):
+def test_env_table_defaults_and_keys_match_gymnax(id_):
     item, theirs = entry(id_), defaults(id_)
     arrays = ARRAYS.get(id_, set())
     assert set(item.params) | set(item.keys) | arrays == set(theirs)
@@ -46,7 +46,7 @@ def test_every_environment_of_gymnax_is_in_the_table():
     assert set(gymnax.registered_envs) - UNKNOWN == set(GYMNAX)
 
 
-def test_entries_are_whole():
+def test_env_table_entries_are_complete():
     for id_, item in ENVIRONMENTS.items():
         assert item.id == id_ and item.meaning
         assert item.actions in ("discrete", "continuous", "any")
@@ -58,7 +58,7 @@ def test_an_unknown_environment_suggests_the_nearest():
         entry("Cartpole-v1")
 
 
-def test_the_nearest_five_are_listed_and_not_all():
+def test_unknown_environment_error_lists_five_nearest():
     with pytest.raises(UnknownNameError) as told:
         entry("Cartpole-v1")
     _, _, listed = str(told.value).partition("Nearest of ")
@@ -73,12 +73,12 @@ def test_the_nearest_five_are_listed_and_not_all():
         ("HalfCheetah-v5", "did you mean 'gym:HalfCheetah-v5'"),
     ],
 )
-def test_an_id_of_gymnasium_without_its_prefix_is_told_with_it(given, told):
+def test_gymnasium_id_without_prefix_is_suggested_with_prefix(given, told):
     with pytest.raises(UnknownNameError, match=told):
         entry(given)
 
 
-def test_ids_that_only_gymnasium_has_get_its_prefix():
+def test_full_id_adds_the_gym_prefix():
     assert full_id("LunarLander-v3") == "gym:LunarLander-v3"
     assert full_id("CartPole-v1") == "CartPole-v1"  # of the table, which comes first
     assert full_id("gym:CartPole-v1") == "gym:CartPole-v1"
@@ -94,6 +94,6 @@ def test_ids_that_only_gymnasium_has_get_its_prefix():
         ("playground:Go1Getup", r"of MuJoCo Playground its control suite is known, without R"),
     ],
 )
-def test_an_id_of_a_library_is_told_those_of_that_library(given, told):
+def test_unknown_library_env_suggests_ids_of_that_library(given, told):
     with pytest.raises(UnknownNameError, match=told):
         entry(given)

@@ -16,7 +16,7 @@ OPTICAL = {id_: item for id_, item in ENVIRONMENTS.items() if item.source == "op
 
 
 @pytest.mark.parametrize("id_", ENVIRONMENT_IDS)
-def test_the_table_is_equal_to_the_settings(id_):
+def test_optical_env_table_matches_the_settings(id_):
     """Every setting is a parameter or a key, with the same default and type."""
     settings, item = OpticalSettings.from_mapping({"id": id_}), OPTICAL[id_]
     own = {field.name: getattr(settings, field.name) for field in fields(settings)}
@@ -28,7 +28,7 @@ def test_the_table_is_equal_to_the_settings(id_):
             assert type(own[name]).__name__ == key.type, name
 
 
-def test_choices_and_names_are_known_to_the_environments():
+def test_optical_table_choices_are_known():
     item = OPTICAL["rmsa"]
     assert item.keys["path_order"].choices == PATH_ORDERS
     assert item.keys["topology"].default in topology_names()
@@ -36,7 +36,7 @@ def test_choices_and_names_are_known_to_the_environments():
 
 
 @pytest.mark.parametrize("name", [n for n, k in OPTICAL["rmsa"].keys.items() if k.low > -1e9])
-def test_the_lowest_value_is_the_settings_too(name):
+def test_optical_table_lower_bounds_match_the_settings(name):
     key = OPTICAL["rmsa"].keys[name]
     lowest = key.low if key.type == "float" else int(key.low)
     assert key.contains(lowest) is not key.low_open
@@ -45,7 +45,7 @@ def test_the_lowest_value_is_the_settings_too(name):
         OpticalSettings.from_mapping({name: lowest if key.low_open else lowest - 1})
 
 
-def test_metrics_are_those_that_environments_summarise():
+def test_optical_table_metrics_match_summarise():
     import jax.numpy as jnp
 
     from hpo.core.envs.registry import make
@@ -56,7 +56,7 @@ def test_metrics_are_those_that_environments_summarise():
     assert list(env.summarise(sums, jnp.ones(()))) == list(OPTICAL["rmsa"].metrics)
 
 
-def test_files_are_what_has_an_ending():
+def test_optical_file_keys_are_resolved_against_the_study():
     keys = {"topology": "my.json", "modulation": "deeprmsa", "requests": "list", "k": 5}
     assert files_of("rmsa", keys) == {"topology": "my.json", "requests": "list"}
     found = rooted("rmsa", keys, "/study")

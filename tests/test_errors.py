@@ -28,7 +28,7 @@ def test_everything_is_an_hpo_error_with_an_exit_code():
     assert SearchError.exit_code == 1 and StudyError.exit_code == 2
 
 
-def test_the_tree_in_the_docstring_names_every_kind():
+def test_error_docstring_tree_lists_all_classes():
     drawn = set(re.findall(r"[├└]── (\w+)", errors.__doc__))
     assert drawn == {kind.__name__ for kind in classes()} - {"HpoError"}
 
@@ -62,15 +62,15 @@ def test_a_missing_package_names_its_extra():
         (5, ["tpe"], ""),
     ],
 )
-def test_suggestions(name, known, expected):
+def test_suggestion_finds_the_nearest_name(name, known, expected):
     assert suggestion(name, known) == expected
 
 
-def test_store_errors_are_no_config_errors():
+def test_store_error_is_not_a_config_error():
     assert not issubclass(StoreError, ConfigError)
 
 
-def test_an_error_in_a_library_names_its_line_too():
+def test_format_error_names_user_and_library_lines():
     """The user's line says what was called, the library's what was expected."""
     import yaml
 

@@ -39,7 +39,7 @@ class TestDigits(TrainingContract):
 
 
 @pytest.mark.parametrize(("study", "package"), [("digits", "sklearn"), ("dqn", "flax")])
-def test_the_study_file_loads(study, package):
+def test_example_study_files_load(study, package):
     pytest.importorskip(package)
     found = load(EXAMPLES / f"{study}.yaml")
     assert found.algorithm.made.__name__ in ("Digits", "DQN")
@@ -49,7 +49,7 @@ NETWORK = ["env={id: rmsa, topology: 5node, slots: 16, k: 2, load: 20}", "evalua
 
 
 @pytest.mark.parametrize("env", [["env=CartPole-v1"], NETWORK])
-def test_dqn_fits_the_environment_of_the_study(env):
+def test_dqn_example_works_with_other_environments(env):
     study = load(EXAMPLES / "dqn.yaml", overrides=env)
     training = study.training(study.default())
     found = shapes_of(training, tuple(n for n, k in study.algorithm.knobs.items() if k.traced))

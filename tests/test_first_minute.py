@@ -29,7 +29,7 @@ def test_a_command_is_timed_until_its_first_line_of_json(script):
         script.until_first(sys.executable, "-c", "print('words')")
 
 
-def test_the_table_has_the_ratios(script, capsys):
+def test_first_minute_table_has_ratios(script, capsys):
     found = json.loads((BENCHMARKS / "first_minute.json").read_text())
     found["cold"]["hpo"]["first_metrics_seconds"] = 30.0
     found["cold"]["rejax"]["first_metrics_seconds"] = 20.0
@@ -37,6 +37,6 @@ def test_the_table_has_the_ratios(script, capsys):
     assert "| first metrics, cold | 30 s | 20 s | 1.50 |" in capsys.readouterr().out
 
 
-def test_both_sides_train_as_many_lanes(script):
+def test_first_minute_benchmark_uses_equal_lanes(script):
     study = loads(script.STUDY)
     assert study.population.lanes == study.budget.trials == script.LANES

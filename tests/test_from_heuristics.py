@@ -23,7 +23,7 @@ def kept():
     return json.loads((ROOT / "benchmarks" / "from_heuristics.json").read_text())
 
 
-def test_the_page_shows_the_kept_blocking(kept):
+def test_optical_page_shows_the_stored_blocking(kept):
     """A row per study and heuristic, its interval as scipy has it."""
     page = (ROOT / "docs" / "optical.md").read_text().splitlines()
     lines = told(kept).splitlines()
@@ -40,7 +40,7 @@ def test_the_page_shows_the_kept_blocking(kept):
             assert row.endswith(f"| {apart.mean():+.5f} [{low:+.5f}, {high:+.5f}] |")
 
 
-def test_what_is_claimed_holds_over_the_networks_that_were_tried(kept):
+def test_optical_claims_hold_after_multiple_testing(kept):
     """Against every heuristic on the final requests; p times the four networks."""
     page = (ROOT / "docs" / "optical.md").read_text()
     readme = (ROOT / "README.md").read_text()
@@ -60,7 +60,7 @@ def test_what_is_claimed_holds_over_the_networks_that_were_tried(kept):
     assert "On one optical network of four" in readme
 
 
-def test_the_best_few_of_the_survey_served_the_final_requests(kept):
+def test_best_surveyed_heuristics_are_in_the_final_comparison(kept):
     """The survey is of 50,000 requests: whoever was next in it may be the strongest."""
     few = {"nsfnet_from_200": {"ksp_ff", "ksp_bf", "ksp_ff@25", "ksp_bf@25"},
            "usnet_from_380": {"ksp_ff", "kca_ff", "ksp_ff@25"}}  # fmt: skip
@@ -77,14 +77,14 @@ def test_the_best_few_of_the_survey_served_the_final_requests(kept):
 
 
 @pytest.mark.slow
-def test_further_heuristics_get_the_requests_that_judged_the_policies(kept):
+def test_further_heuristics_are_evaluated_on_the_same_requests(kept):
     """A heuristic that was measured by its study is measured again, to the bit."""
     study = replace(told_module.load(STUDIES / "nsfnet_from_200.yaml"), seeds=Seeds(per_config=1))
     [(rule, values)] = told_module.served(study, ["ksp_ff"])
     assert values == kept["nsfnet_from_200"]["heuristics"][rule][:1]
 
 
-def test_each_study_has_a_file_of_its_settings(kept):
+def test_optical_results_match_their_study_files(kept):
     for study, one in kept.items():
         name = study.removesuffix("_again")
         text = (ROOT / "studies" / "from_heuristics" / f"{name}.yaml").read_text()

@@ -127,7 +127,7 @@ def _holds(row, estimate_mb):
 
 @pytest.mark.filterwarnings("ignore")  # of brax and of what it imports
 @pytest.mark.parametrize("key", AFTER)
-def test_the_table_holds_and_memory_is_estimated_as_the_compilers_said(cases, key):
+def test_gpu_memory_estimates_match_the_compiled_table(cases, key):
     """What was compiled when the table was made, against what is estimated today."""
     from hpo.core.memory import estimate_memory
 
@@ -144,7 +144,7 @@ def test_the_table_holds_and_memory_is_estimated_as_the_compilers_said(cases, ke
 @pytest.mark.parametrize(
     "name", ["cartpole_8_gpus", pytest.param("rmsa_packed", marks=SLOW)]
 )  # half a minute of CPU each
-def test_a_program_compiled_for_h100s_keeps_to_the_table(cases, name, tmp_path):
+def test_h100_compiled_program_matches_the_table(cases, name, tmp_path):
     import gpu_compiled
     import gpu_cost
 
@@ -154,7 +154,7 @@ def test_a_program_compiled_for_h100s_keeps_to_the_table(cases, name, tmp_path):
     assert made["devices"] == cases.CASES[name].devices and made["collectives"] == []
 
 
-def test_collectives_are_found_in_a_compiled_program(cases):
+def test_collectives_are_detected_in_hlo(cases):
     import gpu_hlo
 
     program = """HloModule jit_change
@@ -175,7 +175,7 @@ ENTRY %main (x: f32[8,16]) -> f32[64,16] {
     ]
 
 
-def test_counts_are_read_from_what_the_compiler_leaves(cases, tmp_path):
+def test_gpu_cost_counts_are_read_from_compiler_output(cases, tmp_path):
     """A loop of four products, with sizes that can be counted by hand."""
     import gpu_cost
     import gpu_hlo

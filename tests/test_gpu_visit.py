@@ -71,7 +71,7 @@ def is_running(pid):
     return not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
-def test_parts_that_crash_hang_or_fail_leave_the_others_alone(load, visit, tmp_path):
+def test_failed_gpu_visit_parts_do_not_stop_others(load, visit, tmp_path):
     module = load("gpu_visit_parts.visit")
     parts = [
         module.Part("whole", 300),
@@ -98,7 +98,7 @@ def test_parts_that_crash_hang_or_fail_leave_the_others_alone(load, visit, tmp_p
         assert not is_running(pid)
 
 
-def test_a_part_that_decides_and_fails_fails_the_visit(load, visit):
+def test_failing_required_part_fails_the_gpu_visit(load, visit):
     module = load("gpu_visit_parts.visit")
     for decides in (False, True):
         parts = [module.Part("wrong", 300, decides=decides)]
@@ -108,7 +108,7 @@ def test_a_part_that_decides_and_fails_fails_the_visit(load, visit):
         assert made.failed(parts) == decides
 
 
-def test_parts_for_which_no_time_is_left_are_not_started(load, visit):
+def test_gpu_visit_parts_without_time_left_are_not_started(load, visit):
     module = load("gpu_visit_parts.visit")
     made = visit(module.RESERVE_SECONDS + module.LEAST_SECONDS / 2)
     made.run([module.Part("whole", 300), module.Part("last", 300)])
@@ -118,7 +118,7 @@ def test_parts_for_which_no_time_is_left_are_not_started(load, visit):
     assert len(json.loads((made.out / "visit.json").read_text())["parts"]) == 2
 
 
-def test_what_became_of_a_part_is_told_by_its_file_first(load, tmp_path):
+def test_gpu_visit_part_status_comes_from_its_report(load, tmp_path):
     module = load("gpu_visit_parts.visit")
     report = load("gpu_visit_parts.common").Report(tmp_path / "part.json", {"rows": [1]})
     assert module.judged(report.path, None, "")[0] == "CUT"
@@ -134,7 +134,7 @@ def test_what_became_of_a_part_is_told_by_its_file_first(load, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["part.json"]
 
 
-def test_a_visit_fits_what_may_be_brought_back_and_a_screen(load, visit):
+def test_gpu_visit_output_fits_file_and_screen_limits(load, visit):
     main, module = load("gpu_visit_parts.main"), load("gpu_visit_parts.visit")
     assert len(main.PARTS) + 1 <= 8  # files; visit.json is the last
     assert {part.name for part in main.PARTS if part.decides} >= {"programs", "lanes", "study"}
@@ -154,7 +154,7 @@ def programs(load):
     return module, json.loads(module.FILE.read_text())["programs"]
 
 
-def test_the_reference_holds_the_programs_that_a_visit_runs(programs):
+def test_gpu_reference_covers_all_visit_programs(programs):
     module, reference = programs
     assert list(reference) == list(module.cases()) and len(reference) == 6
     assert module.FILE.stat().st_size < 200_000
@@ -175,7 +175,7 @@ def changed(made, where, factor):
     return other
 
 
-def test_a_changed_number_of_the_first_update_is_refused_in_every_lane(programs):
+def test_gpu_check_detects_any_change_in_the_first_update(programs):
     module, reference = programs
     for made in reference.values():
         arrays = made["params"]["1"]["arrays"]
@@ -189,7 +189,7 @@ def test_a_changed_number_of_the_first_update_is_refused_in_every_lane(programs)
             assert module.judged(made, other)["wrong"], where
 
 
-def test_one_lane_may_leave_after_the_first_update_and_two_may_not(programs):
+def test_gpu_check_allows_one_deviating_lane_after_first_update(programs):
     module, reference = programs
     made = reference["cartpole"]
     one = changed(made, ("losses", "value_loss", 7, 2), 1.5)
@@ -202,7 +202,7 @@ def test_one_lane_may_leave_after_the_first_update_and_two_may_not(programs):
     assert "of lane 2 after update 8" in judged["wrong"][1]
 
 
-def test_what_is_not_a_number_is_refused_and_so_are_other_arrays(programs):
+def test_gpu_check_refuses_nan_and_different_arrays(programs):
     module, reference = programs
     made = reference["pendulum"]
     other = changed(made, ("losses", "loss", 0, 0), float("nan"))
@@ -214,7 +214,7 @@ def test_what_is_not_a_number_is_refused_and_so_are_other_arrays(programs):
 
 
 @pytest.mark.usefixtures("quickly")
-def test_training_gives_the_numbers_of_the_reference(programs):
+def test_cpu_training_matches_the_gpu_reference(programs):
     """Else a change of PPO's numbers left the file as it was: `scripts/gpu_visit --reference`.
 
     One program with masks: after some updates there are steps without a choice.
@@ -245,7 +245,7 @@ def wheel(folder, name, text="answer = 42\n"):
     return path
 
 
-def test_too_many_bytes_of_wheels_are_refused(load, tmp_path):
+def test_oversized_wheel_folder_is_refused(load, tmp_path):
     wheels = load("gpu_visit_parts.wheels")
     wheel(tmp_path, "visit_small")
     large = tmp_path / "visit_large-1.0-py3-none-any.whl"
@@ -260,7 +260,7 @@ def test_too_many_bytes_of_wheels_are_refused(load, tmp_path):
     ]
 
 
-def test_missing_packages_are_unpacked_and_damaged_wheels_are_named(load, tmp_path, capsys):
+def test_missing_wheels_are_installed_and_damaged_ones_refused(load, tmp_path, capsys):
     wheels, main = load("gpu_visit_parts.wheels"), load("gpu_visit_parts.main")
     folder, target = tmp_path / "wheels", tmp_path / "site"
     folder.mkdir()
@@ -303,7 +303,7 @@ def test_gymnax_imports_without_matplotlib(load, tmp_path, monkeypatch):
 # ---------------------------------------------------------------------- study and kernels
 
 
-def test_the_study_of_a_visit_has_512_lanes(load, tmp_path):
+def test_gpu_visit_study_has_512_lanes(load, tmp_path):
     from hpo.studies.load import load as load_study
 
     text = load("gpu_visit_parts.study").study_text
@@ -363,7 +363,7 @@ def formulas(load, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("differs", [False, True])
-def test_the_study_is_run_twice_and_its_tables_are_compared(
+def test_gpu_visit_compares_whole_and_interrupted_studies(
     load, formulas, tmp_path, monkeypatch, differs
 ):
     """What is killed, and what goes on from there, are processes; the rest was run before."""
@@ -390,7 +390,7 @@ def test_the_study_is_run_twice_and_its_tables_are_compared(
     assert bool(kept["differences"]) == bool(failures) == differs
 
 
-def test_kernels_are_counted_by_the_loop_that_they_are_in(load):
+def test_gpu_kernels_are_counted_per_loop(load):
     text = """HloModule jit_local
 
 %fused (a: f32[8]) -> f32[8] {
@@ -428,7 +428,7 @@ ENTRY %main (x: f32[8]) -> f32[8] {
     assert found == {"act": (2, 4.0), "learn": (1, 2.0)}
 
 
-def test_kernels_of_a_gpu_are_read_from_its_streams_alone(load):
+def test_gpu_kernels_are_read_from_streams_only(load):
     kernels = load("gpu_visit_parts.kernels")
 
     def event(name, **stats):
@@ -447,7 +447,7 @@ def test_kernels_of_a_gpu_are_read_from_its_streams_alone(load):
     assert list(kernels._events(one)) == [("fusion.3", 2.0)]
 
 
-def test_a_program_that_does_not_compile_is_named_and_the_others_are_timed(load, monkeypatch):
+def test_uncompilable_program_is_reported_and_others_are_timed(load, monkeypatch):
     speed, common = load("gpu_visit_parts.speed"), load("gpu_visit_parts.common")
 
     class Program:
@@ -475,7 +475,7 @@ def test_a_program_that_does_not_compile_is_named_and_the_others_are_timed(load,
     assert [row["name"] for row in report.document["rows"]] == ["program 3", "program 1"]
 
 
-def test_replicates_with_other_bits_are_named(load):
+def test_seeds_with_bitwise_differences_are_reported(load):
     lanes = load("gpu_visit_parts.lanes")
     ones = {0: lanes.Seen("a", np.array([3.0, 4.0])), 5: lanes.Seen("b", np.array([0.0, 1.0]))}
     assert lanes._compared("same", ones, dict(ones), True)["equal"]

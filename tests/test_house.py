@@ -49,11 +49,11 @@ def parsed(house, text, name="search.sample", file="sample.py"):
     return house.Module(Path(file), name, text.count("\n"), ast.parse(text))
 
 
-def test_no_circles(house, modules):
+def test_imports_have_no_cycles(house, modules):
     assert house.circles(house.graph_of(modules, typing=True)) == []
 
 
-def test_search_hardly_writes_into_other_objects(house, modules):
+def test_search_rarely_writes_attributes_of_other_objects(house, modules):
     inside = [module for name, module in modules.items() if name.startswith("search.")]
     writes = [write for module in inside for write in house.foreign_writes(module)]
     assert len(writes) <= MOST_WRITES, "\n".join(writes)
@@ -62,7 +62,7 @@ def test_search_hardly_writes_into_other_objects(house, modules):
     assert [write for module in wings for write in house.foreign_writes(module)] == []
 
 
-def test_the_house_does_not_grow(house, modules):
+def test_code_size_does_not_grow(house, modules):
     found = house.totals(modules)
     assert {name: found[name] for name in MOST if found[name] > MOST[name]} == {}
 
@@ -77,7 +77,7 @@ def test_totals_count_lines_of_code(house, tmp_path):
     assert house.totals({"sample": module}) == {"files": 1, "lines": 11, "code": 2, "root": 1}
 
 
-def test_docstrings_say_what_is_returned(house, modules):
+def test_docstrings_follow_the_wording_rules(house, modules):
     assert [entry for module in modules.values() for entry in house.old_words(module)] == []
 
 
@@ -85,7 +85,7 @@ SLACK = 1.01  # of totals
 
 
 @pytest.mark.parametrize("name", ["tokens", "conditionals_per_1000_lines"])
-def test_totals_of_shapes_do_not_grow(found, shapes, name):
+def test_code_complexity_totals_do_not_grow(found, shapes, name):
     """A rise is a line in the changelog and `scripts/house --write`."""
     assert found[name] <= SLACK * shapes.read_known()[name]
 
@@ -93,7 +93,7 @@ def test_totals_of_shapes_do_not_grow(found, shapes, name):
 @pytest.mark.parametrize(
     "name", ["complex", "positional", "nested_conditionals", "nested_comprehensions"]
 )
-def test_lists_of_dense_code_only_get_shorter(found, shapes, name):
+def test_dense_code_lists_do_not_grow(found, shapes, name):
     known = shapes.read_known()[name]
     denser = {where: count for where, count in found[name].items() if count > known.get(where, 0)}
     assert denser == {}, "write one decision a line, or split the function"
@@ -111,7 +111,7 @@ class Case:
 """
 
 
-def test_shapes_count_decisions_of_expressions(shapes):
+def test_complexity_counts_decisions_in_expressions(shapes):
     found = shapes.shapes_of(DENSE * 2)
     one = shapes.shapes_of(DENSE)
     functions = {
@@ -125,7 +125,7 @@ def test_shapes_count_decisions_of_expressions(shapes):
     assert found.tokens == 2 * one.tokens
 
 
-def test_comments_docstrings_and_layout_are_no_tokens(shapes):
+def test_token_count_ignores_comments_docstrings_and_layout(shapes):
     code = "def f(a):\n    return a + 1\n"
     words = '    """Say.\n\n    More.\n    """\n    # why\n\n'
     told = f"def f(a):\n{words}    return (\n        a + 1  # here\n    )\n"
@@ -133,7 +133,7 @@ def test_comments_docstrings_and_layout_are_no_tokens(shapes):
     assert shapes.shapes_of(told).tokens == 12  # two parentheses more
 
 
-def test_what_counts_as_a_write_into_another_object(house):
+def test_foreign_attribute_writes_are_detected(house):
     text = """
 def change(self, trial, runs):
     trial.state = 1
@@ -163,7 +163,7 @@ def change(self, trial, runs):
     ]
 
 
-def test_circles_are_found_also_those_for_types_alone(house):
+def test_import_cycles_are_detected_including_typing_only(house):
     names = ["a", "b", "c", "d"]
     texts = {
         "a": "from .b import x\nfrom . import d",
@@ -176,7 +176,7 @@ def test_circles_are_found_also_those_for_types_alone(house):
     assert house.circles(house.graph_of(small, typing=True)) == [["a", "b", "c", "d"]]
 
 
-def test_rooms_are_what_lies_right_below_a_folder(house):
+def test_rooms_are_the_direct_subpackages(house):
     graph = {
         "search.run": {"search.engine.loop", "store.rows"},
         "search.engine.loop": {"search.engine.step", "search.book.run"},
@@ -189,7 +189,7 @@ def test_rooms_are_what_lies_right_below_a_folder(house):
     assert arrows == {("run", "engine"), ("engine", "book")}
 
 
-def test_old_words_are_found_in_public_functions_alone(house):
+def test_docstring_wording_is_checked_for_public_functions_only(house):
     text = '''
 class Box:
     def give(self):

@@ -38,7 +38,7 @@ def recorded(table, configuration):
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "deeprmsa-nsfnet"])
-def test_values_and_nearest_runs_are_those_that_hpo_reads(name):
+def test_table_values_and_nearest_runs_match_hpo(name):
     ours = hpo_tables.load(name)
     folder = next(ROOT.glob(f"results/*/{name}"))
     theirs = read_table(folder)
@@ -65,7 +65,7 @@ def test_every_recorded_configuration_is_found(name):
     assert found.loss == sign * found.value
 
 
-def test_draws_are_spread_as_the_recorded_configurations():
+def test_draws_are_distributed_like_recorded_configurations():
     table = hpo_tables.load("Acrobot-v1")
     problem = Problem(table, np.arange(10), 1, np.random.default_rng(1))
     drawn = [problem.draw() for _ in range(1000)]
@@ -94,7 +94,7 @@ def test_shares_and_values_undo_each_other():
         ({"knob": 1}, r"unknown: \['knob'\]"),
     ],
 )
-def test_mistakes_are_refused(change, words):
+def test_invalid_configurations_are_refused(change, words):
     table = hpo_tables.load("CartPole-v1")
     with pytest.raises(ValueError, match=words):
         table.evaluate({**table.default, **change})
@@ -110,7 +110,7 @@ def test_seeds_steps_and_names_outside_of_a_table_are_refused():
         hpo_tables.load("CartPole")
 
 
-def test_a_longer_run_of_the_same_seed_costs_only_what_is_new():
+def test_continuing_a_run_costs_only_the_new_steps():
     table = hpo_tables.load("CartPole-v1")
     problem = Problem(table, np.arange(8), 1.5, np.random.default_rng(0))
     problem.evaluate(table.default, share=0.3)
@@ -125,7 +125,7 @@ def test_a_longer_run_of_the_same_seed_costs_only_what_is_new():
         problem.evaluate(table.default, seed=5)
 
 
-def test_ranks_are_those_of_a_slow_count():
+def test_ranks_match_a_slow_count():
     losses = np.random.default_rng(0).integers(0, 3, (4, 50)).astype(float)
     for at in range(4):
         for search in range(50):
@@ -151,14 +151,14 @@ def test_the_best_possible_choice_ranks_first_and_the_worst_last(monkeypatch):
     assert min(best.scores.values()) > 0.8 > max(worst.scores.values())
 
 
-def test_interval_is_students():
+def test_interval_matches_student_t():
     mean, reach = interval([1.0, 2.0, 4.0])
     assert (mean, reach) == pytest.approx((7 / 3, 4.303 * np.std([1, 2, 4], ddof=1) / 3**0.5))
     found = [Ranked("mine", {"a": 1.0, "b": 0.5}, {"a": 1.0, "b": 2.0})]
     assert text_of(found, 12, 20).splitlines()[1].split()[:2] == ["mine", "0.75"]
 
 
-def test_configspace_has_the_default_and_its_samples_are_answered():
+def test_configspace_default_and_samples_can_be_evaluated():
     for name in ("CartPole-v1", "Pendulum-v1"):
         table = hpo_tables.load(name)
         space = as_configspace(table.space, seed=1)
@@ -169,7 +169,7 @@ def test_configspace_has_the_default_and_its_samples_are_answered():
             assert np.isfinite(found.loss)
 
 
-def test_command_prints_a_row_for_an_outsiders_optimiser(tmp_path):
+def test_command_ranks_a_user_optimiser(tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text("def optimise(problem):\n    return problem.draw()\n")
     command = [sys.executable, "-m", "hpo_tables", f"{mine}:optimise", "--searches", "1"]

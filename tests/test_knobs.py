@@ -42,7 +42,7 @@ KNOB = st.sampled_from(list(KNOBS.values()))
 
 
 @pytest.mark.parametrize("name", KNOBS)
-def test_every_knob_is_whole(name):
+def test_knob_entries_are_complete(name):
     knob = KNOBS[name]
     assert knob.name == name and knob.meaning and not knob.meaning.endswith(".")
     assert allowed(knob)
@@ -98,7 +98,7 @@ def test_defaults_are_the_documented_ones(name, default):
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_legal_values_are_taken_and_made_canonical_once(data):
+def test_legal_values_are_accepted_and_canonical(data):
     knob = data.draw(KNOB)
     value = data.draw(legal(knob))
     checked = check_value(knob.name, value)
@@ -132,7 +132,7 @@ def test_illegal_values_are_refused_with_what_is_allowed(name):
 
 
 @pytest.mark.parametrize("name", [name for name, knob in KNOBS.items() if knob.off])
-def test_off_is_written_in_three_ways(name):
+def test_off_may_be_written_in_three_ways(name):
     assert {check_value(name, word) for word in (None, False, "off")} == {None}
 
 
@@ -141,7 +141,7 @@ def test_a_whole_number_may_be_written_as_a_float():
     assert check_value("hidden_sizes", [8, 4]) == (8, 4)
 
 
-def test_names_elsewhere_lead_to_one_knob_each():
+def test_foreign_names_map_to_one_knob_each():
     aliases = [alias for alias, _ in ALIASES]
     assert len(aliases) == len(set(aliases)), "an alias means two knobs"
     assert not set(aliases) & set(KNOBS)
@@ -159,7 +159,7 @@ def test_names_elsewhere_lead_to_one_knob_each():
         ("norm_adv", "normalise_advantages"),
     ],
 )
-def test_a_name_from_elsewhere_is_refused_with_ours(given, ours):
+def test_foreign_knob_name_is_refused_with_the_hpo_name(given, ours):
     with pytest.raises(
         ConfigError, match=f"unknown hyperparameter '{given}'; here it is called '{ours}'"
     ):
@@ -174,7 +174,7 @@ def test_american_spellings_are_accepted():
     assert complete({"normalize_rewards": True})["normalise_rewards"] is True
 
 
-def test_an_unknown_name_suggests_the_nearest():
+def test_unknown_knob_gets_a_suggestion():
     with pytest.raises(ConfigError, match="did you mean 'gamma'"):
         check_name("gama")
     with pytest.raises(ConfigError, match="Nearest of"):
@@ -214,14 +214,14 @@ def test_completing_twice_changes_nothing(config):
 
 
 @pytest.mark.parametrize("value", [1e-60, 1e-39, -1e-39, 1e39])
-def test_numbers_that_float32_does_not_have_are_refused(value):
+def test_values_not_representable_in_float32_are_refused(value):
     with pytest.raises(
         ConfigError, match="which float32 cannot represent; allowed: 0, if that is legal"
     ):
         check_value("average_reward_initial", value)
 
 
-def test_the_critic_s_clip_can_be_off():
+def test_vf_max_grad_norm_can_be_off():
     """`off` is off; only `same`, the default, follows the policy's."""
     assert complete({"vf_max_grad_norm": "off"})["vf_max_grad_norm"] is None
     assert complete({"max_grad_norm": 2.0})["vf_max_grad_norm"] == 2.0
@@ -236,7 +236,7 @@ def test_all_optimisers_but_adam_decay(name):
     assert full["vf_weight_decay"] == full["weight_decay"] == 0.1
 
 
-def test_unset_critic_knobs_follow_the_policy_s():
+def test_unset_critic_knobs_follow_the_policy():
     full = complete({"learning_rate": 0.03, "adam_eps": 1e-7, "lr_schedule": "cosine"})
     assert full["vf_learning_rate"] == pytest.approx(0.01)
     assert (full["vf_adam_eps"], full["vf_lr_schedule"]) == (1e-7, "cosine")
@@ -245,7 +245,7 @@ def test_unset_critic_knobs_follow_the_policy_s():
     assert (own["vf_learning_rate"], own["vf_lr_schedule"]) == (0.5, "linear")
 
 
-def test_normalised_rewards_are_clipped_unless_said_otherwise():
+def test_normalised_rewards_are_clipped_by_default():
     assert complete({"normalise_rewards": True})["reward_clip"] == 10.0
     assert complete({"normalise_rewards": True, "reward_clip": None})["reward_clip"] is None
     assert complete({"normalise_rewards": True, "reward_clip": 3})["reward_clip"] == 3.0
@@ -270,7 +270,7 @@ def test_layers_and_width_give_the_sizes():
         ({"num_minibatches": 1024}, 1, 1024),
     ],
 )
-def test_minibatches_follow_from_each_other(given, rows, count):
+def test_minibatch_size_and_count_determine_each_other(given, rows, count):
     full = complete(given)
     assert (full["minibatch_size"], full["num_minibatches"]) == (rows, count)
 
@@ -302,7 +302,7 @@ def test_environment_values_are_kept_as_given():
     assert complete({"env.gravity": 3})["env.gravity"] == 3
 
 
-def test_schedules_are_those_of_every_schedule_knob():
+def test_schedule_knobs_share_the_same_choices():
     kinds = [knob for name, knob in KNOBS.items() if name.endswith("_schedule")]
     assert len(kinds) == 5 and all(knob.choices == SCHEDULES for knob in kinds)
 
@@ -315,7 +315,7 @@ def test_schedules_are_those_of_every_schedule_knob():
         {"priority_alpha": 0.5, "priority_over": "segments"},
     ],
 )
-def test_more_minibatches_than_whole_segments_are_refused_where_the_file_is_read(whole):
+def test_more_minibatches_than_segments_are_refused_on_load(whole):
     with pytest.raises(ConfigError, match=r"segments, one per.*at most num_envs, which is 2"):
         complete({"num_envs": 2, "num_minibatches": 4, **whole})
     complete({"num_envs": 4, "num_minibatches": 4, **whole})

@@ -46,7 +46,7 @@ def table():
     sys.path.remove(str(BENCHMARKS))
 
 
-def test_the_choice_is_the_best_that_had_ended(table):
+def test_chosen_trial_is_the_best_finished_so_far(table):
     trials = [
         table.Ended({"x": 0}, None, 10),  # stopped
         table.Ended({"x": 1}, 5.0, 20),
@@ -63,7 +63,7 @@ def test_the_choice_is_the_best_that_had_ended(table):
     assert table.choices(trials, [70], "minimize") == [{"x": 2}]
 
 
-def test_regret_is_how_much_worse_the_choice_is(table):
+def test_regret_is_the_loss_against_the_best(table):
     chosen = {"random": [[None, 4.0], [1.0, 5.0]], "tpe": [[2.0, 5.0]] * 6}
     rows = table.rows_of("s", chosen, [10.0, 20.0], 5.0, "maximize")
     assert [(row.method, row.env_steps, row.repetitions, row.regret) for row in rows] == [
@@ -78,7 +78,7 @@ def test_regret_is_how_much_worse_the_choice_is(table):
     assert "| s | tpe | 10 | 6 | 3 | [3, 3] |" in table.table(rows)
 
 
-def test_the_interval_of_a_median_is_that_of_order_statistics(table):
+def test_median_interval_uses_order_statistics(table):
     assert table.middle([5.0, 1.0, 4.0, 2.0, 3.0]) == (3.0, None, None)
     assert table.middle([6.0, 5.0, 1.0, 4.0, 2.0, 3.0]) == (3.5, 1.0, 6.0)
     assert table.middle([float(n) for n in range(1, 11)]) == (5.5, 2.0, 9.0)
@@ -89,19 +89,19 @@ def test_the_interval_of_a_median_is_that_of_order_statistics(table):
     assert wrong <= 25
 
 
-def test_a_best_value_that_several_trials_have_is_noticed(table):
+def test_shared_best_value_is_detected(table):
     one, two, stopped = table.Ended({}, 1.0, 1), table.Ended({}, 0.5, 1), table.Ended({}, None, 1)
     assert table.shares_its_best([one, two, one, stopped], "maximize")
     assert not table.shares_its_best([one, two, one, stopped], "minimize")
     assert not table.shares_its_best([stopped, stopped], "maximize")
 
 
-def test_of_equal_values_the_first_trial_is_chosen(table):
+def test_equal_values_choose_the_lowest_trial_number(table):
     trials = [table.Ended({"x": 5}, 4.0, 10, 5), table.Ended({"x": 2}, 4.0, 10, 2)]
     assert table.choices(trials, [10, 20], "maximize") == [{"x": 5}, {"x": 2}]
 
 
-def test_a_whole_table_resumes_and_spends_equally(table, tmp_path, monkeypatch, capsys):
+def test_methods_table_resumes_with_equal_budgets(table, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(local, "LocalFactory", lambda *a, **b: Formulas())
     file, out = tmp_path / "methods.yaml", tmp_path / "out"
     file.write_text(STUDY)
@@ -171,7 +171,7 @@ def told(folder):
     return trials, spent, seeds
 
 
-def test_a_population_is_judged_by_the_schedule_it_chose(table, tmp_path, monkeypatch):
+def test_pbt_is_evaluated_by_its_chosen_schedule(table, tmp_path, monkeypatch):
     """Its confirm stage trains the schedule on the judge seeds; the budget is the search's."""
     monkeypatch.setattr(local, "LocalFactory", lambda *a, **b: Formulas())
     file, out = tmp_path / "methods.yaml", tmp_path / "out"
@@ -206,7 +206,7 @@ def test_a_population_is_judged_by_the_schedule_it_chose(table, tmp_path, monkey
     assert reports == 3
 
 
-def test_the_studies_of_the_table_are_one_program_each(table):
+def test_methods_table_studies_need_one_program_each(table):
     files = sorted((BENCHMARKS / "methods").glob("*.yaml"))
     assert len(files) == 3
     for file in files:
@@ -215,7 +215,7 @@ def test_the_studies_of_the_table_are_one_program_each(table):
         assert all(KNOBS[name].traced for name in study.space.names)
 
 
-def test_what_cannot_be_judged_is_a_line(table, tmp_path, capsys):
+def test_methods_table_refuses_unsupported_methods_and_studies(table, tmp_path, capsys):
     assert table.main(["x.yaml", "--methods", "grid"]) == 2
     said, known = capsys.readouterr().err.split("; known: ")
     assert said == "--methods: 'grid' cannot be judged here"

@@ -215,7 +215,7 @@ TRAINERS = {
 
 
 @pytest.mark.parametrize("trainer", TRAINERS.values(), ids=TRAINERS)
-def test_another_systems_run_is_read_with_its_own_defaults(here, trainer):
+def test_foreign_training_run_is_imported_with_its_defaults(here, trainer):
     given = trainer
     study = here.imported(given.kind, given.name, given.text, given.flags, given.env)
     config = study.complete(study.space.default())
@@ -228,7 +228,7 @@ def test_another_systems_run_is_read_with_its_own_defaults(here, trainer):
     assert given.env_steps in (0, study.env_steps)
 
 
-def test_a_flag_of_xlron_is_read_or_refused_in_a_line(here):
+def test_xlron_flags_are_imported_or_refused(here):
     from hpo.foreign_names.xlron_table import XLRON as TABLE
 
     fates = {row.fate for row in TABLE.rows}
@@ -238,7 +238,7 @@ def test_a_flag_of_xlron_is_read_or_refused_in_a_line(here):
         assert said.code == 2 and not said.out and len(said.err.strip().splitlines()) == 1
 
 
-def test_heuristics_of_xlron_have_their_names_here():
+def test_xlron_heuristic_names_are_supported():
     from hpo.core.envs.optical.optical_settings import HEURISTIC_NAMES
 
     theirs = {
@@ -276,25 +276,25 @@ FEATURES = {
 
 
 @pytest.mark.parametrize("fixed", FEATURES.values(), ids=FEATURES)
-def test_a_feature_of_ppo_is_in_the_study_file(here, fixed):
+def test_study_file_supports_each_ppo_feature(here, fixed):
     env = "Pendulum-v1" if "distribution" in fixed else "CartPole-v1"
     text = f"{SMALL}{SEARCH}fixed: {json.dumps(fixed)}\n".replace("CartPole-v1", env)
     assert here.checked(text).startswith("OK")
 
 
 @pytest.mark.parametrize("network", ["mlp", "gnn", "transformer", "path_mlp"])
-def test_a_network_for_optical_requests_is_in_the_study_file(here, network):
+def test_study_file_supports_optical_networks(here, network):
     fixed = {"network": network, "action_masking": True, "valid_mass_coef": 0.01}
     assert here.checked(f"{OPTICAL}{SEARCH}fixed: {json.dumps(fixed)}\n").startswith("OK")
 
 
-def test_a_cnn_is_in_the_study_file(here):
+def test_study_file_supports_cnn(here):
     fixed = "fixed: {network: cnn}\n"
     text = f"{SMALL}{SEARCH}{fixed}".replace("CartPole-v1", "Breakout-MinAtar")
     assert here.checked(text).startswith("OK")
 
 
-def test_every_schedule_is_in_the_study_file(here):
+def test_study_file_supports_every_schedule(here):
     from hpo.knobs import SCHEDULES
 
     assert {"constant", "linear", "cosine", "warmup_cosine"} <= set(SCHEDULES)
@@ -341,7 +341,7 @@ def test_numeric_hyperparameters_are_batched_in_one_program(here):
     assert json.loads(here.hpo("check", "study.yaml", "--json").out)["training_compiles"] == 2
 
 
-def test_the_founding_search_is_one_study(here):
+def test_optical_founding_search_is_one_study(here):
     """Learning rate, clipping, lambda, entropy, architecture and slot aggregation."""
     space = """space:
   learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}
@@ -356,7 +356,7 @@ def test_the_founding_search_is_one_study(here):
     here.checked(f"{by_tune}{space}search: {{driver: ray_tune}}\n")
 
 
-def test_hyperparameters_change_during_a_run_by_an_environment():
+def test_autorl_env_api_is_available():
     """ARLBench's dynamic configuration; tests/search/autorl trains it."""
     assert {"reset", "step", "save", "restore"} <= set(dir(hpo.AutoRLEnv))
     assert "AutoRLEnv" in hpo.__all__
@@ -382,11 +382,11 @@ ROWS = {
 
 
 @pytest.mark.parametrize("more", ROWS.values(), ids=ROWS)
-def test_a_way_to_search_is_in_the_study_file(here, more):
+def test_study_file_supports_each_search_option(here, more):
     assert here.checked(f"{SMALL}{SEARCH}{more}").startswith("OK")
 
 
-def test_several_environments_are_one_study(here):
+def test_study_may_have_several_environments(here):
     text = f"{SMALL}{SEARCH}".replace("CartPole-v1", "[CartPole-v1, Acrobot-v1]")
     assert here.checked(text).startswith("OK")
 
@@ -417,7 +417,7 @@ COMMANDS = {
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 @pytest.mark.parametrize(("words", "pattern"), COMMANDS.values(), ids=COMMANDS)
-def test_a_finished_study_is_read_by_a_command(here, finished, words, pattern):
+def test_finished_study_is_read_by_each_command(here, finished, words, pattern):
     best, second = (entry.trial for entry in finished.leaderboard[:2])
     places = {"folder": finished.folder.parent, "study": finished.folder}
     typed = [word.format(best=best, second=second, **places) for word in words]
@@ -472,7 +472,7 @@ def test_a_tuned_configuration_is_printed(here):
     assert said.code == 0 and "learning_rate" in said.out
 
 
-def test_an_own_training_is_checked(here):
+def test_custom_training_passes_check(here):
     import jax
 
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
@@ -480,7 +480,7 @@ def test_an_own_training_is_checked(here):
     assert said.out.startswith("OK"), said.err
 
 
-def test_the_atlas_is_shipped():
+def test_atlas_studies_are_included():
     """Its studies, and the surfaces that they recorded."""
     assert list((ROOT / "studies" / "atlas").glob("*.yaml"))
 
@@ -509,7 +509,7 @@ def test_a_sweep_or_configuration_is_imported(here, kind, name, text):
     assert here.imported(kind, name, text, env=env).space is not None
 
 
-def test_configspace_goes_out_and_comes_back():
+def test_configspace_round_trip_keeps_parameter_names():
     from hpo.spaces.via_configspace import as_configspace, from_configspace
 
     space = loads(SMALL + SEARCH).space
@@ -543,7 +543,7 @@ def test_networks_are_flax_and_optimisers_optax():
     assert optimisers.optax is optax
 
 
-def test_observations_of_an_optical_network_are_graphs_of_jraph():
+def test_optical_graph_observation_is_a_jraph_tuple():
     import jax
     import jraph
 
@@ -556,6 +556,6 @@ def test_observations_of_an_optical_network_are_graphs_of_jraph():
     assert isinstance(observation, jraph.GraphsTuple)
 
 
-def test_loggers_for_weights_and_biases_are_named_by_the_study_file():
+def test_study_file_supports_wandb_logger():
     text = f"{SMALL}{SEARCH}loggers: [{{type: wandb, mode: offline}}]\n"
     assert loads(text).loggers[0].type == "wandb"

@@ -33,7 +33,7 @@ def test_no_root_module_shadows_the_standard_library():
     assert not modules & set(sys.stdlib_module_names)
 
 
-def test_tests_and_docs_are_no_packages():
+def test_tests_and_docs_are_not_packages():
     for folder in ("tests", "benchmarks", "docs"):
         found = set((ROOT / folder).rglob("__init__.py"))
         assert found <= {ROOT / "benchmarks" / "hpo_tables" / "hpo_tables" / "__init__.py"}
@@ -77,7 +77,7 @@ def build(sources: Path, out: Path) -> set[str]:
     return set(zipfile.ZipFile(wheel).namelist())
 
 
-def test_wheels_hold_data_and_forget_deleted_modules(sources, tmp_path):
+def test_wheels_include_data_and_drop_deleted_modules(sources, tmp_path):
     pytest.importorskip("setuptools", minversion="77")
     (sources / "core" / "passing.py").write_text('"""Gone soon."""\n')
     first = build(sources, tmp_path / "first")
@@ -96,7 +96,7 @@ def test_wheels_hold_data_and_forget_deleted_modules(sources, tmp_path):
     assert second == first - {"hpo/core/passing.py"}
 
 
-def test_the_table_of_extras_names_all_of_them():
+def test_documented_extras_match_pyproject():
     extras = set(
         tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     )
@@ -105,7 +105,7 @@ def test_the_table_of_extras_names_all_of_them():
     assert {name for cell in first for name in re.findall(r"`([\w-]+)`", cell)} == extras
 
 
-def test_workflows_run_on_the_versions_that_the_package_names():
+def test_workflows_use_the_supported_python_versions():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     versions = [c.rsplit(" ", 1)[1] for c in project["classifiers"] if "Python :: 3." in c]
     flows = {path.stem: yaml.safe_load(path.read_text()) for path in WORKFLOWS.glob("*.yml")}
@@ -119,7 +119,7 @@ def test_workflows_run_on_the_versions_that_the_package_names():
         assert (ROOT / path).is_file()
 
 
-def test_the_citation_names_this_version():
+def test_citation_file_has_the_package_version():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert (cited["version"], cited["license"]) == (project["version"], project["license"])
@@ -133,7 +133,7 @@ def wheel_parts():
     sys.path.remove(str(ROOT / "scripts"))
 
 
-def test_release_notes_are_the_section_of_a_version(wheel_parts):
+def test_release_notes_are_the_changelog_section(wheel_parts):
     notes = wheel_parts("release_notes").release_notes
     changelog = "# Changelog\n\n## [Unreleased]\n\n- new\n\n## [0.2.0] - 2026-12-01\n\n"
     changelog += "- [PPO](docs/ppo.md)\n"

@@ -19,13 +19,13 @@ def no_unix(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
-def test_python_says_so_and_errors_can_still_be_named(no_unix):
+def test_python_api_on_windows_raises_a_clear_error(no_unix):
     with pytest.raises(ConfigError, match=SENTENCE):
         _ = hpo.run
     assert issubclass(ConfigError, hpo.HpoError) and hpo.__version__
 
 
-def test_a_command_says_so_in_one_line_and_help_is_there(no_unix, capsys, tmp_path):
+def test_commands_on_windows_exit_with_one_line(no_unix, capsys, tmp_path):
     assert main(["list"]) == 2
     printed = capsys.readouterr()
     assert printed.out == "" and printed.err.count("\n") == 1 and "WSL 2" in printed.err
@@ -33,7 +33,7 @@ def test_a_command_says_so_in_one_line_and_help_is_there(no_unix, capsys, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_imported_before_that_needs_unix():
+def test_platform_check_precedes_unix_only_imports():
     code = (
         "import sys; sys.modules['fcntl'] = sys.modules['termios'] = None; "
         "import hpo.cli; sys.exit(hpo.cli.main(['run', 'study.yaml']))"

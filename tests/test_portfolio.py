@@ -81,7 +81,7 @@ def test_learner_equals_plain_loops(parts):
     assert learning.learn(sources, 4, splits=20) == expected
 
 
-def test_first_place_is_good_where_the_default_is_bad(parts):
+def test_first_portfolio_entry_covers_a_bad_default(parts):
     bad_default = made_source(parts, "a", [[0] * 4, [9] * 4, [1] * 4, [2] * 4])
     good_default = made_source(parts, "b", [[9] * 4, [0] * 4, [8] * 4, [7] * 4])
     assert parts("learn").learn([bad_default, good_default], 2, splits=5) == [0, 1]
@@ -115,7 +115,7 @@ def test_score_is_0_for_the_median_and_1_for_the_best_configuration(parts):
     assert (found["best"].share, found["worst"].share) == (1.0, 0.0)
 
 
-def test_judging_seeds_choose_nothing(parts):
+def test_judging_seeds_do_not_affect_selection(parts):
     """What the judges show must not change what any plan chooses."""
     plans = parts("plans")
     source = random_sources(parts, 1, configurations=60, seeds=8)[0]
@@ -131,7 +131,7 @@ def test_judging_seeds_choose_nothing(parts):
         assert rows[0] == rows[1]
 
 
-def test_a_table_where_a_fifth_tie_at_the_top_is_a_ceiling(parts):
+def test_table_with_a_fifth_tied_at_the_top_is_a_ceiling(parts):
     is_ceiling = parts("plans").is_ceiling
     assert is_ceiling(made_source(parts, "t", [[5, 5], [5, 5], [1, 2], [0, 0], [3, 1]]))
     assert not is_ceiling(made_source(parts, "t", [[5, 5], [4, 5], *[[k, 0] for k in range(4)]]))
@@ -154,7 +154,7 @@ def test_an_edited_portfolio_is_refused(parts, tmp_path):
         portfolio_file.read(edited)
 
 
-def test_portfolio_judges_no_table_of_its_own_family(parts):
+def test_portfolio_sources_are_split_by_family(parts):
     sources = parts("sources").read_sources(parts("main").SOURCES)
     families = {source.name: source.family for source in sources}
     assert families["deeprmsa-nsfnet"] == families["deeprmsa-cost239"]
@@ -192,7 +192,7 @@ def slow_share_better(parts, source, rows, places, seeds, replays):
     return better / replays, worse / replays
 
 
-def test_the_forecast_against_slow_loops(parts):
+def test_portfolio_forecast_matches_slow_loops(parts):
     draw = np.random.default_rng(9)
     values = draw.normal(size=(9, 8)) + draw.normal(size=(9, 1))
     source = made_source(parts, "table", values, values + draw.normal(size=(9, 8)))
@@ -202,7 +202,7 @@ def test_the_forecast_against_slow_loops(parts):
     assert sum(found) > 0.0
 
 
-def test_the_committed_forecast_is_what_the_tables_give(parts):
+def test_committed_forecast_is_consistent(parts):
     module, main = parts("forecast"), parts("main")
     kept = yaml.safe_load(main.FORECAST.read_text())["plans"]
     assert [(one["portfolio"], one["report"]) for one in kept] == [
@@ -219,7 +219,7 @@ def mean_score(file, plan):
     return sum(found["tables"][name][plan]["score"] for name in tables) / len(tables)
 
 
-def test_pages_give_the_scores_of_twelve_runs():
+def test_documented_scores_of_twelve_runs_match_the_data():
     readme = " ".join((ROOT / "README.md").read_text().split())
     page = (ROOT / "docs" / "reference" / "search-methods.md").read_text()
     short, random = "short study of 12", "random 6, protected"
@@ -230,7 +230,7 @@ def test_pages_give_the_scores_of_twelve_runs():
     assert f"| the study that `hpo init` writes | 12 | {new[0]:.2f} |" in page
 
 
-def test_a_selection_pays_for_more_trials_and_the_page_says_so():
+def test_selection_improves_longer_studies_as_documented():
     page = (ROOT / "docs" / "reference" / "search-methods.md").read_text()
     alone, selected = ("48 trials, one seed", "48 trials, selection")
     scores = [mean_score("portfolio.json", plan) for plan in (alone, selected)]
@@ -239,7 +239,7 @@ def test_a_selection_pays_for_more_trials_and_the_page_says_so():
         assert f"{score:.2f} [" in page, plan
 
 
-def test_verdicts_on_permuted_tables_are_wrong_as_rarely_as_the_page_says():
+def test_documented_error_rate_on_permuted_tables_matches():
     found = json.loads((ROOT / "benchmarks" / "bench" / "permuted.json").read_text())
     page = " ".join((ROOT / "docs" / "reference" / "search-methods.md").read_text().split())
     worst = max(rates["both looks"] for rates in found["tables"].values())

@@ -55,7 +55,7 @@ MODULES = list(modules())
 
 
 @pytest.mark.parametrize("path", MODULES)
-def test_all_is_sorted_and_every_name_exists(path):
+def test_dunder_all_is_sorted_and_names_exist(path):
     tree = ast.parse(path.read_text())
     names, there = declared(tree), defined(tree)
     if names is None:
@@ -68,14 +68,14 @@ def test_all_is_sorted_and_every_name_exists(path):
 
 
 @pytest.mark.parametrize("path", [p for p in MODULES if p.values[0].name == "__init__.py"])
-def test_packages_define_nothing_of_their_own(path):
+def test_package_init_files_define_no_functions_or_classes(path):
     tree = ast.parse(path.read_text())
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     made = {node.name for node in tree.body if isinstance(node, kinds)}
     assert made <= {"__getattr__", "__dir__"}
 
 
-def test_everything_of_the_package_is_offered_by_dir():
+def test_dir_lists_all_public_names():
     import hpo
 
     assert set(hpo.__all__) <= set(dir(hpo)) and "TYPE_CHECKING" not in dir(hpo)

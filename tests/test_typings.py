@@ -27,7 +27,7 @@ def _has(holder, name):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_what_the_types_name_is_there(path):
+def test_type_stub_names_exist(path):
     parts = path.relative_to(ROOT).with_suffix("").parts
     pytest.importorskip(parts[0])
     module = importlib.import_module(".".join(part for part in parts if part != "__init__"))

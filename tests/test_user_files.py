@@ -35,7 +35,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_wrong_with_a_file_is_one_line(tmp_path, name, wrong):
+def test_malformed_user_files_get_one_line_errors(tmp_path, name, wrong):
     path = tmp_path / name
     path.write_bytes(WRONG[wrong])
     with pytest.raises(HpoError) as found:
@@ -44,18 +44,18 @@ def test_what_is_wrong_with_a_file_is_one_line(tmp_path, name, wrong):
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_pipe_is_not_waited_for(tmp_path, name):
+def test_named_pipe_as_user_file_is_refused(tmp_path, name):
     path = tmp_path / name
     os.mkfifo(path)
     with pytest.raises((ConfigError, StudyError), match=r"is not a regular file|is a pipe"):
         READERS[name](path)
 
 
-def test_a_policy_nested_too_deeply_is_damaged(tmp_path):
+def test_too_deeply_nested_policy_json_is_refused(tmp_path):
     (tmp_path / "policy.json").write_text("[" * 20_000)
     with pytest.raises(HpoError, match="is damaged: nested too deeply"):
         load_policy(tmp_path)
 
 
-def test_json_is_read_as_it_is():
+def test_valid_json_is_parsed():
     assert parse_json('{"a": [1, 2.5, null]}') == {"a": [1, 2.5, None]}

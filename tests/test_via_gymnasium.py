@@ -18,7 +18,7 @@ from hpo.studies.study_values import check_env_value
 from hpo.studies.user_code import import_user_code
 
 
-def test_numbers_of_a_constructor_are_parameters_and_all_else_is_a_key():
+def test_float_constructor_arguments_are_parameters_others_keys():
     entry = registry.entry("gym:FrozenLake-v1")
     assert entry.source == "gymnasium" and entry.actions == "any"
     assert entry.keys["map_name"].type == "str" and entry.keys["map_name"].default == "4x4"
@@ -29,7 +29,7 @@ def test_numbers_of_a_constructor_are_parameters_and_all_else_is_a_key():
     assert registry.entry("gym:FrozenLake8x8-v1").keys["map_name"].default == "8x8"
 
 
-def test_values_are_checked_like_those_of_every_environment():
+def test_gymnasium_env_values_are_validated():
     entry = registry.entry("gym:CartPole-v1")
     assert check_env_value(entry, "sutton_barto_reward", True) is True
     assert check_env_value(entry, "max_episode_steps", "1k") == 1000
@@ -41,7 +41,7 @@ def test_values_are_checked_like_those_of_every_environment():
         check_env_value(entry, "max_steps", 10)
 
 
-def test_an_id_that_the_registry_lacks_is_refused_with_what_it_has():
+def test_unknown_gymnasium_id_gets_a_suggestion():
     with pytest.raises(UnknownNameError, match=r"did you mean 'gym:CartPole-v1'\? Nearest of \d"):
         registry.entry("gym:Cartpole-v1")
     with pytest.raises(UnknownNameError, match="gym:CartPole-v1"):
@@ -59,14 +59,14 @@ def test_an_id_that_the_registry_lacks_is_refused_with_what_it_has():
         ("gym:dm_control/cartpole-swingup-v0", "shimmy"),
     ],
 )
-def test_an_id_of_another_package_names_the_package(id_, package):
+def test_id_of_an_uninstalled_package_names_the_package(id_, package):
     with pytest.raises(UnimportedModuleError, match=rf"pip install '?{package}") as caught:
         registry.entry(id_)
     assert "did you mean" not in str(caught.value)
     assert "imports: [my_envs.py]" in str(caught.value)
 
 
-def test_what_is_not_installed_is_named_with_what_to_type(monkeypatch):
+def test_missing_gymnasium_names_the_extra(monkeypatch):
     def missing(name, *rest):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
@@ -84,7 +84,7 @@ def test_what_is_not_installed_is_named_with_what_to_type(monkeypatch):
         ("No module named 'ale_py'", ConfigError, "cannot be imported: No module named 'ale_py'"),
     ],
 )
-def test_a_missing_engine_is_named_too(monkeypatch, text, kind, said):
+def test_missing_gymnasium_dependency_is_named(monkeypatch, text, kind, said):
     real = via_gymnasium.importlib.import_module
 
     def partly(name, *rest):
@@ -97,7 +97,7 @@ def test_a_missing_engine_is_named_too(monkeypatch, text, kind, said):
         via_gymnasium.entry_of("gym:CartPole-v1")
 
 
-def test_an_id_alone_imports_no_module(tmp_path, monkeypatch):
+def test_gymnasium_id_does_not_import_modules(tmp_path, monkeypatch):
     """A study file or a policy may come from anywhere."""
     (tmp_path / "hpo_test_never.py").write_text("raise SystemExit('was run')\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -107,7 +107,7 @@ def test_an_id_alone_imports_no_module(tmp_path, monkeypatch):
     assert registry.find("gym:hpo_test_never:X-v0") is None
 
 
-def test_a_module_that_is_imported_registers_what_an_id_names(tmp_path, monkeypatch):
+def test_imported_module_can_register_gymnasium_ids(tmp_path, monkeypatch):
     (tmp_path / "hpo_test_maker.py").write_text(
         "import gymnasium\n"
         "def build(size: float = 2):\n"
@@ -126,12 +126,12 @@ def test_a_module_that_is_imported_registers_what_an_id_names(tmp_path, monkeypa
         registry.entry("gym:hpo_test_maker:X-v0")
 
 
-def test_values_that_the_constructor_refuses_are_said_on_one_line():
+def test_refused_constructor_values_get_one_line_errors():
     with pytest.raises(ConfigError, match=r"cannot be made with wrong=1: TypeError: [^\n]*$"):
         via_gymnasium.make("gym:CartPole-v1", {"wrong": 1})
 
 
-def test_a_study_of_compiled_environments_never_imports_it():
+def test_compiled_env_studies_do_not_import_gymnasium():
     code = (
         "import sys, hpo.environments.registry as e; e.entry('CartPole-v1'); e.find('nothing')\n"
         "assert not {'gymnasium', 'numpy', 'jax'} & set(sys.modules)"
@@ -165,7 +165,7 @@ budget: {trials: 6}
 """
 
 
-def test_arguments_that_a_constructor_does_not_name_are_keys_with_a_program_each(tmp_path):
+def test_unnamed_kwargs_are_static_keys_with_separate_programs(tmp_path):
     (tmp_path / "open_tank.py").write_text(TANK)
     study = loads(STUDY, source=tmp_path)
     before = check(study)
@@ -188,7 +188,7 @@ def test_arguments_that_a_constructor_does_not_name_are_keys_with_a_program_each
     assert "enqueue" not in advice
 
 
-def test_a_constructor_that_names_its_arguments_is_not_open():
+def test_constructor_without_kwargs_is_not_open():
     assert not registry.entry("gym:CartPole-v1").is_open
     assert not registry.entry("gym:CartPole-v1").makes_program("inflow")
 
@@ -253,20 +253,20 @@ def test_init_gives_an_image_a_convolutional_network(tmp_path, capsys, side, wra
     assert f"env: gym:SeenImage{side}-v0\n" in text
 
 
-def test_init_says_that_no_wrapper_flattens_a_sequence(tmp_path, capsys):
+def test_init_notes_that_sequence_observations_cannot_be_flattened(tmp_path, capsys):
     space = "spaces.Sequence(spaces.Discrete(3))"
     _, text = _initialised(tmp_path, capsys, "SeenSequence-v0", space)
     assert "# Its observation is a Sequence, which no wrapper of Gymnasium flattens." in text
 
 
-def test_init_leaves_a_vector_alone_and_names_a_missing_file(tmp_path, capsys):
+def test_init_adds_no_wrapper_for_vectors_and_reports_missing_file(tmp_path, capsys):
     assert main(["init", "gym:CartPole-v1"]) == 0
     assert "observation is" not in capsys.readouterr().out
     assert main(["init", "gym:CartPole-v1", "--import", "none.py"]) == 2
     assert "--import none.py: no such file" in capsys.readouterr().err
 
 
-def test_a_missing_import_is_the_only_mistake_of_its_environment(tmp_path, capsys):
+def test_missing_import_file_is_the_only_reported_mistake(tmp_path, capsys):
     study = tmp_path / "s.yaml"
     study.write_text("env: corridor\nimports: [corridor.py]\nenv_steps: 10k\n")
     assert main(["check", str(study), "--no-time"]) == 2

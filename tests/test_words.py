@@ -119,7 +119,7 @@ _ENDS = re.compile(r"(?<=[.!?])[*)]*\s+(?=[A-Z`*\[(])")
 
 
 @pytest.mark.parametrize("where", PER_THOUSAND)
-def test_habits_do_not_come_back(where):
+def test_discouraged_phrases_stay_rare(where):
     strings, docstrings = code()
     text = {"docs": "\n".join(pages().values()), "strings": strings, "docstrings": docstrings}[
         where
@@ -136,7 +136,7 @@ def test_sentences_are_short():
     assert share <= LONG_SHARE, f"{share:.1%} of {len(found)} sentences: {long[:20]}"
 
 
-def test_the_docs_stay_short():
+def test_docs_word_count_stays_below_limits():
     words = {
         name: len(re.sub(_PARTS, "", (ROOT / name).read_text(), flags=re.S).split())
         for name in pages()
@@ -146,7 +146,7 @@ def test_the_docs_stay_short():
     assert sum(guides.values()) <= GUIDE_WORDS, guides
 
 
-def test_the_thermometer_shows_a_fever():
+def test_discouraged_phrase_counter_detects_examples():
     text = "Whoever goes on stands beside it. What is left out has a value of its own."
     assert len(habits(text)) == 6 and per_thousand(text) > 300
     assert per_thousand("Omitted keys have defaults. The trial resumes.") == 0

@@ -24,7 +24,7 @@ AGGREGATES_NOTE = (
 
 
 def signed(found: Estimate) -> str:
-    return _formatted(found, "+.3g", ".3g")
+    return _estimate_text(found, "+.3g", ".3g")
 
 
 def each_data(
@@ -40,7 +40,7 @@ def each_data(
         "seeds": found.seeds,
         "lost": found.lost,
         "environments": [
-            {"environment": name, **_score_data(one), "raw": _raw(scale, one.value)}
+            {"environment": name, **_score_data(one), "raw": _raw_value(scale, one.value)}
             for name, scale, one in rows
         ],
         "together": {over: _score_data(one) for over, one in found.together.items()},
@@ -52,7 +52,7 @@ def _score_data(found: Estimate) -> dict[str, float | None]:
     return {"score": found.value, "ci_low": ends.low, "ci_high": ends.high}
 
 
-def _raw(scale: Mapping[str, Any], score: float | None) -> float | None:
+def _raw_value(scale: Mapping[str, Any], score: float | None) -> float | None:
     low, high = float(scale["random"]), float(scale["reference"])
     return None if score is None else low + score * (high - low)
 
@@ -89,7 +89,7 @@ def beside_lines(
             number(x.value),
             number(y.value),
             signed(one.difference),
-            _probability(one.probability),
+            _probability_text(one.probability),
         ]
         for name, x, y, one in zip(names, a.each, b.each, found.each, strict=True)
     ]
@@ -114,17 +114,17 @@ def beside_lines(
         ),
         *folded(
             f"over environments a run of {called[0]} beats one of {called[1]} with probability "
-            + _probability(found.improvement),
+            + _probability_text(found.improvement),
             80,
         ).split("\n"),
     ]
 
 
-def _probability(found: Estimate) -> str:
-    return _formatted(found, ".2f", ".2f")
+def _probability_text(found: Estimate) -> str:
+    return _estimate_text(found, ".2f", ".2f")
 
 
-def _formatted(found: Estimate, value: str, ends: str) -> str:
+def _estimate_text(found: Estimate, value: str, ends: str) -> str:
     if found.value is None:
         return "-"
     shown = between(found.interval.low, found.interval.high, ends)

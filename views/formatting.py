@@ -161,7 +161,7 @@ def sparkline(values: Sequence[float | None], width: int = 40, plain: bool = Fal
     '▁▂▃▄ █'
     """
     bars = _PLAIN_BARS if plain else _BARS
-    points = _thinned(values, width)
+    points = _thin_values(values, width)
     finite = [point for point in points if point is not None]
     if not finite:
         return " " * len(points)
@@ -170,7 +170,7 @@ def sparkline(values: Sequence[float | None], width: int = 40, plain: bool = Fal
     return "".join(" " if p is None else bars[round((p - low) * scale)] for p in points)
 
 
-def _thinned(values: Sequence[float | None], width: int) -> list[float | None]:
+def _thin_values(values: Sequence[float | None], width: int) -> list[float | None]:
     count = min(width, len(values))
     points: list[float | None] = []
     for index in range(count):

@@ -72,7 +72,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Column:
+class BoardColumn:
     name: str
     cells: Sequence[str]
     sorts: Sequence[Any] | None = None  # None: in the order of its texts
@@ -83,7 +83,7 @@ class Column:
     def width(self) -> int:
         return max(len(line) for line in (*self.name.split("\n"), *self.cells))
 
-    def folded(self) -> Column:
+    def folded(self) -> BoardColumn:
         """Return the column with its name in several lines, no wider than it must be."""
         if self.kind is Kind.TRIAL:
             return self
@@ -91,7 +91,7 @@ class Column:
         return replace(self, name=name)
 
 
-def knob_columns(trials: Sequence[TrialView]) -> tuple[list[Column], str]:
+def knob_columns(trials: Sequence[TrialView]) -> tuple[list[BoardColumn], str]:
     """Return a column per hyperparameter that differs, and a sentence about the others."""
     names = list(dict.fromkeys(name for one in trials for name in one.params))
     equal = [name for name in names if _is_equal(name, trials)]
@@ -111,19 +111,19 @@ def _is_traced(name: str) -> bool:
     return name not in KNOBS or KNOBS[name].traced
 
 
-def _knob(name: str, trials: Sequence[TrialView]) -> Column:
+def _knob(name: str, trials: Sequence[TrialView]) -> BoardColumn:
     cells = [param(one.params[name]) if name in one.params else "" for one in trials]
-    return Column(name, cells, [one.params.get(name) for one in trials], kind=Kind.PARAM)
+    return BoardColumn(name, cells, [one.params.get(name) for one in trials], kind=Kind.PARAM)
 
 
-def score_columns(board: Board) -> list[Column]:
+def score_columns(board: Board) -> list[BoardColumn]:
     return [_score(at, name, board.trials) for at, name in enumerate(board.environments)]
 
 
-def _score(at: int, name: str, trials: Sequence[TrialView]) -> Column:
+def _score(at: int, name: str, trials: Sequence[TrialView]) -> BoardColumn:
     scores = [one.scores[at] if one.scores else None for one in trials]
     cells = ["" if score is None else number(score) for score in scores]
-    return Column(name, cells, scores, kind=Kind.SCORE)
+    return BoardColumn(name, cells, scores, kind=Kind.SCORE)
 
 
 def explained(unit: str = ENV_STEPS) -> str:
@@ -224,7 +224,7 @@ def print_leaderboard(
         console.print(Text(text, style="dim"))
 
 
-def _fitting(board: Board, width: int) -> tuple[list[Column], list[str]]:
+def _fitting(board: Board, width: int) -> tuple[list[BoardColumn], list[str]]:
     """Return the columns that fit into a width, and the names of the others."""
     columns = board_columns(board)
     left = width - sum(one.width + _GAP for one in columns)
@@ -239,7 +239,7 @@ def _fitting(board: Board, width: int) -> tuple[list[Column], list[str]]:
     return columns, hidden
 
 
-def _table(columns: Sequence[Column], trials: Sequence[TrialView]) -> Table:
+def _table(columns: Sequence[BoardColumn], trials: Sequence[TrialView]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
     for column in columns:
         side = "right" if column.right else "left"
@@ -249,7 +249,7 @@ def _table(columns: Sequence[Column], trials: Sequence[TrialView]) -> Table:
     return table
 
 
-def rows_of(columns: Sequence[Column]) -> Iterable[tuple[str, ...]]:
+def rows_of(columns: Sequence[BoardColumn]) -> Iterable[tuple[str, ...]]:
     return zip(*(column.cells for column in columns), strict=True)
 
 
@@ -268,71 +268,71 @@ def _notes_below(board: Board, shown: Board, hidden: Sequence[str], which: str) 
     return notes
 
 
-def board_columns(board: Board) -> list[Column]:
+def board_columns(board: Board) -> list[BoardColumn]:
     """Return the columns of a leaderboard up to its values."""
     trials = board.trials
     columns = [
-        _integers("#", [one.place for one in trials]),
-        _integers("trial", [one.trial for one in trials]),
-        Column("status", [one.note for one in trials], right=False),
+        _integer_column("#", [one.place for one in trials]),
+        _integer_column("trial", [one.trial for one in trials]),
+        BoardColumn("status", [one.note for one in trials], right=False),
     ]
     if any(one.feasible is not None for one in trials):
         columns.append(
-            Column("feasible", [_FEASIBLE[one.feasible] for one in trials], right=False)
+            BoardColumn("feasible", [_FEASIBLE[one.feasible] for one in trials], right=False)
         )
     if board.objectives:
-        return [*columns, *_fronts(board)]
-    return [*columns, *_searched(trials), *_selected(trials), *_tested(trials)]
+        return [*columns, *_front_columns(board)]
+    return [*columns, *_search_or_rung_value(trials), *_selected(trials), *_tested(trials)]
 
 
 _FEASIBLE = {True: "yes", False: "no", None: ""}
 
 
-def _searched(trials: Sequence[TrialView]) -> list[Column]:
+def _search_or_rung_value(trials: Sequence[TrialView]) -> list[BoardColumn]:
     return _by_seeds("search", [one.search for one in trials], "seeds")
 
 
-def _selected(trials: Sequence[TrialView]) -> list[Column]:
+def _selected(trials: Sequence[TrialView]) -> list[BoardColumn]:
     if all(one.select.value is None for one in trials):
         return []
     most = max(one.select.seeds for one in trials)
     # A value of fewer seeds is not comparable with these: hpo show has it.
     same = [one.select.value if one.select.seeds == most else None for one in trials]
-    return [_numbers(f"select*{most}", same)]
+    return [_number_column(f"select*{most}", same)]
 
 
-def _tested(trials: Sequence[TrialView]) -> list[Column]:
+def _tested(trials: Sequence[TrialView]) -> list[BoardColumn]:
     if all(one.test.value is None for one in trials):
         return []
     return _by_seeds("test", [one.test for one in trials], "test\nseeds")
 
 
-def _by_seeds(name: str, measured: Sequence[Measured], title: str) -> list[Column]:
+def _by_seeds(name: str, measured: Sequence[Measured], title: str) -> list[BoardColumn]:
     """Return a column of values, and one of their seeds if these numbers differ."""
     values = [one.value for one in measured]
     seeds = [None if one.value is None else one.seeds for one in measured]
     counts = {count for count in seeds if count}
-    named = _numbers(f"{name}*{max(counts)}" if len(counts) == 1 else name, values)
-    return [named, _integers(title, seeds)] if len(counts) > 1 else [named]
+    named = _number_column(f"{name}*{max(counts)}" if len(counts) == 1 else name, values)
+    return [named, _integer_column(title, seeds)] if len(counts) > 1 else [named]
 
 
-def _integers(name: str, counts: Sequence[int | None]) -> Column:
-    return Column(name, ["" if count is None else str(count) for count in counts], counts)
+def _integer_column(name: str, counts: Sequence[int | None]) -> BoardColumn:
+    return BoardColumn(name, ["" if count is None else str(count) for count in counts], counts)
 
 
-def _numbers(name: str, values: Sequence[float | None]) -> Column:
-    return Column(name, [number(value) for value in values], [*values])
+def _number_column(name: str, values: Sequence[float | None]) -> BoardColumn:
+    return BoardColumn(name, [number(value) for value in values], [*values])
 
 
-def _fronts(board: Board) -> list[Column]:
+def _front_columns(board: Board) -> list[BoardColumn]:
     trials = board.trials
-    columns = [_integers("front", [one.front for one in trials])]
+    columns = [_integer_column("front", [one.front for one in trials])]
     for index, name in enumerate(board.objectives):
         values = [_objective(one, index) for one in trials]
-        found = _numbers("", values)
+        found = _number_column("", values)
         header = broken_name(name.removeprefix("eval/"), max(map(len, found.cells)))
         columns.append(replace(found, name=header))
-    return [*columns, _integers("seeds", [one.seeds for one in trials])]
+    return [*columns, _integer_column("seeds", [one.seeds for one in trials])]
 
 
 def _objective(one: TrialView, index: int) -> float | None:

@@ -63,14 +63,14 @@ def print_json_line(data: Mapping[str, Any]) -> None:
     """Print one JSON document as one line at once; non-finite numbers become null."""
     import json
 
-    echo(json.dumps(_finite(data), allow_nan=False), flush=True)
+    echo(json.dumps(_finite_data(data), allow_nan=False), flush=True)
 
 
-def _finite(data: Any) -> Any:
+def _finite_data(data: Any) -> Any:
     if isinstance(data, Mapping):
-        return {str(name): _finite(value) for name, value in data.items()}
+        return {str(name): _finite_data(value) for name, value in data.items()}
     if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
+        return [_finite_data(value) for value in data]
     return finite_or_none(data) if isinstance(data, float) else data
 
 
@@ -94,10 +94,10 @@ def write_csv(path: str, columns: Mapping[str, np.ndarray]) -> None:
         writer = csv.writer(file)
         writer.writerow(columns)
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-        writer.writerows(map(_cell, row) for row in rows)
+        writer.writerows(map(_csv_cell, row) for row in rows)
 
 
-def _cell(value: Any) -> Any:
+def _csv_cell(value: Any) -> Any:
     if isinstance(value, bool):
         return int(value)
     return f"{value:.9g}" if isinstance(value, float) else value

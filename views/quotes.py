@@ -67,7 +67,7 @@ def interval_words(low: float | None, high: float | None) -> str:
 def value_quote(who: str, metric: str, shown: str, where: str, seeds: str) -> str:
     """Return the sentence about a value; `shown`: it with its interval, see `value_words`."""
     on = f" on {where}" if where else ""
-    return f"{_upper(who)} has a {metric} of {shown}{on}, over {seeds}."
+    return f"{_upper_first(who)} has a {metric} of {shown}{on}, over {seeds}."
 
 
 def value_words(value: float | None, low: float | None, high: float | None) -> str:
@@ -82,7 +82,7 @@ def value_words(value: float | None, low: float | None, high: float | None) -> s
 
 def versus(winner: str, against: Against, metric: str, *, lone: bool = False) -> list[str]:
     """Return the sentences about a winner and one opponent; [] if nothing was compared."""
-    rival = _rival(against.rival)
+    rival = _rival_name(against.rival)
     kind = "seed" if lone else "test seed"
     seeds = counted(against.seeds, kind)
     if against.limits is not None and against.by_value != against.verdict:
@@ -91,50 +91,56 @@ def versus(winner: str, against: Against, metric: str, *, lone: bool = False) ->
         case "nothing" | "default":
             return []
         case "diverged":
-            lost = f"{_upper(winner)} diverged on {against.own_diverged} of {seeds}"
+            lost = f"{_upper_first(winner)} diverged on {against.own_diverged} of {seeds}"
             return [f"{lost}, {rival} on {against.diverged or 'none'}."]
         case "ceiling":
-            return [f"{_upper(winner)} and {rival} both reach the maximum on {seeds}."]
+            return [f"{_upper_first(winner)} and {rival} both reach the maximum on {seeds}."]
         case "better" | "worse" if against.difference is None:
-            ahead, behind = _ordered(winner, rival, against)
-            return [f"{_upper(ahead)} is better than {behind}, which diverged, on {seeds}."]
+            ahead, behind = _better_first(winner, rival, against)
+            return [f"{_upper_first(ahead)} is better than {behind}, which diverged, on {seeds}."]
         case "better" | "worse":
-            ahead, behind = _ordered(winner, rival, against)
-            first = f"{_upper(ahead)} has a significantly better {metric} than {behind}"
-            found = [f"{first} on {seeds} ({_tested(winner, rival, against)})."]
+            ahead, behind = _better_first(winner, rival, against)
+            first = f"{_upper_first(ahead)} has a significantly better {metric} than {behind}"
+            found = [f"{first} on {seeds} ({_numbers_and_test(winner, rival, against)})."]
         case _ if against.unless is not None:
-            return [_conditional(winner, rival, against, metric, seeds)]
+            return [_conditional_sentence(winner, rival, against, metric, seeds)]
         case _:
             first = f"No significant difference in {metric} was found between {winner} and {rival}"
-            found = [f"{first} on {seeds} ({_tested(winner, rival, against)})."]
-    return [*found, *_lost(winner, rival, against), *_chance(winner, rival, against)]
+            found = [f"{first} on {seeds} ({_numbers_and_test(winner, rival, against)})."]
+    return [
+        *found,
+        *_diverged_sentences(winner, rival, against),
+        *_probability_sentences(winner, rival, against),
+    ]
 
 
-def _conditional(winner: str, rival: str, against: Against, metric: str, seeds: str) -> str:
+def _conditional_sentence(
+    winner: str, rival: str, against: Against, metric: str, seeds: str
+) -> str:
     """Return the sentence about a difference that only unobserved outcomes could reverse."""
     unless = against.unless
     if unless is None or against.difference is None:
         return ""
     ahead, behind = (winner, rival) if against.difference > 0.0 else (rival, winner)
-    numbers = _numbers(winner, rival, replace(against, interval=unless.interval))
-    first = f"{_upper(ahead)} has a significantly better {metric} than {behind} on {seeds}"
+    numbers = _numbers_text(winner, rival, replace(against, interval=unless.interval))
+    first = f"{_upper_first(ahead)} has a significantly better {metric} than {behind} on {seeds}"
     condition = f"fewer than 1 in {unless.one_in} seeds give a result that these did not show"
     return f"{first}, provided that {condition} ({numbers}; {test_words(against.pairs)})."
 
 
-def _tested(winner: str, rival: str, against: Against) -> str:
-    return f"{_numbers(winner, rival, against)}; {test_words(against.pairs)}"
+def _numbers_and_test(winner: str, rival: str, against: Against) -> str:
+    return f"{_numbers_text(winner, rival, against)}; {test_words(against.pairs)}"
 
 
-def _rival(name: str) -> str:
+def _rival_name(name: str) -> str:
     return _DEFAULT if name == "the default" else name
 
 
-def _ordered(winner: str, rival: str, against: Against) -> tuple[str, str]:
+def _better_first(winner: str, rival: str, against: Against) -> tuple[str, str]:
     return (winner, rival) if against.verdict == "better" else (rival, winner)
 
 
-def _numbers(winner: str, rival: str, against: Against) -> str:
+def _numbers_text(winner: str, rival: str, against: Against) -> str:
     """Return both means and the difference, which is positive for the better side."""
     if against.means is None or against.difference is None:
         return "no seed has values of both"
@@ -152,23 +158,23 @@ def _numbers(winner: str, rival: str, against: Against) -> str:
 def _difference(winner: str, against: Against, seeds: str) -> list[str]:
     if against.means is None or against.difference is None:
         return []
-    rival = _rival(against.rival)
-    numbers = _numbers(winner, rival, against)
+    rival = _rival_name(against.rival)
+    numbers = _numbers_text(winner, rival, against)
     return [
         f"The means of {winner} and {rival} on {seeds}: {numbers} ({test_words(against.pairs)})."
     ]
 
 
-def _lost(winner: str, rival: str, against: Against) -> list[str]:
+def _diverged_sentences(winner: str, rival: str, against: Against) -> list[str]:
     counts = ((winner, against.own_diverged), (rival, against.diverged))
     return [
-        f"{_upper(who)} diverged on {count} of these seeds, which are left out."
+        f"{_upper_first(who)} diverged on {count} of these seeds, which are left out."
         for who, count in counts
         if count
     ]
 
 
-def _chance(winner: str, rival: str, against: Against) -> list[str]:
+def _probability_sentences(winner: str, rival: str, against: Against) -> list[str]:
     spread = against.probability_interval
     if against.probability is None or spread.low is None or spread.high is None:
         return []
@@ -200,7 +206,7 @@ def limit_quotes(winner: str, against: Against) -> list[str]:
     if against.limits is None:
         return []
     said: list[str] = []
-    both = ((winner, against.limits.winner), (_rival(against.rival), against.limits.rival))
+    both = ((winner, against.limits.winner), (_rival_name(against.rival), against.limits.rival))
     for who, found in both:
         for test in found.tests:
             if test.value is None:
@@ -212,7 +218,7 @@ def limit_quotes(winner: str, against: Against) -> list[str]:
             elif test.limit.high is None:
                 limit = f"at least {number(test.limit.low)}"
             name = plain_metric(test.limit.metric)
-            said.append(f"{_upper(who)} has a {name} of {shown}; the constraint is {limit}.")
+            said.append(f"{_upper_first(who)} has a {name} of {shown}; the constraint is {limit}.")
     return said
 
 
@@ -250,7 +256,9 @@ def chosen_quote(winner: str, chosen: ChosenTrial) -> str:
     'Trial 38 has an estimated probability of 0.55 of being the best of the 3 finalists.'
     """
     likely = f"an estimated probability of {chosen.chance:.2f}"
-    return f"{_upper(winner)} has {likely} of being the best of the {chosen.trials} finalists."
+    return (
+        f"{_upper_first(winner)} has {likely} of being the best of the {chosen.trials} finalists."
+    )
 
 
 def front_quotes(front: FrontConclusion) -> list[str]:
@@ -286,5 +294,5 @@ def no_verdict(conclusion: Conclusion) -> Sequence[str]:
     return conclusion.why if conclusion.winner is None and conclusion.front is None else ()
 
 
-def _upper(text: str) -> str:
+def _upper_first(text: str) -> str:
     return text if "_" in text.split(" ", 1)[0] else text[:1].upper() + text[1:]

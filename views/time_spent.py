@@ -8,7 +8,7 @@ from pathlib import Path
 from ..errors import counted
 from ..search.state.usage import Usage
 from ..store.journal import Journal
-from ..store.rows import Head, Stream
+from ..store.rows import CommitHead, Stream
 from ..studies.expected_cost import span_of_time
 from ..studies.load import recorded
 from .formatting import duration, steps
@@ -24,7 +24,7 @@ _WORDS = {
 _LEAST = 0.005
 
 
-def usage_at(head: Head) -> Usage:
+def usage_at(head: CommitHead) -> Usage:
     from ..search.state.loop_state import LoopState  # with numpy, which few commands need
 
     return LoopState.from_text(head.loop_state).usage if head.number else Usage()

@@ -74,13 +74,13 @@ def start_up_words(
     for ask in asks:
         rows_of = [by_number[trial] for trial in ask.told if trial in by_number]
         known |= {row.trial for row in rows_of if row.state is not TrialState.FAILED}
-        if words := _words(search, ask.method, len(known)):
+        if words := _start_up_text(search, ask.method, len(known)):
             proposed = [by_number[trial] for trial in ask.trials if trial in by_number]
             found |= {row.trial: words for row in proposed if row.proposed_by == ask.method}
     return found
 
 
-def _words(search: Mapping[str, Any], method: str, known: int) -> str:
+def _start_up_text(search: Mapping[str, Any], method: str, known: int) -> str:
     row = METHODS.get(method)
     if row is None or not row.learns:
         return ""
@@ -264,7 +264,7 @@ def trial_page(folder: StudyFolder, number_: int) -> TrialPage:
             study=folder.name,
             metric=meta.metric,
             goal=meta.goal,
-            training_weight=0.0 if alone else _weight(study),
+            training_weight=0.0 if alone else _training_weight(study),
             unit=unit_of(meta.study_text),
             trials=len(entries),
             study_seconds=usage_at(journal.head()).seconds_by_part,
@@ -382,7 +382,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def trial_text(page: TrialPage, blocks: bool = True, verbose: bool = False) -> str:
     """Return the page as text of 80 columns, the answer first."""
-    parts = ["\n".join(_head(page, verbose)), _params(page.view.params)]
+    parts = ["\n".join(_head_lines(page, verbose)), _params(page.view.params)]
     if page.scores is not None:
         from .environment_text import each_text
 
@@ -392,7 +392,7 @@ def trial_text(page: TrialPage, blocks: bool = True, verbose: bool = False) -> s
     parts.append(_stages(page, verbose))
     parts += [_measurements(page, name, blocks, verbose) for name in page.environments]
     if verbose:
-        lines = (folded(line, _WIDTH, _LABEL * (line[0] != " ")) for line in _details(page))
+        lines = (folded(line, _WIDTH, _LABEL * (line[0] != " ")) for line in _detail_lines(page))
         parts.append("\n".join(lines))
     return "\n\n".join(part for part in parts if part)
 
@@ -418,7 +418,7 @@ def curve_line(curve: Sequence[CurvePoint], width: int, blocks: bool) -> str:
     return f"{number(finite[0])} {sparkline(points, width, not blocks)} {number(finite[-1])}"
 
 
-def _head(page: TrialPage, verbose: bool) -> list[str]:
+def _head_lines(page: TrialPage, verbose: bool) -> list[str]:
     view, row = page.view, page.row
     said = f"Trial {view.trial} {_became(page)}{_value_of(page)}"
     rank = f" (rank {view.place} of {page.trials})"
@@ -484,7 +484,7 @@ def _value_of(page: TrialPage) -> str:
     return f": {number(at_rung)} on {counted(entry.search_seeds, 'search seed')}"
 
 
-def _details(page: TrialPage) -> list[str]:
+def _detail_lines(page: TrialPage) -> list[str]:
     row = page.row
     lines: list[str] = []
     kinds = {"search": row.seed_values, "select": row.choose_values, "test": row.report_values}
@@ -537,7 +537,7 @@ def _params(params: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _weight(study: Mapping[str, Any]) -> float:
+def _training_weight(study: Mapping[str, Any]) -> float:
     return (study.get("metric") or {}).get("training_weight", 0.0)
 
 
@@ -659,14 +659,14 @@ def _evaluations(evaluations: Sequence[Evaluated], unit: str) -> str:
     for row in evaluations:
         groups.setdefault((row.stream, row.env_steps), []).append(row)
     rows = [
-        [_STAGE[point[0]], steps(point[1]), *_summed(groups[point])]
+        [_STAGE[point[0]], steps(point[1]), *_group_cells(groups[point])]
         for point in sorted(groups, key=_by_stage)
     ]
     header = ("evaluated", unit, "seeds", "episodes", "return", "min", "max", "length")
     return aligned(header, rows, (False, *[True] * 7))
 
 
-def _summed(group: Sequence[Evaluated]) -> list[str]:
+def _group_cells(group: Sequence[Evaluated]) -> list[str]:
     return [
         str(len(group)),
         str(sum(row.episodes for row in group)),

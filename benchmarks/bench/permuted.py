@@ -18,7 +18,7 @@ import numpy as np
 import yaml
 
 from hpo.search.bench import read_table
-from hpo.search.bench.tables import Table
+from hpo.search.bench.tables import BenchTable
 from hpo.store.against import Against
 from hpo.store.comparison import Bounds
 from hpo.store.value_bounds import metric_range
@@ -45,7 +45,7 @@ def main() -> None:
     Path(__file__).with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n")
 
 
-def rates_of(table: Table) -> dict[str, float]:
+def rates_of(table: BenchTable) -> dict[str, float]:
     """Return the share of replays with a wrong verdict, by KINDS."""
     rng, bounds = np.random.default_rng(0), bounds_of(table)
     wrong = dict.fromkeys(KINDS, 0)
@@ -64,7 +64,7 @@ def rates_of(table: Table) -> dict[str, float]:
     return {kind: count / REPLAYS for kind, count in wrong.items()}
 
 
-def bounds_of(table: Table) -> Bounds:
+def bounds_of(table: BenchTable) -> Bounds:
     """Return the range of the metric as `hpo run` knows it."""
     study = yaml.safe_load(table.study_text)
     return metric_range(table.metric, study["env"], study["space"])

@@ -54,12 +54,12 @@ class Box:
 
     def __init__(self, low: Any, high: Any, shape: int | Sequence[int]) -> None:
         sizes = tuple(map(int, shape)) if isinstance(shape, Sequence) else (int(shape),)
-        object.__setattr__(self, "low", _bounds("low", low, sizes))
-        object.__setattr__(self, "high", _bounds("high", high, sizes))
+        object.__setattr__(self, "low", _broadcast_bounds("low", low, sizes))
+        object.__setattr__(self, "high", _broadcast_bounds("high", high, sizes))
         object.__setattr__(self, "shape", sizes)
 
 
-def _bounds(name: str, given: Any, shape: tuple[int, ...]) -> tuple[float, ...]:
+def _broadcast_bounds(name: str, given: Any, shape: tuple[int, ...]) -> tuple[float, ...]:
     bound, size = np.asarray(given, np.float64).reshape(-1), math.prod(shape)
     if len(bound) not in (1, size):
         raise ConfigError(
@@ -217,7 +217,7 @@ def agents_of(env: Environment) -> int:
 
 def reset_all(env: Environment, keys: Key[Array, " E"], params: Any) -> tuple[Any, Any]:
     state, observation = jax.vmap(env.reset, in_axes=(0, None))(keys, params)
-    return state, _segments(env, observation)
+    return state, _merge_agents(env, observation)
 
 
 def step_all(
@@ -230,14 +230,14 @@ def step_all(
     if agents == 1:
         return after
     return after.replace(
-        observation=_segments(env, after.observation), reward=_segments(env, after.reward)
+        observation=_merge_agents(env, after.observation), reward=_merge_agents(env, after.reward)
     )
 
 
 def mask_all(env: Environment, state: Any, params: Any) -> Array | None:
     if not env.has_mask:
         return None
-    return _segments(env, jax.vmap(lambda one: env.action_mask(one, params))(state))
+    return _merge_agents(env, jax.vmap(lambda one: env.action_mask(one, params))(state))
 
 
 def per_body(env: Environment, flags: Array) -> Array:
@@ -252,7 +252,7 @@ def mean_over_bodies(env: Environment, values: Array) -> Array:
     return jnp.mean(values.reshape((*values.shape[:-1], -1, agents)), axis=-1)
 
 
-def _segments(env: Environment, tree: Any) -> Any:
+def _merge_agents(env: Environment, tree: Any) -> Any:
     if agents_of(env) == 1:
         return tree
     return jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), tree)

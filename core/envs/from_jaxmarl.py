@@ -34,19 +34,19 @@ class JaxMarlEnvironment(EpisodicEnvironment):
         self._names = tuple(self._env.agents)
         self.agents = len(self._names)
         spaces = [foreign.action_space_of(self._env.action_space(n), self.id) for n in self._names]
-        self.action_space: ActionSpace = _alike(self.id, "do", spaces)
+        self.action_space: ActionSpace = _common_value(self.id, "do", spaces)
         self.default_params = foreign.made_params({})
         key = jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32"))
         with relaxed():
             seen = jax.eval_shape(self._env.reset, key)[0]
-        shape = _alike(self.id, "see", [seen[name].shape for name in self._names])
+        shape = _common_value(self.id, "see", [seen[name].shape for name in self._names])
         self.observation_struct = jax.ShapeDtypeStruct(shape, np.float32)
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[TimedState, Array]:
         with relaxed():
             seen, inner = self._env.reset(key)
             inner = jax.tree.map(foreign.canonical, inner)
-        return TimedState(inner, jnp.int32(0)), self._rows(seen)
+        return TimedState(inner, jnp.int32(0)), self._stack_agents(seen)
 
     def step(self, key: PRNGKeyArray, state: TimedState, action: Array, params: Any) -> Step:
         rows = action if self.agents > 1 else action[None]
@@ -64,15 +64,17 @@ class JaxMarlEnvironment(EpisodicEnvironment):
             ended = jnp.asarray(ends["__all__"], bool).reshape(())
         after = TimedState(inner, state.time + 1)
         cut = after.time >= self._limit
-        return Step(after, self._rows(seen), self._rows(rewards), ended, cut, info={})
+        return Step(
+            after, self._stack_agents(seen), self._stack_agents(rewards), ended, cut, info={}
+        )
 
-    def _rows(self, by_name: Mapping[str, Any]) -> Array:
+    def _stack_agents(self, by_name: Mapping[str, Any]) -> Array:
         with relaxed():
             rows = [jnp.asarray(by_name[name]).astype(jnp.float32) for name in self._names]
         return jnp.stack(rows) if self.agents > 1 else rows[0]
 
 
-def _alike(id_: str, verb: str, each: list[Any]) -> Any:
+def _common_value(id_: str, verb: str, each: list[Any]) -> Any:
     if any(one != each[0] for one in each):
         raise ConfigError(
             f"the agents of {id_} {verb} different things; one policy cannot fit them"

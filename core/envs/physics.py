@@ -32,7 +32,7 @@ class PhysicsEnvironment(EpisodicEnvironment):
         self.action_space: ActionSpace = Box((-1.0,) * size, (1.0,) * size, (size,))
         self.default_params = foreign.made_params(entry.params)
         key = jax.random.key(0, impl="threefry2x32")
-        self._inner_struct = jax.eval_shape(self._fresh, key, self.default_params)
+        self._inner_struct = jax.eval_shape(self._initial_state, key, self.default_params)
         self.observation_struct = self._inner_struct.obs
         if not hasattr(self.observation_struct, "shape"):
             raise ConfigError(
@@ -46,12 +46,12 @@ class PhysicsEnvironment(EpisodicEnvironment):
         """Return a copy of the library's environment with these parameters."""
         raise NotImplementedError
 
-    def _fresh(self, key: PRNGKeyArray, params: Any) -> Any:
+    def _initial_state(self, key: PRNGKeyArray, params: Any) -> Any:
         with relaxed():
             return jax.tree.map(foreign.canonical, self._with_physics(params).reset(key))
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[TimedState, Any]:
-        inner = self._fresh(key, params)
+        inner = self._initial_state(key, params)
         return TimedState(jax.tree.map(_to_checkpoint, inner), jnp.int32(0)), inner.obs
 
     def step(
@@ -100,7 +100,7 @@ class BraxEnvironment(PhysicsEnvironment):
 
     def _with_physics(self, params: Any) -> Any:
         env, system = copy.copy(self._env), self._env.sys
-        down = _down(params.gravity)
+        down = _gravity_vector(params.gravity)
         env.sys = system.replace(
             gravity=down,
             opt=system.opt.replace(gravity=down),
@@ -135,10 +135,10 @@ class PlaygroundEnvironment(PhysicsEnvironment):
         if hasattr(params, "friction"):
             changed["geom_friction"] = model.geom_friction * params.friction
         if hasattr(params, "gravity"):
-            changed["opt"] = model.opt.replace(gravity=_down(params.gravity))
+            changed["opt"] = model.opt.replace(gravity=_gravity_vector(params.gravity))
         env._mjx_model = model.replace(**changed)  # Playground has no public name to set it by
         return env
 
 
-def _down(gravity: Any) -> Array:
+def _gravity_vector(gravity: Any) -> Array:
     return jnp.stack([jnp.zeros_like(gravity)] * 2 + [-gravity])

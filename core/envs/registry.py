@@ -49,7 +49,7 @@ def register(id_: str, factory: EnvironmentFactory) -> None:
         )
     before = _REGISTERED.get(id_)
     changed = before is not None and before is not factory
-    if changed and _definition(before) == _definition(factory):
+    if changed and _defining_name(before) == _defining_name(factory):
         make.cache_clear()
         jax.clear_caches()
     elif id_ in known():
@@ -57,7 +57,7 @@ def register(id_: str, factory: EnvironmentFactory) -> None:
     _REGISTERED[id_] = factory
 
 
-def _definition(factory: object) -> tuple[object, object]:
+def _defining_name(factory: object) -> tuple[object, object]:
     return getattr(factory, "__module__", None), getattr(factory, "__qualname__", factory)
 
 

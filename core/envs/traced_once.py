@@ -33,9 +33,9 @@ def trace_once(env: Any) -> None:
     _check_parts(env)
     key = jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32"))
     params = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), np.float32), env.default_params)
-    state, observation = _pair(env, _shapes(env, "reset", key, params))
+    state, observation = _state_and_observation(env, _shapes(env, "reset", key, params))
     seen = {"observation": _per_agent(env, env.observation_struct)}
-    _compare(env, "reset", {"observation": observation}, seen)
+    _compare_parts(env, "reset", {"observation": observation}, seen)
     number, flag = (jax.ShapeDtypeStruct((), dtype) for dtype in (np.float32, np.bool_))
     reward = jax.ShapeDtypeStruct(lead_axes(env), np.float32)
     wanted = {"state": state, **seen, "reward": reward, "terminated": flag, "truncated": flag}
@@ -47,10 +47,10 @@ def trace_once(env: Any) -> None:
     if env.has_mask:
         mask = jax.ShapeDtypeStruct((*lead_axes(env), mask_size(env)), np.bool_)
         given = _shapes(env, "action_mask", state, params)
-        _compare(env, "action_mask", {"the mask": given}, {"the mask": mask})
+        _compare_parts(env, "action_mask", {"the mask": given}, {"the mask": mask})
     metrics = dict(_shapes(env, "summarise", dict.fromkeys(after.info, number), number))
     scalars = {name: jax.ShapeDtypeStruct((), leaf.dtype) for name, leaf in metrics.items()}
-    _compare(env, "summarise", {"metrics": metrics}, {"metrics": scalars})
+    _compare_parts(env, "summarise", {"metrics": metrics}, {"metrics": scalars})
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def _check_step(env: Environment, method: str, after: Any, wanted: Mapping[str, 
         )
     wanted = {**wanted, "info": dict.fromkeys(after.info, jax.ShapeDtypeStruct((), np.float32))}
     given = {name: getattr(after, name) for name in wanted} | {"info": dict(after.info)}
-    _compare(env, method, given, wanted)
+    _compare_parts(env, method, given, wanted)
 
 
 def _check_parts(env: Any) -> None:
@@ -131,7 +131,7 @@ def _shapes(env: Environment, method: str, *structs: Any) -> Any:
     return found.shapes
 
 
-def _pair(env: Environment, made: Any) -> tuple[Any, Any]:
+def _state_and_observation(env: Environment, made: Any) -> tuple[Any, Any]:
     if isinstance(made, Sequence) and len(made) == 2:
         return made[0], made[1]
     raise ConfigError(
@@ -148,7 +148,7 @@ def _per_agent(env: Environment, struct: Any) -> Any:
 _SOURCES = {"state": ", as from reset", "observation": ", as in observation_struct"}
 
 
-def _compare(
+def _compare_parts(
     env: Environment, method: str, given: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> None:
     found = list(differences(given, wanted, _SOURCES))
@@ -171,13 +171,13 @@ def differences(
 
     `sources`: name -> the origin of its wanted tree, in words.
     """
-    ours, theirs = _leaves(given), _leaves(wanted)
+    ours, theirs = _named_leaves(given), _named_leaves(wanted)
     for path, leaf in ours.items():
         other, source = theirs.get(path), _source(path, sources)
         if other is None:
             yield f"{path} is {_text(leaf)}; remove it"
         elif (leaf.shape, leaf.dtype) != (other.shape, other.dtype):
-            hint = _hint(leaf, other)
+            hint = _dtype_hint(leaf, other)
             yield f"{path} is {_text(leaf)}; it must be {_text(other)}{source}{hint}"
     for path, other in theirs.items():
         if path not in ours:
@@ -188,7 +188,7 @@ def _source(path: str, sources: Mapping[str, str]) -> str:
     return next((words for name, words in sources.items() if path.startswith(name)), "")
 
 
-def _leaves(trees: Mapping[str, Any]) -> dict[str, Any]:
+def _named_leaves(trees: Mapping[str, Any]) -> dict[str, Any]:
     return {
         f"{name}{jax.tree_util.keystr(path)}": leaf
         for name, tree in trees.items()
@@ -200,7 +200,7 @@ def _text(leaf: Any) -> str:
     return f"{leaf.dtype}{list(leaf.shape)}"
 
 
-def _hint(leaf: Any, other: Any) -> str:
+def _dtype_hint(leaf: Any, other: Any) -> str:
     if is_key(leaf) or is_key(other) or leaf.shape != other.shape:
         return ""
     return f" (write .astype(jnp.{other.dtype}))"

@@ -192,7 +192,7 @@ def _rounded_size(shape: tuple[int, ...], dtype: str) -> int:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CallOutcome:
     """The slots in which a call failed; empty (false) if it succeeded in all."""
 
     failed: Mapping[int, str] = field(default_factory=dict)  # slot -> error of its environment
@@ -204,7 +204,7 @@ class Outcome:
         return bool(self.failed or self.lost or self.ended)
 
 
-FINE = Outcome()
+FINE = CallOutcome()
 Infos = Mapping[int, Mapping[str, float]]  # slot -> numbers of a step's `info`
 Warn = Callable[[str], None]
 
@@ -242,7 +242,7 @@ def columns(steps: Sequence[Infos], counted: np.ndarray) -> dict[str, np.ndarray
 _MOST_CALLS = 2**31 - 2
 
 
-def _five(stepped: Any) -> tuple[Any, Any, Any, Any, Any]:
+def _check_step(stepped: Any) -> tuple[Any, Any, Any, Any, Any]:
     """Return a step's results; ValueError if they do not have Gymnasium's form."""
     if not isinstance(stepped, tuple) or len(stepped) != 5:
         given = f"{len(stepped)} values" if isinstance(stepped, tuple) else type(stepped).__name__
@@ -300,7 +300,7 @@ class Slots:
                 values[name] = tuple(value)
         if opening.fresh or self._values.get(slot) != values:
             self._close(slot)
-            self._enter(slot)
+            self._mark_call(slot)
             self._envs[slot] = make(self._id, {**values, **self._more})
             self._values[slot] = values
         self._streams[slot] = (opening.stream, opening.episode)
@@ -322,12 +322,12 @@ class Slots:
 
     def _step(self, slot: int, env: Any, action: Any, restart: bool) -> None:
         arrays = self._arrays
-        self._enter(slot)
-        raw, reward, terminated, truncated, info = _five(env.step(action))
+        self._mark_call(slot)
+        raw, reward, terminated, truncated, info = _check_step(env.step(action))
         arrays.reward[slot] = reward
         arrays.terminated[slot], arrays.truncated[slot] = terminated, truncated
         self.info[slot] = info
-        self._show(slot, raw)
+        self._write_observation(slot, raw)
         if terminated or truncated:
             arrays.final[slot] = arrays.observation[slot]
             if restart:
@@ -336,7 +336,7 @@ class Slots:
                 self._reset(slot)
         arrays.inside[slot] = 0
 
-    def _enter(self, slot: int) -> None:
+    def _mark_call(self, slot: int) -> None:
         self._calls = self._calls % _MOST_CALLS + 1
         self._arrays.inside[slot] = self._calls
 
@@ -359,13 +359,13 @@ class Slots:
             self._close(slot)
 
     def _reset(self, slot: int) -> None:
-        self._enter(slot)
+        self._mark_call(slot)
         raw, _ = self._envs[slot].reset(seed=episode_seed(*self._streams[slot]))
         self._arrays.observation[slot] = 0  # nothing of the last episode remains in a stack
-        self._show(slot, raw)
+        self._write_observation(slot, raw)
         self._arrays.inside[slot] = 0
 
-    def _show(self, slot: int, raw: Any) -> None:
+    def _write_observation(self, slot: int, raw: Any) -> None:
         """Write an observation; in a stack it replaces the oldest."""
         rows, seen = self._arrays.observation, self._code.observed(raw)
         if self._code.history == 1:
@@ -378,7 +378,7 @@ class Slots:
         env = self._envs.pop(slot, None)
         self._values.pop(slot, None)
         if env is not None:
-            self._enter(slot)
+            self._mark_call(slot)
             env.close()
             self._arrays.inside[slot] = 0
 
@@ -396,11 +396,11 @@ class Batch(Protocol):
         """Slot -> numbers of its last step's `info`; see `BatchMaker`."""
         ...
 
-    def open(self, openings: Sequence[Opening]) -> Outcome:
+    def open(self, openings: Sequence[Opening]) -> CallOutcome:
         """Start episodes in some slots; their first observations are then in the arrays."""
         ...
 
-    def step(self, restart: bool) -> Outcome: ...
+    def step(self, restart: bool) -> CallOutcome: ...
 
     def close(self) -> None: ...
 
@@ -424,15 +424,15 @@ class LocalBatch:
         self.arrays = SharedArrays.over(code, count, bytearray(SharedArrays.size_of(code, count)))
         self.slots = Slots(id_, code, self.arrays, more)
 
-    def open(self, openings: Sequence[Opening]) -> Outcome:
-        return Outcome(self.slots.open(openings))
+    def open(self, openings: Sequence[Opening]) -> CallOutcome:
+        return CallOutcome(self.slots.open(openings))
 
     @property
     def said(self) -> Infos:
         return {slot: numbers(info) for slot, info in self.slots.info.items()}
 
-    def step(self, restart: bool) -> Outcome:
-        return Outcome(self.slots.step(restart))
+    def step(self, restart: bool) -> CallOutcome:
+        return CallOutcome(self.slots.step(restart))
 
     def close(self) -> None:
         self.slots.close()

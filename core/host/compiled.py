@@ -73,7 +73,9 @@ class Functions:
     mesh: Mesh
     tile: int  # lanes per tile
 
-    def _spread(self, function: Callable[..., Any], into: Any, out: Any, donate: Any = ()) -> Any:
+    def _jit_over_devices(
+        self, function: Callable[..., Any], into: Any, out: Any, donate: Any = ()
+    ) -> Any:
         mapped = population.over_devices(function, self.mesh, into, out)
         given = jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), into)
         return jax.jit(mapped, in_shardings=given, donate_argnums=donate)
@@ -82,12 +84,12 @@ class Functions:
     def start(self) -> Any:
         """`start(seed, lanes, refills) -> lanes`: start replicates where the mask is set."""
         into = (EVERYWHERE, LANES, LANES, EVERYWHERE)
-        return self._spread(lambda *args: refill_lanes(self.plan, *args), into, LANES, 1)
+        return self._jit_over_devices(lambda *args: refill_lanes(self.plan, *args), into, LANES, 1)
 
     @cached_property
     def begin(self) -> Any:
         """`begin(lanes) -> rollout`, with its noise and room for the remaining arrays."""
-        return self._spread(lambda lanes: _begin(self.plan, lanes), (LANES,), TIME_FIRST)
+        return self._jit_over_devices(lambda lanes: _begin(self.plan, lanes), (LANES,), TIME_FIRST)
 
     @cached_property
     def act(self) -> Any:
@@ -107,13 +109,13 @@ class Functions:
             observation: Array,
             ended: Array,
         ) -> tuple[Any, HostRollout, Array]:
-            actor = _actor(lanes, forget(plan, ended, memory), rollout, step, observation)
+            actor = _acting_inputs(lanes, forget(plan, ended, memory), rollout, step, observation)
             row, memory, taken = self._in_tiles(_act, actor)
-            done = jax.tree.map(lambda all_, one: _put(all_, one, step), rollout.done, row)
+            done = jax.tree.map(lambda all_, one: _put_row(all_, one, step), rollout.done, row)
             return memory, rollout.replace(done=done), taken
 
         into = (LANES, LANES, TIME_FIRST, EVERYWHERE, LANES, LANES)
-        return self._spread(local, into, (LANES, TIME_FIRST, LANES), 2)
+        return self._jit_over_devices(local, into, (LANES, TIME_FIRST, LANES), 2)
 
     @cached_property
     def cut(self) -> Any:
@@ -127,15 +129,15 @@ class Functions:
             final: Array,
             mask: Array,
         ) -> HostRollout:
-            actor = _actor(lanes, memory, rollout, step, final)
+            actor = _acting_inputs(lanes, memory, rollout, step, final)
             value = self._in_tiles(
                 lambda plan, one: value_of(plan, one.hypers, one.state, one.observation), actor
             )
             known = jnp.where(mask, value, 0.0)
-            return rollout.replace(bootstrap=_put(rollout.bootstrap, known, step))
+            return rollout.replace(bootstrap=_put_row(rollout.bootstrap, known, step))
 
         into = (LANES, LANES, TIME_FIRST, EVERYWHERE, LANES, LANES)
-        return self._spread(local, into, TIME_FIRST, 2)
+        return self._jit_over_devices(local, into, TIME_FIRST, 2)
 
     @cached_property
     def learn(self) -> Any:
@@ -180,14 +182,14 @@ class Functions:
             return Lanes(lanes.hypers, untiled(states)), rows
 
         into = (LANES, LANES, LANES, LANES, LANES, TIME_FIRST, TIME_FIRST)
-        return self._spread(local, into, (LANES, LANES), 0)
+        return self._jit_over_devices(local, into, (LANES, LANES), 0)
 
     def _in_tiles(self, function: Callable[[Plan, _Actor], Any], actor: _Actor) -> Any:
         tiles = in_tiles(actor, self.tile)
         return untiled(jax.lax.map(over_lanes(lambda lane: function(self.plan, lane)), tiles))
 
 
-def _actor(
+def _acting_inputs(
     lanes: Lanes, memory: Any, rollout: HostRollout, step: Array, observation: Array
 ) -> _Actor:
     """Return only the inputs of acting; the rest would be copied tile by tile."""
@@ -199,7 +201,7 @@ def _actor(
     return _Actor(lanes.hypers, state, noise, words, observation)
 
 
-def _put(rows: Array, row: Array, step: Array) -> Array:
+def _put_row(rows: Array, row: Array, step: Array) -> Array:
     return jax.lax.dynamic_update_index_in_dim(rows, row.astype(rows.dtype), step, 0)
 
 

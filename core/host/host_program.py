@@ -26,7 +26,7 @@ from ..hypers import Hypers
 from ..metrics import Metrics
 from ..plan import Plan
 from ..population import EVERYWHERE, LANES, Changes, Lanes, Refills, over_devices
-from ..program import Program, compiler_options
+from ..program import Program, compiled_property, compiler_options
 from ..rollout import forget
 from .batch import Batch, BatchMaker, EnvironmentsFailed, Infos, Warn, columns, unheard
 from .compiled import Functions, HostSteps, look_function, to_act
@@ -62,7 +62,7 @@ class HostProgram(Program):
         count = self.evaluation_width * self.evaluation.episodes
         return make_batch(env.id, env.code, count, self.workers)
 
-    @cached_property
+    @compiled_property
     def _advance(self) -> dict[str, Any]:
         functions, lanes = Functions(self.plan, self.mesh, self.tile), self.empty()
         compiled: dict[str, Any] = {}
@@ -101,7 +101,7 @@ class HostProgram(Program):
             lanes = self._advance["start"](*given)
             if refills.mask.any():
                 keys = np.asarray(jax.device_get(lanes.state.key))
-                self.stage.begin(self._values(refills.hypers, refills.mask), keys)
+                self.stage.begin(self._env_values(refills.hypers, refills.mask), keys)
             found: list[Metrics] = []
             self._phases.clear()
             for _ in range(self.updates):
@@ -125,9 +125,9 @@ class HostProgram(Program):
             self._broken_off.append(error)
             raise
 
-    def _values(self, hypers: Hypers, mask: np.ndarray) -> dict[int, dict[str, Any]]:
+    def _env_values(self, hypers: Hypers, mask: np.ndarray) -> dict[int, dict[str, Any]]:
         chosen = np.flatnonzero(mask).tolist()
-        return {lane: self.env.values(_row(hypers.env_params, lane)) for lane in chosen}
+        return {lane: self.env.values(_tree_row(hypers.env_params, lane)) for lane in chosen}
 
     def look(self, lanes: Lanes, which: int, hypers: Hypers) -> dict[str, Any]:
         """See `Program.look`; it steps copies of the lane's environments.
@@ -151,8 +151,8 @@ class HostProgram(Program):
         if failed := stage.take_failures():
             self.warn(f"a policy is written without the rollout after it: {failed[which]}")
             return {}
-        by_lane = jax.device_get(_lane((lanes, *follows), which))
-        by_time = jax.device_get(_lane((rollout, answers), which, 1))
+        by_lane = jax.device_get(_tree_lane((lanes, *follows), which))
+        by_time = jax.device_get(_tree_lane((rollout, answers), which, 1))
         found = self._look(hypers, *by_lane, *by_time)
         trajectories = found["trajectories"].replace(info=_info_rows(said, which, self.plan))
         seen = jax.device_get({**found, "trajectories": trajectories})
@@ -199,14 +199,14 @@ class HostProgram(Program):
     def change(self, lanes: Lanes, changes: Changes) -> Lanes:
         """Copy lanes and change hyperparameters; environments follow, see `Stage.change`."""
         lanes = super().change(lanes, changes)
-        values, state = self._values(changes.hypers, changes.mask), lanes.state
+        values, state = self._env_values(changes.hypers, changes.mask), lanes.state
         with self._all_or_nothing():
             lost = self.stage.change(
                 changes.source, values, np.asarray(state.key), np.asarray(state.observation)
             )
         return self._without_episodes(lanes, lost, self.stage)
 
-    @cached_property
+    @compiled_property
     def _evaluate(self) -> Any:
         function = act_function(self.plan, self.evaluation.greedy)
         into = (LANES, EVERYWHERE, LANES, LANES, LANES)
@@ -251,7 +251,7 @@ class HostProgram(Program):
         keys, observation = np.asarray(state.key), np.asarray(state.observation)
 
         def values(lane: int) -> dict[str, Any]:
-            return self.env.values(_row(params, lane))
+            return self.env.values(_tree_row(params, lane))
 
         lost = self.stage.restore(directory / _ENVIRONMENTS, values, keys, observation)
         return self._without_episodes(self.place(tree), lost, self.stage)
@@ -270,11 +270,11 @@ class HostProgram(Program):
         return self.place(lanes.replace(state=state))
 
 
-def _row(tree: Any, at: int) -> Any:
+def _tree_row(tree: Any, at: int) -> Any:
     return jax.tree.map(lambda x: x[at], tree)
 
 
-def _lane(tree: Any, at: int, axis: int = 0) -> Any:
+def _tree_lane(tree: Any, at: int, axis: int = 0) -> Any:
     return jax.tree.map(lambda x: x[at : at + 1] if axis == 0 else x[:, at : at + 1], tree)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...errors import ConfigError, SearchError
-from .batch import Batch, Opening, Outcome, SharedArrays, Warn, unheard
+from .batch import Batch, CallOutcome, Opening, SharedArrays, Warn, unheard
 
 LONGEST = 20_000  # steps kept; a longer episode restarts when a study is resumed
 
@@ -111,16 +111,16 @@ class Steady:
         self._openings: dict[int, Opening] = {}
 
     def open(self, openings: Sequence[Opening]) -> None:
-        slots = self._remember(openings)
+        slots = self._remember_openings(openings)
         self.log.opened(slots, np.array([opening.episode for opening in openings], np.int64))
         self._lost[slots] = False
         call = _Call()
-        self._handle(self.batch.open(openings), call)
-        self._start(slots[self._lost[slots]], call)
+        self._handle_outcome(self.batch.open(openings), call)
+        self._start_slots(slots[self._lost[slots]], call)
 
     def bring_back(self, openings: Sequence[Opening], observation: np.ndarray) -> np.ndarray:
         """Restore logged slots; return those that do not show `observation` and so restart."""
-        slots, call = self._remember(openings), _Call()
+        slots, call = self._remember_openings(openings), _Call()
         self._lost[slots] = True
         gone = np.zeros(len(self.out), bool)
         left = slots
@@ -131,7 +131,7 @@ class Steady:
             left = slots[self._lost[slots] & ~self.out[slots]]
         restarted = np.flatnonzero(gone & ~self.out)
         self.log.opened(restarted, self.log.running[restarted] + 1)
-        self._start(restarted, call)
+        self._start_slots(restarted, call)
         return restarted
 
     def step(self, restart: bool) -> np.ndarray:
@@ -157,7 +157,7 @@ class Steady:
         return gone
 
     def _retry_step(
-        self, outcome: Outcome | None, before: np.ndarray, restart: bool
+        self, outcome: CallOutcome | None, before: np.ndarray, restart: bool
     ) -> np.ndarray:
         """Step until all active slots have stepped, restarted or been given up."""
         arrays, call = self.batch.arrays, _Call()
@@ -174,12 +174,12 @@ class Steady:
             if outcome is None:
                 arrays.action[:], arrays.active[:] = action, todo
                 outcome = self.batch.step(restart)
-            self._handle(outcome, call)
+            self._handle_outcome(outcome, call)
             todo &= self._lost & ~self.out
             outcome = None
         if gone.any():
             slots = np.flatnonzero(gone)
-            self._start(slots, call, int(restart))
+            self._start_slots(slots, call, int(restart))
             arrays.reward[slots], arrays.terminated[slots] = 0.0, False
             arrays.truncated[slots] = restart
             arrays.final[slots] = before[slots]
@@ -195,7 +195,7 @@ class Steady:
         taken, self._reasons = self._reasons, {}
         return taken
 
-    def _remember(self, openings: Sequence[Opening]) -> np.ndarray:
+    def _remember_openings(self, openings: Sequence[Opening]) -> np.ndarray:
         slots = np.array([opening.slot for opening in openings], np.int64)
         self._openings |= {opening.slot: opening for opening in openings}
         self.out[slots] = False
@@ -211,7 +211,7 @@ class Steady:
 
         def again() -> bool:
             outcome = self.batch.step(restart=self.batch.continues)
-            self._handle(outcome, call)
+            self._handle_outcome(outcome, call)
             self._lost[slots] |= bool(outcome)  # they are in the middle of the replay
             return not outcome
 
@@ -221,7 +221,7 @@ class Steady:
         same = (now == shown) | ((now != now) & (shown != shown))
         return same.all(axis=tuple(range(1, same.ndim))) & (self.log.begun[slots] >= 0)
 
-    def _start(self, slots: np.ndarray, call: _Call, later: int = 0) -> None:
+    def _start_slots(self, slots: np.ndarray, call: _Call, later: int = 0) -> None:
         left = slots[~self.out[slots]]
         while len(left):
             self._reopen(left, later, call)
@@ -234,16 +234,16 @@ class Steady:
         ]
         self._lost[slots] = False
         try:
-            self._handle(self.batch.open(openings), call)
+            self._handle_outcome(self.batch.open(openings), call)
         except ConfigError:  # find the slot by opening them one by one
             for opening in openings:
                 try:
-                    self._handle(self.batch.open([opening]), call)
+                    self._handle_outcome(self.batch.open([opening]), call)
                 except ConfigError as error:
                     self._give_up(opening.slot // self._each, str(error))
         return not (self._lost[slots] | self.out[slots]).any()
 
-    def _handle(self, outcome: Outcome, call: _Call) -> None:
+    def _handle_outcome(self, outcome: CallOutcome, call: _Call) -> None:
         """Record lost slots; give up replicates that raised or ended processes twice."""
         for slot, why in outcome.failed.items():
             self._give_up(slot // self._each, why)

@@ -118,7 +118,7 @@ class Stage:
         observation: np.ndarray,
     ) -> np.ndarray:
         """Restore environments; return those [L, E] that started new episodes instead."""
-        self._read(path)
+        self._read_environments(path)
         lanes = np.flatnonzero(self._open & ~self.refused)
         self._values = {lane: values(lane) for lane in lanes.tolist()}
         lost = self._bring_back(lanes, keys, observation)
@@ -188,7 +188,7 @@ class Stage:
         mask[lost] = True
         return self.lanes_view(mask)
 
-    def _read(self, path: Path) -> None:
+    def _read_environments(self, path: Path) -> None:
         try:
             whole = io.BytesIO(path.read_bytes())
             with np.load(whole, allow_pickle=False) as found:

@@ -19,10 +19,10 @@ from ...errors import HpoError, format_error, is_interrupt
 from .batch import (
     Batch,
     BatchMaker,
+    CallOutcome,
     Infos,
     LocalBatch,
     Opening,
-    Outcome,
     SharedArrays,
     SpaceCode,
     episode_seed,
@@ -72,14 +72,16 @@ class VectorBatch:
                 said[slot] = {name: float(row[at]) for name, row in answers.info.items()}
         return said
 
-    def open(self, openings: Sequence[Opening]) -> Outcome:
+    def open(self, openings: Sequence[Opening]) -> CallOutcome:
         failed: dict[int, str] = {}
-        for group in self._groups(openings):
+        for group in self._group_openings(openings):
             slots = np.array([opening.slot for opening in group])
-            self._guard(slots, failed, lambda group=group, slots=slots: self._open(group, slots))
-        return Outcome(failed)
+            self._call_guarded(
+                slots, failed, lambda group=group, slots=slots: self._open(group, slots)
+            )
+        return CallOutcome(failed)
 
-    def _groups(self, openings: Sequence[Opening]) -> list[list[Opening]]:
+    def _group_openings(self, openings: Sequence[Opening]) -> list[list[Opening]]:
         """Return the environments to open that share a simulator."""
         found: dict[object, list[Opening]] = {}
         for opening in sorted(openings, key=lambda one: one.slot):
@@ -90,9 +92,9 @@ class VectorBatch:
 
     def _open(self, group: Sequence[Opening], slots: np.ndarray) -> None:
         seeds = np.array([episode_seed(one.stream, one.episode) for one in group])
-        simulator = self._reusable(group)
+        simulator = self._reusable_simulator(group)
         if simulator is None:
-            self._leave(slots)
+            self._release_slots(slots)
             simulator = self._backend.make(self._id, dict(group[0].values), len(group))
             self._homes |= {
                 int(slot): _Home(simulator, row) for row, slot in enumerate(slots.tolist())
@@ -102,9 +104,9 @@ class VectorBatch:
         self._openings |= {one.slot: one for one in group}
         self._episodes[slots] = [one.episode for one in group]
         self._since[slots] = 0
-        self._show(slots, first, np.ones(len(slots), bool))
+        self._write_observations(slots, first, np.ones(len(slots), bool))
 
-    def _reusable(self, group: Sequence[Opening]) -> Simulator | None:
+    def _reusable_simulator(self, group: Sequence[Opening]) -> Simulator | None:
         """Return the simulator of a single slot if it accepts another seed."""
         before = self._openings.get(group[0].slot)
         home = self._homes.get(group[0].slot)
@@ -112,21 +114,23 @@ class VectorBatch:
             return None
         return home.simulator if dict(before.values) == dict(group[0].values) else None
 
-    def step(self, restart: bool) -> Outcome:
+    def step(self, restart: bool) -> CallOutcome:
         failed: dict[int, str] = {}
         actions = np.asarray(self._code.actions(self.arrays.action), self._code.action_dtype)
         parts = self._active_parts()
         self._answered = []
         for part in parts:  # all simulate at the same time
-            self._guard(
+            self._call_guarded(
                 part.slots,
                 failed,
                 lambda part=part: part.simulator.send(part.rows, actions[part.slots]),
             )
         for part in parts:
             if part.slots[0] not in failed:
-                self._guard(part.slots, failed, lambda part=part: self._receive(part, restart))
-        return Outcome(failed)
+                self._call_guarded(
+                    part.slots, failed, lambda part=part: self._receive(part, restart)
+                )
+        return CallOutcome(failed)
 
     def _active_parts(self) -> tuple[_Part, ...]:
         active = self.arrays.active
@@ -135,11 +139,11 @@ class VectorBatch:
             for slot in np.flatnonzero(active).tolist():
                 if slot in self._homes:
                     slots.setdefault(self._homes[slot].simulator, []).append(slot)
-            self._parts = tuple(self._part(one, theirs) for one, theirs in slots.items())
+            self._parts = tuple(self._part_of(one, theirs) for one, theirs in slots.items())
             self._parts_of = active.copy()
         return self._parts
 
-    def _part(self, simulator: Simulator, slots: list[int]) -> _Part:
+    def _part_of(self, simulator: Simulator, slots: list[int]) -> _Part:
         ordered = sorted(slots, key=lambda slot: self._homes[slot].row)
         rows = np.array([self._homes[slot].row for slot in ordered])
         return _Part(simulator, np.array(ordered), rows)
@@ -152,7 +156,7 @@ class VectorBatch:
         arrays.terminated[slots], arrays.truncated[slots] = answers.terminated, answers.truncated
         self._since[slots] += 1
         self._answered.append((slots, answers))
-        self._show(slots, answers.observation, np.zeros(len(slots), bool))
+        self._write_observations(slots, answers.observation, np.zeros(len(slots), bool))
         if ended.any():
             arrays.final[slots[ended]] = arrays.observation[slots[ended]]
             if restart:
@@ -173,7 +177,7 @@ class VectorBatch:
             first = part.simulator.restart(rows)
         self.arrays.continued[slots] = ~seeded
         self._since[slots[seeded]] = 0
-        self._show(slots, first, np.ones(len(slots), bool))
+        self._write_observations(slots, first, np.ones(len(slots), bool))
 
     def _takes_seed(self, slots: np.ndarray, answers: Answers, ended: np.ndarray) -> bool:
         """Return whether the only row of a simulator may be seeded again."""
@@ -181,7 +185,9 @@ class VectorBatch:
             return False
         return answers.goes_on is None or not bool(answers.goes_on[ended][0])
 
-    def _show(self, slots: np.ndarray, raw: np.ndarray, is_first: np.ndarray) -> None:
+    def _write_observations(
+        self, slots: np.ndarray, raw: np.ndarray, is_first: np.ndarray
+    ) -> None:
         """Write observations; in a stack each replaces the oldest, a first one fills it."""
         rows, seen = self.arrays.observation, self._code.observed_rows(np.asarray(raw))
         if self._code.history == 1:
@@ -193,7 +199,9 @@ class VectorBatch:
         stacks[:, -1] = seen
         rows[slots] = stacks
 
-    def _guard(self, slots: np.ndarray, failed: dict[int, str], call: Callable[[], None]) -> None:
+    def _call_guarded(
+        self, slots: np.ndarray, failed: dict[int, str], call: Callable[[], None]
+    ) -> None:
         """Call a simulator; if it raises, all its slots fail."""
         inside = self.arrays.inside
         self._calls = self._calls % (2**31 - 2) + 1
@@ -206,11 +214,11 @@ class VectorBatch:
             if is_interrupt(error):
                 raise
             failed |= dict.fromkeys(slots.tolist(), format_error(error))
-            self._leave(slots)
+            self._release_slots(slots)
         finally:
             inside[slots] = 0
 
-    def _leave(self, slots: np.ndarray) -> None:
+    def _release_slots(self, slots: np.ndarray) -> None:
         """Forget the environments of slots, and close simulators that no slot needs."""
         gone = [self._homes.pop(slot) for slot in slots.tolist() if slot in self._homes]
         self._parts_of = np.zeros(0, bool)
@@ -219,7 +227,7 @@ class VectorBatch:
             simulator.close()
 
     def close(self) -> None:
-        self._leave(np.array(sorted(self._homes), np.int64))
+        self._release_slots(np.array(sorted(self._homes), np.int64))
 
 
 def local_batch(id_: str, code: SpaceCode, count: int) -> Batch:

@@ -42,15 +42,15 @@ class Incidence:
         return cls(*(jax.nn.one_hot(end, nodes, dtype=dtype) for end in (senders, receivers)))
 
     def at_ends(self, nodes: Float[Array, "N B D"]) -> Float[Array, "E B D2"]:
-        both = _multiply(jnp.concatenate([self.sent, self.received], axis=-2), nodes)
+        both = _pool_rows(jnp.concatenate([self.sent, self.received], axis=-2), nodes)
         return jnp.concatenate(jnp.split(both, 2), axis=-1)
 
     def at_receivers(self, nodes: Float[Array, "N B D"]) -> Float[Array, "E B D"]:
-        return _multiply(self.received, nodes)
+        return _pool_rows(self.received, nodes)
 
     def sums_at_nodes(self, edges: Float[Array, "E B D"]) -> Float[Array, "N B D2"]:
         matrix = jnp.concatenate([self.sent, self.received], axis=-1)
-        both = _multiply(jnp.swapaxes(matrix, -1, -2), edges)
+        both = _pool_rows(jnp.swapaxes(matrix, -1, -2), edges)
         return jnp.concatenate(jnp.split(both, 2), axis=-1)
 
     def softmax_at_receivers(self, logits: Float[Array, "E B"]) -> Float[Array, "E B"]:
@@ -61,11 +61,11 @@ class Incidence:
         largest = jnp.max(jnp.where(inside, held, far), axis=1).T[..., None]  # [N, B, 1]
         raised = jnp.exp(logits - self.at_receivers(largest)[..., 0])
         into = jnp.swapaxes(self.received, -1, -2)
-        total = self.at_receivers(_multiply(into, raised[..., None]))[..., 0]
+        total = self.at_receivers(_pool_rows(into, raised[..., None]))[..., 0]
         return raised / total
 
 
-def _multiply(matrix: Array, items: Float[Array, "M B D"]) -> Float[Array, "K B D"]:
+def _pool_rows(matrix: Array, items: Float[Array, "M B D"]) -> Float[Array, "K B D"]:
     pattern = "km,mbd->kbd" if matrix.ndim == 2 else "bkm,mbd->kbd"
     return jnp.einsum(pattern, matrix, items)
 
@@ -182,7 +182,7 @@ class Messages(nn.Module):
         messages = self._processor("edge", f"edges_{number}")(inputs, state.graph)
         edges = state.edges
         if not last or "edges" in self.reads:
-            edges = self._add(state.edges, messages, f"edge_norm_{number}")
+            edges = self._add_residual(state.edges, messages, f"edge_norm_{number}")
         if last and "graph" not in self.reads:
             return state.replace(edges=edges)
         weighted = messages
@@ -201,18 +201,18 @@ class Messages(nn.Module):
         node_update = self._processor("node", f"nodes_{number}")(exchanged, state.graph)
         nodes = state.nodes
         if not last:
-            nodes = self._add(state.nodes, node_update, f"node_norm_{number}")
+            nodes = self._add_residual(state.nodes, node_update, f"node_norm_{number}")
         means = [jnp.mean(node_update, axis=0), jnp.mean(messages, axis=0)]
         joined = jnp.concatenate(means, axis=-1)
         graph_update = self._processor("global", f"graph_{number}")(joined, state.graph)
-        graph = self._add(state.graph, graph_update, f"graph_norm_{number}")
+        graph = self._add_residual(state.graph, graph_update, f"graph_norm_{number}")
         return GraphState(edges, nodes, graph)
 
     def _processor(self, of: str, name: str) -> Processor:
         names = (f"gnn_{of}_{size}" for size in ("mlp_layers", "mlp_latent", "embedding_size"))
         return Processor(self.plan, *(getattr(self.plan, size) for size in names), name=name)
 
-    def _add(self, old: Array, update: Array, name: str) -> Array:
+    def _add_residual(self, old: Array, update: Array, name: str) -> Array:
         total = old + update
         return nn.LayerNorm(name=name)(total) if self.plan.gnn_layer_norm else total
 
@@ -248,7 +248,7 @@ class GNN(nn.Module):
         start, incidence = self._features(graph), self._incidence(graph)
         both, routes = plan.shared_encoder, self.routes
         reads = ("edges",) if routes is not None else ()
-        if both or routes is None or self._further:
+        if both or routes is None or self._further_actions:
             reads += ("graph",)
         pair = near = chosen = None
         if routes is not None:
@@ -260,14 +260,14 @@ class GNN(nn.Module):
         encoder = Messages(plan, reads, name="encoder" if both else "actor")
         critic = actor = encoder(start, incidence, chosen)
         if not both:
-            seen = self._shares(start) if plan.link_critic_sees == SHARES else start
+            seen = self._feature_shares(start) if plan.link_critic_sees == SHARES else start
             critic = Messages(plan, ("graph",), False, name="critic")(seen, incidence)
         policy = self._logits(actor, pair, near)
         value = value_head(plan, critic.graph)
         return Outputs(policy.reshape((*lead, self.outputs)), value.reshape(lead))
 
     @property
-    def _further(self) -> int:
+    def _further_actions(self) -> int:
         return 0 if self.routes is None else further_actions(self.routes, self.outputs)
 
     def _features(self, graph: Any) -> GraphState:
@@ -280,7 +280,7 @@ class GNN(nn.Module):
         edges, nodes = (jnp.moveaxis(x, 0, 1) for x in (graph.edges, nodes))
         return GraphState(edges, nodes, graph.globals)
 
-    def _shares(self, start: GraphState) -> GraphState:
+    def _feature_shares(self, start: GraphState) -> GraphState:
         nodes = start.nodes
         if self.plan.gnn_node_features:
             marks_alone = nodes.shape[-1] == _MARKS  # gnn_num_spectral_features is 0

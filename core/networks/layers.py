@@ -63,17 +63,17 @@ class JoinedDense(nn.Module):
         bias = self.param("bias", nn.initializers.zeros, (self.width,), jnp.float32)
         # the precision of products here; their gradients are traced elsewhere
         precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
-        made: Any = _joint(x.reshape((-1, x.shape[-1])), kernel, bias, precision)
+        made: Any = _joint_product(x.reshape((-1, x.shape[-1])), kernel, bias, precision)
         return made.reshape((*x.shape[:-1], self.width))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _joint(x: Any, kernel: Any, bias: Any, precision: Any) -> Float[Array, "N W"]:
+def _joint_product(x: Any, kernel: Any, bias: Any, precision: Any) -> Float[Array, "N W"]:
     return jnp.matmul(x, kernel, precision=precision) + bias[None]
 
 
 def _joint_forward(x: Any, kernel: Any, bias: Any, precision: Any) -> Any:
-    return _joint(x, kernel, bias, precision), (x, kernel)
+    return _joint_product(x, kernel, bias, precision), (x, kernel)
 
 
 def _joint_backward(precision: Any, kept: tuple[Any, Any], given: Any) -> tuple[Any, Any, Any]:
@@ -83,7 +83,7 @@ def _joint_backward(precision: Any, kept: tuple[Any, Any], given: Any) -> tuple[
     return jnp.matmul(given, kernel.T, precision=precision), both[:-1], both[-1]
 
 
-_joint.defvjp(_joint_forward, _joint_backward)
+_joint_product.defvjp(_joint_forward, _joint_backward)
 
 
 def row_product(x: Float[Array, "*B D"], kernel: Float[Array, "D W"]) -> Float[Array, "*B W"]:
@@ -145,7 +145,7 @@ def in_parts(x: Float[Array, "..."]) -> tuple[Array, Array, Array]:
 def _layer(rounds: bool, numbers: Any, flags: Any, kernel: Any, bias: Any) -> Float[Array, "N W"]:
     few = numbers.shape[1]
     if rounds:
-        made = jnp.matmul(_read(flags, jnp.float32), kernel[few:], precision=_TF32)
+        made = jnp.matmul(_cast_flags(flags, jnp.float32), kernel[few:], precision=_TF32)
     else:
         made = _exact_product(flags, kernel[few:])
     made = made + jnp.sum(numbers[:, :, None] * kernel[None, :few], axis=1)
@@ -155,17 +155,17 @@ def _layer(rounds: bool, numbers: Any, flags: Any, kernel: Any, bias: Any) -> Fl
 def _exact_product(flags: Any, kernel: Any) -> Array:
     width = kernel.shape[1]
     parts = jnp.concatenate(in_parts(kernel), axis=1)
-    halves = _read(flags, jnp.bfloat16)
+    halves = _cast_flags(flags, jnp.bfloat16)
     sums = jnp.matmul(halves, parts, precision=_ONE, preferred_element_type=jnp.float32)
     return sums[:, 2 * width :] + sums[:, width : 2 * width] + sums[:, :width]
 
 
-def _product(one: Any, other: Any) -> Array:
+def _float32_product(one: Any, other: Any) -> Array:
     """Return a product in float32; gradients are traced if no precision is set."""
     return jnp.matmul(one, other, precision="float32")
 
 
-def _read(flags: Any, dtype: Any) -> Array:
+def _cast_flags(flags: Any, dtype: Any) -> Array:
     """Return flags in a product's dtype; a barrier keeps products from sharing the array."""
     return jax.lax.optimization_barrier(flags).astype(dtype)
 
@@ -179,10 +179,12 @@ def _backward(rounds: bool, kept: tuple[Any, Any, Any], given: Any) -> tuple[Any
     few = numbers.shape[1]
     # Three products give three arrays as large as the kernel, whose sum costs what they save.
     precision = _TF32 if rounds else _SIX
-    wide = jnp.matmul(_read(flags, jnp.float32).T, given, precision=precision)
-    ends = _product(jnp.concatenate([numbers, jnp.ones_like(numbers[:, :1])], axis=1).T, given)
+    wide = jnp.matmul(_cast_flags(flags, jnp.float32).T, given, precision=precision)
+    ends = _float32_product(
+        jnp.concatenate([numbers, jnp.ones_like(numbers[:, :1])], axis=1).T, given
+    )
     of_kernel = jnp.pad(wide, ((few, 0), (0, 0))) + jnp.pad(ends[:few], ((0, len(wide)), (0, 0)))
-    return _product(given, kernel[:few].T), None, of_kernel, ends[few]
+    return _float32_product(given, kernel[:few].T), None, of_kernel, ends[few]
 
 
 _layer.defvjp(_forward, _backward)

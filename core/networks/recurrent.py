@@ -102,14 +102,14 @@ class Recurrent(nn.Module):
         return self.step(observation, self.initial_carry(lead))[0]
 
     def step(self, observation: Array, carry: Any) -> tuple[Outputs, Any]:
-        ready = self._prepare(observation)
+        ready = self._prepare_inputs(observation)
         carry = tuple(
             cell.step(memory, x) for cell, memory, x in zip(self._cells, carry, ready, strict=True)
         )
-        return self._read(tuple(self._hidden(memory) for memory in carry)), carry
+        return self._read_outputs(tuple(self._hidden(memory) for memory in carry)), carry
 
     def unroll(self, observation: Array, first: Bool[Array, "T *S"], carry: Any) -> Outputs:
-        ready = self._prepare(observation)
+        ready = self._prepare_inputs(observation)
         # A scan of cells alone: what is traced inside must not create parameters.
         over = [cell.step for cell in self._cells]
         fresh = self.initial_carry(first.shape[1:])
@@ -125,13 +125,13 @@ class Recurrent(nn.Module):
             return after, tuple(self._hidden(memory) for memory in after)
 
         _, hidden = jax.lax.scan(one, carry, (ready, first))
-        return self._read(hidden)
+        return self._read_outputs(hidden)
 
     @property
     def _cells(self) -> tuple[Cell, ...]:
         return (self.cell,) if self.plan.shared_encoder else (self.actor_cell, self.critic_cell)
 
-    def _prepare(self, observation: Array) -> tuple[Array, ...]:
+    def _prepare_inputs(self, observation: Array) -> tuple[Array, ...]:
         lead = observation.shape[: observation.ndim - len(self.shape)]
         x = observation.reshape((*lead, -1)).astype(self.plan.dtype)
         towers = (self.encoder,) if self.plan.shared_encoder else (self.actor, self.critic)
@@ -142,7 +142,7 @@ class Recurrent(nn.Module):
     def _hidden(self, memory: Any) -> Array:
         return memory[1] if self.plan.network == "lstm" else memory
 
-    def _read(self, hidden: tuple[Array, ...]) -> Outputs:
+    def _read_outputs(self, hidden: tuple[Array, ...]) -> Outputs:
         actor, critic = hidden[0], hidden[-1]
         if self.plan.layer_norm:
             norms = (self.norm, self.norm if self.plan.shared_encoder else self.critic_norm)

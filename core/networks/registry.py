@@ -45,7 +45,7 @@ class RecurrentNetwork(Protocol):
         ...
 
 
-def _shape(name: str, plan: Plan, struct: Any) -> tuple[int, ...]:
+def _array_shape(name: str, plan: Plan, struct: Any) -> tuple[int, ...]:
     if not hasattr(struct, "shape"):
         raise ConfigError(
             f"network {name} reads one array, but the observations of {plan.env.id} are "
@@ -55,11 +55,11 @@ def _shape(name: str, plan: Plan, struct: Any) -> tuple[int, ...]:
 
 
 def _mlp(plan: Plan, outputs: int, struct: Any) -> nn.Module:
-    return MLP(plan, outputs, len(_shape("mlp", plan, struct)))
+    return MLP(plan, outputs, len(_array_shape("mlp", plan, struct)))
 
 
 def _cnn(plan: Plan, outputs: int, struct: Any) -> nn.Module:
-    shape = _shape("cnn", plan, struct)
+    shape = _array_shape("cnn", plan, struct)
     if len(shape) not in (2, 3, 4):
         raise ConfigError(
             f"network cnn reads images, but the observations of {plan.env.id} have the "
@@ -71,7 +71,7 @@ def _cnn(plan: Plan, outputs: int, struct: Any) -> nn.Module:
 
 
 def _recurrent(plan: Plan, outputs: int, struct: Any) -> nn.Module:
-    return Recurrent(plan, outputs, _shape(plan.network, plan, struct))
+    return Recurrent(plan, outputs, _array_shape(plan.network, plan, struct))
 
 
 def _routes(plan: Plan) -> Routes | None:
@@ -102,7 +102,7 @@ def _transformer(plan: Plan, outputs: int, struct: Any) -> nn.Module:
             f"observations of {plan.env.id} are a different tree; optical environments "
             "provide tokens with `observation: link_departure`"
         )
-    if plan.link_critic_sees == SHARES and "link_capacity" in _shown(plan):
+    if plan.link_critic_sees == SHARES and "link_capacity" in _observation_kinds(plan):
         raise ConfigError(
             "link_critic_sees is 'shares', but with link_capacity a full slot looks like an "
             "unused one; set transformer_obs_type to departure or occupancy, or use 'slots'"
@@ -137,7 +137,7 @@ def _path_mlp(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     return PathMLP(plan, outputs, routes, slots)
 
 
-def _shown(plan: Plan) -> set[Any]:
+def _observation_kinds(plan: Plan) -> set[Any]:
     return {dict(env.keys).get("observation") for env in (plan.env, plan.eval_env)}
 
 

@@ -220,7 +220,7 @@ class LinkTransformer(nn.Module):
     @nn.compact
     def __call__(self, observation: Any) -> Outputs:
         plan = self.plan
-        observation, words = _unkeyed(observation)
+        observation, words = _split_keyed(observation)
         lead = observation.slots.shape[:-2]
         lines = jax.tree.map(lambda x: x.reshape((-1, *x.shape[len(lead) :])), observation)
         words = None if words is None else words.reshape((-1, 2))
@@ -277,7 +277,7 @@ class SequenceTransformer(nn.Module):
     @nn.compact
     def __call__(self, observation: Any) -> Outputs:
         plan = self.plan
-        observation, words = _unkeyed(observation)
+        observation, words = _split_keyed(observation)
         lead = observation.shape[: observation.ndim - len(self.shape)]
         rows = observation.reshape((-1, self.tokens, int(np.prod(self.shape)) // self.tokens))
         rows = rows.astype(plan.dtype)
@@ -304,7 +304,7 @@ def _head_layers(plan: Plan, side: str) -> HeadLayers:
     return HeadLayers(plan, width, depth, name=f"{side}_mlp")
 
 
-def _unkeyed(observation: Any) -> tuple[Any, Array | None]:
+def _split_keyed(observation: Any) -> tuple[Any, Array | None]:
     if isinstance(observation, Keyed):
         return observation.observation, observation.words
     return observation, None

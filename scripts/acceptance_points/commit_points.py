@@ -24,7 +24,7 @@ from .common import Outcome
 from .crashes import differences
 
 if TYPE_CHECKING:
-    from hpo.search.run import Results
+    from hpo.search.run import RunResults
 
     from .crash_cases import Case
 
@@ -118,13 +118,13 @@ def paused_case() -> Case:
 # ---------------------------------------------------------------------- lives
 
 
-def live(case: Case, folder: Path, life: Life) -> Results | None:
+def live(case: Case, folder: Path, life: Life) -> RunResults | None:
     """Let a study begin, or go on, for one life; None if it died."""
-    from hpo.search.run import Settings, run
+    from hpo.search.run import RunOptions, run
 
     with _commits_of(life):
         try:
-            return run(case.study, folder, case.factory, (), Settings(publish_seconds=1e9))
+            return run(case.study, folder, case.factory, (), RunOptions(publish_seconds=1e9))
         except Died:
             return None
 

@@ -137,14 +137,16 @@ class _Tpe:
 
 def decided(found: Searched) -> tuple[str, ...]:
     """Return the knobs named."""
-    from hpo.store.importance import Column, decide
+    from hpo.store.importance import ImportanceColumn, decide
 
     columns = [
-        Column(name, [params.get(name) for params in found.params], name in ("two", "four"))
+        ImportanceColumn(
+            name, [params.get(name) for params in found.params], name in ("two", "four")
+        )
         for name in (*_REALS, "two", "four", "under")
     ]
     whole = [params["whole"] / 4 for params in found.params]
-    return decide([*columns, Column("whole", whole)], found.values).names
+    return decide([*columns, ImportanceColumn("whole", whole)], found.values).names
 
 
 @dataclass

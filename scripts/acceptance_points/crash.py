@@ -17,10 +17,10 @@ _OFTEN = """\
 import sys
 from pathlib import Path
 from hpo.search.lanes.local import LocalFactory
-from hpo.search.run import Settings, run
+from hpo.search.run import RunOptions, run
 from hpo.studies.load import load
 study = load(sys.argv[1])
-run(study, Path(sys.argv[2]) / study.name, LocalFactory(study), (), Settings(1.0, 2.0))
+run(study, Path(sys.argv[2]) / study.name, LocalFactory(study), (), RunOptions(1.0, 2.0))
 """
 Words = Callable[[Path, Path], list[str]]
 """What runs a study: its file and the folder of results to the words of a command."""

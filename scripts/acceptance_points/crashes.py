@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from .common import Outcome
 
 if TYPE_CHECKING:
-    from hpo.search.run import Settings
+    from hpo.search.run import RunOptions
     from hpo.search.state.progress import Observer
 
     from .crash_cases import Case
@@ -80,7 +80,7 @@ def _compare(
 ) -> tuple[int, list[str]]:
     """Run one case unbroken and broken; return the hits and what differs."""
     from hpo.errors import ConfigError
-    from hpo.search.run import Settings, run
+    from hpo.search.run import RunOptions, run
 
     from .crash_cases import draw_case
 
@@ -88,7 +88,7 @@ def _compare(
     one, other = work / "unbroken", work / "broken"
     for folder in (one, other):
         shutil.rmtree(folder, ignore_errors=True)
-    settings = Settings(publish_seconds=1e9, commit_seconds=1e9)
+    settings = RunOptions(publish_seconds=1e9, commit_seconds=1e9)
 
     def unbroken() -> None:
         try:
@@ -132,7 +132,7 @@ def _counters(loop_state: str) -> dict[str, Any]:
 
 def _crash(case: Case, folder: Path, most: int) -> int:
     """Let a study commit at every boundary and die a few chunks later, until it has ended."""
-    from hpo.search.run import Settings
+    from hpo.search.run import RunOptions
     from hpo.search.state.progress import Observer
 
     class Dies(Observer):
@@ -147,7 +147,7 @@ def _crash(case: Case, folder: Path, most: int) -> int:
     while True:
         dying = hits < most
         dies.left = case.moments.choice([2, 2, 2, 3]) if dying else -1
-        settings = Settings(publish_seconds=1e9, commit_seconds=0.0 if dying else 1e9)
+        settings = RunOptions(publish_seconds=1e9, commit_seconds=0.0 if dying else 1e9)
         code = _in_child(lambda s=settings: _to_the_end(case, folder, s, [dies]))
         if code != _DIED:
             _expect(code)
@@ -157,12 +157,12 @@ def _crash(case: Case, folder: Path, most: int) -> int:
 
 def _kill(case: Case, folder: Path, most: int) -> int:
     """Kill a study that commits and publishes at various paces, a few times, then let it end."""
-    from hpo.search.run import Settings, run
+    from hpo.search.run import RunOptions, run
 
     rng, hits = case.moments, 0
     slow = replace(case.factory, chunk_seconds=rng.choice([0.002, 0.004, 0.008]))
     for _ in range(min(most, rng.randrange(2, 13))):
-        pace = Settings(rng.choice([0.0, 0.0, 0.02, 0.05]), rng.choice([0.0, 0.05, 1e9]))
+        pace = RunOptions(rng.choice([0.0, 0.0, 0.02, 0.05]), rng.choice([0.0, 0.05, 1e9]))
         pid = _fork(lambda pace=pace: run(case.study, folder, slow, (), pace))
         ends = time.monotonic() + rng.uniform(0.0, 0.6)
         while (done := os.waitpid(pid, os.WNOHANG))[0] == 0 and time.monotonic() < ends:
@@ -175,13 +175,13 @@ def _kill(case: Case, folder: Path, most: int) -> int:
         if code != -signal.SIGKILL:
             _expect(code)
             break
-    last = Settings(publish_seconds=1e9)
+    last = RunOptions(publish_seconds=1e9)
     _expect(_in_child(lambda: _to_the_end(case, folder, last)))
     return hits
 
 
 def _to_the_end(
-    case: Case, folder: Path, settings: Settings, observers: Sequence[Observer] = ()
+    case: Case, folder: Path, settings: RunOptions, observers: Sequence[Observer] = ()
 ) -> None:
     """Let a study go on to its end; one that a signal asks to stop is no case of ours."""
     from hpo.search.run import run

@@ -10,7 +10,7 @@ from .common import ROOT, load_file
 
 def analytic(folder: Path) -> None:
     """Run a study over analytic lanes that commits and publishes at every boundary."""
-    from hpo.search.run import Settings, run
+    from hpo.search.run import RunOptions, run
     from hpo.studies.spec import Confirm, EarlyTerminate
 
     samples = load_file(ROOT / "tests" / "helpers" / "search_samples.py")
@@ -23,7 +23,7 @@ def analytic(folder: Path) -> None:
     )
     quanta = {"16": 500, "32": 1000, "64x64": 2000}
     factory = samples.AnalyticFactory(lanes=12, block=4, quanta=quanta, diverges_above=0.3)
-    run(study, folder, factory, (), Settings(commit_seconds=0.0, publish_seconds=0.3))
+    run(study, folder, factory, (), RunOptions(commit_seconds=0.0, publish_seconds=0.3))
 
 
 def saving(folder: Path) -> None:

@@ -76,7 +76,7 @@ def tell() -> None:
 
 
 def _digest(name: str, folder: Path) -> str:
-    from hpo.search.run import Settings, run
+    from hpo.search.run import RunOptions, run
     from hpo.store.journal import Journal
     from hpo.studies.spec import Budget, EarlyTerminate, SearchSpec
 
@@ -91,7 +91,7 @@ def _digest(name: str, folder: Path) -> str:
         options |= {"popsize": 4} if first == "cmaes" else {}
         early = EarlyTerminate(second, 2_000, 3.0, patience=2, tolerance=0.1)
         case = study_of(SearchSpec(first, options=options), early, Budget(trials=16))
-    run(case.study, folder, case.factory, (), Settings(publish_seconds=1e9, commit_seconds=1e9))
+    run(case.study, folder, case.factory, (), RunOptions(publish_seconds=1e9, commit_seconds=1e9))
     with Journal(folder) as journal:
         trials = [
             (row.trial, sorted(row.params.items()), str(row.state), row.value, row.seed_values)

@@ -18,12 +18,12 @@ _CODE = """\
 import sys
 from pathlib import Path
 from hpo.search.cluster.executors import factory_of
-from hpo.search.run import Settings, run
+from hpo.search.run import RunOptions, run
 from hpo.studies.load import load
 study = load(sys.argv[1])
 say = lambda text: print(text, file=sys.stderr, flush=True)
 with factory_of(study, warn=say) as factory:
-    run(study, Path(sys.argv[2]), factory, (), Settings(1.0, 1e9))
+    run(study, Path(sys.argv[2]), factory, (), RunOptions(1.0, 1e9))
 """
 
 

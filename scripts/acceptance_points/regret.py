@@ -122,7 +122,7 @@ def height(params: Params) -> float:
 
 def through_loop(method: str, seed: int, trials: int) -> float:
     """Return the least height that a study finds."""
-    from hpo.search.run import Settings, run
+    from hpo.search.run import RunOptions, run
     from hpo.studies.spec import Budget, EnvSpec, Metric, PopulationSpec, SearchSpec, Study
 
     study = Study(
@@ -137,7 +137,7 @@ def through_loop(method: str, seed: int, trials: int) -> float:
         budget=Budget(trials=trials),
     )
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(commit_seconds=1e9, publish_seconds=1e9)
+        settings = RunOptions(commit_seconds=1e9, publish_seconds=1e9)
         results = run(study, Path(folder) / "s", _Factory(), (), settings)
     values = [entry.value for entry in results.leaderboard if entry.value is not None]
     return min(values)

@@ -72,7 +72,7 @@ class _Seen:
 def _run_small(method: str, rule: str | None, objectives: int, folder: Path) -> _Seen:
     """Run a study that is bounded in trials and in env steps, whichever it reaches first."""
     from helpers.analytic_lanes import AnalyticFactory
-    from hpo.search.run import Settings, run
+    from hpo.search.run import RunOptions, run
     from hpo.store.journal import Journal
     from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, Metric, SearchSpec, Seeds, Study
 
@@ -92,7 +92,7 @@ def _run_small(method: str, rule: str | None, objectives: int, folder: Path) -> 
         budget=Budget(trials=_TRIALS, env_steps=_BOUND),
     )
     factory = AnalyticFactory(lanes=8, diverges_above=0.3)
-    results = run(study, folder, factory, (), Settings(publish_seconds=1e9))
+    results = run(study, folder, factory, (), RunOptions(publish_seconds=1e9))
     used_up = results.usage.env_steps > _BOUND - _SEEDS * _STEPS
     with Journal(folder) as journal:
         decisions = journal.decisions()
@@ -175,7 +175,7 @@ def _sobol_difference() -> float:
     from scipy.stats import qmc
 
     from hpo.search.samplers.proposal_queue import Proposer
-    from hpo.search.samplers.registry import Past, make_sampler
+    from hpo.search.samplers.registry import PriorTrial, make_sampler
     from hpo.studies.spec import EnvSpec, SearchSpec, Study
 
     space = _mixed_space()
@@ -188,11 +188,11 @@ def _sobol_difference() -> float:
         search=SearchSpec("sobol"),
     )
     proposer = Proposer(study, make_sampler(study))
-    seen: list[Past] = []
+    seen: list[PriorTrial] = []
     for batch, size in enumerate((10, 30, 25)):  # batches, as a study draws them
         first = len(seen)
         found = proposer.propose(batch, range(first, first + size), seen).found
-        seen += [Past(p.trial, p.params, p.attributes) for p in found]
+        seen += [PriorTrial(p.trial, p.params, p.attributes) for p in found]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         points = qmc.Sobol(len(space.keyed), rng=11).random(64)
@@ -229,11 +229,11 @@ import json, resource, sys
 from pathlib import Path
 import duckdb, optuna, pyarrow.parquet, scipy.stats
 from hpo.search.samplers import via_optuna as optuna_tpe
-from hpo.search.run import Settings, run
+from hpo.search.run import RunOptions, run
 from acceptance_points.search_methods import large_study, resident_megabytes
 study, factory = large_study(int(sys.argv[2]))
 idle = resident_megabytes()
-results = run(study, Path(sys.argv[1]), factory, (), Settings())
+results = run(study, Path(sys.argv[1]), factory, (), RunOptions())
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(json.dumps({"idle": idle, "peak": peak, "trials": len(results.leaderboard),
                   "seconds": results.usage.run_seconds}))

@@ -112,12 +112,12 @@ def analytic(file: Path, out: Path, commit_seconds: float = 30.0) -> None:
     """Run the study over analytic lanes to its end; with 0 each boundary commits."""
     from helpers.analytic_lanes import AnalyticFactory
     from hpo.search.lanes.multi_environment import SeveralFactory
-    from hpo.search.run import Settings, run
+    from hpo.search.run import RunOptions, run
     from hpo.studies.load import load
 
     study = load(file)
     parts = [AnalyticFactory(seed=at, lanes=6, chunk_seconds=0.01) for at in range(study.spread)]
-    run(study, out / study.name, SeveralFactory(study, parts), (), Settings(commit_seconds, 1e9))
+    run(study, out / study.name, SeveralFactory(study, parts), (), RunOptions(commit_seconds, 1e9))
 
 
 def _state(folder: Path) -> tuple[dict[str, float], int]:

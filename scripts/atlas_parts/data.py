@@ -17,7 +17,7 @@ from hpo.errors import StoreError
 from hpo.search.analysis.knob_significance import columns_of
 from hpo.search.bench.tables import ABOUT
 from hpo.search.bench.write_table import TABLES
-from hpo.store.importance import Column
+from hpo.store.importance import ImportanceColumn
 from hpo.studies.load import recorded
 
 DRAWN = ("random", "sobol")
@@ -46,7 +46,7 @@ class Atlas:
     goal: str
     points: np.ndarray
     values: np.ndarray
-    columns: tuple[Column, ...]
+    columns: tuple[ImportanceColumn, ...]
     about: Mapping[str, Any] = field(default_factory=dict)
     default_values: np.ndarray = field(default_factory=lambda: np.full((1, 1), np.nan))
     digest: str = ""

@@ -24,7 +24,7 @@ from scipy.special import ndtri
 from scipy.stats import beta
 
 from hpo.errors import ConfigError
-from hpo.store.importance import Column, Shape, explained, midranks, removed
+from hpo.store.importance import ImportanceColumn, Regressors, explained, midranks, removed
 
 from .resampling import Estimate, generator
 from .shapes import product_shape, resampled_shape
@@ -66,7 +66,7 @@ class Interactions:
 
 
 def interactions(
-    columns: Sequence[Column], values: Sequence[float], seed: int = 8
+    columns: Sequence[ImportanceColumn], values: Sequence[float], seed: int = 8
 ) -> Interactions:
     """Return what pairs of knobs explain.
 
@@ -108,7 +108,7 @@ def interactions(
 
 
 def least_chance(
-    forms: Sequence[Shape],
+    forms: Sequence[Regressors],
     left: np.ndarray,
     before: np.ndarray,
     known: int,
@@ -131,7 +131,7 @@ def least_chance(
     return float(np.sort(least)[int(LEVEL * (_DEALS + 1)) - 1])
 
 
-def _chance(form: Shape, known: int) -> Any:
+def _chance(form: Regressors, known: int) -> Any:
     """Return how the share is distributed that a shape explains of normal residuals."""
     width = form.basis.shape[1]
     return beta(width / 2, (len(form.rows) - known - width) / 2)
@@ -145,7 +145,7 @@ def _residual(before: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def _pair(
     names: tuple[str, str],
-    form: Shape,
+    form: Regressors,
     data: tuple[np.ndarray, np.ndarray],
     remaining: float,
     known: int,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpo.store.importance import Column, Decided, decide, midranks, shape
+from hpo.store.importance import Decided, ImportanceColumn, decide, midranks, shape
 
 from .resampling import Estimate, around, generator
 from .shapes import resampled_shape
@@ -46,7 +46,7 @@ class Shift:
         return "early" if self.later.high < 0.0 else ""
 
 
-def decided_over_time(columns: Sequence[Column], values: np.ndarray) -> list[Decided]:
+def decided_over_time(columns: Sequence[ImportanceColumn], values: np.ndarray) -> list[Decided]:
     """Return which knobs decided at every point.
 
     Args:
@@ -62,7 +62,7 @@ def early_point(fractions: np.ndarray) -> int:
 
 
 def shifts(
-    columns: Sequence[Column],
+    columns: Sequence[ImportanceColumn],
     values: np.ndarray,
     fractions: np.ndarray,
     resamples: int = _RESAMPLES,

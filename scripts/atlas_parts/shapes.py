@@ -8,20 +8,22 @@ from hpo.store.importance import (
     DEGREE,
     FEWEST_TRIALS,
     TINY,
-    Column,
-    Shape,
+    ImportanceColumn,
+    Regressors,
     orthonormal,
     powers,
     squared_error,
 )
 
 
-def product_shape(one: Column, other: Column, before: np.ndarray) -> Shape:
+def product_shape(
+    one: ImportanceColumn, other: ImportanceColumn, before: np.ndarray
+) -> Regressors:
     """Return the regressors of an interaction without the part in `before` [n, q]."""
     pairs = list(zip(one.places, other.places, strict=True))
     rows = np.array([row for row, pair in enumerate(pairs) if None not in pair], np.intp)
     if len(rows) < FEWEST_TRIALS:
-        return Shape(rows, np.zeros((len(rows), 0)))
+        return Regressors(rows, np.zeros((len(rows), 0)))
     first, second = (
         powers(np.array([column.places[row] for row in rows], float), column.choices, DEGREE)
         for column in (one, other)
@@ -30,7 +32,7 @@ def product_shape(one: Column, other: Column, before: np.ndarray) -> Shape:
     return orthonormal(rows, plain, before)
 
 
-def resampled_shape(form: Shape, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def resampled_shape(form: Regressors, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the share of rank variance [n] that a shape explains in each resample.
 
     `weights` [b, n]: how often a resample has a trial.

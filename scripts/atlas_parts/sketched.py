@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hpo.search.rules.registry import Pruner, Standing, is_audited, make_pruner
+from hpo.search.rules.registry import Pruner, TrialAtRung, is_audited, make_pruner
 from hpo.studies.spec import Study
 
 
@@ -75,7 +75,7 @@ def _search(
     ahead = iter(range(len(trials)))
     # What happens next: (env steps since the beginning, rung, trial); the end is behind all rungs.
     coming: list[tuple[int, int, int]] = []
-    judged: dict[int, list[Standing]] = {}
+    judged: dict[int, list[TrialAtRung]] = {}
     audited: set[int] = set()
     finished: list[_Finished] = []
     clock, spent = 0, 0
@@ -131,7 +131,7 @@ def _search(
 
 def _judged(
     pruner: Pruner,
-    judged: dict[int, list[Standing]],
+    judged: dict[int, list[TrialAtRung]],
     trials: Sequence[Curve],
     rung: int,
     due: Sequence[int],
@@ -140,7 +140,7 @@ def _judged(
     if not due:
         return {}
     before = judged.setdefault(rung, [])
-    arriving = [Standing(n, trials[n].losses[rung], trials[n].losses[: rung + 1]) for n in due]
+    arriving = [TrialAtRung(n, trials[n].losses[rung], trials[n].losses[: rung + 1]) for n in due]
     verdicts = pruner.judge(rung, tuple(before), arriving)
     before += arriving
     return {n: verdict.finish for n, verdict in zip(due, verdicts, strict=True) if verdict.stop}

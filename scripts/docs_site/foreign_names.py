@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hpo.foreign_names.name_mapping import COMMON, UNKNOWN, Row, System, in_words
+from hpo.foreign_names.name_mapping import COMMON, UNKNOWN, NameRow, System, in_words
 from hpo.foreign_names.tables import SYSTEMS
 
 
@@ -58,7 +58,7 @@ def _section(one: System) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _taken(rows: list[Row]) -> str:
+def _taken(rows: list[NameRow]) -> str:
     if not rows:
         return ""
     names: dict[tuple[str, str, str], list[str]] = {}
@@ -71,7 +71,7 @@ def _taken(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def _by_reason(rows: Iterable[Row]) -> list[str]:
+def _by_reason(rows: Iterable[NameRow]) -> list[str]:
     found: dict[str, list[str]] = {}
     for row in rows:
         plain = [value for value in row.harmless if value is not None and value is not False]
@@ -81,7 +81,7 @@ def _by_reason(rows: Iterable[Row]) -> list[str]:
     return [f"- {', '.join(names)}: {_cell(reason)}" for reason, names in found.items()]
 
 
-def _default(row: Row) -> str:
+def _default(row: NameRow) -> str:
     return "" if row.default is UNKNOWN else _cell(_word(row.default))
 
 

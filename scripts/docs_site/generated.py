@@ -18,7 +18,7 @@ from hpo.environments.table import ENVIRONMENTS, EnvEntry
 from hpo.knobs import KNOBS, Knob, allowed
 from hpo.search.bench.compare import over_tables
 from hpo.store.comparison import WORDS
-from hpo.studies.tuned.record import DEFAULT, Record, read_record, record_files, shipped
+from hpo.studies.tuned.record import DEFAULT, TunedRecord, read_record, record_files, shipped
 from hpo.studies.tuned.study_text import former_default
 from hpo.studies.tuned.summary import beside_heuristics, comparisons, summary_in
 from hpo.views.formatting import between, number, param, steps
@@ -128,7 +128,7 @@ def tuned() -> str:
     return _table(header, rows) + "\n"
 
 
-def _tuned(record: Record) -> list[tuple[str, ...]]:
+def _tuned(record: TunedRecord) -> list[tuple[str, ...]]:
     beside = {one.who: one for one in comparisons(record)}
     found = list[tuple[str, ...]]()
     for one in record.contenders:
@@ -169,7 +169,7 @@ def _verdict(verdict: str) -> str:
     return f"**{WORDS[verdict]}**" if verdict in ("better", "worse") else WORDS[verdict]
 
 
-def _searched(record: Record) -> str:
+def _searched(record: TunedRecord) -> str:
     """Return the env steps of the study that found a configuration, and in runs of its length."""
     taken = record.origin.env_steps
     return f"{steps(taken)}, {taken / record.env_steps:,.0f} runs"

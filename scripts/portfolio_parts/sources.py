@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hpo.errors import StoreError
-from hpo.search.bench.tables import Table, read_table
+from hpo.search.bench.tables import BenchTable, read_table
 
 TRAINING = "episode_return_100"
 WEIGHT = 0.5
@@ -74,7 +74,7 @@ def read_sources(folder: Path) -> list[Source]:
     return [_source(path, table, count) for path, table in zip(names, tables, strict=True)]
 
 
-def _source(path: Path, table: Table, count: int) -> Source:
+def _source(path: Path, table: BenchTable, count: int) -> Source:
     sign = 1.0 if table.goal == "maximize" else -1.0
     values = sign * table.finals[:count]
     chooses = values

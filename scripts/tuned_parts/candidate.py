@@ -43,7 +43,15 @@ from hpo.studies.load import loads, recorded
 from hpo.studies.resolved import diff, resolved
 from hpo.studies.spec import Study, only_one_environment, only_ppo
 from hpo.studies.study_keys import METRICS
-from hpo.studies.tuned.record import DEFAULT, TUNED, Curve, Made, Origin, Record, file_name
+from hpo.studies.tuned.record import (
+    DEFAULT,
+    TUNED,
+    Curve,
+    Origin,
+    Provenance,
+    TunedRecord,
+    file_name,
+)
 from hpo.studies.yaml_io import plain, read_text
 from hpo.version import __version__
 
@@ -196,7 +204,7 @@ def contribute(
     seeds: int = SEEDS,
     runner: Runner = run,
     name: str | None = None,
-) -> Record | None:
+) -> TunedRecord | None:
     """Run the winner, the default and published configurations; None: interrupted."""
     only_ppo(candidate.study, "a tuned configuration")
     only_one_environment(candidate.study, "a tuned configuration")
@@ -227,7 +235,7 @@ def contribute(
     scale = None if own_keys else reference_of(study.env.id, study.metric.name)
     threshold = threshold_of([curve_of(one) for one in runs.values()], goal, scale)
     how = study.evaluation
-    return Record(
+    return TunedRecord(
         name=name,
         env=study.env.id,
         env_values=study.env.values,
@@ -241,7 +249,7 @@ def contribute(
         },
         seed=root,
         threshold=threshold,
-        made=Made(
+        made=Provenance(
             on=datetime.datetime.fromtimestamp(meta.created_at, datetime.UTC).date().isoformat(),
             commit=commit,
             versions={**versions([study.env.id]), "hpo-lanes": __version__},

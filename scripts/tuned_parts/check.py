@@ -17,16 +17,16 @@ from hpo.files.plain_data import as_lists
 from hpo.knobs import KNOBS, complete
 from hpo.studies.load import loads, recorded
 from hpo.studies.spec import Study
-from hpo.studies.tuned.record import DEFAULT, TUNED, Record, file_name, read_record
+from hpo.studies.tuned.record import DEFAULT, TUNED, TunedRecord, file_name, read_record
 from hpo.studies.tuned.study_text import around_text, knobs_of, train_text
 
 from .record_file import SEEDS, published, record_text
 from .tables import tables_of
 
 
-def faults_of_folder(folder: Path) -> tuple[list[Record], list[str]]:
+def faults_of_folder(folder: Path) -> tuple[list[TunedRecord], list[str]]:
     """Return the records of a folder that can be read, and every fault as `file: words`."""
-    records, faults = list[Record](), list[str]()
+    records, faults = list[TunedRecord](), list[str]()
     for path in sorted(folder.glob("*.yaml")):
         try:
             record = read_record(path)
@@ -42,7 +42,7 @@ def faults_of_folder(folder: Path) -> tuple[list[Record], list[str]]:
     return records, [*faults, *_table_faults(folder, records)]
 
 
-def _own_faults(record: Record, path: Path) -> Iterator[str]:
+def _own_faults(record: TunedRecord, path: Path) -> Iterator[str]:
     if path.name != file_name(record.name):
         yield f"name is {record.name!r}, so the file is {file_name(record.name)}"
     who = [one.who for one in record.contenders]
@@ -60,7 +60,7 @@ def _own_faults(record: Record, path: Path) -> Iterator[str]:
             yield f"made.versions lacks {package}"
 
 
-def _study_faults(record: Record, folder: Path) -> list[str]:
+def _study_faults(record: TunedRecord, folder: Path) -> list[str]:
     name = record.origin.file
     path = folder.parent.parent / name
     if not name or not path.is_file():
@@ -80,12 +80,12 @@ def _study_faults(record: Record, folder: Path) -> list[str]:
     return [f"heuristics lacks {', '.join(missing)} of {name}"] if missing else []
 
 
-def _read(text: str, shown: str, record: Record) -> Study:
+def _read(text: str, shown: str, record: TunedRecord) -> Study:
     """Read a study; without the packages of its environment if these are not installed here."""
     return recorded(text, shown) if find(record.env) is None else loads(text, shown)
 
 
-def _configuration_faults(record: Record) -> Iterator[str]:
+def _configuration_faults(record: TunedRecord) -> Iterator[str]:
     legal = True
     for one in record.contenders:
         gone = sorted(name for name in one.config if name not in KNOBS)
@@ -106,7 +106,7 @@ def _configuration_faults(record: Record) -> Iterator[str]:
             yield str(error)
 
 
-def _table_faults(folder: Path, records: Sequence[Record]) -> Iterator[str]:
+def _table_faults(folder: Path, records: Sequence[TunedRecord]) -> Iterator[str]:
     import pyarrow.parquet as pq
 
     for name, table in tables_of(records).items() if records else ():

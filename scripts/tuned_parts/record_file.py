@@ -11,7 +11,7 @@ from typing import Any
 import hpo
 from hpo.files.plain_data import as_lists, is_mapping, is_sequence
 from hpo.knobs import complete
-from hpo.studies.tuned.record import DEFAULT, TUNED, Contender, Record
+from hpo.studies.tuned.record import DEFAULT, TUNED, Contender, TunedRecord
 from hpo.studies.yaml_io import flow, plain, read_file
 
 SEEDS = 32
@@ -23,7 +23,7 @@ _HEAD = """\
 """
 
 
-def record_text(record: Record) -> str:
+def record_text(record: TunedRecord) -> str:
     defaults = (one.config for one in record.contenders if one.who == DEFAULT)
     base = as_lists(next(defaults, complete({})))  # configurations are written as differences
     data: dict[str, Any] = {

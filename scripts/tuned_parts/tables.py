@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from hpo.store.parquet import replacing, write_grouped
 from hpo.store.statistics import Interval
-from hpo.studies.tuned.record import TUNED, Contender, Record
+from hpo.studies.tuned.record import TUNED, Contender, TunedRecord
 from hpo.studies.tuned.summary import (
     BesideHeuristic,
-    Summary,
+    TestSummary,
     beside_heuristics,
     compare,
     summary_in,
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 _FLOATS = ("greedy", "training", "area")
 
 
-def write_tables(records: Sequence[Record], folder: Path) -> None:
+def write_tables(records: Sequence[TunedRecord], folder: Path) -> None:
     """Write the tables of records into their folder, the same bytes for the same records."""
     for name, table in tables_of(records).items():
         with replacing(folder / f"{name}.parquet", table.schema) as writer:
             write_grouped(writer, [table])
 
 
-def tables_of(records: Sequence[Record]) -> dict[str, pa.Table]:
+def tables_of(records: Sequence[TunedRecord]) -> dict[str, pa.Table]:
     import pyarrow as pa
 
     ordered = sorted(records, key=lambda record: record.name.lower())
@@ -87,7 +87,7 @@ _ENDS = ("", "_low", "_high")
 _CURVE = ("greedy", "low", "high", "training")
 
 
-def _trials(record: Record) -> list[dict[str, Any]]:
+def _trials(record: TunedRecord) -> list[dict[str, Any]]:
     sign = -1.0 if record.goal == "maximize" else 1.0
     found = {one.who: summary_in(record, one) for one in record.contenders}
     rows = [_trial(record, one, found[one.who]) for one in record.contenders]
@@ -96,7 +96,7 @@ def _trials(record: Record) -> list[dict[str, Any]]:
     return [{**row, "rank": place} for place, row in enumerate(rows, 1)]
 
 
-def _of_all(record: Record, who: str, verdict: str) -> dict[str, Any]:
+def _of_all(record: TunedRecord, who: str, verdict: str) -> dict[str, Any]:
     return {
         "env": record.name,
         "who": who,
@@ -115,7 +115,7 @@ def _ends(name: str, value: float, around: Interval) -> dict[str, Any]:
     return {name: value_, f"{name}_low": around.low, f"{name}_high": around.high}
 
 
-def _heuristic(record: Record, one: BesideHeuristic) -> dict[str, Any]:
+def _heuristic(record: TunedRecord, one: BesideHeuristic) -> dict[str, Any]:
     return {
         **_of_all(record, one.who, one.verdict),
         **_ends("greedy", *one.greedy),
@@ -124,7 +124,7 @@ def _heuristic(record: Record, one: BesideHeuristic) -> dict[str, Any]:
     }
 
 
-def _trial(record: Record, one: Contender, seen: Summary) -> dict[str, Any]:
+def _trial(record: TunedRecord, one: Contender, seen: TestSummary) -> dict[str, Any]:
     row = {
         **_of_all(record, one.who, ""),
         "searched_env_steps": record.origin.env_steps if one.who == TUNED else None,
@@ -148,7 +148,7 @@ def _trial(record: Record, one: Contender, seen: Summary) -> dict[str, Any]:
     return row
 
 
-def _evaluations(record: Record) -> list[dict[str, Any]]:
+def _evaluations(record: TunedRecord) -> list[dict[str, Any]]:
     trained = [
         {
             "env": record.name,
@@ -167,7 +167,7 @@ def _evaluations(record: Record) -> list[dict[str, Any]]:
     ]
 
 
-def _curves(record: Record) -> list[dict[str, Any]]:
+def _curves(record: TunedRecord) -> list[dict[str, Any]]:
     return [
         {
             "env": record.name,

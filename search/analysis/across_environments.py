@@ -68,8 +68,10 @@ def environment_scores(journal: Journal, rows: Sequence[TrialRow]) -> Environmen
             at = max(points, default=0)
             if stream is Stream.SEARCH:
                 at = ends.get(row.trial, at)
-            begun = _begun(study, row, stream, points, at)
-            seeds[row.trial, stream] = _whole(points.get(at, {}), begun, len(objective.scales))
+            begun = _finished_seeds(study, row, stream, points, at)
+            seeds[row.trial, stream] = _fill_missing_seeds(
+                points.get(at, {}), begun, len(objective.scales)
+            )
     return EnvironmentScores(
         environment_names(meta.environments),
         study.over_environments,
@@ -78,7 +80,9 @@ def environment_scores(journal: Journal, rows: Sequence[TrialRow]) -> Environmen
     )
 
 
-def _begun(study: Study, row: TrialRow, stream: Stream, points: _Points, at: int) -> Sequence[int]:
+def _finished_seeds(
+    study: Study, row: TrialRow, stream: Stream, points: _Points, at: int
+) -> Sequence[int]:
     """Return a trial's ended seeds on a stream, including diverged ones."""
     if stream is Stream.REPORT:
         return sorted(row.by_report_seed)
@@ -93,7 +97,7 @@ def _begun(study: Study, row: TrialRow, stream: Stream, points: _Points, at: int
     return range(looks[reached] if dropped else study.seeds.per_config)
 
 
-def _whole(
+def _fill_missing_seeds(
     scores: Mapping[int, Sequence[float]], begun: Sequence[int], environments: int
 ) -> dict[int, Sequence[float]]:
     """Return scores by seed; a missing or non-finite seed's scores are NaN."""

@@ -36,7 +36,7 @@ _GIVEN = ("default", "enqueue", "portfolio")
 
 
 @dataclass(frozen=True)
-class Points:
+class CheckpointValues:
     """Values of one study's trials at every point where they were evaluated."""
 
     study: Study  # what was asked
@@ -77,12 +77,14 @@ class Points:
         return max(reached, default=None)
 
 
-def read_points(folder: Path) -> Points:
+def read_points(folder: Path) -> CheckpointValues:
     with Journal(folder) as journal, journal.at_one_commit():
         return points_of(journal)
 
 
-def points_of(journal: Journal, decisions: Sequence[DecisionRow] | None = None) -> Points:
+def points_of(
+    journal: Journal, decisions: Sequence[DecisionRow] | None = None
+) -> CheckpointValues:
     study = recorded(journal.meta.study_text)
     rows = {row.trial: row for row in journal.trials()}
     blind = frozenset[int]()  # batches begun before any trial had ended
@@ -106,7 +108,9 @@ def points_of(journal: Journal, decisions: Sequence[DecisionRow] | None = None) 
         too_few = study.metric.aggregate == "iqm" and len(replicates) < IQM_MIN_SEEDS
         if stream == Stream.SEARCH and not too_few:  # of a trial that runs, some are still to come
             values[at][trial] = objective.aggregate(replicates)
-    return Points(study, rows, dict(sorted(values.items())), blind, dict(changes), dict(seeds))
+    return CheckpointValues(
+        study, rows, dict(sorted(values.items())), blind, dict(changes), dict(seeds)
+    )
 
 
 def _without_training(journal: Journal, objective: Objective) -> set[tuple[Stream, int]]:
@@ -141,20 +145,20 @@ def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
     return found
 
 
-def point_at(points: Points, at: int | None = None) -> int:
+def point_at(points: CheckpointValues, at: int | None = None) -> int:
     """Return the env steps at which trials are compared, with values of ten trials or more.
 
     This is the latest point that nine in ten reached: of the unprompted trials, if there are
     enough.
     """
     if not points.values:
-        raise ConfigError(f"{_nothing(points)}, so importance is unknown")
+        raise ConfigError(f"{_no_values_message(points)}, so importance is unknown")
     if at is not None and at not in points.values:
         near = [point for point in points.values if abs(point - at) <= _ROUNDED * point]
         at = near[0] if len(near) == 1 else at
-    here, among = _evaluated(points, at, points.random_share())
+    here, among = _evaluated_trials(points, at, points.random_share())
     if len(among) < _FEWEST:
-        here, among = _evaluated(points, at, list(points.trials))
+        here, among = _evaluated_trials(points, at, list(points.trials))
     if here is None or here not in points.values:
         known = ", ".join(str(point) for point in sorted(points.values))
         if at is None:
@@ -169,7 +173,7 @@ def point_at(points: Points, at: int | None = None) -> int:
     return here
 
 
-def all_points(points: Points) -> list[int]:
+def all_points(points: CheckpointValues) -> list[int]:
     """Return every point with values of ten trials or more, the earliest first."""
     found = list[int]()
     reason: ConfigError | None = None
@@ -179,19 +183,19 @@ def all_points(points: Points) -> list[int]:
         except ConfigError as error:  # a late point that few trials reached
             reason = error
     if not found:
-        raise reason or ConfigError(_nothing(points))
+        raise reason or ConfigError(_no_values_message(points))
     return found
 
 
-def _nothing(points: Points) -> str:
+def _no_values_message(points: CheckpointValues) -> str:
     lost = [n for n, row in points.trials.items() if row.state is TrialState.DIVERGED]
     if not lost:
         return "no trial has been evaluated yet"
     return f"no trial has a finite value: {len(lost)} diverged (such as trial {lost[0]})"
 
 
-def _evaluated(
-    points: Points, at: int | None, among: Sequence[int]
+def _evaluated_trials(
+    points: CheckpointValues, at: int | None, among: Sequence[int]
 ) -> tuple[int | None, list[int]]:
     here = points.latest_shared(among) if at is None else at
     found = points.values.get(here, {}) if here is not None else {}

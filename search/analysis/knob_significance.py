@@ -13,15 +13,22 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...spaces.space import Space
-from ...store.importance import FEWEST_TRIALS, Column, Decided, EffectPoint, decide, main_effect
+from ...store.importance import (
+    FEWEST_TRIALS,
+    Decided,
+    EffectPoint,
+    ImportanceColumn,
+    decide,
+    main_effect,
+)
 from ..state.progress import bounds_of
-from .checkpoint_values import Points
+from .checkpoint_values import CheckpointValues
 
 _PROPOSERS = ("random", "sobol", "grid", "tpe", "default", "enqueue", "portfolio")
 
 
 @dataclass(frozen=True)
-class Answer:
+class SignificantKnobs:
     at: int  # env steps of the point
     decided: Decided  # the knobs, with intervals and floors
     measured: bool  # its trials were proposed in ways for which its errors are known
@@ -52,7 +59,7 @@ class Answer:
         }
 
 
-def answer_at(points: Points, at: int) -> Answer:
+def answer_at(points: CheckpointValues, at: int) -> SignificantKnobs:
     here = {n: value for n, value in points.values[at].items() if math.isfinite(value)}
     blind = set(points.random_share())
     trials = [n for n in here if n in blind or points.trials[n].proposed_by in _PROPOSERS]
@@ -68,17 +75,17 @@ def answer_at(points: Points, at: int) -> Answer:
         for column in columns
         if column.name in decided.names
     }
-    return Answer(at, decided, measured, effects)
+    return SignificantKnobs(at, decided, measured, effects)
 
 
-def columns_of(space: Space, params: Sequence[Mapping[str, Any]]) -> list[Column]:
+def columns_of(space: Space, params: Sequence[Mapping[str, Any]]) -> list[ImportanceColumn]:
     """Return every trial's position on each hyperparameter's axis, None if inactive."""
-    columns = list[Column]()
+    columns = list[ImportanceColumn]()
     for key, parameter in space.keyed:
         name, kind = parameter.name, parameter.distribution
         unordered = kind.axis.kind == "choice"
         place = kind.inward if unordered else kind.share
         active = [one if parameter.active({**space.constants, **one}) else {} for one in params]
         places = [place(one[name]) if name in one else None for one in active]
-        columns.append(Column(key, places, unordered))
+        columns.append(ImportanceColumn(key, places, unordered))
     return columns

@@ -19,7 +19,7 @@ from ...errors import ConfigError, StoreError
 from ...machine.software import enable_compilation_cache
 from ...store.journal import Journal
 from ...store.query import query
-from ...store.rows import Episodes, EvaluationRow, Stream, TrialRow
+from ...store.rows import EpisodeRow, EvaluationRow, Stream, TrialRow
 from ...store.study_folder import StudyFolder
 from ...store.tables import sql_names
 from ...studies.load import loads, of_its_day
@@ -28,8 +28,8 @@ from ...studies.user_code import run_own_code
 from ...studies.yaml_io import read_text
 from ..checks import check_same_files
 from ..lanes.contract import (
-    Change,
     ChunkResult,
+    LaneChange,
     Population,
     Refill,
     Resolved,
@@ -39,13 +39,13 @@ from ..lanes.contract import (
 )
 from ..state.objective import TRAINING_RETURN
 from ..state.schedule import rows_of, schedule_of
-from ..state.trials import Run, Segment, lineage_of, params_at
+from ..state.trials import Replicate, Segment, lineage_of, params_at
 
 _KEYS = ("trial", "stream", "replicate", "env_steps")
 
 
 @dataclass(frozen=True)
-class Seeds:
+class ReplayedSeeds:
     """The seeds of a trial that are trained again."""
 
     stream: Stream = Stream.SEARCH
@@ -53,11 +53,11 @@ class Seeds:
     replicates: tuple[int, ...] = ()
 
 
-_OF_THE_SEARCH = Seeds()
+_OF_THE_SEARCH = ReplayedSeeds()
 
 
 @dataclass(frozen=True)
-class Point:
+class ReplayedPoint:
     """One evaluation of one replicate, as recorded and as repeated now."""
 
     env_steps: int  # training env steps of the replicate
@@ -69,7 +69,7 @@ class Point:
 
     @property
     def same(self) -> bool:
-        return self.rest_same and _same(self.recorded, self.replayed)
+        return self.rest_same and _same_values(self.recorded, self.replayed)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Replay:
     study: str  # the name of the study
     trial: int  # whose lineage was trained
     lineage: tuple[Segment, ...]
-    points: tuple[Point, ...]  # every evaluation that was recorded of it, in order
+    points: tuple[ReplayedPoint, ...]  # every evaluation that was recorded of it, in order
     # rows of the training curve that could be compared; 0 before the study has published any
     curve_rows: int
     curve_same: int  # of those, how many have the same bits in every metric that was written then
@@ -105,11 +105,11 @@ def replay(
     export: Path | None = None,
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     *,
-    seeds: Seeds = _OF_THE_SEARCH,
+    seeds: ReplayedSeeds = _OF_THE_SEARCH,
 ) -> Replay:
     """Train a trial's lineage again, up to its last evaluation."""
     record = _Record.read(folder, number, seeds)
-    study = _loaded(folder, record, source)
+    study = _load_study(folder, record, source)
     if study.algorithm.is_process:
         place = folder.path / "processes" / f"trial_{number}"
         text = f"trial {number} ran as a process, which hpo cannot replay bit for bit; its command"
@@ -133,20 +133,22 @@ def replay(
             "value": None,
         }
         population.export_policy(0, resolved_at(again.env_steps), export, origin)
-    return _compared(folder, study, record, again)
+    return _compare_with_record(folder, study, record, again)
 
 
-def play(folder: StudyFolder, policy: Path, about: Mapping[str, Any], source: Path) -> Point:
+def play(
+    folder: StudyFolder, policy: Path, about: Mapping[str, Any], source: Path
+) -> ReplayedPoint:
     """Evaluate a kept policy on the episodes on which its study evaluated it.
 
     `about`: its trial, stream, replicate and env steps.
     """
-    seeds = Seeds(Stream(about["stream"]), (int(about["replicate"]),))
+    seeds = ReplayedSeeds(Stream(about["stream"]), (int(about["replicate"]),))
     record = _Record.read(folder, int(about["trial"]), seeds)
     recorded = record.episodes.get((int(about["replicate"]), int(about["env_steps"])))
     if recorded is None:
         raise StoreError(f"{policy} belongs to an evaluation that the study does not have")
-    study = _loaded(folder, record, source)
+    study = _load_study(folder, record, source)
     factory = factory_here(study)
     resolved = Resolver(study, factory).of(params_at(record.lineage, recorded.env_steps - 1))
     population = factory.make_small(resolved, 1)
@@ -155,11 +157,13 @@ def play(folder: StudyFolder, policy: Path, about: Mapping[str, Any], source: Pa
     return point_of(study, recorded, found)
 
 
-def _compared(folder: StudyFolder, study: Study, record: _Record, again: _Again) -> Replay:
+def _compare_with_record(
+    folder: StudyFolder, study: Study, record: _Record, again: _Again
+) -> Replay:
     rows = again.curve
     curve = record.curve(folder, next(iter(rows.values()), {}))
     both = [key for key in rows if key in curve]
-    equal = [key for key in both if _same(curve[key], tuple(rows[key].values()))]
+    equal = [key for key in both if _same_values(curve[key], tuple(rows[key].values()))]
     trained = {*record.replicates}
     published = {key for key in curve if key[0] in trained and key[1] <= again.env_steps}
     started = {*range(study.seeds.first), *(rep for rep, _ in record.episodes)}
@@ -184,7 +188,7 @@ def _compared(folder: StudyFolder, study: Study, record: _Record, again: _Again)
     )
 
 
-def _loaded(folder: StudyFolder, record: _Record, source: Path) -> Study:
+def _load_study(folder: StudyFolder, record: _Record, source: Path) -> Study:
     """Return a record's study; its files run once they are known to be unchanged."""
     with Journal(folder.path) as journal:
         check_same_files(journal.meta, source)
@@ -202,10 +206,12 @@ class _Record:
     row: TrialRow
     lineage: tuple[Segment, ...]
     episodes: Mapping[tuple[int, int], EvaluationRow]  # of (replicate, env_steps)
-    seeds: Seeds = _OF_THE_SEARCH
+    seeds: ReplayedSeeds = _OF_THE_SEARCH
 
     @classmethod
-    def read(cls, folder: StudyFolder, number: int, seeds: Seeds = _OF_THE_SEARCH) -> _Record:
+    def read(
+        cls, folder: StudyFolder, number: int, seeds: ReplayedSeeds = _OF_THE_SEARCH
+    ) -> _Record:
         with Journal(folder.path) as journal:
             row = journal.trial(number)
             if row is None:
@@ -300,41 +306,41 @@ class _Again:
         self.env_steps = record.env_steps or self._schedule.env_steps
         replicates, stream = record.replicates, record.seeds.stream
         self._runs = {
-            lane: Run(record.row.trial, stream, replicate)
+            lane: Replicate(record.row.trial, stream, replicate)
             for lane, replicate in enumerate(replicates)
         }
-        self.points: list[Point] = []
+        self.points: list[ReplayedPoint] = []
         self.curve: dict[tuple[int, int], dict[str, float]] = {}
         self.lost: set[int] = set()  # lanes that diverged
 
     def train(self) -> None:
         warmup, quantum = self._population.warmup_chunks, self._population.steps_per_chunk
         for chunk in range(warmup + self.env_steps // quantum):
-            result = self._advance(chunk, max(0, chunk - warmup) * quantum)
+            result = self._train_chunk(chunk, max(0, chunk - warmup) * quantum)
             self.lost |= {lane for lane in self._runs if result.diverged[lane]}
             if chunk >= warmup:
                 after = (chunk - warmup + 1) * quantum
                 self._add_rows(after, result)
                 self._evaluate(after)
 
-    def _advance(self, chunk: int, here: int) -> ChunkResult:
+    def _train_chunk(self, chunk: int, here: int) -> ChunkResult:
         resolved, stream = self._resolved_at(here), self._record.seeds.stream
         refills: list[Refill] = []
         if chunk == 0:
             runs = self._runs.items()
             refills = [Refill(lane, resolved, stream, run.replicate) for lane, run in runs]
         elif here > 0 and any(part.env_steps == here for part in self._record.lineage):
-            self._population.change([Change(lane, resolved) for lane in self._runs])
+            self._population.change([LaneChange(lane, resolved) for lane in self._runs])
         result = self._population.advance(refills, list(self._runs))
         refuse_failed(result.failed.values())
         return result
 
     @property
-    def _sound(self) -> dict[int, Run]:
+    def _sound_runs(self) -> dict[int, Replicate]:
         return {lane: run for lane, run in self._runs.items() if lane not in self.lost}
 
     def _add_rows(self, after: int, result: ChunkResult) -> None:
-        sound, schedule = self._sound, self._schedule
+        sound, schedule = self._sound_runs, self._schedule
         if not sound:
             return
         trained = [after // schedule.quantum] * len(sound)
@@ -347,7 +353,7 @@ class _Again:
                 }
 
     def _evaluate(self, after: int) -> None:
-        sound = self._sound
+        sound = self._sound_runs
         if after // self._schedule.quantum not in self._schedule.evaluations or not sound:
             return
         found = self._population.evaluate(list(sound))
@@ -355,11 +361,13 @@ class _Again:
         for (lane, run), evaluation in zip(sound.items(), found, strict=True):
             recorded = self._record.episodes.get((run.replicate, after))
             if recorded is not None:
-                self.points.append(self._point(run, recorded, evaluation))
+                self.points.append(self._evaluation_point(run, recorded, evaluation))
             elif after == self.env_steps and not self._is_finite(evaluation):
                 self.lost.add(lane)
 
-    def _point(self, run: Run, recorded: EvaluationRow, now: Episodes) -> Point:
+    def _evaluation_point(
+        self, run: Replicate, recorded: EvaluationRow, now: EpisodeRow
+    ) -> ReplayedPoint:
         if not self._study.metric.training_weight:
             return point_of(self._study, recorded, now)
         shown = run.recent_return if run.recent_episodes else math.nan
@@ -367,32 +375,32 @@ class _Again:
         whole = replace(now, metrics={**now.metrics, **trained})
         return point_of(self._study, recorded, whole)
 
-    def _is_finite(self, found: Episodes) -> bool:
-        return bool(np.all(np.isfinite(_shown(found, self._study.metric.name))))
+    def _is_finite(self, found: EpisodeRow) -> bool:
+        return bool(np.all(np.isfinite(_episode_values(found, self._study.metric.name))))
 
 
-def point_of(study: Study, recorded: EvaluationRow, now: Episodes) -> Point:
+def point_of(study: Study, recorded: EvaluationRow, now: EpisodeRow) -> ReplayedPoint:
     """Compare an evaluation with the recorded one; metrics not recorded then are skipped."""
     both = recorded.metrics.keys() & now.metrics.keys()
     pairs = [(recorded.metrics[name], now.metrics[name]) for name in both]
     pairs.append((recorded.lengths, now.lengths))
-    return Point(
+    return ReplayedPoint(
         recorded.env_steps,
         recorded.replicate,
         recorded.trial,
-        _shown(recorded, study.metric.name),
-        _shown(now, study.metric.name),
-        all(_same(one.tolist(), other.tolist()) for one, other in pairs),
+        _episode_values(recorded, study.metric.name),
+        _episode_values(now, study.metric.name),
+        all(_same_values(one.tolist(), other.tolist()) for one, other in pairs),
     )
 
 
-def _shown(found: Episodes, metric: str) -> tuple[float, ...]:
+def _episode_values(found: EpisodeRow, metric: str) -> tuple[float, ...]:
     """Return the episode returns, or the study's metric if a training has no return."""
     instead = found.metrics.get(metric.removeprefix("eval/"), math.nan)
     return tuple(np.where(np.isnan(found.returns), instead, found.returns).tolist())
 
 
-def _same(one: Sequence[float | None], other: Sequence[float | None]) -> bool:
+def _same_values(one: Sequence[float | None], other: Sequence[float | None]) -> bool:
     both = [pair for pair in zip(one, other, strict=False) if None not in pair]
 
     def words(at: int) -> bytes:

@@ -23,7 +23,7 @@ from ...store.codec import finite_json
 from ...store.rows import StudyMeta, TrialRow, TrialState
 from ...studies.resolved import resolved
 from ..state.objective import Objectives
-from .checkpoint_values import Points
+from .checkpoint_values import CheckpointValues
 
 _STATES: Mapping[TrialState, Theirs] = {
     TrialState.WAITING: Theirs.WAITING,
@@ -45,7 +45,7 @@ _LEFT_OUT = ("name", "enqueue", "population", "executor", "checkpoint", "loggers
 """Keys of a study file that concern one machine or one run of it."""
 
 
-def write_storage(storage: str, name: str, meta: StudyMeta, points: Points) -> list[str]:
+def write_storage(storage: str, name: str, meta: StudyMeta, points: CheckpointValues) -> list[str]:
     """Write a study into a storage, completely or not at all, and report what Optuna lacks."""
     with refusals(storage):
         opened = open_storage(storage, make=True)
@@ -59,7 +59,7 @@ def write_storage(storage: str, name: str, meta: StudyMeta, points: Points) -> l
         directions = [StudyDirection[goal.upper()] for goal in goals]
         theirs = optuna.create_study(storage=opened, study_name=name, directions=directions)
         try:
-            _describe(theirs, meta, points)
+            _set_study_attributes(theirs, meta, points)
             for number, row in sorted(points.trials.items()):
                 if row.state is TrialState.REFERENCE:  # not of the search
                     continue
@@ -70,7 +70,7 @@ def write_storage(storage: str, name: str, meta: StudyMeta, points: Points) -> l
     return told_changes(points.study.space)
 
 
-def _describe(theirs: optuna.Study, meta: StudyMeta, points: Points) -> None:
+def _set_study_attributes(theirs: optuna.Study, meta: StudyMeta, points: CheckpointValues) -> None:
     """Record the metrics, and everything that `hpo import optuna` needs."""
     study = resolved(points.study)
     names = [str(objective["name"]) for objective in meta.objectives] or [meta.metric]
@@ -85,7 +85,7 @@ def _describe(theirs: optuna.Study, meta: StudyMeta, points: Points) -> None:
     theirs.set_user_attr("hpo", finite_json(said))
 
 
-def _trial(row: TrialRow, points: Points, number: int) -> FrozenTrial:
+def _trial(row: TrialRow, points: CheckpointValues, number: int) -> FrozenTrial:
     params, spread = written_params(points.study.space, row.params)
     reports = _reports(points, number)
     state, values = _state_and_values(row, reports, len(points.study.objectives) > 1)
@@ -98,7 +98,7 @@ def _trial(row: TrialRow, points: Points, number: int) -> FrozenTrial:
         distributions=spread,
         intermediate_values=reports,
         user_attrs=finite_json({"state": str(row.state), "params": dict(row.params), **about}),
-        system_attrs=_violations(row, points),
+        system_attrs=_constraint_attribute(row, points),
     )
     if row.started_at is not None and state is not Theirs.WAITING:
         trial.datetime_start = datetime.fromtimestamp(row.started_at)
@@ -107,7 +107,7 @@ def _trial(row: TrialRow, points: Points, number: int) -> FrozenTrial:
     return trial
 
 
-def _reports(points: Points, number: int) -> dict[int, float]:
+def _reports(points: CheckpointValues, number: int) -> dict[int, float]:
     """Return finite values at evaluations by env steps; Optuna allows none for several values."""
     if len(points.study.objectives) > 1:
         return {}
@@ -134,7 +134,7 @@ def _state_and_values(
     return (state, values) if is_whole else (Theirs.FAIL, [])
 
 
-def _violations(row: TrialRow, points: Points) -> dict[str, Any]:
+def _constraint_attribute(row: TrialRow, points: CheckpointValues) -> dict[str, Any]:
     if not row.constraints:
         return {}
     found = Objectives.of(points.study).violations(row.constraints)

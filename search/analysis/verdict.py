@@ -14,7 +14,7 @@ from ...files.plain_data import freeze
 from ...store.against import ConstraintSamples
 from ...store.baselines import baselines_of
 from ...store.constraint_tests import Limit, Values
-from ...store.front_verdict import FrontConclusion, Objective, conclude_front
+from ...store.front_verdict import FrontConclusion, FrontObjective, conclude_front
 from ...store.interim_analyses import Look, looks_of
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, default_of, leaderboard_of, seeds_that_choose
@@ -43,7 +43,7 @@ def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[st
     if isinstance(study["env"], list):
         listed: list[Mapping[str, Any]] = study["env"]
         named = " and ".join(str(one["id"]) for one in listed)
-        each = [_world(one, params, {}) for one in listed]
+        each = [_environment_settings(one, params, {}) for one in listed]
         numbered = {
             f"{one['env']} ({at + 1}) {key}": value
             for at, one in enumerate(each)
@@ -51,11 +51,11 @@ def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[st
             if key != "env"
         }
         return {"env": named, "greedy": greedy, **numbered}
-    world = _world(study["env"], params, study.get("eval_env") or {})
+    world = _environment_settings(study["env"], params, study.get("eval_env") or {})
     return {"env": world["env"], "greedy": greedy, **world}
 
 
-def _world(
+def _environment_settings(
     given: Mapping[str, Any], params: Mapping[str, Any], held_out: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return one environment with every key: default, given, searched or for evaluation."""
@@ -146,7 +146,7 @@ def how_to_know(name: str) -> str:
 def without_copying(
     folder: Path, meta: StudyMeta, params: Mapping[str, Any]
 ) -> WithoutCopying | None:
-    asked = _data(meta.study_text)
+    asked = _study_data(meta.study_text)
     if not copies(asked) or meta.objectives:
         return None
     try:
@@ -155,11 +155,14 @@ def without_copying(
             rows = journal.trials() if phase == "finished" else []
     except StoreError:  # there is none, or a damaged one; `hpo list` says that it is
         return None
-    study = _data(other.study_text)
+    study = _study_data(other.study_text)
     entries = leaderboard_of(other, rows)
     if study["early_terminate"] is not None or other.files != meta.files or not entries:
         return None
-    if _compared(study) != _compared(asked) or entries[0].value_from != Stream.REPORT:
+    if (
+        _comparable_settings(study) != _comparable_settings(asked)
+        or entries[0].value_from != Stream.REPORT
+    ):
         return None
     first = next(row for row in rows if row.trial == entries[0].trial)
     if apart(evaluated_in(asked, params), evaluated_in(study, first.params)):
@@ -167,14 +170,14 @@ def without_copying(
     return WithoutCopying(other.name, first.trial, first.by_report_seed)
 
 
-def _compared(study: Mapping[str, Any]) -> dict[str, Any]:
+def _comparable_settings(study: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that must be equal in both; evaluation times change no curve."""
     kept = {key: value for key, value in study.items() if key not in _FREE}
     kept["evaluation"] = {k: v for k, v in study["evaluation"].items() if k != "every"}
     return kept
 
 
-def _data(text: str) -> Mapping[str, Any]:
+def _study_data(text: str) -> Mapping[str, Any]:
     return plain(read_text(text, "study.resolved.yaml"))
 
 
@@ -222,7 +225,9 @@ def _without_training(
     """
     meta, first = journal.meta, entries[0].trial if entries else None
     reported = {value for row in rows if row.trial == first for value in row.report_values}
-    if len(reported) != 1 or not _data(meta.study_text).get("metric", {}).get("training_weight"):
+    if len(reported) != 1 or not _study_data(meta.study_text).get("metric", {}).get(
+        "training_weight"
+    ):
         return entries
     from ..state.objective import measure  # numpy is loaded on use
 
@@ -330,7 +335,7 @@ class Measured:
 def conclusion_from(study: StudyRows, measured: Measured) -> Conclusion:
     """Return the conclusion of a study."""
     meta, rows, entries = study.meta, study.rows, study.entries
-    given, front = _data(meta.study_text), None
+    given, front = _study_data(meta.study_text), None
     params = {row.trial: row.params for row in rows}
     worlds = [evaluated_in(given, params[one.trial]) for one in entries if one.confirmed]
     if measured.fresh and not any(apart(worlds[0], world) for world in worlds[1:]):
@@ -340,7 +345,7 @@ def conclusion_from(study: StudyRows, measured: Measured) -> Conclusion:
         ceiling=ceiling_of(given, meta),
         why=_why_nothing(given, study, front),
         why_alone=_why_alone(given, rows, study.ended),
-        apart=_apart(given, rows, entries),
+        apart=_environment_note(given, rows, entries),
         front=front,
         alone=measured.alone,
         looks=measured.looks,
@@ -366,7 +371,7 @@ def _default_and_front(
         return None
     others = {trial: shown for trial, shown in kept.items() if trial != default.trial}
     objectives = [
-        Objective(
+        FrontObjective(
             name=str(metric["name"]),
             goal=str(metric["goal"]),
             bounds=metric_bounds(meta, str(metric["name"])),
@@ -399,7 +404,7 @@ def _why_nothing(
     if first is None or first.value is None:
         return _why_unfinished(meta, entries, study.ended)
     if meta.objectives:
-        stands = _front(entries) if front is None else []
+        stands = _default_on_front(entries) if front is None else []
         return ["Several objectives have a front, not a winner.", *stands]
     confirm = given.get("confirm")
     if confirm is None:
@@ -435,7 +440,7 @@ def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> l
     return said
 
 
-def _front(entries: Sequence[Entry]) -> list[str]:
+def _default_on_front(entries: Sequence[Entry]) -> list[str]:
     """Return a sentence on where the default is, or nothing if that is unknown."""
     default = next((entry for entry in entries if entry.trial == 0), None)
     if default is None:
@@ -479,7 +484,9 @@ def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) 
     return f"The default did not run on these seeds: confirm trial {number}, too."
 
 
-def _apart(study: Mapping[str, Any], rows: Sequence[TrialRow], entries: Sequence[Entry]) -> str:
+def _environment_note(
+    study: Mapping[str, Any], rows: Sequence[TrialRow], entries: Sequence[Entry]
+) -> str:
     """Return how the winner's environment differs from the default's; "" if it does not."""
     params, default = {row.trial: row.params for row in rows}, default_of(rows)
     if not entries or default is None:

@@ -16,7 +16,7 @@ Action = Mapping[str, Any] | Sequence[Mapping[str, Any]] | np.ndarray
 Configuration = dict[str, Any]
 
 
-class Actions:
+class ActionReader:
     """Reads actions for several runs; `knobs` gives the order of arrays."""
 
     def __init__(self, space: Space, runs: int):
@@ -41,7 +41,7 @@ class Actions:
         rows = [given] * self._runs if isinstance(given, Mapping) else list(given)
         if len(rows) != self._runs:
             raise ConfigError(f"{len(rows)} configurations were given for {self._runs} runs")
-        return [self._changed(old, row) for old, row in zip(before, rows, strict=True)]
+        return [self._apply_changes(old, row) for old, row in zip(before, rows, strict=True)]
 
     def shares(self, params: Sequence[Mapping[str, Any]]) -> Float[np.ndarray, "runs knobs"]:
         """Return configurations as numbers from 0 to 1."""
@@ -58,9 +58,9 @@ class Actions:
                 f"an action is an array of shape {given.shape}; allowed: finite numbers, shape "
                 f"{shape}"
             )
-        return [self._at(row) for row in np.clip(given.astype(np.float64), 0.0, 1.0)]
+        return [self._from_shares(row) for row in np.clip(given.astype(np.float64), 0.0, 1.0)]
 
-    def _at(self, row: Float[np.ndarray, " knobs"]) -> Configuration:
+    def _from_shares(self, row: Float[np.ndarray, " knobs"]) -> Configuration:
         """Return the configuration at these positions of the axes."""
         share = dict(zip(self.knobs, row.tolist(), strict=True))
 
@@ -70,7 +70,7 @@ class Actions:
 
         return self._space.complete(self._space.resolve(choose))
 
-    def _changed(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> Configuration:
+    def _apply_changes(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> Configuration:
         for name in new:
             if name not in self._parameters:
                 hint = suggestion(name, self.knobs)

@@ -25,10 +25,17 @@ from ...store.rows import Stream
 from ...studies.load import Source, read_study
 from ...studies.spec import EarlyTerminate, Seeds, Study, only_one_environment, only_ppo
 from ...studies.user_code import run_own_code
-from ..lanes.contract import Change, ChunkResult, EvaluationResult, Refill, Resolver, refuse_failed
+from ..lanes.contract import (
+    ChunkResult,
+    EvaluationResult,
+    LaneChange,
+    Refill,
+    Resolver,
+    refuse_failed,
+)
 from ..state.objective import measure
 from ..state.schedule import schedule_of
-from .actions import Action, Actions, Configuration
+from .actions import Action, ActionReader, Configuration
 
 FEATURES = (
     "loss",
@@ -134,7 +141,7 @@ class AutoRLEnv:
         self._resolver = Resolver(self._study, factory)
         self._population = factory.make_small(self._resolver.default(), runs)
         self.num_envs = runs
-        self._actions = Actions(self._study.space, runs)
+        self._actions = ActionReader(self._study.space, runs)
         self.knobs = self._actions.knobs
         schedule = schedule_of(self._study, self._population.steps_per_chunk)
         # training chunks done after 0, 1, ... decisions
@@ -246,11 +253,11 @@ class AutoRLEnv:
         """
         if not self._alive.any():
             raise ConfigError("every run has ended, or none was started; call reset()")
-        self._set(self._actions.read(hyperparameters, self._params))
+        self._change_hypers(self._actions.read(hyperparameters, self._params))
         before, moved = self._values.copy(), self._alive.copy()
         diverged, seconds = self._train()
         found = self._evaluate(moved & ~diverged)
-        self._measure(moved & ~diverged, found)
+        self._update_values(moved & ~diverged, found)
         self._values[diverged] = np.nan
         self._done_steps[moved] += 1
         truncated = moved & ~diverged & (self._done_steps >= self.steps)
@@ -279,7 +286,7 @@ class AutoRLEnv:
         Raises:
             ConfigError: a part is unknown or cannot be written, or a run was just reset.
         """
-        chosen, folder = self._movable(parts), Path(directory)
+        chosen, folder = self._movable_parts(parts), Path(directory)
         if self._fresh:
             raise ConfigError("runs were reset and have no state yet; step() first")
         self._population.save_fields(folder, _fields_of(chosen))
@@ -305,7 +312,7 @@ class AutoRLEnv:
                 a run that was just reset. StoreError: the folder is damaged, or its runs have a
                 different shape or number of steps.
         """
-        chosen, folder = self._movable(parts), Path(directory)
+        chosen, folder = self._movable_parts(parts), Path(directory)
         whole = set(chosen) == set(PARTS)
         if not whole and (self._fresh or not self._alive.any()):
             raise ConfigError("runs were reset and have no state yet; step() first")
@@ -317,10 +324,10 @@ class AutoRLEnv:
         if whole:
             self._fresh.clear()
             every = range(self.num_envs)
-            known = [Change(run, self._resolver.of(self._params[run])) for run in every]
+            known = [LaneChange(run, self._resolver.of(self._params[run])) for run in every]
             self._population.change(known)
 
-    def _movable(self, parts: Iterable[str]) -> tuple[str, ...]:
+    def _movable_parts(self, parts: Iterable[str]) -> tuple[str, ...]:
         asked = (parts,) if isinstance(parts, str) else tuple(parts)
         for part in asked:
             if part not in PARTS:
@@ -357,20 +364,20 @@ class AutoRLEnv:
 
     # ------------------------------------------------------------------ one step
 
-    def _set(self, wanted: Sequence[Configuration]) -> None:
+    def _change_hypers(self, wanted: Sequence[Configuration]) -> None:
         """Change the hyperparameters of the runs that have not ended."""
         moved = {
             run: self._resolver.of(new)
             for run, new in enumerate(wanted)
             if self._alive[run] and new != self._params[run]
         }
-        changes: list[Change] = []
+        changes: list[LaneChange] = []
         for run, resolved in moved.items():
             self._params[run] = wanted[run]
             if run in self._fresh:
                 self._fresh[run] = dataclasses.replace(self._fresh[run], resolved=resolved)
             else:
-                changes.append(Change(run, resolved))
+                changes.append(LaneChange(run, resolved))
         if changes:
             self._population.change(changes)
 
@@ -387,7 +394,7 @@ class AutoRLEnv:
             seconds += result.seconds
             left[busy] -= 1
             diverged[busy] = result.diverged[busy]
-            self._keep(result, [run for run in busy if left[run] == 0])
+            self._store_metrics(result, [run for run in busy if left[run] == 0])
         return diverged, seconds
 
     def _chunks_left(self) -> Int[np.ndarray, " runs"]:
@@ -400,7 +407,7 @@ class AutoRLEnv:
                 left[run] += self._population.warmup_chunks
         return left
 
-    def _keep(self, result: ChunkResult, runs: Sequence[int]) -> None:
+    def _store_metrics(self, result: ChunkResult, runs: Sequence[int]) -> None:
         """Store the metrics of the last chunk; a mean over no episodes keeps the previous one."""
         for column, name in enumerate(FEATURES):
             values = result.metrics[name][runs]
@@ -415,7 +422,7 @@ class AutoRLEnv:
         refuse_failed(result.failed for result in found)
         return dict(zip(due, found, strict=True))
 
-    def _measure(
+    def _update_values(
         self, sound: Bool[np.ndarray, " runs"], found: Mapping[int, EvaluationResult]
     ) -> None:
         for run in np.flatnonzero(sound):

@@ -19,17 +19,17 @@ from ...studies.user_code import import_user_code
 from ..engine.engine import Engine, engine_in_memory
 from ..engine.interrupts import Interrupts
 from ..engine.loop import Loop
-from ..engine.refill import Intake
+from ..engine.refill import RefillQueue
 from ..rules.registry import make_pruner
 from ..samplers.proposal_queue import AskAhead, Proposer
 from ..samplers.registry import make_sampler
 from ..seeds import generator
 from .table_lanes import TableFactory, TableProposer, plan_seeds
-from .tables import Table, read_table
+from .tables import BenchTable, read_table
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BenchOutcome:
     """One search over a table, and the value of its choice."""
 
     environment: str
@@ -63,7 +63,7 @@ def search_table(study: Study, factory: TableFactory, move: bool = True) -> Engi
     engine, sampler = engine_in_memory(study, factory), make_sampler(study)
     proposer = TableProposer(study, sampler, factory) if move else Proposer(study, sampler)
     with closing(AskAhead(proposer)) as ahead:
-        Loop(engine, Intake(engine, ahead), make_pruner(study)).run(Interrupts())
+        Loop(engine, RefillQueue(engine, ahead), make_pruner(study)).run(Interrupts())
     return engine
 
 
@@ -81,7 +81,7 @@ class BenchRunner:
         self.file = file
         self.table, self.study = cache(self._table), cache(self._study)
 
-    def _table(self, environment: str) -> Table:
+    def _table(self, environment: str) -> BenchTable:
         return read_table(self.file.tables / environment)
 
     def _study(self, environment: str, method: str) -> Study:
@@ -89,7 +89,7 @@ class BenchRunner:
         import_user_code(study.imports, study.source)
         return study
 
-    def run(self, environment: str, method: str, budget: int, number: int) -> Outcome:
+    def run(self, environment: str, method: str, budget: int, number: int) -> BenchOutcome:
         started, table = time.perf_counter(), self.table(environment)
         spec, study = self.file.spec, self.study(environment, method)
         order = generator(spec.seed, "bench", number).permutation(table.seeds).tolist()
@@ -109,7 +109,7 @@ class BenchRunner:
         fresh = [*plan.test, *plan.left]
         spent = sum(one.env_steps for one in trials.values())
         away = [distance for _, distance in played.values() if distance > 0]
-        return Outcome(
+        return BenchOutcome(
             environment,
             method,
             budget,
@@ -135,7 +135,7 @@ class BenchRunner:
 class BenchResults:
     file: BenchFile
     environments: tuple[str, ...]
-    outcomes: tuple[Outcome, ...]  # by environment, method, budget and search
+    outcomes: tuple[BenchOutcome, ...]  # by environment, method, budget and search
     seconds: float  # of wall time
     jobs: int
     goals: dict[str, str]  # of each environment
@@ -174,7 +174,7 @@ def run_bench(
         for first in range(0, spec.searches, _AT_ONCE)
     ]
     total = sum(len(numbers) for *_, numbers in tasks)
-    found: list[Outcome] = []
+    found: list[BenchOutcome] = []
     batches = _in_processes(file, tasks, jobs) if jobs > 1 else (_run(runner, t) for t in tasks)
     for outcomes in batches:
         found += outcomes
@@ -187,12 +187,14 @@ def run_bench(
     return BenchResults(file, tuple(environments), tuple(found), took, jobs, goals, ceilings)
 
 
-def _run(runner: BenchRunner, task: _Task) -> list[Outcome]:
+def _run(runner: BenchRunner, task: _Task) -> list[BenchOutcome]:
     environment, method, budget, numbers = task
     return [runner.run(environment, method, budget, number) for number in numbers]
 
 
-def _in_processes(file: BenchFile, tasks: Sequence[_Task], jobs: int) -> Iterator[list[Outcome]]:
+def _in_processes(
+    file: BenchFile, tasks: Sequence[_Task], jobs: int
+) -> Iterator[list[BenchOutcome]]:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context, _begin_worker, (file,)) as pool:
         try:
@@ -209,5 +211,5 @@ def _begin_worker(file: BenchFile) -> None:
     _workers[:] = [BenchRunner(file)]
 
 
-def _run_in_worker(task: _Task) -> list[Outcome]:
+def _run_in_worker(task: _Task) -> list[BenchOutcome]:
     return _run(_workers[0], task)

@@ -20,14 +20,14 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import stdtrit
 
-from .bench import BenchResults, Outcome
+from .bench import BenchOutcome, BenchResults
 
 _RESAMPLES, _CHUNK = 2000, 100
 _LEVEL = 0.95
 
 
 @dataclass(frozen=True)
-class Estimate:
+class BenchEstimate:
     value: float
     low: float  # of its 95 % interval
     high: float
@@ -40,8 +40,8 @@ class BenchRow:
     environment: str
     method: str
     budget: int
-    value: Estimate  # of the choice, on seeds that chose nothing
-    beats: Estimate  # share of configurations that are worse there
+    value: BenchEstimate  # of the choice, on seeds that chose nothing
+    beats: BenchEstimate  # share of configurations that are worse there
     oracle_value: float  # of the best of the trials that were started
     oracle_beats: float
     search_runs: float
@@ -61,7 +61,7 @@ class Score:
 
     method: str
     budget: int
-    score: Estimate  # Student's interval over tables, NaN ends for a single table
+    score: BenchEstimate  # Student's interval over tables, NaN ends for a single table
     tables: int
 
 
@@ -70,14 +70,14 @@ class Ratio:
     """Env steps that a method needs for the baseline's value, relative to the baseline."""
 
     method: str
-    ratio: Estimate  # its interval may end at infinity
+    ratio: BenchEstimate  # its interval may end at infinity
     each: Mapping[str, float]  # environment -> its ratio, infinite if no budget is enough
     at_most: bool  # the smallest budget was enough somewhere
     at_least: bool  # no budget was enough somewhere; `ratio` then counts the largest
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BenchComparison:
     rows: tuple[BenchRow, ...]
     ratios: tuple[Ratio, ...]
     baseline: str
@@ -90,7 +90,7 @@ class Comparison:
         return asdict(self)
 
 
-def compare(results: BenchResults) -> Comparison:
+def compare(results: BenchResults) -> BenchComparison:
     spec, methods = results.file.spec, results.methods
     baseline = spec.baseline or methods[0]
     budget = spec.baseline_budget or (48 if 48 in spec.budgets else max(spec.budgets))
@@ -98,8 +98,10 @@ def compare(results: BenchResults) -> Comparison:
     signs = np.array(
         [1.0 if results.goals[name] == "maximize" else -1.0 for name in results.environments]
     )
-    values = _cube(results, shape, "value") * signs[:, None, None, None]
-    runs = _cube(results, shape, "search_runs") + _cube(results, shape, "confirm_runs")
+    values = _outcome_array(results, shape, "value") * signs[:, None, None, None]
+    runs = _outcome_array(results, shape, "search_runs") + _outcome_array(
+        results, shape, "confirm_runs"
+    )
     at = methods.index(baseline), spec.budgets.index(budget)
     whole = np.ones((1, *shape[::3]))
     found, smallest = _ratios(values, runs, at, whole)
@@ -118,7 +120,7 @@ def compare(results: BenchResults) -> Comparison:
     ratios = [
         Ratio(
             method,
-            Estimate(float(mean[m]), float(low[m]), float(high[m])),
+            BenchEstimate(float(mean[m]), float(low[m]), float(high[m])),
             {name: float(found[0, e, m]) for e, name in enumerate(results.environments)},
             bool(smallest[0, :, m].any()),
             bool(never[:, m].any()),
@@ -129,7 +131,7 @@ def compare(results: BenchResults) -> Comparison:
     groups = [outcomes[at : at + count] for at in range(0, len(outcomes), count)]
     rows = [_row(group, results.goals[group[0].environment]) for group in groups]
     ceilings = _without_score(rows, results.ceilings)
-    return Comparison(
+    return BenchComparison(
         tuple(rows),
         tuple(ratios),
         baseline,
@@ -155,7 +157,7 @@ def _scores(rows: Sequence[BenchRow], ceilings: Sequence[str]) -> Iterator[Score
         yield Score(method, budget, over_tables(values), len(values))
 
 
-def over_tables(values: Sequence[float]) -> Estimate:
+def over_tables(values: Sequence[float]) -> BenchEstimate:
     """Return the mean over tables with Student's 95 % interval; no interval for a single one.
 
     >>> found = over_tables([1.0, 2.0, 3.0])
@@ -163,8 +165,8 @@ def over_tables(values: Sequence[float]) -> Estimate:
     (2.0, -0.48, 4.48)
     """
     if len(values) < 2:
-        return Estimate(values[0], math.nan, math.nan)
-    return _estimate(values)
+        return BenchEstimate(values[0], math.nan, math.nan)
+    return _mean_interval(values)
 
 
 def needed(
@@ -233,11 +235,11 @@ def _over_environments(ratios: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.exp(logs.sum(axis=1) / weights.sum(axis=1))
 
 
-def _cube(results: BenchResults, shape: tuple[int, ...], name: str) -> np.ndarray:
+def _outcome_array(results: BenchResults, shape: tuple[int, ...], name: str) -> np.ndarray:
     return np.array([getattr(one, name) for one in results.outcomes]).reshape(shape)
 
 
-def _row(group: Sequence[Outcome], goal: str) -> BenchRow:
+def _row(group: Sequence[BenchOutcome], goal: str) -> BenchRow:
     sign = 1.0 if goal == "maximize" else -1.0
 
     def mean(name: str) -> float:
@@ -249,8 +251,8 @@ def _row(group: Sequence[Outcome], goal: str) -> BenchRow:
         group[0].environment,
         group[0].method,
         group[0].budget,
-        _estimate([one.value for one in group]),
-        _estimate([one.beats for one in group]),
+        _mean_interval([one.value for one in group]),
+        _mean_interval([one.beats for one in group]),
         mean("oracle_value"),
         mean("oracle_beats"),
         mean("search_runs"),
@@ -271,8 +273,8 @@ def _score(judged: float, median: float, best: float) -> float | None:
     return (judged - median) / (best - median) if best > median else None
 
 
-def _estimate(values: Sequence[float]) -> Estimate:
+def _mean_interval(values: Sequence[float]) -> BenchEstimate:
     """Return a mean over searches with its t-interval."""
     count, mean = len(values), math.fsum(values) / len(values)
     reach = float(stdtrit(count - 1, (1 + _LEVEL) / 2) * np.std(values, ddof=1) / count**0.5)
-    return Estimate(mean, mean - reach, mean + reach)
+    return BenchEstimate(mean, mean - reach, mean + reach)

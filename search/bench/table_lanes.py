@@ -14,8 +14,8 @@ from ...store.rows import Stream
 from ...studies.spec import Study
 from ..lanes.contract import ChunkResult, EvaluationResult, Refill, Resolved, SimulatedPopulation
 from ..samplers.proposal_queue import Proposal, Proposals, Proposer, SeenConfigurations
-from ..samplers.registry import Batch, Sampler
-from .tables import Table
+from ..samplers.registry import ProposalBatch, Sampler
+from .tables import BenchTable
 
 _PREFIX = "eval/"
 _RECENT = "episode_return_100"
@@ -70,7 +70,7 @@ class TableFactory:
     `TableProposer` proposes no such configuration.
     """
 
-    table: Table
+    table: BenchTable
     seeds: SeedPlan
     lanes: int = 12
     # configuration -> the row that plays it, and its distance from what was proposed
@@ -112,10 +112,10 @@ class TableProposer(Proposer):
         super().__init__(study, sampler)
         self._factory = factory
 
-    def _one(
-        self, trial: int, batch: Batch, seen: SeenConfigurations, result: Proposals
+    def _propose_one(
+        self, trial: int, batch: ProposalBatch, seen: SeenConfigurations, result: Proposals
     ) -> Proposal | None:
-        found, table = super()._one(trial, batch, seen, result), self._factory.table
+        found, table = super()._propose_one(trial, batch, seen, result), self._factory.table
         if found is None or found.attributes:
             return found
         row, away = table.find(found.params, seen)

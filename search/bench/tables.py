@@ -26,7 +26,7 @@ _KEYS = ("trial", "replicate", "env_steps")
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class BenchTable:
     """Complete runs: c configurations, s seeds, p points per run.
 
     >>> from hpo.spaces import Parameter, make_distribution
@@ -90,11 +90,11 @@ class Table:
         excluded.
         """
         name = self.space.canonical(params)
-        row = self._rows.get(name)
+        row = self._row_by_params.get(name)
         if row is not None and name not in tried:
             return row, 0.0
         away = self.distances(params)
-        away[[at for key, at in self._rows.items() if key in tried]] = np.inf
+        away[[at for key, at in self._row_by_params.items() if key in tried]] = np.inf
         return int(away.argmin()), float(away.min())
 
     def distances(self, params: Mapping[str, Any]) -> Float[np.ndarray, " c"]:
@@ -103,7 +103,7 @@ class Table:
         A number differs by the share of its scaled range between the two, so by 1 from end to end.
         Different choices differ by 1, as does a hyperparameter that only one of the two has.
         """
-        own, (places, choices) = _places(self.space, params), self._places
+        own, (places, choices) = _axis_positions(self.space, params), self._axis_positions
         away = np.where(choices, places != own, np.abs(places - own))
         if np.isnan(away).any():
             absent = np.isnan(places)
@@ -120,17 +120,17 @@ class Table:
         return float(np.mean((drawn < own) + 0.5 * (drawn == own)))
 
     @cached_property
-    def _rows(self) -> dict[Any, int]:
+    def _row_by_params(self) -> dict[Any, int]:
         return {self.space.canonical(params): row for row, params in enumerate(self.params)}
 
     @cached_property
-    def _places(self) -> tuple[np.ndarray, np.ndarray]:
+    def _axis_positions(self) -> tuple[np.ndarray, np.ndarray]:
         kinds = [parameter.distribution.axis.kind for _, parameter in self.space.keyed]
-        places = np.array([_places(self.space, params) for params in self.params])
+        places = np.array([_axis_positions(self.space, params) for params in self.params])
         return places, np.array([kind == "choice" for kind in kinds], bool)
 
 
-def _places(space: Space, params: Mapping[str, Any]) -> np.ndarray:
+def _axis_positions(space: Space, params: Mapping[str, Any]) -> np.ndarray:
     """Return a configuration's position on every axis, NaN where it has none."""
     known = {**space.constants, **params}
     found: list[float] = []
@@ -144,7 +144,7 @@ def _places(space: Space, params: Mapping[str, Any]) -> np.ndarray:
     return np.array(found)
 
 
-def read_table(folder: Path) -> Table:
+def read_table(folder: Path) -> BenchTable:
     """Read the table of one environment.
 
     Raises:
@@ -163,8 +163,10 @@ def read_table(folder: Path) -> Table:
     study = recorded(text)
     params = [json.loads(one) for one in trials["params"].to_pylist()]
     shape = (len(params), study.seeds.per_config)
-    points, values = _cubes(pq.read_table(folder / "evaluations.parquet"), shape, ["value"])
-    at, curves = _cubes(pq.read_table(folder / "curves.parquet"), shape, None)
+    points, values = _metric_arrays(
+        pq.read_table(folder / "evaluations.parquet"), shape, ["value"]
+    )
+    at, curves = _metric_arrays(pq.read_table(folder / "curves.parquet"), shape, None)
     if np.any(points % points[0]) or not np.array_equal(at, points):
         raise StoreError(
             f"{folder} was evaluated at uneven env steps; make it with evaluation: "
@@ -172,7 +174,7 @@ def read_table(folder: Path) -> Table:
         )
     if trials["trial"].to_pylist() != [*range(len(params))] or params[0] != study.space.default():
         raise StoreError(f"{folder}: trial 0 is not the default, or trials are missing")
-    return Table(
+    return BenchTable(
         folder.name,
         text,
         study.space,
@@ -185,7 +187,7 @@ def read_table(folder: Path) -> Table:
     )
 
 
-def _cubes(
+def _metric_arrays(
     rows: Any, shape: tuple[int, int], names: Sequence[str] | None
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Return env steps [p], and the columns as arrays [c, s, p], NaN where rows are missing."""

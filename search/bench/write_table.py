@@ -63,7 +63,7 @@ def reduce_study(study: Path, folder: Path, about: Mapping[str, Any]) -> None:
 
 
 def _trials(study: Path) -> Any:
-    columns = [name for name, *_ in _described(study, "trials")]
+    columns = [name for name, *_ in _describe_columns(study, "trials")]
     kept = [name for name in columns if name in _TRIALS or name.startswith(PARAM_PREFIX)]
     kept.remove("params")
     return _table(study, [f'"{name}"' for name in [*kept, "params"]], "trials", "trial")
@@ -131,5 +131,5 @@ def _table(study: Path, picked: list[str], table: str, order: str, grouped: str 
     return pa.table(dict(zip(names, arrays, strict=True)))
 
 
-def _described(study: Path, table: str) -> list[tuple[Any, ...]]:
+def _describe_columns(study: Path, table: str) -> list[tuple[Any, ...]]:
     return query(study, f"DESCRIBE {table}", None)[1]

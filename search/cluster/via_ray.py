@@ -64,7 +64,7 @@ def connected(executor: Executor, purpose: str, processes: int = 0) -> Iterator[
     else:
         how["address"] = executor.address
     try:
-        _reach(executor.address)
+        _probe_address(executor.address)
         ray.init(**how)
     except Exception as error:  # of no particular kind where a busy machine takes too long
         raise ConfigError(_no_cluster(executor, error)) from error
@@ -75,7 +75,7 @@ def connected(executor: Executor, purpose: str, processes: int = 0) -> Iterator[
         ray.shutdown()
 
 
-def _reach(address: str | None) -> None:
+def _probe_address(address: str | None) -> None:
     """Connect once to an address such as `host:port`; Ray would try for minutes."""
     host, _, port = (address or "").rpartition(":")
     if host and "/" not in host and port.isdigit():
@@ -113,7 +113,7 @@ def _log(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
 
 
 @dataclass(frozen=True)
-class Place:
+class WorkerResources:
     """A worker's resources on its node."""
 
     cpus: int
@@ -123,7 +123,7 @@ class Place:
         return f"{self.cpus} CPU and {self.gpus} GPU" if self.gpus else f"{self.cpus} CPU"
 
 
-def place_of(ray: ModuleType, executor: Executor, device: str) -> Place:
+def place_of(ray: ModuleType, executor: Executor, device: str) -> WorkerResources:
     """Return the resources per worker: one GPU if there are any, and an equal share of CPUs."""
     there = ray.cluster_resources()
     gpus = int(there.get("GPU", 0))
@@ -136,7 +136,7 @@ def place_of(ray: ModuleType, executor: Executor, device: str) -> Place:
     cores = int(there.get("CPU", 1))
     if executor.address is None:
         cores = min(cores, os.cpu_count() or 1)
-    return Place(executor.cpus or max(1, cores // executor.workers), each)
+    return WorkerResources(executor.cpus or max(1, cores // executor.workers), each)
 
 
 class RayTeam:
@@ -146,7 +146,7 @@ class RayTeam:
         self,
         ray: ModuleType,
         shares: int,
-        place: Place,
+        place: WorkerResources,
         source: Callable[[int, Callable[[str], None]], ShareSource],
         warn: Callable[[str], None] = lambda text: None,
     ):
@@ -170,7 +170,7 @@ class RayTeam:
                 "executor.cpus, or add nodes"
             )
         for share, name in names.items():
-            self._machines[share] = self._answer(name)
+            self._machines[share] = self._get_answer(name)
             if isinstance(self._machines[share], Lost):
                 raise SearchError(f"worker {share} died at once: {self._machines[share]}")
         neighbours = Counter(self._machines.values())
@@ -189,8 +189,9 @@ class RayTeam:
     def _check_alike(self, share: int, machine: Machine, first: Machine) -> None:
         if machine == first:
             return
-        words = f"worker {share} on {self._machines[share]} has {_words(machine, first)}, but "
-        words += f"worker 0 on {self._machines[0]} {_words(first, machine)}"
+        differs = _machine_differences(machine, first)
+        words = f"worker {share} on {self._machines[share]} has {differs}, but "
+        words += f"worker 0 on {self._machines[0]} {_machine_differences(first, machine)}"
         raise ConfigError(f"{words}; give all nodes of the cluster the same installation")
 
     def _new_host(self) -> Any:
@@ -203,7 +204,7 @@ class RayTeam:
         return actor.remote(self._source)
 
     def process_of(self, share: int) -> int:
-        return self._answer(self._hosts[share].process.remote())
+        return self._get_answer(self._hosts[share].process.remote())
 
     def end(self) -> None:
         """Stop all workers; the cluster keeps running."""
@@ -227,7 +228,7 @@ class RayTeam:
         }
         answers: dict[int, Any] = {}
         for share, reference in given.items():
-            reply = self._answer(reference)
+            reply = self._get_answer(reference)
             if isinstance(reply, Lost):
                 answers[share] = reply
                 continue
@@ -236,7 +237,7 @@ class RayTeam:
                 self._warn(text)
         return answers
 
-    def _answer(self, reference: Any) -> Any:
+    def _get_answer(self, reference: Any) -> Any:
         """Return a worker's reply, or `Lost`; SearchError if the cluster is gone."""
         errors = self._ray.exceptions
         try:
@@ -260,7 +261,7 @@ class RayTeam:
             name = self._machine_name(host, _PATIENCE_SECONDS)
             if name is None:
                 self._ray.kill(host)
-                host, name = self._survivor(share)
+                host, name = self._least_loaded_host(share)
                 words = "a live one"
             self._hosts[share], self._machines[share] = host, name
             neighbours = Counter(self._machines.values())[name]
@@ -277,10 +278,10 @@ class RayTeam:
     def _machine_name(self, host: Any, seconds: float) -> str | None:
         """Return a worker's machine; None if it did not start in time or died."""
         ready, _ = self._ray.wait([reference := host.machine_name.remote()], timeout=seconds)
-        name = self._answer(reference) if ready else None
+        name = self._get_answer(reference) if ready else None
         return None if isinstance(name, Lost) else name
 
-    def _survivor(self, lost: int) -> tuple[Any, str]:
+    def _least_loaded_host(self, lost: int) -> tuple[Any, str]:
         """Return the live worker with the fewest shares, and its machine."""
         load = Counter(id(host) for share, host in self._hosts.items() if share != lost)
         others = [(load[id(host)], share) for share, host in self._hosts.items() if share != lost]
@@ -294,7 +295,7 @@ class RayTeam:
         )
 
 
-def _words(machine: Machine, other: Machine) -> str:
+def _machine_differences(machine: Machine, other: Machine) -> str:
     parts = []
     if machine.backend != other.backend or machine.device_count != other.device_count:
         parts.append(f"{machine.device_count} {machine.backend} device(s)")

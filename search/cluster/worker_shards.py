@@ -32,11 +32,11 @@ from ...files.atomic_files import (
 )
 from ...store.rows import Stream
 from ..lanes.contract import (
-    Change,
     ChunkResult,
     ChunkRow,
     Division,
     EvaluationResult,
+    LaneChange,
     Population,
     Refill,
     Resolved,
@@ -61,7 +61,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Fault:
+class RemoteError:
     """An exception as a reply: what to raise, because its own class may not be picklable."""
 
     kind: type[Exception]
@@ -128,15 +128,15 @@ class ShareHost:
 
     def do(self, share: int, method: str, args: tuple[Any, ...]) -> Reply:
         """Call one of the methods below for a share; an exception becomes a `Fault`."""
-        answer = self._answer(share, method, args)
+        answer = self._run_method(share, method, args)
         said, self._warnings = tuple(self._warnings), []
         return Reply(answer, said)
 
-    def _answer(self, share: int, method: str, args: tuple[Any, ...]) -> Any:
+    def _run_method(self, share: int, method: str, args: tuple[Any, ...]) -> Any:
         try:
             if method in ("begin", "resolve"):
                 return getattr(self, f"_{method}")(*args)
-            first, *rest = map(self._local, args)
+            first, *rest = map(self._resolve_arguments, args)
             if method in ("check", "baseline"):
                 return getattr(self._known, method)(first, *rest)
             at = (share, first)
@@ -144,7 +144,7 @@ class ShareHost:
                 return special(at, *rest)
             return getattr(self._populations[at], method)(*rest)
         except Exception as error:
-            return _fault(error)
+            return _as_fault(error)
 
     @property
     def _known(self) -> ShareSource:
@@ -158,10 +158,10 @@ class ShareHost:
         return self._source.machine
 
     def _resolve(self, config: Mapping[str, Any], name: str) -> tuple[str, int]:
-        found = self._own(Resolved(config, "", 0, name))
+        found = self._resolve_on_host(Resolved(config, "", 0, name))
         return found.bucket, found.steps_per_chunk
 
-    def _own(self, resolved: Resolved) -> Resolved:
+    def _resolve_on_host(self, resolved: Resolved) -> Resolved:
         """Return this host's version of a configuration that was sent by name."""
         name = resolved.payload
         found = self._resolved.pop(name, None) or self._known.resolve(resolved.config)
@@ -170,15 +170,15 @@ class ShareHost:
             del self._resolved[next(iter(self._resolved))]
         return found
 
-    def _local(self, value: Any) -> Any:
+    def _resolve_arguments(self, value: Any) -> Any:
         """Return an argument with this host's configurations."""
         match value:
             case Resolved():
-                return self._own(value)
-            case Refill() | Change():
-                return replace(value, resolved=self._own(value.resolved))
+                return self._resolve_on_host(value)
+            case Refill() | LaneChange():
+                return replace(value, resolved=self._resolve_on_host(value.resolved))
             case list():
-                return list(map(self._local, value))
+                return list(map(self._resolve_arguments, value))
         return value
 
     def _do_make(self, at: tuple[int, str], own: Resolved, lanes: int | None) -> Facts:
@@ -188,7 +188,7 @@ class ShareHost:
         return Facts(division, made.block, made.steps_per_chunk, made.warmup_chunks)
 
     def _do_put(self, at: tuple[int, str], states: Mapping[int, tuple[Any, Resolved]]) -> None:
-        own = {lane: (state, self._own(new)) for lane, (state, new) in states.items()}
+        own = {lane: (state, self._resolve_on_host(new)) for lane, (state, new) in states.items()}
         self._populations[at].put(own)
 
     def _do_export_policy(
@@ -204,7 +204,7 @@ class ShareHost:
         It sees the folder if the checkpoint's record has the token.
         """
         there = Path(folder)
-        if _sees(there.parent / RECORD, token):
+        if _has_token(there.parent / RECORD, token):
             delete_folder(there)  # what a host left that died over it
             self._populations[at].save(there)
             return None
@@ -231,19 +231,19 @@ def unpack(files: Mapping[str, bytes], folder: Path) -> None:
         write_bytes(path, content)
 
 
-def _sees(record: Path, token: str) -> bool:
+def _has_token(record: Path, token: str) -> bool:
     try:
         return token in record.read_text()
     except OSError:
         return False
 
 
-def _fault(error: Exception) -> Fault:
+def _as_fault(error: Exception) -> RemoteError:
     if not isinstance(error, HpoError):
         text = f"{type(error).__name__}: {error}"
-        return Fault(WorkerError, text.split("\n")[0][:500])
+        return RemoteError(WorkerError, text.split("\n")[0][:500])
     known = (kind for kind in (ConfigError, StoreError) if isinstance(error, kind))
-    return Fault(next(known, SearchError), str(error))
+    return RemoteError(next(known, SearchError), str(error))
 
 
 Call = tuple[str, tuple[Any, ...]]  # A method of `ShareHost` and its arguments, the share left out
@@ -315,14 +315,14 @@ class SharedPopulation(Population):
         self._own, self._size = facts.division.own, facts.division.unit
         self._places: dict[int, list[int]] = {share: [] for share in shares}
         for lane in range(self.lanes):
-            self._places[self._where(lane)[0]].append(lane)
+            self._places[self._host_lane(lane)[0]].append(lane)
         self._compiled: set[str] = set()  # methods that were called
 
     @property
     def compiles(self) -> int:
         return int("compile" in self._compiled)
 
-    def _where(self, lane: int) -> tuple[int, int]:
+    def _host_lane(self, lane: int) -> tuple[int, int]:
         block, rest = divmod(lane, self._size)
         own, share = divmod(block, self._team.shares)
         return share, own * self._size + rest
@@ -330,7 +330,7 @@ class SharedPopulation(Population):
     def _by_share(self, lanes: Iterable[int]) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
         for lane in lanes:
-            share, own = self._where(lane)
+            share, own = self._host_lane(lane)
             found.setdefault(share, []).append(own)
         return found
 
@@ -358,7 +358,7 @@ class SharedPopulation(Population):
         started = time.perf_counter()
         given: dict[int, list[Refill]] = {}
         for refill in refills:
-            share, own = self._where(refill.lane)
+            share, own = self._host_lane(refill.lane)
             given.setdefault(share, []).append(replace(refill, lane=own))
         work = {share: (given.get(share, []), own) for share, own in self._by_share(busy).items()}
         answers: dict[int, ChunkResult] = self._ask("advance", work, remember=True)
@@ -391,13 +391,15 @@ class SharedPopulation(Population):
                 found.setdefault(name, np.zeros(self.lanes))[places] = values[: len(places)]
         return found
 
-    def change(self, changes: Sequence[Change]) -> None:
+    def change(self, changes: Sequence[LaneChange]) -> None:
         """See `Population`; states from other shares are taken before any change."""
-        own: dict[int, tuple[list[Change]]] = {}
+        own: dict[int, tuple[list[LaneChange]]] = {}
         moved: dict[int, tuple[int, Resolved]] = {}  # lane -> source on another share
         for change in changes:
-            share, lane = self._where(change.lane)
-            there, source = (share, None) if change.source is None else self._where(change.source)
+            share, lane = self._host_lane(change.lane)
+            there, source = (
+                (share, None) if change.source is None else self._host_lane(change.source)
+            )
             if change.source is not None and there != share:
                 moved[change.lane] = change.source, change.resolved
             else:
@@ -413,7 +415,7 @@ class SharedPopulation(Population):
     def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
         work: dict[int, tuple[dict[int, Any]]] = {}
         for lane, state in states.items():
-            share, own = self._where(lane)
+            share, own = self._host_lane(lane)
             work.setdefault(share, ({},))[0][own] = state
         self._ask("put", work, remember=True)
 
@@ -426,13 +428,13 @@ class SharedPopulation(Population):
         dealt = self._by_share(lanes)
         answers = self._ask(method, {share: (own,) for share, own in dealt.items()})
         queues = {share: iter(found) for share, found in answers.items()}
-        return [next(queues[self._where(lane)[0]]) for lane in lanes]
+        return [next(queues[self._host_lane(lane)[0]]) for lane in lanes]
 
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
         """See `Population`; the files are copied from the host."""
-        share, own = self._where(lane)
+        share, own = self._host_lane(lane)
         files = self._ask("export_policy", {share: (own, resolved, dict(about))})[share]
         unpack(files, directory)
 
@@ -480,18 +482,18 @@ class SharedPopulation(Population):
         self._died.clear()
         while pending:
             self._restore_new(pending)
-            calls = {share: self._call(method, args) for share, args in pending.items()}
+            calls = {share: self._host_call(method, args) for share, args in pending.items()}
             for share, answer in self._team.call(calls).items():
                 if isinstance(answer, Lost):
                     self._replace(share, answer)
                     continue
                 answers[share] = answer
                 del pending[share]
-                if remember and not isinstance(answer, Fault):
+                if remember and not isinstance(answer, RemoteError):
                     self._done[share].append(calls[share])
         return {share: sound(answers[share]) for share in work}
 
-    def _call(self, method: str, args: tuple[Any, ...]) -> Call:
+    def _host_call(self, method: str, args: tuple[Any, ...]) -> Call:
         return method, (self._resolved.bucket, *args)
 
     def _replace(self, share: int, lost: Lost) -> None:
@@ -525,14 +527,14 @@ class SharedPopulation(Population):
         A missing folder belongs to a commit without started replicates in these lanes, so
         everything relevant came later.
         """
-        way: list[Call] = [self._call("make", (self._resolved, self._asked))]
+        way: list[Call] = [self._host_call("make", (self._resolved, self._asked))]
         saved = self._saved.get(share)
         if saved is not None and saved.exists():
-            way.append(self._call("restore", (pack(saved),)))
+            way.append(self._host_call("restore", (pack(saved),)))
         return way + self._done[share]
 
 
 def sound(answer: Any) -> Any:
-    if isinstance(answer, Fault):
+    if isinstance(answer, RemoteError):
         raise answer.kind(answer.text)
     return answer

@@ -20,7 +20,7 @@ import numpy as np
 from ...errors import CallbackError
 from ...store.rows import EvaluationRow, Stream, TrialRow
 from ...studies.spec import Study
-from ..state.progress import Observer, Progress, Standing
+from ..state.progress import Observer, Progress, ReplicateProgress
 from .evaluate import AddRows
 
 
@@ -58,14 +58,14 @@ class ChunkStartEvent:
     """Replicates are about to train for one chunk."""
 
     progress: Progress
-    replicates: Sequence[Standing]
+    replicates: Sequence[ReplicateProgress]
 
 
 @dataclass(frozen=True)
 class EvaluationStartEvent:
     """Replicates are about to be evaluated together; an `EvaluationEvent` follows for each."""
 
-    replicates: Sequence[Standing]
+    replicates: Sequence[ReplicateProgress]
 
 
 @dataclass(frozen=True)
@@ -154,33 +154,35 @@ class Callbacks(Observer):
     def on_chunk_start(
         self,
         progress: Progress,
-        replicates: Sequence[Standing],
+        replicates: Sequence[ReplicateProgress],
         started: Mapping[int, Mapping[str, Any]],
     ) -> None:
         for trial, params in started.items():
             self._call_at_start("on_trial_start", TrialStartEvent(trial, params))
         self._call_at_start("on_chunk_start", ChunkStartEvent(progress, replicates))
 
-    def on_evaluation_start(self, replicates: Sequence[Standing]) -> None:
+    def on_evaluation_start(self, replicates: Sequence[ReplicateProgress]) -> None:
         self._call_at_start("on_evaluation_start", EvaluationStartEvent(replicates))
 
     def on_end(self, progress: Progress, state: str) -> None:
         with suppress(StopStudy):  # nothing is left to stop
-            self._call("on_run_end", RunEndEvent(progress, state))
+            self._call_callbacks("on_run_end", RunEndEvent(progress, state))
 
     def on_evaluations(self, evaluations: Sequence[EvaluationRow]) -> None:
         for row in evaluations:
-            self._call("on_evaluation", deepcopy(row))  # a callback may change its arrays
+            self._call_callbacks(
+                "on_evaluation", deepcopy(row)
+            )  # a callback may change its arrays
 
     def on_trial_end(self, trial: TrialRow) -> None:
-        self._call("on_trial_end", TrialEndEvent(trial))
+        self._call_callbacks("on_trial_end", TrialEndEvent(trial))
 
     def on_chunk(self, progress: Progress) -> None:
         heard = self._heard.copy()
         self._heard.clear()
         self._raise_kept()  # also without a row
         for rows in heard:
-            self._call("on_chunk", ChunkEvent(progress, **rows))
+            self._call_callbacks("on_chunk", ChunkEvent(progress, **rows))
 
     def _raise_kept(self) -> None:
         raised, self._raised = self._raised, None
@@ -191,11 +193,11 @@ class Callbacks(Observer):
         """Call all callbacks; keep any error, because the state may not be committed now."""
         if self._raised is None:
             try:
-                self._call(method, event)
+                self._call_callbacks(method, event)
             except (StopStudy, CallbackError) as error:
                 self._raised = error
 
-    def _call(self, method: str, event: object) -> None:
+    def _call_callbacks(self, method: str, event: object) -> None:
         """Call a method of all callbacks that have it: user classes may lack some."""
         self._raise_kept()
         for callback in self._callbacks:

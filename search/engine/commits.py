@@ -18,20 +18,22 @@ from ...store.rows import Phase as StorePhase
 from ...store.study_store import StudyStore
 from ...studies.spec import Study
 from ..lanes.contract import Population, PopulationFactory, Resolver, RunsAlone
-from ..samplers.registry import Past
+from ..samplers.registry import PriorTrial
 from ..state.buckets import Bucket
 from ..state.loop_state import BucketState, LoopState
-from ..state.search_state import Ledger
-from ..state.trials import LIVE, Run, RunState, Trial
+from ..state.search_state import SearchState
+from ..state.trials import LIVE, Replicate, RunState, Trial
 
 _FOLDER = "paused"
 _GOING_ON = (RunState.WAITING, RunState.RUNNING, RunState.PAUSED)
 
 
-class Shelf:
+class PausedStates:
     """The lane states of paused replicates, by trial and replicate."""
 
-    def __init__(self, ledger: Ledger, buckets: Mapping[str, Bucket], factory: PopulationFactory):
+    def __init__(
+        self, ledger: SearchState, buckets: Mapping[str, Bucket], factory: PopulationFactory
+    ):
         self._ledger, self._buckets, self._factory = ledger, buckets, factory
         # bucket, and its state or the folder where a commit wrote it
         self._kept: dict[tuple[int, int], tuple[str, Any]] = {}
@@ -48,13 +50,13 @@ class Shelf:
         for run, state in zip(runs, states, strict=True):
             self._kept[_key(run)] = bucket.key, state
 
-    def put_back(self, bucket: Bucket, runs: Sequence[Run]) -> None:
+    def put_back(self, bucket: Bucket, runs: Sequence[Replicate]) -> None:
         population, back = bucket.population, {run.lane: run for run in runs if run.kept}
         if not back or population is None:
             return
         population.put(
             {
-                lane: (self._state(population, run), self._ledger.resolved_of(run.trial))
+                lane: (self._kept_state(population, run), self._ledger.resolved_of(run.trial))
                 for lane, run in back.items()
                 if lane is not None
             }
@@ -71,7 +73,7 @@ class Shelf:
                 if isinstance(bucket.population, RunsAlone):
                     bucket.population.keep_only(self._kept)
 
-    def _state(self, population: Population, run: Run) -> Any:
+    def _kept_state(self, population: Population, run: Replicate) -> Any:
         _, kept = self._kept[_key(run)]
         return population.restore_state(kept) if isinstance(kept, Path) else kept
 
@@ -79,7 +81,7 @@ class Shelf:
         """Write all states into a commit's folder; states of an earlier commit are linked."""
         folder = new_folder(checkpoint / _FOLDER)
         for key, (name, kept) in self._kept.items():
-            path = folder / _name(key)
+            path = folder / _state_name(key)
             if isinstance(kept, Path):
                 link_folder(kept, path)
             else:
@@ -91,7 +93,7 @@ class Shelf:
     def restore(self, checkpoint: Path | None) -> None:
         """Find the states written by the last commit; they are read when needed."""
         for key, bucket in _buckets_of_kept(self._ledger).items():
-            folder = None if checkpoint is None else checkpoint / _FOLDER / _name(key)
+            folder = None if checkpoint is None else checkpoint / _FOLDER / _state_name(key)
             if folder is None or not folder.is_dir():
                 where = "" if folder is None else f" in {folder}"
                 raise not_as_written(
@@ -100,7 +102,7 @@ class Shelf:
             self._kept[key] = bucket, folder
 
 
-def _buckets_of_kept(ledger: Ledger) -> dict[tuple[int, int], str]:
+def _buckets_of_kept(ledger: SearchState) -> dict[tuple[int, int], str]:
     """Return (trial, replicate) -> bucket of all replicates with a kept state."""
     return {
         _key(run): trial.bucket
@@ -110,11 +112,11 @@ def _buckets_of_kept(ledger: Ledger) -> dict[tuple[int, int], str]:
     }
 
 
-def _key(run: Run) -> tuple[int, int]:
+def _key(run: Replicate) -> tuple[int, int]:
     return run.trial, run.replicate
 
 
-def _name(key: tuple[int, int]) -> str:
+def _state_name(key: tuple[int, int]) -> str:
     return f"{key[0]}-{key[1]}"
 
 
@@ -132,12 +134,12 @@ class Committer:
     def __init__(
         self,
         store: StudyStore,
-        ledger: Ledger,
+        ledger: SearchState,
         buckets: dict[str, Bucket],
         *,
         every_seconds: float = 10.0,
         soon: bool = False,
-        shelf: Shelf | None = None,
+        shelf: PausedStates | None = None,
     ):
         self._store, self._ledger, self._buckets = store, ledger, buckets
         self._shelf = shelf
@@ -203,8 +205,8 @@ def restore_ledger(
     store: StudyStore,
     clock: Callable[[], float],
     resolver: Resolver,
-    earlier: Sequence[Past] = (),
-) -> Ledger:
+    earlier: Sequence[PriorTrial] = (),
+) -> SearchState:
     """Rebuild the ledger from the last commit; a new study gets an empty one."""
     head = store.head
     state = LoopState() if head.number == 0 else LoopState.from_text(head.loop_state)
@@ -226,7 +228,7 @@ def restore_ledger(
         if trial.is_live and len(trial.reports) > len(decisions.get(number, []))
     ]
     alone = counts_evaluations_alone(store.journal.attributes())
-    ledger = Ledger(
+    ledger = SearchState(
         study,
         state,
         ended,
@@ -245,7 +247,7 @@ def restore_ledger(
 
 
 def _restore_evaluations(
-    ledger: Ledger, store: StudyStore, ended: Sequence[Trial], alone: bool
+    ledger: SearchState, store: StudyStore, ended: Sequence[Trial], alone: bool
 ) -> None:
     """Read the values without training returns; decisions keep the values they were based on."""
     objective = ledger.objective.of_test
@@ -258,7 +260,7 @@ def _restore_evaluations(
 
 
 def restore_buckets(
-    ledger: Ledger, factory: PopulationFactory, checkpoint: Path | None
+    ledger: SearchState, factory: PopulationFactory, checkpoint: Path | None
 ) -> dict[str, Bucket]:
     """Rebuild the buckets and restore the lanes from the last commit."""
     buckets: dict[str, Bucket] = {}
@@ -287,7 +289,7 @@ def restore_buckets(
     return buckets
 
 
-def _has_state(ledger: Ledger, bucket: Bucket) -> bool:
+def _has_state(ledger: SearchState, bucket: Bucket) -> bool:
     """Return whether lanes have a started replicate, or a run that may be extended."""
     ended = ledger.state.ended
     started = any(run.chunks for run in bucket.busy())

@@ -33,12 +33,12 @@ from ..state.buckets import Bucket
 from ..state.budget import env_steps_left, reserve
 from ..state.loop_state import Phase
 from ..state.progress import bounds_of
-from ..state.search_state import Ledger
-from ..state.trials import Run, RunState, Trial
+from ..state.search_state import SearchState
+from ..state.trials import Replicate, RunState, Trial
 from .evaluate import AddRows
-from .finish_trials import Policies, in_lanes
+from .finish_trials import KeptPolicies, in_lanes
 
-Replicate = tuple[int, Stream, int]  # (trial, stream, replicate)
+ReplicateKey = tuple[int, Stream, int]  # (trial, stream, replicate)
 BucketOf = Callable[[Resolved, int], Bucket]
 """Returns the bucket of a configuration, made for its first trial."""
 _OF_REPORT = "report seed"
@@ -49,21 +49,23 @@ class Fresh:
     """Confirm results in the journal when the study started or resumed."""
 
     # finished: metric, extras, scores per environment
-    ended: Mapping[Replicate, tuple[float, list[float], list[float]]] = field(default_factory=dict)
-    reached: Mapping[Replicate, int] = field(default_factory=dict)  # env steps with a curve
-    diverged: Collection[Replicate] = ()
+    ended: Mapping[ReplicateKey, tuple[float, list[float], list[float]]] = field(
+        default_factory=dict
+    )
+    reached: Mapping[ReplicateKey, int] = field(default_factory=dict)  # env steps with a curve
+    diverged: Collection[ReplicateKey] = ()
 
-    def runs(self, trial: int, stream: Stream, seeds: int) -> list[Run]:
+    def runs(self, trial: int, stream: Stream, seeds: int) -> list[Replicate]:
         """Return a trial's replicates on new seeds; those with known results have ended."""
-        runs: list[Run] = []
+        runs: list[Replicate] = []
         for key in ((trial, stream, replicate) for replicate in range(seeds)):
             if key in self.ended:
                 value, extras, scores = self.ended[key]
                 state = RunState.ENDED
-                runs.append(Run(*key, state, value=value, extras=extras, scores=scores))
+                runs.append(Replicate(*key, state, value=value, extras=extras, scores=scores))
             else:
                 lost = key in self.diverged
-                runs.append(Run(*key, RunState.DIVERGED if lost else RunState.WAITING))
+                runs.append(Replicate(*key, RunState.DIVERGED if lost else RunState.WAITING))
         return runs
 
     def has_all(self, trial: int, stream: Stream, seeds: int) -> bool:
@@ -87,10 +89,10 @@ class Fresh:
         return add if reached or cut else add_rows
 
 
-def read_fresh(ledger: Ledger, store: StudyStore) -> Fresh:
+def read_fresh(ledger: SearchState, store: StudyStore) -> Fresh:
     if ledger.study.confirm is None or store.created:
         return Fresh()
-    ended: dict[Replicate, tuple[float, list[float], list[float]]] = {}
+    ended: dict[ReplicateKey, tuple[float, list[float], list[float]]] = {}
     for row in store.journal.evaluations(without=Stream.SEARCH):
         value, scores = ledger.objective_on(row.stream).seen(row)
         key = (row.trial, row.stream, row.replicate)
@@ -114,9 +116,9 @@ class ConfirmStage:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: SearchState,
         buckets: Mapping[str, Bucket],
-        policies: Policies,
+        policies: KeptPolicies,
         fresh: Fresh,
         bucket_of: BucketOf,
     ):
@@ -137,11 +139,11 @@ class ConfirmStage:
     def begin(self) -> None:
         """End the search: run the best finished trials on the selection seeds."""
         ledger, confirm = self._ledger, self._confirm
-        self._look()
+        self._record_look()
         over = (t for t in ledger.trials.values() if t.state is TrialState.FINISHED)
         finished = ledger.order(trial for trial in over if trial.value is not None)
         if confirm is None or not finished or confirm.top_k < 1:
-            self._leave()
+            self._close_if_done()
             return
         if not confirm.choose:
             self._test_best_of_search(finished)
@@ -152,14 +154,14 @@ class ConfirmStage:
             for trial in best
         }
         if not self._pays_for(best, runs):
-            self._leave()
+            self._close_if_done()
             return
         self._state.choose([trial.number for trial in best])
         for trial in best:
             self._state.admit(trial)
             trial.leave()  # a study resumed here has none of the search's replicates
             trial.forget_lack()
-            _enter(trial, runs[trial.number], self._buckets[trial.bucket])
+            _enqueue_runs(trial, runs[trial.number], self._buckets[trial.bucket])
 
     def _test_best_of_search(self, finished: Sequence[Trial]) -> None:
         """Start the test without selection seeds; those of an earlier stage still count."""
@@ -168,16 +170,18 @@ class ConfirmStage:
         self._state.choose([winner.number])
         winner.leave()  # a study resumed here has none of the search's replicates
         winner.forget_lack()
-        self._test(winner)
+        self._start_test(winner)
 
-    def _pays_for(self, best: Sequence[Trial], runs: Mapping[int, Sequence[Run]]) -> bool:
+    def _pays_for(self, best: Sequence[Trial], runs: Mapping[int, Sequence[Replicate]]) -> bool:
         """Return whether the budget covers these selection seeds; if not, record it in rows.
 
         A search reserves their cost. A finished study that requests more of them may not have
         enough left, and incomplete seeds select no winner.
         """
         ledger = self._ledger
-        cost = sum(self._cost(runs[one.number], self._buckets[one.bucket]) for one in best)
+        cost = sum(
+            self._env_steps_needed(runs[one.number], self._buckets[one.bucket]) for one in best
+        )
         longest = max(bucket.schedule.env_steps for bucket in self._buckets.values())
         kept = reserve(ledger.study, Phase.CHOOSE, longest)
         if not cost or cost + kept <= env_steps_left(ledger.study, self._state.usage):
@@ -204,15 +208,15 @@ class ConfirmStage:
         elif state.phase is Phase.REPORT:
             self._end_report()
         elif not state.asked:  # reopened for them
-            self._look()
-            self._leave()
+            self._record_look()
+            self._close_if_done()
         else:
             for number in state.asked:
                 self._take_report(number)
-            self._look()
+            self._record_look()
             state.close()
 
-    def _leave(self) -> None:
+    def _close_if_done(self) -> None:
         if not self._start_asked():
             self._state.close()
 
@@ -229,7 +233,7 @@ class ConfirmStage:
         keeps = out_of_budget and any(trial.choose_values for trial in ledger.trials.values())
         whole: list[Trial] = []
         for trial in candidates:
-            missing = self._missing(trial.runs_of(Stream.CHOOSE), "selection seed")
+            missing = self._missing_note(trial.runs_of(Stream.CHOOSE), "selection seed")
             trial.lack(missing)
             if not missing and not keeps:
                 values = trial.values_of(Stream.CHOOSE)
@@ -238,11 +242,11 @@ class ConfirmStage:
             ledger.touch(trial)
         front = ledger.objectives.others  # which has no winner
         if confirm is None or not whole or out_of_budget or front:
-            self._leave()
+            self._close_if_done()
             return
-        self._test(min(whole, key=lambda trial: _best_choice(ledger, trial)))
+        self._start_test(min(whole, key=lambda trial: _best_choice(ledger, trial)))
 
-    def _test(self, winner: Trial) -> None:
+    def _start_test(self, winner: Trial) -> None:
         """Start the winner and the default on the test seeds, or on those of an interim look.
 
         There is no interim look without a default, or after earlier looks (at another winner, or
@@ -255,19 +259,19 @@ class ConfirmStage:
         wanted = 0 if confirm is None else confirm.report
         self._state.win(winner.number, reports=wanted > 0)
         if confirm is None or not wanted:
-            self._leave()
+            self._close_if_done()
             return
         if confirm.interim is not None and confirm.default and not looked:
             rival = self._default()
             wanted = wanted if rival in (None, winner) else min(confirm.interim, wanted)
         runs, bucket = self._on_test_seeds(winner, wanted)
-        _enter(winner, runs, bucket)
-        self._start_default(wanted, after=self._cost(runs, bucket))
+        _enqueue_runs(winner, runs, bucket)
+        self._start_default(wanted, after=self._env_steps_needed(runs, bucket))
 
     def _end_report(self) -> None:
         state, confirm = self._state, self._confirm
         if state.winner is None or confirm is None:
-            self._leave()
+            self._close_if_done()
             return
         winner = self._ledger.trials[state.winner]
         if not _was_cut(winner) and self._start_default(len(winner.runs_of(Stream.REPORT))):
@@ -279,9 +283,9 @@ class ConfirmStage:
         is_interim = seeds < confirm.report and not any(
             _was_cut(self._ledger.trials[number]) for number in both
         )
-        self._look(is_interim)
+        self._record_look(is_interim)
         if not is_interim or self._is_clear():
-            self._leave()
+            self._close_if_done()
             return
         for number in both:
             self._run_tests(number, confirm.report)
@@ -318,10 +322,10 @@ class ConfirmStage:
         too_few = found.more_seeds is None or found.more_seeds > planned
         return found.unless is not None and too_few
 
-    def _on_test_seeds(self, trial: Trial, seeds: int) -> tuple[list[Run], Bucket | None]:
+    def _on_test_seeds(self, trial: Trial, seeds: int) -> tuple[list[Replicate], Bucket | None]:
         """Return a trial's test-seed replicates and its bucket; none if it cannot run."""
         self._state.admit(trial)
-        bucket, runs = self._join(trial), list[Run]()
+        bucket, runs = self._join_bucket(trial), list[Replicate]()
         if bucket is not None:
             runs = self._fresh.runs(trial.number, Stream.REPORT, trial.report_seeds(seeds))
         return runs, bucket
@@ -349,9 +353,9 @@ class ConfirmStage:
         if bucket is None:
             return False
         left = env_steps_left(self._ledger.study, state.usage)
-        if after and left < after + self._cost(runs, bucket):
+        if after and left < after + self._env_steps_needed(runs, bucket):
             return False
-        _enter(trial, runs, bucket)
+        _enqueue_runs(trial, runs, bucket)
         state.measure_default(trial.number)
         return True
 
@@ -382,7 +386,7 @@ class ConfirmStage:
         if not of_search or _OF_REPORT in trial.error:
             trial.forget_lack()
         runs, bucket = self._on_test_seeds(trial, seeds)
-        _enter(trial, [over.get(run.replicate, run) for run in runs], bucket)
+        _enqueue_runs(trial, [over.get(run.replicate, run) for run in runs], bucket)
 
     def _default_of_front(self, best: Sequence[Trial]) -> list[Trial]:
         """Return [default] if it joins the front on the selection seeds, otherwise [].
@@ -402,7 +406,7 @@ class ConfirmStage:
             trial.lack(f"{', '.join(sorted(costs))} of an unfinished run cannot be compared")
             ledger.touch(trial)
             return []
-        return [] if self._join(trial) is None else [trial]
+        return [] if self._join_bucket(trial) is None else [trial]
 
     def _default(self) -> Trial | None:
         """Return the trial with the default configuration; None if it failed."""
@@ -415,7 +419,7 @@ class ConfirmStage:
             ledger.add(Trial(REFERENCE_TRIAL, state, "default", -1, "", params))
         return ledger.trials[REFERENCE_TRIAL]
 
-    def _join(self, trial: Trial) -> Bucket | None:
+    def _join_bucket(self, trial: Trial) -> Bucket | None:
         """Return a trial's bucket, or None if no program can run it (its row gives the reason)."""
         self._ledger.touch(trial)
         try:
@@ -426,7 +430,7 @@ class ConfirmStage:
         trial.join(bucket.key)
         return bucket
 
-    def _cost(self, runs: Sequence[Run], bucket: Bucket | None) -> int:
+    def _env_steps_needed(self, runs: Sequence[Replicate], bucket: Bucket | None) -> int:
         each = 0 if bucket is None else bucket.schedule.env_steps * self._ledger.study.spread
         return sum(run.is_live for run in runs) * each
 
@@ -434,12 +438,12 @@ class ConfirmStage:
         """Store the test values; if a seed was cut there are none, and the row says so."""
         trial = self._ledger.trials[number]
         runs = trial.runs_of(Stream.REPORT)
-        trial.lack(self._missing(runs, _OF_REPORT))
+        trial.lack(self._missing_note(runs, _OF_REPORT))
         if runs and not any(run.state is RunState.CUT for run in runs):
             trial.prove()
         self._ledger.touch(trial)
 
-    def _missing(self, runs: Sequence[Run], of: str) -> str:
+    def _missing_note(self, runs: Sequence[Replicate], of: str) -> str:
         """Return the number of seeds without values and the limit that cut them; "" if none."""
         lost, budget = sum(run.state is not RunState.ENDED for run in runs), ""
         if any(run.state is RunState.CUT for run in runs):
@@ -449,7 +453,7 @@ class ConfirmStage:
             budget = f": {ended} ended"
         return f"{lost} of {counted(len(runs), of)} gave no value{budget}" if lost else ""
 
-    def _look(self, interim: bool = False) -> None:
+    def _record_look(self, interim: bool = False) -> None:
         winner = first_confirmed(self._ledger)
         is_default = winner is default_of([*self._ledger.trials.values()])
         number = None if is_default or winner is None else winner.number
@@ -465,18 +469,18 @@ class ConfirmStage:
             self._policies.export(still_there[0])
 
 
-def _enter(trial: Trial, runs: Sequence[Run], bucket: Bucket | None) -> None:
+def _enqueue_runs(trial: Trial, runs: Sequence[Replicate], bucket: Bucket | None) -> None:
     if bucket is not None:
         trial.add(runs)
         bucket.enqueue(run for run in runs if run.is_live)
 
 
-def _best_choice(ledger: Ledger, trial: Trial) -> tuple[float, float, int]:
+def _best_choice(ledger: SearchState, trial: Trial) -> tuple[float, float, int]:
     excess = ledger.objectives.violation(trial.choose_constraints)
     return (excess, ledger.objective.loss(mean(trial.choose_values)), trial.number)
 
 
-def first_confirmed(ledger: Ledger) -> Trial | None:
+def first_confirmed(ledger: SearchState) -> Trial | None:
     """Return the best trial on the selection seeds, among those with values on all of them.
 
     Without selection seeds it is the best trial of the search, if it has test values.

@@ -30,10 +30,10 @@ from ..state.budget import (
     trials_left,
 )
 from ..state.loop_state import LoopState, Phase
-from ..state.search_state import Ledger
-from ..state.trials import Run, Trial, cut
+from ..state.search_state import SearchState
+from ..state.trials import Replicate, Trial, cut
 from .callbacks import StopStudy
-from .commits import Committer, Shelf
+from .commits import Committer, PausedStates
 from .evaluate import (
     LONGEST,
     AddRows,
@@ -44,11 +44,11 @@ from .evaluate import (
     retire_diverged,
     take_evaluations,
 )
-from .finish_trials import Policies
-from .notify import Telling
+from .finish_trials import KeptPolicies
+from .notify import Notifier
 
 
-def lanes_to_keep(ledger: Ledger, bucket: Bucket) -> int:
+def lanes_to_keep(ledger: SearchState, bucket: Bucket) -> int:
     """Return how many of its lanes a bucket needs, in whole blocks; call it before any chunk."""
     more = replicates_to_come(ledger, bucket.key)
     if more == inf:
@@ -56,7 +56,7 @@ def lanes_to_keep(ledger: Ledger, bucket: Bucket) -> int:
     return fitting_lanes(bucket.lanes, bucket.block, bucket.work + int(more))
 
 
-def replicates_to_come(ledger: Ledger, key: str) -> float:
+def replicates_to_come(ledger: SearchState, key: str) -> float:
     """Return the expected number of future replicates in a bucket; may be infinite."""
     state, study = ledger.state, ledger.study
     trials = trials_left(study, state.proposed) if may_propose(ledger) else 0
@@ -132,21 +132,21 @@ class Engine:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: SearchState,
         factory: PopulationFactory,
         buckets: dict[str, Bucket],
         *,
         add_rows: AddRows,
         committer: Committer,
-        policies: Policies,
-        telling: Telling,
+        policies: KeptPolicies,
+        telling: Notifier,
         beside: CompileBeside | None = None,
-        shelf: Shelf | None = None,
+        shelf: PausedStates | None = None,
     ):
         self.ledger, self.factory, self.buckets = ledger, factory, buckets
         self.committer, self.policies, self.telling = committer, policies, telling
         self._add_rows, self._beside = add_rows, beside
-        self._shelf = Shelf(ledger, buckets, factory) if shelf is None else shelf
+        self._shelf = PausedStates(ledger, buckets, factory) if shelf is None else shelf
         self._ahead: dict[str, _Ahead] = {}  # by bucket
         self._part = 0.0  # of a chunk of all busy lanes, that advance one by one
         self._whole = True  # the state is one between two steps, which may be committed
@@ -183,7 +183,7 @@ class Engine:
         yield
         self._whole = True
 
-    def ready(self, bucket: Bucket) -> list[Run]:
+    def ready(self, bucket: Bucket) -> list[Replicate]:
         """Return the replicates whose next chunk can run; processes become ready one by one."""
         runs, population = bucket.busy(), bucket.population
         if not isinstance(population, RunsAlone):
@@ -200,7 +200,7 @@ class Engine:
     def step(
         self,
         bucket: Bucket,
-        runs: Sequence[Run],
+        runs: Sequence[Replicate],
         work_remains: bool,
         set_aside: Callable[[Trial], bool],
     ) -> list[EvaluationRow]:
@@ -226,7 +226,7 @@ class Engine:
         self.policies.snapshot(runs)
         return evaluations
 
-    def _advance(self, bucket: Bucket, runs: Sequence[Run]) -> bool:
+    def _advance(self, bucket: Bucket, runs: Sequence[Replicate]) -> bool:
         """Run and count one chunk; return whether it succeeded."""
         population = bucket.population
         if population is None:
@@ -287,7 +287,7 @@ class Engine:
         del self._ahead[bucket.key]
         return ahead.population
 
-    def _evaluate(self, bucket: Bucket, runs: Sequence[Run]) -> list[EvaluationRow]:
+    def _evaluate(self, bucket: Bucket, runs: Sequence[Replicate]) -> list[EvaluationRow]:
         due = due_for_evaluation(bucket, runs)
         if not due or bucket.population is None:
             return []
@@ -318,7 +318,9 @@ class Engine:
             self.ledger.state.usage.count_failure()
             self.ledger.end(trial, TrialState.FAILED, str(error))
             return None
-        trial.add(Run(trial.number, Stream.SEARCH, replicate) for replicate in range(replicates))
+        trial.add(
+            Replicate(trial.number, Stream.SEARCH, replicate) for replicate in range(replicates)
+        )
         return bucket
 
     def bucket_of(self, resolved: Resolved, example: int) -> Bucket:
@@ -374,7 +376,7 @@ class Engine:
             with self.ledger.state.usage.spending("compile"):
                 self._beside.begin(bucket.population)
 
-    def fail(self, bucket: Bucket, runs: Sequence[Run], error: Exception) -> None:
+    def fail(self, bucket: Bucket, runs: Sequence[Replicate], error: Exception) -> None:
         """Count an error and fail the affected trials; raise one that concerns the whole study."""
         if isinstance(error, HpoError) and not isinstance(error, ConfigError):
             raise error
@@ -410,12 +412,12 @@ class Engine:
             bucket.release()
 
     @property
-    def _longest(self) -> int:
+    def _longest_run(self) -> int:
         return max((bucket.schedule.env_steps for bucket in self.buckets.values()), default=0)
 
     def affordable(self, bucket: Bucket) -> float:
         """Return for how many lanes the budget pays another chunk; may be infinite."""
-        return affordable_lanes(self.ledger, self._longest, bucket.schedule.quantum)
+        return affordable_lanes(self.ledger, self._longest_run, bucket.schedule.quantum)
 
     def pays_for_any(self) -> bool:
         """Return whether the budget pays for a chunk of any bucket, or there is no bucket yet."""
@@ -439,7 +441,7 @@ class Engine:
                 return 0
         if left == inf:
             return inf
-        longest = self._longest
+        longest = self._longest_run
         if not longest:
             longest = quanta_of(study, study.steps_per_update(study.default())).env_steps
         left -= reserve(study, ledger.state.phase, longest)
@@ -459,7 +461,7 @@ class Engine:
 
     def _seconds_left(self) -> float:
         chunks = max((bucket.schedule.length for bucket in self.buckets.values()), default=0)
-        return seconds_left(self.ledger, self._longest, chunks)
+        return seconds_left(self.ledger, self._longest_run, chunks)
 
     def check_first_bucket(self) -> None:
         """Refuse a budget too small for confirming, once the run length is known."""
@@ -471,20 +473,20 @@ class Engine:
 
 def engine_in_memory(study: Study, factory: PopulationFactory, rows: bool = False) -> Engine:
     """Return the engine of a new study without a store; it keeps no policies."""
-    ledger = Ledger(study, LoopState(), resolver=Resolver(study, factory))
+    ledger = SearchState(study, LoopState(), resolver=Resolver(study, factory))
     return Engine(
         ledger,
         factory,
         buckets := {},
         add_rows=lambda **rows: None,
         committer=_NoCommits(ledger, rows),
-        policies=Policies(ledger, buckets, Path("nowhere"), study.checkpoint),
-        telling=Telling(ledger, buckets, ()),
+        policies=KeptPolicies(ledger, buckets, Path("nowhere"), study.checkpoint),
+        telling=Notifier(ledger, buckets, ()),
     )
 
 
 class _NoCommits(Committer):
-    def __init__(self, ledger: Ledger, rows: bool):
+    def __init__(self, ledger: SearchState, rows: bool):
         self._ledger, self._rows = ledger, rows
 
     def commit_if_due(self) -> None:

@@ -15,17 +15,17 @@ import numpy as np
 from ...store.baselines import attribute_of
 from ...store.rows import BaselineRow, EvaluationRow, Stream, TrialState
 from ...studies.spec import Study
-from ..lanes.contract import Change, ChunkResult, EvaluationResult, PopulationFactory, Refill
+from ..lanes.contract import ChunkResult, EvaluationResult, LaneChange, PopulationFactory, Refill
 from ..state.buckets import Bucket
 from ..state.objective import TRAINING_RETURN
 from ..state.schedule import rows_of
-from ..state.search_state import Ledger
-from ..state.trials import Run, RunState, Trial
+from ..state.search_state import SearchState
+from ..state.trials import Replicate, RunState, Trial
 
 LONGEST = 500
 
 
-def fail_replicates(ledger: Ledger, failed: Iterable[tuple[Run, str]]) -> None:
+def fail_replicates(ledger: SearchState, failed: Iterable[tuple[Replicate, str]]) -> None:
     """Fail trials, each with a reason; their lanes are freed at the next boundary."""
     for run, why in failed:
         ledger.state.usage.count_failure()
@@ -39,7 +39,7 @@ AddRows = Callable[..., None]
 `streams`, `replicates`, `env_steps`, `metrics`."""
 
 
-def refills_of(ledger: Ledger, runs: Sequence[Run]) -> list[Refill]:
+def refills_of(ledger: SearchState, runs: Sequence[Replicate]) -> list[Refill]:
     """Return the lanes of replicates that start their first chunk next."""
     refills: list[Refill] = []
     for run in runs:
@@ -52,24 +52,28 @@ def refills_of(ledger: Ledger, runs: Sequence[Run]) -> list[Refill]:
     return refills
 
 
-def changes_of(ledger: Ledger, bucket: Bucket, runs: Sequence[Run]) -> list[Change]:
+def changes_of(ledger: SearchState, bucket: Bucket, runs: Sequence[Replicate]) -> list[LaneChange]:
     """Return lanes on new seeds whose trial's lineage changed hyperparameters here."""
-    changes: list[Change] = []
+    changes: list[LaneChange] = []
     for run in runs:
         schedule = ledger.trials[run.trial].schedule
         if run.stream is Stream.SEARCH or not schedule or run.lane is None:
             continue
         here = bucket.env_steps_of(run)
         if here > 0 and any(entry["env_steps"] == here for entry in schedule):
-            changes.append(Change(run.lane, ledger.resolved_at(run.trial, here)))
+            changes.append(LaneChange(run.lane, ledger.resolved_at(run.trial, here)))
     return changes
 
 
 def count_chunk(
-    ledger: Ledger, bucket: Bucket, runs: Sequence[Run], result: ChunkResult, add_rows: AddRows
+    ledger: SearchState,
+    bucket: Bucket,
+    runs: Sequence[Replicate],
+    result: ChunkResult,
+    add_rows: AddRows,
 ) -> None:
     """Count one chunk for its replicates, and mark those that diverged."""
-    shown: dict[int, Run] = {}
+    shown: dict[int, Replicate] = {}
     took = max(0.0, result.seconds)
     ledger.state.usage.count_seconds(took)
     seconds = took / max(1, len(runs))
@@ -81,7 +85,7 @@ def count_chunk(
             _diverge(ledger, bucket, run, "a training metric is not finite")
         elif trains:
             shown[lane] = run
-    _digest(shown, result)
+    _digest_metrics(shown, result)
     trained = [bucket.trained(run) for run in shown.values()]
     rows = rows_of(ledger.study.log_every, bucket.schedule, shown, trained, result)
     for made in rows:
@@ -96,7 +100,7 @@ def count_chunk(
     fail_replicates(ledger, failed)
 
 
-def _digest(shown: Mapping[int, Run], result: ChunkResult) -> None:
+def _digest_metrics(shown: Mapping[int, Replicate], result: ChunkResult) -> None:
     """Add a chunk's metrics to each replicate's digest; without metrics there is none."""
     names = sorted(result.metrics)
     if not names:
@@ -107,7 +111,7 @@ def _digest(shown: Mapping[int, Run], result: ChunkResult) -> None:
 
 
 def retire_diverged(
-    ledger: Ledger, set_aside: Callable[[Trial], bool] = lambda trial: False
+    ledger: SearchState, set_aside: Callable[[Trial], bool] = lambda trial: False
 ) -> None:
     """End the trials with more diverged replicates than the study tolerates."""
     for trial in ledger.live():
@@ -121,26 +125,26 @@ def retire_diverged(
             ledger.end(trial, TrialState.DIVERGED, trial.error)
 
 
-def due_for_evaluation(bucket: Bucket, runs: Sequence[Run]) -> list[Run]:
+def due_for_evaluation(bucket: Bucket, runs: Sequence[Replicate]) -> list[Replicate]:
     return [
         run
         for _, run in by_lane(runs)
-        if run.state is RunState.RUNNING and bucket.trained(run) in _evaluations(bucket, run)
+        if run.state is RunState.RUNNING and bucket.trained(run) in _evaluation_chunks(bucket, run)
     ]
 
 
-def by_lane(runs: Sequence[Run]) -> list[tuple[int, Run]]:
+def by_lane(runs: Sequence[Replicate]) -> list[tuple[int, Replicate]]:
     there = [(run.lane, run) for run in runs if run.lane is not None]
     return sorted(there, key=lambda entry: entry[0])
 
 
-def _evaluations(bucket: Bucket, run: Run) -> frozenset[int]:
+def _evaluation_chunks(bucket: Bucket, run: Replicate) -> frozenset[int]:
     if run.stream is Stream.SEARCH:
         return bucket.schedule.evaluations
     return frozenset({bucket.schedule.length})
 
 
-def _row_of(bucket: Bucket, run: Run, result: EvaluationResult) -> EvaluationRow:
+def _row_of(bucket: Bucket, run: Replicate, result: EvaluationResult) -> EvaluationRow:
     return EvaluationRow(
         np.array(result.returns, np.float64),
         np.array(result.lengths, np.int64),
@@ -153,7 +157,10 @@ def _row_of(bucket: Bucket, run: Run, result: EvaluationResult) -> EvaluationRow
 
 
 def take_evaluations(
-    ledger: Ledger, bucket: Bucket, runs: Sequence[Run], results: Sequence[EvaluationResult]
+    ledger: SearchState,
+    bucket: Bucket,
+    runs: Sequence[Replicate],
+    results: Sequence[EvaluationResult],
 ) -> list[EvaluationRow]:
     """Record evaluations and return their rows; replicates at full length end."""
     written: list[EvaluationRow] = []
@@ -195,7 +202,9 @@ def take_evaluations(
     return written
 
 
-def _with_training(ledger: Ledger, run: Run, result: EvaluationResult) -> EvaluationResult:
+def _with_training(
+    ledger: SearchState, run: Replicate, result: EvaluationResult
+) -> EvaluationResult:
     """Add training returns to the evaluation's metrics, if they have a weight.
 
     Replayed evaluations use the recorded returns.
@@ -207,7 +216,7 @@ def _with_training(ledger: Ledger, run: Run, result: EvaluationResult) -> Evalua
     return replace(result, metrics={**result.metrics, **trained})
 
 
-def _diverge(ledger: Ledger, bucket: Bucket, run: Run, why: str) -> None:
+def _diverge(ledger: SearchState, bucket: Bucket, run: Replicate, why: str) -> None:
     run.diverge()
     ledger.state.lose(run, failed=False)
     trial = ledger.trials[run.trial]
@@ -216,7 +225,7 @@ def _diverge(ledger: Ledger, bucket: Bucket, run: Run, why: str) -> None:
         trial.lack(f"{at}: {why}")
 
 
-def _not_finite(ledger: Ledger, result: EvaluationResult, values: Sequence[float]) -> str:
+def _not_finite(ledger: SearchState, result: EvaluationResult, values: Sequence[float]) -> str:
     study = ledger.study
     names = [metric.name for metric in study.objectives or (study.metric,)]
     shown = zip(names, values, strict=False)  # after the objectives come constraints
@@ -239,7 +248,7 @@ def replicates_of(study: Study) -> dict[Stream, int]:
 
 
 def measure_baselines(
-    ledger: Ledger,
+    ledger: SearchState,
     factory: PopulationFactory,
     known: Sequence[BaselineRow],
     report: Callable[[str, float], None],

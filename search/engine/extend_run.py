@@ -19,8 +19,8 @@ from ...studies.spec import Confirm, Study
 from ...studies.train_study import can_grow, single, with_horizon_of
 from ..lanes.lane_count import population_replicates
 from ..state.loop_state import EndedTrial, Phase
-from ..state.schedule import Schedule, chunks_of_row, ends_row, schedule_of
-from ..state.search_state import Ledger
+from ..state.schedule import EventSchedule, chunks_of_row, ends_row, schedule_of
+from ..state.search_state import SearchState
 from ..state.trials import RunState, Trial
 
 _NOTE = 71  # columns, after "warning: "
@@ -79,7 +79,7 @@ def _recorded_study(folder: Path) -> Mapping[str, Any] | None:
         return as_recorded(journal.meta.study_text)
 
 
-def keep_for_growth(ledger: Ledger, trial: Trial) -> None:
+def keep_for_growth(ledger: SearchState, trial: Trial) -> None:
     """Remember a finished trial's state, if its lanes allow a later extension.
 
     Call it while the trial is in its lanes.
@@ -89,7 +89,7 @@ def keep_for_growth(ledger: Ledger, trial: Trial) -> None:
         ledger.state.keep_ended(copy.deepcopy(trial), ledger.study.env_steps)
 
 
-def lengthen(ledger: Ledger, before: int, checkpoint: Path | None) -> None:
+def lengthen(ledger: SearchState, before: int, checkpoint: Path | None) -> None:
     """Resume the trial of a study whose runs became longer than `before`; writes nothing yet."""
     study, ended = ledger.study, ledger.state.ended
     lanes = max((bucket.lanes for bucket in ledger.state.buckets), default=0)
@@ -99,33 +99,33 @@ def lengthen(ledger: Ledger, before: int, checkpoint: Path | None) -> None:
     if ended is not None and ended.env_steps < study.env_steps:
         _reopen(ledger, ended, checkpoint)
     elif study.env_steps != before and ledger.state.phase is Phase.DONE:
-        raise _cannot(study, _why_missing(ledger, before))
+        raise _growth_error(study, _why_missing(ledger, before))
     elif study.env_steps != before:
         _check_running(ledger, before)
 
 
-def _reopen(ledger: Ledger, ended: EndedTrial, checkpoint: Path | None) -> None:
+def _reopen(ledger: SearchState, ended: EndedTrial, checkpoint: Path | None) -> None:
     study, quantum = ledger.study, ledger.resolved_of(0).steps_per_chunk
     was = schedule_of(replace(study, env_steps=ended.env_steps), quantum)
     now = schedule_of(study, quantum)
     if was.length == now.length:  # ends with the same chunk: nothing is left to do
         return
     if checkpoint is None or not (checkpoint / ended.trial.bucket).is_dir():
-        raise _cannot(study, f"{checkpoint}, the state at the end of the run, is gone")
+        raise _growth_error(study, f"{checkpoint}, the state at the end of the run, is gone")
     _check_points(study, was, now)
     ledger.reopen(ended.trial)
 
 
-def _check_running(ledger: Ledger, before: int) -> None:
+def _check_running(ledger: SearchState, before: int) -> None:
     """Refuse to lengthen runs of which some have ended already."""
     runs = [run for live in ledger.live() for run in live.runs_of(Stream.SEARCH)]
     over = [str(run.replicate) for run in runs if run.state is RunState.ENDED]
     if over:
         ended = f"seeds {', '.join(over)} ended at {before} {ledger.study.algorithm.unit}"
-        raise _cannot(ledger.study, f"{ended}, and their lanes were reused")
+        raise _growth_error(ledger.study, f"{ended}, and their lanes were reused")
 
 
-def _cannot(study: Study, why: str, more: str = "") -> StoreError:
+def _growth_error(study: Study, why: str, more: str = "") -> StoreError:
     way = "continue training its policy with init: {from: .../policies/trial_0}, or "
     return StoreError(
         (
@@ -136,19 +136,19 @@ def _cannot(study: Study, why: str, more: str = "") -> StoreError:
     )
 
 
-def _check_points(study: Study, was: Schedule, now: Schedule) -> None:
+def _check_points(study: Study, was: EventSchedule, now: EventSchedule) -> None:
     """Refuse an old end at which the long run would not have been evaluated."""
     chunks = chunks_of_row(study.log_every, was.quantum)
     if was.length in now.evaluations and ends_row(now, was.length, chunks):
         return
     if was.length in now.evaluations:
-        raise _cannot(
+        raise _growth_error(
             study,
             f"the last row of its curve ends at {was.env_steps} env steps, where a longer run "
             f"would have none (log_every is {study.log_every})",
             " with a log_every that divides env_steps",
         )
-    raise _cannot(
+    raise _growth_error(
         study,
         f"the run was evaluated at its end, {was.env_steps} env steps, where a longer one would "
         "not be "
@@ -157,7 +157,7 @@ def _check_points(study: Study, was: Schedule, now: Schedule) -> None:
     )
 
 
-def _why_missing(ledger: Ledger, before: int) -> str:
+def _why_missing(ledger: SearchState, before: int) -> str:
     trial = ledger.trials.get(0)
     if trial is None or trial.state is not TrialState.FINISHED:
         return f"trial 0 has not run to its end ({'absent' if trial is None else trial.state})"

@@ -19,8 +19,8 @@ from ...studies.spec import Checkpoint, value_words
 from ..state.buckets import Bucket
 from ..state.loop_state import KeptPolicy
 from ..state.schedule import BUDGET_ENDED, CLEARLY_BELOW, stages
-from ..state.search_state import Ledger
-from ..state.trials import Run, RunState, Trial, cut
+from ..state.search_state import SearchState
+from ..state.trials import Replicate, RunState, Trial, cut
 from .extend_run import keep_for_growth
 
 
@@ -41,7 +41,7 @@ def clearly_worse(losses: Sequence[float], best: Sequence[float], risk: float) -
     return statistics.fmean(differences) - float(stdtrit(count - 1, 1.0 - risk)) * error > 0.0
 
 
-def more_seeds(ledger: Ledger, trial: Trial) -> list[Run]:
+def more_seeds(ledger: SearchState, trial: Trial) -> list[Replicate]:
     """Return further replicates for a trial whose runs have ended; maybe none.
 
     The total risk of dropping a trial equal to the best is 1 - confidence, divided evenly among
@@ -61,10 +61,10 @@ def more_seeds(ledger: Ledger, trial: Trial) -> list[Run]:
             trial.stop_by(f"{CLEARLY_BELOW} trial {best.number} on {len(own)} seeds")
             return []
     wanted = next(size for size in looks if size > done)
-    return [Run(trial.number, Stream.SEARCH, replicate) for replicate in range(done, wanted)]
+    return [Replicate(trial.number, Stream.SEARCH, replicate) for replicate in range(done, wanted)]
 
 
-def value_of(ledger: Ledger, trial: Trial) -> float:
+def value_of(ledger: SearchState, trial: Trial) -> float:
     """Return a finished trial's value.
 
     With fewer seeds than the best trial, it is that trial's value plus the mean difference on the
@@ -82,7 +82,7 @@ def value_of(ledger: Ledger, trial: Trial) -> float:
     return statistics.fmean(best.seed_values) + plain - statistics.fmean(shared)
 
 
-def _best_in_full(ledger: Ledger) -> Trial | None:
+def _best_in_full(ledger: SearchState) -> Trial | None:
     """Return the best feasible trial with a value on every seed."""
     number = ledger.whole.best()
     return None if number is None else ledger.trials[number]
@@ -91,7 +91,7 @@ def _best_in_full(ledger: Ledger) -> Trial | None:
 _FOLDER = re.compile(r"trial_(\d+)(?:_(steps|best|seeds))?")
 
 
-class Policies:
+class KeptPolicies:
     """The kept policies of a study: a sub-folder `trial_N` per trial.
 
     With `each_seed`, every seed's policy is in `trial_N_seeds/S`, and the trial's is the first
@@ -100,26 +100,30 @@ class Policies:
     """
 
     def __init__(
-        self, ledger: Ledger, buckets: Mapping[str, Bucket], directory: Path, wanted: Checkpoint
+        self,
+        ledger: SearchState,
+        buckets: Mapping[str, Bucket],
+        directory: Path,
+        wanted: Checkpoint,
     ):
         self._ledger, self._buckets = ledger, buckets
         self._directory, self._wanted = directory, wanted
 
-    def snapshot(self, runs: Iterable[Run]) -> None:
+    def snapshot(self, runs: Iterable[Replicate]) -> None:
         """Write the due snapshots of replicates in lanes, at a chunk boundary."""
         for run in runs:
             if run.stream is Stream.SEARCH and run.lane is not None and self._is_due(run):
                 path = self._directory / f"trial_{run.trial}_steps" / str(run.replicate)
                 self._write(run, path / str(self._bucket(run).env_steps_of(run)))
 
-    def _is_due(self, run: Run) -> bool:
+    def _is_due(self, run: Replicate) -> bool:
         every = self._wanted.policies_every
         if every is None or run.state not in (RunState.RUNNING, RunState.ENDED):
             return False
         here = self._bucket(run).env_steps_of(run)
         return here // every > (here - self._bucket(run).schedule.quantum) // every >= 0
 
-    def consider(self, runs: Sequence[Run]) -> None:
+    def consider(self, runs: Sequence[Replicate]) -> None:
         """Keep policies of replicates just evaluated, while their lanes still have them."""
         state = self._ledger.state
         for run in runs:
@@ -173,7 +177,7 @@ class Policies:
                 self._write(run, folder / name)
         return [folder / name for name in sorted(ended, key=int) if (folder / name).is_dir()]
 
-    def export(self, run: Run) -> None:
+    def export(self, run: Replicate) -> None:
         has_lane = run.lane is not None and self._bucket(run).population is not None
         if self._wanted.keep_best > 0 and has_lane:
             self._write(run, self._path(run.trial))
@@ -243,7 +247,7 @@ class Policies:
             if which == kind and number not in but:
                 delete_folder(path)
 
-    def _write(self, run: Run, path: Path) -> None:
+    def _write(self, run: Replicate, path: Path) -> None:
         bucket = self._bucket(run)
         if run.lane is None or bucket.population is None:
             raise RuntimeError(f"{run} has no lane")
@@ -266,7 +270,7 @@ class Policies:
         bucket.population.export_policy(run.lane, resolved, path, about)
         sync_tree(path)
 
-    def _bucket(self, run: Run) -> Bucket:
+    def _bucket(self, run: Replicate) -> Bucket:
         return self._buckets[self._ledger.trials[run.trial].bucket]
 
     def _path(self, trial: int, kind: str = "") -> Path:
@@ -279,12 +283,14 @@ def _has_won(trial: Trial) -> bool:
     return bool(trial.report_values and (trial.choose_values or not is_default))
 
 
-def in_lanes(runs: list[Run]) -> list[Run]:
+def in_lanes(runs: list[Replicate]) -> list[Replicate]:
     """Return the replicates that ended at this boundary, whose lanes are not freed yet."""
     return [run for run in runs if run.lane is not None and run.state is RunState.ENDED]
 
 
-def finish_trials(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) -> None:
+def finish_trials(
+    ledger: SearchState, buckets: Mapping[str, Bucket], policies: KeptPolicies
+) -> None:
     """End the search trials that have no live replicate."""
     for trial in ledger.live():
         if trial.lost or not trial.runs or any(run.is_live for run in trial.runs):
@@ -304,7 +310,7 @@ def finish_trials(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Polic
         policies.offer(trial)
 
 
-def close_search(ledger: Ledger, policies: Policies) -> None:
+def close_search(ledger: SearchState, policies: KeptPolicies) -> None:
     """End the remaining trials: live ones become unfinished, paused ones stopped."""
     for trial in ledger.live():
         cut(trial.runs)
@@ -313,7 +319,7 @@ def close_search(ledger: Ledger, policies: Policies) -> None:
         ledger.end(trial, TrialState.STOPPED)
 
 
-def _end_cut(ledger: Ledger, trial: Trial, policies: Policies) -> None:
+def _end_cut(ledger: SearchState, trial: Trial, policies: KeptPolicies) -> None:
     """End a trial cut by the budget: it is unfinished, or had already diverged."""
     whole = [run for run in trial.runs if run.state is not RunState.CUT]
     if ledger.study.seeds.racing is None or len(whole) < ledger.study.seeds.first:

@@ -12,14 +12,14 @@ from ..rules.registry import Pruner
 from ..rules.stopping import PromotingAsha
 from ..state.budget import may_propose
 from ..state.loop_state import Phase
-from ..state.schedule import Schedule
+from ..state.schedule import EventSchedule
 from ..state.trials import RunState, Trial, cut
 from .confirm import ConfirmStage, Fresh, first_confirmed
 from .engine import Engine, Outcome
 from .finish_trials import close_search, finish_trials
 from .interrupts import Interrupts
 from .pbt_step import Evolver, end_hopeless, evolve, set_aside
-from .refill import Intake, Refiller
+from .refill import Refiller, RefillQueue
 from .rung_decisions import judge, promote_last
 
 
@@ -33,7 +33,7 @@ class Loop:
     def __init__(
         self,
         engine: Engine,
-        intake: Intake,
+        intake: RefillQueue,
         pruner: Pruner | None = None,
         evolver: Evolver | None = None,
         fresh: Fresh | None = None,
@@ -86,7 +86,7 @@ class Loop:
             rows: list[EvaluationRow] = []
             if runs := engine.ready(bucket):
                 rows = engine.step(bucket, runs, self._work_remains(), self._set_aside)
-            self._judge()
+            self._judge_rungs()
             finish_trials(ledger, self._buckets, engine.policies)
             if ledger.state.phase is not Phase.SEARCH:
                 self._confirm.advance()
@@ -122,7 +122,7 @@ class Loop:
         return self._evolver is not None and set_aside(trial, self._buckets)
 
     @property
-    def _schedules(self) -> dict[str, Schedule]:
+    def _schedules(self) -> dict[str, EventSchedule]:
         return {key: bucket.schedule for key, bucket in self._buckets.items()}
 
     def _one_goes_on(self) -> bool:
@@ -133,18 +133,18 @@ class Loop:
             return False
         able = [key for key, b in self._buckets.items() if self._engine.affordable(b) >= 1]
         best = promote_last(self._ledger, self._pruner, able)
-        self._wait([] if best is None else [best])
+        self._enqueue_promoted([] if best is None else [best])
         return best is not None
 
-    def _wait(self, promoted: Iterable[Trial]) -> None:
+    def _enqueue_promoted(self, promoted: Iterable[Trial]) -> None:
         for trial in promoted:
             runs = [run for run in trial.runs if run.state is RunState.WAITING]
             self._buckets[trial.bucket].enqueue(runs)
 
-    def _judge(self) -> None:
+    def _judge_rungs(self) -> None:
         """Judge the trials at a rung: stop or pause some, or make some copy others."""
         if self._evolver is None:
-            self._wait(judge(self._ledger, self._pruner, self._schedules))
+            self._enqueue_promoted(judge(self._ledger, self._pruner, self._schedules))
             self._engine.shelve()
             return
         end_hopeless(self._ledger)

@@ -12,10 +12,10 @@ from ...store.rows import EvaluationRow, Stream
 from ..state.buckets import Bucket
 from ..state.budget import check_health
 from ..state.loop_state import Outlook, Phase
-from ..state.progress import Observer, Progress, Standing, picture
-from ..state.remaining_work import Rates, Work, WorkAhead
-from ..state.search_state import Ledger
-from ..state.trials import Run, Trial
+from ..state.progress import Observer, Progress, ReplicateProgress, picture
+from ..state.remaining_work import Rates, RemainingWork, Work
+from ..state.search_state import SearchState
+from ..state.trials import Replicate, Trial
 
 _LOOK_SECONDS, _LOOK_SHARE = 0.25, 0.02  # between two looks ahead, and of the time that they take
 _STREAMS = {Phase.CHOOSE: Stream.CHOOSE, Phase.REPORT: Stream.REPORT, Phase.ALSO: Stream.REPORT}
@@ -25,12 +25,12 @@ def _has_trained(trial: Trial) -> bool:
     return any(run.chunks for run in trial.runs)
 
 
-class Telling:
+class Notifier:
     """Notifies the observers of one study; `starts` also receive the start events."""
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: SearchState,
         buckets: Mapping[str, Bucket],
         observers: Sequence[Observer],
         starts: Sequence[Observer] = (),
@@ -40,7 +40,7 @@ class Telling:
         self._clock = time.monotonic()
         self._rates, self._looked, self._wait = Rates(), -math.inf, _LOOK_SECONDS
         self._rates.begin(ledger.state.usage)
-        self._ahead = WorkAhead(ledger.study)
+        self._ahead = RemainingWork(ledger.study)
         self._found: Outlook | None = None  # by the last look
         state = ledger.state
         begins = state.phase is Phase.ALSO and not state.asked
@@ -66,7 +66,7 @@ class Telling:
     def evaluated(self, replicates: int) -> None:
         self._rates.did(Work(evaluations=float(replicates)))
 
-    def chunk_starts(self, bucket: Bucket, runs: Sequence[Run]) -> None:
+    def chunk_starts(self, bucket: Bucket, runs: Sequence[Replicate]) -> None:
         """Report the replicates about to train, and the search trials that start with them."""
         if not self._starts:
             return
@@ -76,7 +76,7 @@ class Telling:
         for observer in self._starts:
             observer.on_chunk_start(progress, standing, begun)
 
-    def evaluation_starts(self, bucket: Bucket, runs: Sequence[Run]) -> None:
+    def evaluation_starts(self, bucket: Bucket, runs: Sequence[Replicate]) -> None:
         for observer in self._starts:
             observer.on_evaluation_start(_standings(bucket, runs))
 
@@ -98,7 +98,7 @@ class Telling:
         compiled = sum(entry.population.compiles for entry in buckets if entry.population)
         self._rates.pass_boundary(usage, compiled)
         if 0.0 <= self._clock - self._looked < self._wait:
-            self._expect(self._found)
+            self._store_outlook(self._found)
             return
         self._looked, ahead = self._clock, self._ahead.of(ledger, buckets)
         left, speed = self._rates.seconds_of(ahead), self._rates.env_steps_per_second
@@ -110,11 +110,11 @@ class Telling:
         elif not ahead.bounded:
             left = None
         self._found = Outlook(usage.env_steps + round(more), left, speed)
-        self._expect(self._found)
+        self._store_outlook(self._found)
         took = time.monotonic() - self._clock  # it looks at every trial
         self._wait = max(_LOOK_SECONDS, took / _LOOK_SHARE)
 
-    def _expect(self, found: Outlook | None) -> None:
+    def _store_outlook(self, found: Outlook | None) -> None:
         """Store an estimate, minus the time since it was made."""
         if found is None:
             return
@@ -134,7 +134,8 @@ class Telling:
         self._phase = phase
 
 
-def _standings(bucket: Bucket, runs: Sequence[Run]) -> list[Standing]:
+def _standings(bucket: Bucket, runs: Sequence[Replicate]) -> list[ReplicateProgress]:
     return [
-        Standing(run.trial, run.stream, run.replicate, bucket.env_steps_of(run)) for run in runs
+        ReplicateProgress(run.trial, run.stream, run.replicate, bucket.env_steps_of(run))
+        for run in runs
     ]

@@ -17,12 +17,12 @@ from ...spaces.space import DRAWS
 from ...store.rows import Stream, TrialState
 from ...studies.spec import EarlyTerminate, Study
 from ...studies.stopping_rules import rule_row
-from ..lanes.contract import Change
+from ..lanes.contract import LaneChange
 from ..rules.pbt_perturb import Explorer, Gain, Situation
 from ..rules.registry import make_explorer, rank_of
 from ..seeds import generator
 from ..state.buckets import Bucket
-from ..state.search_state import Ledger
+from ..state.search_state import SearchState
 from ..state.trials import RunState, Segment, Trial, lineage_of
 from .rung_decisions import is_due, value_at
 
@@ -76,7 +76,7 @@ def set_aside(trial: Trial, buckets: Mapping[str, Bucket]) -> bool:
     return bucket is not None and trial.rung + 1 < len(bucket.schedule.rungs)
 
 
-def end_hopeless(ledger: Ledger) -> None:
+def end_hopeless(ledger: SearchState) -> None:
     live = ledger.live()
     if live and all(trial.lost for trial in live):
         for trial in live:
@@ -84,8 +84,8 @@ def end_hopeless(ledger: Ledger) -> None:
 
 
 def evolve(
-    ledger: Ledger, evolver: Evolver, buckets: Mapping[str, Bucket]
-) -> Iterator[tuple[Bucket, list[Change]]]:
+    ledger: SearchState, evolver: Evolver, buckets: Mapping[str, Bucket]
+) -> Iterator[tuple[Bucket, list[LaneChange]]]:
     """Judge every trial at a rung; yield the lane changes, rung by rung."""
     for key, bucket in buckets.items():
         here = [trial for trial in ledger.live() if trial.bucket == key]
@@ -100,7 +100,7 @@ def evolve(
 class _Rung:
     """One population at one rung."""
 
-    ledger: Ledger
+    ledger: SearchState
     evolver: Evolver
     bucket: Bucket
     rung: int
@@ -117,7 +117,7 @@ class _Rung:
         """The replicate's progress here."""
         return self.bucket.schedule.rungs[self.rung] * self.bucket.schedule.quantum
 
-    def carry_out(self) -> list[Change]:
+    def carry_out(self) -> list[LaneChange]:
         """Record every trial's decision, and make the worst copy the best."""
         self._note_losses()
         pairs = self.pairs()
@@ -127,7 +127,7 @@ class _Rung:
             for trial in self.ready
             if trial.number not in pairs
         ]
-        changes: list[Change] = []
+        changes: list[LaneChange] = []
         before = {trial.number: (trial.params, lineage_of(trial)) for trial in self.ready}
         for trial in [*self.ready, *self.lost]:
             trial.report(self.value.get(trial.number, math.nan), self.env_steps)
@@ -143,7 +143,7 @@ class _Rung:
                 )
                 decided.append((new, self.loss[source.number]))
                 changes += self._copy(trial, source, new, way)
-            self._decide(trial, source, old, max(kept, default=None))
+            self._record_decision(trial, source, old, max(kept, default=None))
         return changes
 
     def pairs(self) -> dict[int, Trial]:
@@ -173,19 +173,19 @@ class _Rung:
 
     def _copy(
         self, trial: Trial, source: Trial, params: dict[str, Any], way: tuple[Segment, ...]
-    ) -> list[Change]:
+    ) -> list[LaneChange]:
         """Let each replicate resume from the source's replicate with the same seed."""
         own = Segment(self.env_steps, trial.number, params)
         sources = source.runs_of(Stream.SEARCH)
         trial.adopt(params, [part.as_json() for part in (*way, own)], sources)
         resolved = self.ledger.resolved_of(trial.number)
-        changes: list[Change] = []
+        changes: list[LaneChange] = []
         for run, other in zip(trial.runs_of(Stream.SEARCH), sources, strict=True):
             if other.state is RunState.RUNNING and other.lane is not None:
-                changes.append(Change(self.bucket.claim(run), resolved, other.lane))
+                changes.append(LaneChange(self.bucket.claim(run), resolved, other.lane))
         return changes
 
-    def _decide(
+    def _record_decision(
         self, trial: Trial, source: Trial | None, old: Mapping[str, Any], cutoff: float | None
     ) -> None:
         objective, judged = self.ledger.objective, sorted(self.loss.values())

@@ -17,7 +17,7 @@ from ..state.trials import RunState, Trial, cut
 from .engine import Engine
 
 
-class Intake:
+class RefillQueue:
     """Requests trials and queues their replicates in their buckets."""
 
     def __init__(self, engine: Engine, ahead: AskAhead):
@@ -26,7 +26,7 @@ class Intake:
     def begin(self, count: float) -> None:
         if self._ledger.state.pending is not None:
             return
-        if self._number(count) is not None:
+        if self._begin_batch(count) is not None:
             self.resume()
 
     def resume(self) -> None:
@@ -48,19 +48,19 @@ class Intake:
             return False
         with self._ledger.state.usage.spending("search"):
             found = self._ahead.join()
-        self._take(pending, found)
+        self._take_proposals(pending, found)
         return True
 
     def ask(self, count: float) -> bool:
-        pending = self._number(count)
+        pending = self._begin_batch(count)
         if pending is None:
             return False
         with self._ledger.state.usage.spending("search"):
             proposals = self._ahead.ask(pending.batch, pending.trials, self._ledger.history())
-        self._take(pending, proposals)
+        self._take_proposals(pending, proposals)
         return bool(proposals.found)
 
-    def _number(self, count: float) -> PendingAsk | None:
+    def _begin_batch(self, count: float) -> PendingAsk | None:
         state = self._ledger.state
         if not may_propose(self._ledger):
             return None
@@ -70,7 +70,7 @@ class Intake:
             return None
         return state.begin_batch(number)  # pending until it is there: an error must not lose it
 
-    def _take(self, pending: PendingAsk, proposals: Proposals) -> None:
+    def _take_proposals(self, pending: PendingAsk, proposals: Proposals) -> None:
         state = self._ledger.state
         state.usage.count_draws(proposals.draws, proposals.refused)
         state.take_batch(len(proposals.found))
@@ -103,7 +103,7 @@ class Intake:
 class Refiller:
     """Decides at every boundary what the next chunk runs."""
 
-    def __init__(self, engine: Engine, intake: Intake):
+    def __init__(self, engine: Engine, intake: RefillQueue):
         self._engine, self._ledger, self._intake = engine, engine.ledger, intake
         self._ahead = draws_ahead(engine.study)
 
@@ -112,7 +112,7 @@ class Refiller:
         if self._ledger.state.told:  # what was told is for the batch after the one being drawn
             self._intake.join()
         while True:
-            bucket = self._choose()
+            bucket = self._choose_bucket()
             if bucket is not None and not self._engine.prepare(bucket):
                 continue
             if bucket is not None:
@@ -127,15 +127,15 @@ class Refiller:
             self._look_ahead(bucket)
         return bucket if bucket is not None and bucket.busy() else None
 
-    def _choose(self) -> Bucket | None:
+    def _choose_bucket(self) -> Bucket | None:
         able = {
             key: bucket
             for key, bucket in self._engine.buckets.items()
             if bucket.work and self._engine.affordable(bucket) >= 1
         }
-        return able.get(self._winners() or next_bucket(able, self._ledger.state.running))
+        return able.get(self._winner_bucket() or next_bucket(able, self._ledger.state.running))
 
-    def _winners(self) -> str:
+    def _winner_bucket(self) -> str:
         state = self._ledger.state
         winner = None if state.winner is None else state.live.get(state.winner)
         return winner.bucket if winner and any(run.is_live for run in winner.runs) else ""
@@ -171,8 +171,8 @@ class Refiller:
         free = min(bucket.lanes, self._engine.affordable(bucket)) - busy
         if free < 1 or self._is_next_ready(bucket, busy):
             return 0
-        room = 2 * bucket.lanes - self._queued()
-        return int(min(math.ceil(free / self._replicates), room))
+        room = 2 * bucket.lanes - self._queued_trials()
+        return int(min(math.ceil(free / self._seeds_per_trial), room))
 
     def _is_next_ready(self, bucket: Bucket, busy: int) -> bool:
         """Return whether another bucket uses the device better than more trials for this one.
@@ -193,14 +193,14 @@ class Refiller:
         """Return how many trials to draw during the next chunk, for the lanes that it frees."""
         if not self._ahead:
             return 0
-        return math.ceil(bucket.lanes / self._replicates) - self._queued()
+        return math.ceil(bucket.lanes / self._seeds_per_trial) - self._queued_trials()
 
-    def _queued(self) -> int:
+    def _queued_trials(self) -> int:
         return sum(
             any(run.state is RunState.WAITING for run in trial.runs_of(Stream.SEARCH))
             for trial in self._ledger.live()
         )
 
     @property
-    def _replicates(self) -> int:
+    def _seeds_per_trial(self) -> int:
         return self._ledger.study.seeds.first

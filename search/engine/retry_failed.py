@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from ...errors import StoreError
 from ...store.rows import TrialState
 from ...store.study_store import StudyStore
-from ..state.search_state import Ledger
+from ..state.search_state import SearchState
 from ..state.trials import Trial
 from .engine import Engine
 
 _NAMED = 8
 
 
-def to_retry(ledger: Ledger) -> list[int]:
+def to_retry(ledger: SearchState) -> list[int]:
     """Return the failed trials of the search; `StoreError` if they cannot run alone."""
     trials = ledger.trials.values()
     failed = [t.number for t in trials if t.state is TrialState.FAILED and t.number >= 0]
@@ -42,7 +42,7 @@ def to_retry(ledger: Ledger) -> list[int]:
     return sorted(failed)
 
 
-def lacks_test_seeds(ledger: Ledger) -> bool:
+def lacks_test_seeds(ledger: SearchState) -> bool:
     """Return whether a confirmed trial failed on new seeds, which run again with the rest."""
     return any(seed.failed and not seed.retried for seed in ledger.state.lost)
 
@@ -59,7 +59,7 @@ def retry(engine: Engine, store: StudyStore, numbers: Sequence[int]) -> None:
             bucket.enqueue(trial.runs)
 
 
-def retry_note(ledger: Ledger, numbers: Sequence[int], lacks: bool) -> str:
+def retry_note(ledger: SearchState, numbers: Sequence[int], lacks: bool) -> str:
     """Return the line that names the trials to run again."""
     if not numbers:
         again = "no trial of the search has failed"

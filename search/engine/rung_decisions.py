@@ -12,21 +12,21 @@ from dataclasses import replace
 from ...store.pareto import scores
 from ...store.rows import Stream, TrialState
 from ...studies.stopping_rules import rule_row
-from ..rules.registry import Judged, Pruner, Rung, Standing, Verdict, is_audited
+from ..rules.registry import Judged, Pruner, Rung, TrialAtRung, Verdict, is_audited
 from ..rules.stopping import PromotingAsha
-from ..state.schedule import Schedule
-from ..state.search_state import Ledger
-from ..state.trials import Run, RunState, Trial
+from ..state.schedule import EventSchedule
+from ..state.search_state import SearchState
+from ..state.trials import Replicate, RunState, Trial
 
 
-def rung_of(ledger: Ledger, rung: int) -> Rung:
+def rung_of(ledger: SearchState, rung: int) -> Rung:
     """Return the trials judged at a rung; several losses become ranks (`store.pareto`)."""
     if ledger.objectives.is_plain:
         return ledger.rung(rung)
     return Rung(ranked(ledger, [ledger.trials[number] for number in ledger.judged(rung)], rung))
 
 
-def ranked(ledger: Ledger, trials: Sequence[Trial], rung: int) -> list[Standing]:
+def ranked(ledger: SearchState, trials: Sequence[Trial], rung: int) -> list[TrialAtRung]:
     """Return the standings of trials with several losses, by their rank among each other."""
     alone = [ledger.standing(trial, rung) for trial in trials]
     extras = [trial.extra_reports[rung] for trial in trials]
@@ -39,14 +39,14 @@ def ranked(ledger: Ledger, trials: Sequence[Trial], rung: int) -> list[Standing]
     return [replace(one, loss=place) for one, place in zip(alone, shown, strict=True)]
 
 
-def cutoff_value(ledger: Ledger, cutoff: float | None) -> float | None:
+def cutoff_value(ledger: SearchState, cutoff: float | None) -> float | None:
     """Return the cutoff as a value; None if losses are ranks."""
     if cutoff is None or not ledger.objectives.is_plain:
         return None
     return ledger.objective.loss(cutoff)
 
 
-def promote(ledger: Ledger, rule: PromotingAsha, rung: int) -> list[Trial]:
+def promote(ledger: SearchState, rule: PromotingAsha, rung: int) -> list[Trial]:
     """Resume the paused trials that are among the best at a rung, and return them."""
     waiting = [trial for trial in ledger.paused() if trial.rung == rung]
     if not waiting:
@@ -61,7 +61,7 @@ def promote(ledger: Ledger, rule: PromotingAsha, rung: int) -> list[Trial]:
     return going
 
 
-def promote_last(ledger: Ledger, rule: PromotingAsha, able: Collection[str]) -> Trial | None:
+def promote_last(ledger: SearchState, rule: PromotingAsha, able: Collection[str]) -> Trial | None:
     """Resume the best trial of the highest rung if nothing else can run.
 
     So a search that ends before `eta` trials reach a rung has one finished trial. None if a trial
@@ -80,7 +80,7 @@ def promote_last(ledger: Ledger, rule: PromotingAsha, able: Collection[str]) -> 
     return best
 
 
-def let_go(ledger: Ledger, rule: PromotingAsha) -> None:
+def let_go(ledger: SearchState, rule: PromotingAsha) -> None:
     """Stop surplus paused trials, those furthest from the cutoff.
 
     These have the largest share of their rung ahead of them; ties stop the lower rung first, then
@@ -100,7 +100,7 @@ def let_go(ledger: Ledger, rule: PromotingAsha) -> None:
         ledger.end(trial, TrialState.STOPPED)
 
 
-def _promote(ledger: Ledger, rule: PromotingAsha, there: Rung, trial: Trial) -> None:
+def _promote(ledger: SearchState, rule: PromotingAsha, there: Rung, trial: Trial) -> None:
     last = rule.last(there.order)
     ledger.promote(trial)
     ledger.decide(
@@ -113,7 +113,9 @@ def _promote(ledger: Ledger, rule: PromotingAsha, there: Rung, trial: Trial) -> 
     )
 
 
-def judge(ledger: Ledger, pruner: Pruner | None, schedules: Mapping[str, Schedule]) -> list[Trial]:
+def judge(
+    ledger: SearchState, pruner: Pruner | None, schedules: Mapping[str, EventSchedule]
+) -> list[Trial]:
     """Judge every due trial, rung by rung; end or pause those that the rule stops."""
     promoted: list[Trial] = []
     if pruner is None:
@@ -142,11 +144,15 @@ def is_due(trial: Trial, rung: int) -> bool:
 
 
 def _judge_rung(
-    ledger: Ledger, pruner: Pruner, schedules: Mapping[str, Schedule], rung: int, due: list[Trial]
+    ledger: SearchState,
+    pruner: Pruner,
+    schedules: Mapping[str, EventSchedule],
+    rung: int,
+    due: list[Trial],
 ) -> None:
     for trial in due:
         _report(ledger, trial, rung, schedules[trial.bucket])
-    earlier, arriving = _compared(ledger, rung, due)
+    earlier, arriving = _rung_and_standings(ledger, rung, due)
     ledger.judge(rung, [trial.number for trial in due])
     verdicts = pruner.judge(rung, _as_given(ledger, earlier), arriving)
     for standing in arriving:
@@ -164,7 +170,7 @@ def _judge_rung(
         )
 
 
-def _as_given(ledger: Ledger, earlier: Rung) -> Sequence[Standing]:
+def _as_given(ledger: SearchState, earlier: Rung) -> Sequence[TrialAtRung]:
     """Return the trials at a rung as passed to a rule; a user's rule may change its list."""
     spec = ledger.study.early_terminate
     if spec is not None and rule_row(spec.type).registered:
@@ -172,7 +178,9 @@ def _as_given(ledger: Ledger, earlier: Rung) -> Sequence[Standing]:
     return Judged(earlier)
 
 
-def _compared(ledger: Ledger, rung: int, due: Sequence[Trial]) -> tuple[Rung, list[Standing]]:
+def _rung_and_standings(
+    ledger: SearchState, rung: int, due: Sequence[Trial]
+) -> tuple[Rung, list[TrialAtRung]]:
     """Return the trials judged at a rung before, and the trials due now."""
     if ledger.objectives.is_plain:
         return ledger.rung(rung), [ledger.standing(trial, rung) for trial in due]
@@ -182,7 +190,7 @@ def _compared(ledger: Ledger, rung: int, due: Sequence[Trial]) -> tuple[Rung, li
     return Rung(standings[: len(before)]), standings[len(before) :]
 
 
-def value_at(ledger: Ledger, trial: Trial, rung: int) -> float:
+def value_at(ledger: SearchState, trial: Trial, rung: int) -> float:
     """Return a trial's value at a passed rung, over the replicates that did not diverge.
 
     With training returns, over all that passed it, because their values may be replaced later.
@@ -199,7 +207,7 @@ def value_at(ledger: Ledger, trial: Trial, rung: int) -> float:
     return ledger.objective.aggregate([run.rung_values[rung] for run in _counted_runs(trial)])
 
 
-def _report(ledger: Ledger, trial: Trial, rung: int, schedule: Schedule) -> None:
+def _report(ledger: SearchState, trial: Trial, rung: int, schedule: EventSchedule) -> None:
     value, extras = value_at(ledger, trial, rung), []
     if not ledger.objectives.is_plain:
         steps = schedule.env_steps_at(rung) * len(trial.runs) * ledger.study.spread
@@ -210,23 +218,23 @@ def _report(ledger: Ledger, trial: Trial, rung: int, schedule: Schedule) -> None
     trial.report_extras(extras, ledger.objectives.limited(extras))
 
 
-def _counted_runs(trial: Trial) -> list[Run]:
+def _counted_runs(trial: Trial) -> list[Replicate]:
     return [run for run in trial.runs_of(Stream.SEARCH) if run.state is not RunState.DIVERGED]
 
 
-def _is_protected(ledger: Ledger, trial: Trial) -> bool:
+def _is_protected(ledger: SearchState, trial: Trial) -> bool:
     """Return whether no rung stops this trial: the default of a study with a portfolio."""
     return trial.number == 0 and ledger.study.search.portfolio > 0
 
 
-def _cutoff(ledger: Ledger, verdict: Verdict) -> float | None:
+def _cutoff(ledger: SearchState, verdict: Verdict) -> float | None:
     """Return the value to reach; for a trial that passed, its own value."""
     if verdict.finish and verdict.cutoff is not None:
         return ledger.objective.loss(verdict.cutoff)
     return cutoff_value(ledger, verdict.cutoff)
 
 
-def _carry_out(ledger: Ledger, trial: Trial, rung: int, verdict: Verdict) -> str:
+def _carry_out(ledger: SearchState, trial: Trial, rung: int, verdict: Verdict) -> str:
     if not verdict.stop or _is_protected(ledger, trial):
         return "continue"
     if verdict.pause:

@@ -18,7 +18,7 @@ from ...environments.registry import find, held_out_keys
 from ...errors import UnknownNameError, suggestion
 from ...knobs import KNOBS
 from ...spaces.space import Condition
-from ...studies.chunk_sizes import Quanta, quanta_of
+from ...studies.chunk_sizes import ChunkSizes, quanta_of
 from ...studies.spec import EnvSpec, Study
 from .contract import Resolved
 
@@ -72,10 +72,10 @@ class Split:
         eval_env, eval_params = self._env_plan(
             {**train, **held_out_keys(self.study.env.id, self.study.evaluation.env)}
         )
-        plan = plan_of(config, env, eval_env, self._features(config))
+        plan = plan_of(config, env, eval_env, self._possible_features(config))
         return Parts(config, plan, params, eval_params, self.study.env)
 
-    def _features(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+    def _possible_features(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the features that configurations of the same bucket may turn on.
 
         A searched switch is off in all of them if its conditions on static hyperparameters fail.
@@ -91,7 +91,7 @@ class Split:
         off = {parameter.name for parameter in searched} - active
         return tuple(name for name in self.features if FEATURES[name] not in off)
 
-    def quanta(self, plan: Plan) -> Quanta:
+    def quanta(self, plan: Plan) -> ChunkSizes:
         return quanta_of(self.study, plan.steps_per_update)
 
     def _env_plan(self, given: Mapping[str, Any]) -> tuple[EnvPlan, dict[str, float]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import ConfigError, SearchError
 from ...store.codec import plain_json
-from ...store.rows import Episodes, Stream
+from ...store.rows import EpisodeRow, Stream
 from ...studies.spec import Study
 
 
@@ -40,7 +40,7 @@ class Refill:
 
 
 @dataclass(frozen=True)
-class Change:
+class LaneChange:
     """Continue a lane with new hyperparameters, perhaps from another lane's training state."""
 
     lane: int
@@ -70,7 +70,7 @@ class ChunkResult:
 
 
 @dataclass(frozen=True)
-class EvaluationResult(Episodes):
+class EvaluationResult(EpisodeRow):
     """One lane's evaluation."""
 
     failed: str = ""  # why the environment failed; then there is nothing else
@@ -110,7 +110,7 @@ class Population(Protocol):
         """Refill lanes, then run one chunk; lanes that are not `busy` may idle."""
         raise NotImplementedError
 
-    def change(self, changes: Sequence[Change]) -> None:
+    def change(self, changes: Sequence[LaneChange]) -> None:
         """Change lanes between two chunks; all sources are read before any change.
 
         Raises ConfigError if these lanes cannot be changed.
@@ -307,7 +307,7 @@ class SimulatedPopulation(Population):
             lane.chunks += 1
         return found
 
-    def change(self, changes: Sequence[Change]) -> None:
+    def change(self, changes: Sequence[LaneChange]) -> None:
         before = list(self._state)
         for change in changes:
             lane = before[change.lane if change.source is None else change.source]

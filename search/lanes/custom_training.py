@@ -28,7 +28,7 @@ from ...studies.chunk_sizes import quanta_of
 from ...studies.programs import words_of_bucket
 from ...studies.spec import Study
 from ...studies.study_keys import COSTS, METRICS
-from .contract import Change, ChunkResult, Division, EvaluationResult, Refill, Resolved
+from .contract import ChunkResult, Division, EvaluationResult, LaneChange, Refill, Resolved
 from .lane_count import auto_lanes, population_replicates
 from .local import DeviceFactory, baseline_of
 from .local_population import STREAMS, ProgramLanes
@@ -94,7 +94,7 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
         lanes = self.study.population.lanes if lanes is None else lanes
         each = 3 * self.shapes(resolved).state_bytes  # of this program: refuses what does not fit
         if lanes is None:
-            replicates, needed = self._replicates(shares)
+            replicates, needed = self._replicates_per_share(shares)
             memory = self._memory // neighbours
             lanes = auto_lanes(self.backend, count, memory, 1, replicates, each, needed)
             self._refuse_fewer(lanes, needed)
@@ -122,7 +122,7 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
         lanes = lanes or self.study.population.lanes
         own = None if lanes is None else -(-lanes // shares)
         share = self.program_of(resolved, own, shares, neighbours)
-        return self._divided(lanes or shares * share.lanes, shares, share.tile)
+        return self._divide_lanes(lanes or shares * share.lanes, shares, share.tile)
 
     def _population(self, compiled: TrainingProgram, resolved: Resolved) -> TrainingPopulation:
         words = words_of_bucket(self.study, resolved.config)
@@ -172,7 +172,7 @@ class TrainingPopulation(ProgramLanes):
         diverged = ~np.all([np.ones(self.lanes, bool), *finite], axis=0)
         return self._result(rows_of_chunk(metrics, self._row_ends), diverged, started)
 
-    def change(self, changes: Sequence[Change]) -> None:
+    def change(self, changes: Sequence[LaneChange]) -> None:
         given = {
             int(self._place[one.lane]): (
                 None if one.source is None else int(self._place[one.source]),

@@ -186,23 +186,23 @@ class DeviceFactory(Generic[_Lanes]):
                 f"{block}, {2 * block}, ... lanes; for equal ones type tiles: whole"
             )
         elif rounded:
-            yield f"population.lanes {lanes}, a multiple of {block} ({self._tiles(whole)})"
+            yield f"population.lanes {lanes}, a multiple of {block} ({self._tiles_text(whole)})"
 
-    def _tiles(self, tile: int) -> str:
+    def _tiles_text(self, tile: int) -> str:
         devices = counted(self.device_count, "device")
         return f"{devices}, each with a tile of {counted(tile, 'lane')}"
 
     def _whole_tile(self, resolved: Resolved, lanes: int) -> int:
         raise NotImplementedError
 
-    def _divided(self, lanes: int, shares: int, tile: int) -> Division:
+    def _divide_lanes(self, lanes: int, shares: int, tile: int) -> Division:
         total = self._on_all_devices(lanes)
         return Division.of(-(-total // tile) * tile, shares, tile, self.device_count)
 
     def _on_all_devices(self, lanes: int) -> int:
         return -(-lanes // self.device_count) * self.device_count
 
-    def _replicates(self, shares: int) -> tuple[int, int]:
+    def _replicates_per_share(self, shares: int) -> tuple[int, int]:
         """Return a share's maximum replicates, and how many must run side by side."""
         bounds = (startable_replicates(self.study), population_replicates(self.study))
         most, needed = (-(-bound // shares) for bound in bounds)
@@ -242,11 +242,11 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
         return self.split.resolve(config)
 
-    def _tile(self, parts: Parts, lanes: int | None = None, shares: int = 1) -> int:
+    def _lanes_per_tile(self, parts: Parts, lanes: int | None = None, shares: int = 1) -> int:
         """Return the lanes per tile; on a GPU as many as memory allows."""
         if self.backend != "cpu":
             count = self.device_count
-            lanes = lanes or wanted_lanes(self.backend, *self._replicates(shares))
+            lanes = lanes or wanted_lanes(self.backend, *self._replicates_per_share(shares))
             plan = for_platform(parts.plan, self.backend)
             return gpu_tile(plan, parts.hypers, -(-lanes // count), self._memory // count)
         # All lanes of a tile loop as long as the one with the most epochs: with 2 to 10 epochs,
@@ -276,7 +276,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
     def _whole_tile(self, resolved: Resolved, lanes: int) -> int:
         if self.backend != "cpu":  # one tile takes what memory holds
             return self.program_of(resolved, lanes).tile
-        return self._tile(parts_of(resolved), lanes)
+        return self._lanes_per_tile(parts_of(resolved), lanes)
 
     def make_short(self, resolved: Resolved, lanes: int | None) -> LocalPopulation:
         """Create a population for timing, from the study's compiled programs.
@@ -298,13 +298,13 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         """
         asked, parts = self.study.population.lanes, parts_of(resolved)
         own = None if lanes is None else -(-lanes // shares)
-        tile = self._tile(parts, own, shares) if asked is None else None
+        tile = self._lanes_per_tile(parts, own, shares) if asked is None else None
         if tile is None:
             whole = self.program_of(resolved, asked)
-            return self._divided(lanes or whole.lanes, shares, whole.tile)
+            return self._divide_lanes(lanes or whole.lanes, shares, whole.tile)
         if lanes is None:
             lanes = shares * self._auto_lanes(parts, tile, shares, neighbours)
-        return self._divided(lanes, shares, tile)
+        return self._divide_lanes(lanes, shares, tile)
 
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
@@ -318,7 +318,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         _check_alike(plan)
         if lanes is None:
             lanes = self.study.population.lanes
-        tile = self._tile(split, lanes)
+        tile = self._lanes_per_tile(split, lanes)
         if lanes is None:
             lanes = self._auto_lanes(split, tile)
         else:
@@ -364,7 +364,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         # Of a GPU's memory one tile takes the temporaries of all; on a CPU each lane counts as
         # one that runs, which is what studies there have always had.
         per_lane, shared = (one, 0) if self.backend == "cpu" else (two - one, 2 * one - two)
-        replicates, needed = self._replicates(shares)
+        replicates, needed = self._replicates_per_share(shares)
         lanes = auto_lanes(
             self.backend, count, memory, tile, replicates, per_lane // block, needed, shared
         )

@@ -33,7 +33,7 @@ from ...store.rows import Stream
 from ...studies.chunk_sizes import row_ends, rows_per_chunk
 from ...studies.user_code import imported_files
 from .configuration import Split, knobs_of, parts_of
-from .contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill, Resolved
+from .contract import ChunkResult, ChunkRow, EvaluationResult, LaneChange, Refill, Resolved
 
 STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
 """Which of a study's seeds, as a number that keys are folded with."""
@@ -54,7 +54,8 @@ class ProgramLanes:
         words: str,
     ):
         self._program, self._compiling = compiled, compiling
-        self._lanes, self._compiles = compiled.empty(), threading.Lock()
+        self._lanes = compiled.empty()
+        self._training_lock, self._evaluation_lock = threading.Lock(), threading.Lock()
         self._place = compiled.lane_order()
         self.lanes = compiled.lanes
         self._words = f"{words}; {compiled.lanes} lanes"
@@ -74,7 +75,7 @@ class ProgramLanes:
     def compile(self) -> None:
         if self._program.compiled:
             return
-        with self._compiling(f"training: {self._words}"), self._compiles:
+        with self._compiling(f"training: {self._words}"), self._training_lock:
             self._program.compile()
 
     def compile_ahead(self) -> Callable[[], None] | None:
@@ -88,13 +89,14 @@ class ProgramLanes:
         return self._compile_quietly
 
     def _compile_quietly(self) -> None:
-        with self._compiles:
+        with self._training_lock:  # a lock each: the first chunk does not wait for both
             self._program.compile()
+        with self._evaluation_lock:
             self._program.compile_evaluation()
 
     def compile_evaluation(self) -> None:
         if not self._program.evaluation_compiled:
-            with self._compiling(f"evaluation: {self._words}"), self._compiles:
+            with self._compiling(f"evaluation: {self._words}"), self._evaluation_lock:
                 self._program.compile_evaluation()
 
     def _result(
@@ -178,13 +180,15 @@ class LocalPopulation(ProgramLanes):
             put_row(rows.hypers, parts_of(refill.resolved).hypers, at)
         self._lanes, metrics = self._program.advance(self._split.study.seed, self._lanes, rows)
         found, diverged = split_rows(metrics, self._row_ends)
-        timed = self._timed(found)
+        timed = self._add_phase_seconds(found)
         if not self._split.separate_critic:  # its rate is that of the policy in every lane
             for row in timed:
                 row.pop("vf_learning_rate", None)
         return self._result(timed, diverged, started, self._program.failures())
 
-    def _timed(self, rows: Sequence[Mapping[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+    def _add_phase_seconds(
+        self, rows: Sequence[Mapping[str, np.ndarray]]
+    ) -> list[dict[str, np.ndarray]]:
         """Add seconds to a chunk's rows, if the program knows them."""
         firsts = (0, 0, *self._row_ends)
         ends = (self._program.updates, *self._row_ends)
@@ -194,7 +198,7 @@ class LocalPopulation(ProgramLanes):
             for row, first, end in zip(rows, firsts, ends, strict=False)
         ]
 
-    def change(self, changes: Sequence[Change]) -> None:
+    def change(self, changes: Sequence[LaneChange]) -> None:
         rows = self._program.no_changes()
         for change in changes:
             at = self._place[change.lane]
@@ -240,17 +244,17 @@ class LocalPopulation(ProgramLanes):
     def save_fields(self, directory: Path, names: Sequence[str]) -> None:
         """Write chosen fields of all lanes' states, except fields without arrays."""
         new_folder(directory)
-        for name, value in self._fields(names).items():
+        for name, value in self._state_fields(names).items():
             save_tree(directory / name, value)
 
     def restore_fields(self, directory: Path, names: Sequence[str]) -> None:
         """Read fields written by `save_fields`; nothing changes if one cannot be read."""
-        old = self._fields(names)
+        old = self._state_fields(names)
         found = {name: restore_tree(directory / name, value) for name, value in old.items()}
         placed = jax.tree.map(lambda new, was: jax.device_put(new, was.sharding), found, old)
         self._lanes = self._lanes.replace(state=self._lanes.state.replace(**placed))
 
-    def _fields(self, names: Sequence[str]) -> dict[str, Any]:
+    def _state_fields(self, names: Sequence[str]) -> dict[str, Any]:
         found = {name: getattr(self._lanes.state, name) for name in names}
         return {name: value for name, value in found.items() if jax.tree.leaves(value)}
 
@@ -259,7 +263,7 @@ class LocalPopulation(ProgramLanes):
     ) -> None:
         state = self._program.lane_state(self._lanes, int(self._place[lane]))
         split = parts_of(resolved)
-        parts = self._parts(int(self._place[lane]), split.hypers, state)
+        parts = self._saved_parts(int(self._place[lane]), split.hypers, state)
         begun = parts.pop("begun_anew", 0)
         anew = {"trajectories_begun_anew": begun} if begun else {}
         saved = SavedPolicy(
@@ -297,7 +301,7 @@ class LocalPopulation(ProgramLanes):
             ) from error
         return results_of(found, range(1))[0]
 
-    def _parts(self, at: int, hypers: Hypers, state: LaneState) -> dict[str, Any]:
+    def _saved_parts(self, at: int, hypers: Hypers, state: LaneState) -> dict[str, Any]:
         """Return the parts of a lane that the study saves with its policies.
 
         Rollout parts are omitted if environments failed; see `HostProgram.look`, also for

@@ -21,10 +21,10 @@ from ...store.rows import Stream
 from ...studies.spec import Study, each_alone, labels, own_config
 from ...studies.study_keys import METRICS
 from .contract import (
-    Change,
     ChunkResult,
     ChunkRow,
     EvaluationResult,
+    LaneChange,
     Population,
     PopulationFactory,
     Refill,
@@ -141,17 +141,17 @@ class SeveralPopulation:
             for lane, why in one.failed.items():
                 failed.setdefault(lane, f"{name}: {why}")
         return ChunkResult(
-            metrics=_merged([one.metrics for one in found]),
+            metrics=_merge_metrics([one.metrics for one in found]),
             diverged=np.any([one.diverged for one in found], axis=0),
             seconds=sum(one.seconds for one in found),
             failed=failed,
             rows=tuple(
-                ChunkRow(parts[0].env_steps, _merged([part.metrics for part in parts]))
+                ChunkRow(parts[0].env_steps, _merge_metrics([part.metrics for part in parts]))
                 for parts in zip(*(one.rows for one in found), strict=True)
             ),
         )
 
-    def change(self, changes: Sequence[Change]) -> None:
+    def change(self, changes: Sequence[LaneChange]) -> None:
         for at, one in enumerate(self.populations):
             one.change([replace(c, resolved=c.resolved.payload[at]) for c in changes])
 
@@ -197,9 +197,9 @@ class SeveralPopulation:
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """See `Population`; episodes of all environments, in their order."""
         each = zip(*(one.evaluate(lanes) for one in self.populations), strict=True)
-        return [self._joined(results) for results in each]
+        return [self._join_results(results) for results in each]
 
-    def _joined(self, results: Sequence[EvaluationResult]) -> EvaluationResult:
+    def _join_results(self, results: Sequence[EvaluationResult]) -> EvaluationResult:
         for name, one in zip(self._names, results, strict=True):
             if one.failed:
                 return EvaluationResult.failure(f"{name}: {one.failed}")
@@ -242,7 +242,7 @@ class SeveralPopulation:
             one.export_policy(lane, resolved.payload[at], directory / name, own)
 
 
-def _merged(each: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def _merge_metrics(each: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {
         environment_metric(at, name): values
         for at, metrics in enumerate(each)

@@ -36,11 +36,11 @@ from ...machine.software import code_version
 from ...store.codec import plain_json
 from ...store.rows import REFERENCE_TRIAL, Stream
 from ...store.study_folder import PROCESS
-from ...studies.chunk_sizes import Quanta, quanta_of
+from ...studies.chunk_sizes import ChunkSizes, quanta_of
 from ...studies.command import Template, resumed
 from ...studies.spec import MetricFiles, Processes, Study
 from ...studies.study_keys import COSTS
-from .contract import Change, ChunkResult, EvaluationResult, Population, Refill, Resolved
+from .contract import ChunkResult, EvaluationResult, LaneChange, Population, Refill, Resolved
 
 FOLDER = "processes"
 """The folder of a study with those of its processes."""
@@ -86,7 +86,7 @@ class ProcessFactory:
         self.metrics = study.metrics or MetricFiles()
         self.line = Template(study.command or "")
         self.resume = None if study.resume is None else resumed(self.line.text, study.resume)
-        self.quanta: Quanta = quanta_of(study, study.steps_per_update({}))
+        self.quanta: ChunkSizes = quanta_of(study, study.steps_per_update({}))
         self.cwd = Path(study.source).absolute()
         self.folder = self.cwd / FOLDER
         self._made: list[ProcessPopulation] = []
@@ -224,9 +224,9 @@ class ProcessRun:
                 self._start()
             return
         code = self.process.look()
-        self._read(ended=code is not None)
+        self._read_metrics(ended=code is not None)
         if code is not None:
-            self._end(code)
+            self._end_process(code)
             return
         self._check_output()
         if not self.is_over and self._waits_at_rung():
@@ -242,8 +242,8 @@ class ProcessRun:
         is_sound = record.get("command") == list(line.argv) and "failure" not in record
         if is_sound and record.get("exit_code") == 0:
             self._open_reader(record)  # of an earlier life of the study, which could not commit it
-            self._read(ended=True)
-            self._end(0)
+            self._read_metrics(ended=True)
+            self._end_process(0)
             return
         left = self._left_over(is_sound)
         if self.before is not None:
@@ -286,10 +286,10 @@ class ProcessRun:
 
     def _open_reader(self, record: Mapping[str, Any]) -> None:
         metrics, since = self.factory.metrics, float(record.get("started_at", time.time()))
-        pattern = "" if metrics.file is None else self._filled(metrics.file)
+        pattern = "" if metrics.file is None else self._fill_pattern(metrics.file)
         self.reader = reader_of(metrics.type, pattern, self.folder, metrics.step, since)
 
-    def _filled(self, pattern: str) -> str:
+    def _fill_pattern(self, pattern: str) -> str:
         text = Template(pattern)
         values = self.factory.values(self.refill)
         known = {name: values[name] for name in text.names if name in values}
@@ -301,7 +301,7 @@ class ProcessRun:
             path = path.replace(f"{{{name}}}", str(value))
         return str(self.factory.cwd / path)
 
-    def _read(self, ended: bool) -> None:
+    def _read_metrics(self, ended: bool) -> None:
         assert self.reader is not None
         for step, numbers in self.reader.read(ended):
             if numbers or step is not None:
@@ -315,7 +315,7 @@ class ProcessRun:
         if self.diverged and self.process is not None:
             self.process.ask_to_end(0.0)
 
-    def _end(self, code: int) -> None:
+    def _end_process(self, code: int) -> None:
         if self.process is not None and self.process.lost and not self.diverged:
             self._lose(self.process.lost)
             return
@@ -333,7 +333,7 @@ class ProcessRun:
         elif code > 0:
             self._fail(f"exit code {code}")
         elif missing:
-            self._fail(f"ended without {missing[0]}; {self._seen}")
+            self._fail(f"ended without {missing[0]}; {self._reported_names}")
         elif self.has_steps and self.last_step < min(_NEAR * length, length - 1):
             self._fail(
                 f"ended by itself at {self.last_step:,.0f} of {length:,} {unit}; pass "
@@ -358,7 +358,7 @@ class ProcessRun:
         self.rows, self.last_step, self.has_steps = [], 0.0, False
 
     @property
-    def _seen(self) -> str:
+    def _reported_names(self) -> str:
         if not self.names:
             return "it reported no metric; print JSON lines, or set metrics to where they are"
         more = ", ..." if len(self.names) > _MOST_NAMED else ""
@@ -415,12 +415,12 @@ class ProcessRun:
         mark = chunks * quanta.steps_per_chunk
         if self.last_step < mark:
             return False
-        return chunks not in self._marks or all(
-            self._first(name, mark) is not None for name in self.factory.wanted
+        return chunks not in self._evaluation_marks or all(
+            self._first_row_after(name, mark) is not None for name in self.factory.wanted
         )
 
     @cached_property
-    def _marks(self) -> frozenset[int]:
+    def _evaluation_marks(self) -> frozenset[int]:
         """The chunks at which the metric is measured."""
         quanta, every = self.factory.quanta, self.factory.study.evaluation.every
         marks = set(quanta.rung_chunks)
@@ -429,7 +429,7 @@ class ProcessRun:
             marks |= {-(-at // quanta.steps_per_chunk) for at in range(every, length, every)}
         return frozenset(marks)
 
-    def _first(self, name: str, mark: float) -> int | None:
+    def _first_row_after(self, name: str, mark: float) -> int | None:
         """Return the index of the first row at or after a mark that has a metric."""
         rows = enumerate(self.rows)
         return next(
@@ -444,7 +444,7 @@ class ProcessRun:
         found: dict[str, float] = {}
         for name in self.names:
             there = [at for at, (_, own) in enumerate(self.rows) if name in own]
-            first = None if is_last else self._first(name, mark)
+            first = None if is_last else self._first_row_after(name, mark)
             ends = [at for at in there if first is None or at <= first]
             if ends:
                 count = self.factory.metrics.mean_of if name in self.factory.wanted else 1
@@ -462,10 +462,10 @@ class ProcessRun:
             inside = step is not None and step > start and (step <= end or is_last)
             if inside or (step is None and is_last):
                 found |= numbers
-        self._forget(start)
+        self._drop_old_rows(start)
         return found
 
-    def _forget(self, mark: float) -> None:
+    def _drop_old_rows(self, mark: float) -> None:
         """Drop rows before a mark, except the last ones, which a mean may need."""
         if len(self.rows) > 2 * _MOST_ROWS + self.factory.metrics.mean_of:
             keep = len(self.rows) - _MOST_ROWS - self.factory.metrics.mean_of
@@ -478,7 +478,7 @@ class ProcessRun:
             return self.before
         has_ended = self.process.look() is not None
         if not self.is_over:  # else its end is noted
-            self._read(ended=has_ended)
+            self._read_metrics(ended=has_ended)
             self._note_end()
         if has_ended:
             return None
@@ -586,14 +586,14 @@ class ProcessPopulation(Population):
 
         Return the busy lanes whose next chunk can be counted.
         """
-        self._begin(refills)
+        self._begin_runs(refills)
         for lane, run in enumerate(self._runs):
             if run is not None and lane not in busy:
                 self._ending[lane] = run.leave()
                 self._runs[lane] = None
         until = time.monotonic() + _GLANCE
         while True:
-            self._look()
+            self._poll_processes()
             found = [lane for lane in busy if self._has_reached(lane)]
             if found or time.monotonic() > until:
                 return found
@@ -601,11 +601,11 @@ class ProcessPopulation(Population):
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         """Count the next chunk of some lanes, once all of them have reported it."""
-        self._begin(refills)
-        self._look()
+        self._begin_runs(refills)
+        self._poll_processes()
         while not all(self._has_reached(lane) for lane in busy):
             time.sleep(_PAUSE)
-            self._look()
+            self._poll_processes()
         counted = {lane: self._run(lane).count() for lane in busy}
         metrics: dict[str, np.ndarray] = {}
         for lane, numbers in counted.items():
@@ -621,7 +621,7 @@ class ProcessPopulation(Population):
         before, self._counted_at = self._counted_at, time.perf_counter()
         return ChunkResult(metrics, diverged, self._counted_at - before, failed)
 
-    def _begin(self, refills: Sequence[Refill]) -> None:
+    def _begin_runs(self, refills: Sequence[Refill]) -> None:
         for refill in refills:
             there = self._runs[refill.lane]
             run = ProcessRun(self._factory, refill)
@@ -632,7 +632,7 @@ class ProcessPopulation(Population):
             run.before = self._ending[refill.lane]
             self._runs[refill.lane] = run
 
-    def _look(self) -> None:
+    def _poll_processes(self) -> None:
         for run in self._runs:
             if run is not None:
                 run.look()
@@ -651,7 +651,7 @@ class ProcessPopulation(Population):
             raise ValueError(f"lane {lane} is empty")
         return run
 
-    def change(self, changes: Sequence[Change]) -> None:
+    def change(self, changes: Sequence[LaneChange]) -> None:
         if changes:
             raise ConfigError("processes do not copy each other; use early_terminate: asha")
 
@@ -683,7 +683,7 @@ class ProcessPopulation(Population):
             there = self._runs[lane]
             if there is not None and there is not run:
                 self._ending[lane] = there.leave()
-            run.refill = _moved(run.refill, lane, resolved)
+            run.refill = _move_refill(run.refill, lane, resolved)
             run.before = run.before or self._ending[lane]
             self._away.pop(run.key, None)
             self._runs[lane] = run
@@ -740,5 +740,5 @@ class ProcessPopulation(Population):
         self._runs, self._away = [None] * self.lanes, {}
 
 
-def _moved(refill: Refill, lane: int, resolved: Resolved) -> Refill:
+def _move_refill(refill: Refill, lane: int, resolved: Resolved) -> Refill:
     return Refill(lane, resolved, refill.stream, refill.replicate, refill.trial)

@@ -13,13 +13,13 @@ from typing import Any, Literal, Protocol
 
 from ...store.rows import Stream, TrialState
 from ..state.buckets import Bucket
-from ..state.schedule import Schedule
-from ..state.search_state import Ledger
+from ..state.schedule import EventSchedule
+from ..state.search_state import SearchState
 from ..state.trials import RunState, Trial
 
 
 @dataclass(frozen=True)
-class Request:
+class DeskRequest:
     key: str  # of the request; the reply goes there
     # `train` to the next evaluation, or `keep` the trial's state as it is
     kind: Literal["train", "keep"]
@@ -46,9 +46,9 @@ class Desk(Protocol):
     @property
     def is_over(self) -> bool: ...
 
-    def begin(self, width: int, schedule: Schedule) -> None: ...
+    def begin(self, width: int, schedule: EventSchedule) -> None: ...
 
-    def wait(self, seconds: float) -> list[Request]:
+    def wait(self, seconds: float) -> list[DeskRequest]:
         """Return the requests since the last call; waits for the first one."""
         ...
 
@@ -71,15 +71,15 @@ _WORST = 1e6  # the loss that is told while none was seen
 
 
 class Reports:
-    def __init__(self, ledger: Ledger, buckets: Mapping[str, Bucket], rule: str):
+    def __init__(self, ledger: SearchState, buckets: Mapping[str, Bucket], rule: str):
         self._ledger, self._buckets, self._rule = ledger, buckets, rule
         # trial -> its rank among so many, until it is known what the scheduler made of it
         self._shown: dict[int, tuple[int, int]] = {}
         self._worst: float | None = None
         for number in sorted(ledger.undecided):  # shown before the study was cut
-            self._show(ledger.trials[number])
+            self._show_rank(ledger.trials[number])
 
-    def _show(self, trial: Trial) -> None:
+    def _show_rank(self, trial: Trial) -> None:
         there, loss = self._ledger.rung(trial.rung), self._ledger.objective.loss
         rank = there.rank(loss(trial.reports[trial.rung]))
         self._shown[trial.number] = rank, len(there)
@@ -92,16 +92,16 @@ class Reports:
         shown = list[Trial]()
         for number in numbers:
             trial = self._ledger.trials[number]
-            point = self._point(trial)
+            point = self._value_and_steps(trial)
             if point is not None and point[1] < self.length(trial):
                 trial.report(*point)
                 self._ledger.judge(trial.rung, [number])
                 self._ledger.touch(trial)
                 shown.append(trial)
         for trial in shown:  # compared with all that were here by now
-            self._show(trial)
+            self._show_rank(trial)
 
-    def _point(self, trial: Trial) -> tuple[float, int] | None:
+    def _value_and_steps(self, trial: Trial) -> tuple[float, int] | None:
         """Return the value and env steps of a live trial at an evaluation."""
         runs = [run for run in trial.runs if run.state in (RunState.RUNNING, RunState.ENDED)]
         if not trial.is_live or trial.lost or not runs:
@@ -141,7 +141,7 @@ class Reports:
         if not trial.is_live:
             value = trial.value if trial.value is not None else self.worst_value()
             return Report(value, self.length(trial), done=True)
-        point = self._point(trial)
+        point = self._value_and_steps(trial)
         return None if point is None else Report(*point)
 
     def _of_lost(self, trial: Trial) -> Report:
@@ -172,9 +172,9 @@ _PATIENCE_SECONDS = 120.0  # a handle's process begins within seconds, on a busy
 class Waiting:
     """The requests of one study that have no reply yet."""
 
-    def __init__(self, ledger: Ledger, desk: Desk, reports: Reports):
+    def __init__(self, ledger: SearchState, desk: Desk, reports: Reports):
         self._ledger, self._desk, self._reports = ledger, desk, reports
-        self._asked: dict[int, Request] = {}
+        self._asked: dict[int, DeskRequest] = {}
         self._heard = time.monotonic()
 
     @property
@@ -182,7 +182,7 @@ class Waiting:
         """The waiting trials, in the order of their requests."""
         return list(self._asked)
 
-    def add(self, request: Request) -> None:
+    def add(self, request: DeskRequest) -> None:
         self._asked[request.trial] = request
 
     def heard(self) -> None:
@@ -217,7 +217,7 @@ class Waiting:
         if request is not None:
             self.turn_away(request)
 
-    def turn_away(self, request: Request) -> None:
+    def turn_away(self, request: DeskRequest) -> None:
         trial = self._ledger.trials.get(request.trial)
         length = self._ledger.study.env_steps if trial is None else self._reports.length(trial)
         value = None if trial is None else trial.value

@@ -22,9 +22,9 @@ from ..engine.finish_trials import close_search, finish_trials
 from ..engine.interrupts import Interrupts
 from ..lanes.contract import Population
 from ..state.buckets import Bucket
-from ..state.search_state import Ledger
-from ..state.trials import Run, RunState, Segment, Trial, cut, lineage_of
-from .desk import Desk, Reports, Request, Waiting
+from ..state.search_state import SearchState
+from ..state.trials import Replicate, RunState, Segment, Trial, cut, lineage_of
+from .desk import Desk, DeskRequest, Reports, Waiting
 
 _KEPT = 4  # another trial may ask for one after its own has gone on, or ended
 
@@ -34,14 +34,14 @@ class _Kept:
     trial: int
     params: Mapping[str, Any]  # it was trained with
     way: tuple[Segment, ...]  # its lineage
-    runs: tuple[Run, ...]  # copies of its replicates
+    runs: tuple[Replicate, ...]  # copies of its replicates
     states: Mapping[int, Any]  # replicate -> what its lane held; none of those that had diverged
 
 
 class KeptStates:
     """The states of one study, by name."""
 
-    def __init__(self, ledger: Ledger):
+    def __init__(self, ledger: SearchState):
         self._ledger = ledger
         self._kept: dict[str, _Kept] = {}
         self._count = 0
@@ -60,7 +60,7 @@ class KeptStates:
             states = dict(zip(lanes, found, strict=True))
         self._count += 1
         name = f"{number}-{self._count}"
-        copies = tuple(Run(run.trial, run.stream, run.replicate) for run in runs)
+        copies = tuple(Replicate(run.trial, run.stream, run.replicate) for run in runs)
         for copy, run in zip(copies, runs, strict=True):
             copy.adopt(run)
         self._kept[name] = _Kept(number, dict(trial.params), lineage_of(trial), copies, states)
@@ -76,7 +76,11 @@ class KeptStates:
         )
 
     def adopt(
-        self, trial: Trial, bucket: Bucket, request: Request, room: Callable[[Bucket, int], None]
+        self,
+        trial: Trial,
+        bucket: Bucket,
+        request: DeskRequest,
+        room: Callable[[Bucket, int], None],
     ) -> int | None:
         """Make a trial resume from a kept state; return the state's trial if it is another one."""
         kept = self._kept.get(request.state or "")
@@ -86,7 +90,7 @@ class KeptStates:
             )
         own = kept.trial == trial.number and dict(kept.params) == dict(request.params)
         runs = trial.runs_of(Stream.SEARCH)
-        if own and all(starmap(_intact, zip(runs, kept.runs, strict=True))):
+        if own and all(starmap(_is_intact, zip(runs, kept.runs, strict=True))):
             return None
         if not kept.states:
             return None  # it had diverged itself
@@ -116,12 +120,12 @@ class KeptStates:
         self._ledger.touch(trial)
 
 
-def _furthest(runs: Sequence[Run]) -> int:
+def _furthest(runs: Sequence[Replicate]) -> int:
     """Return the chunks of the replicate that trained most."""
     return max(run.chunks for run in runs)
 
 
-def _intact(run: Run, was: Run) -> bool:
+def _is_intact(run: Replicate, was: Replicate) -> bool:
     if was.state is not RunState.RUNNING:
         return run.state is was.state
     return run.state is was.state and run.chunks == was.chunks and run.lane is not None
@@ -156,7 +160,7 @@ class Driven:
         while not self._desk.is_over:
             if interrupts.requested:
                 return "interrupted"
-            self._listen()
+            self._take_requests()
             if self._waiting.is_complete():
                 engine.committer.commit_if_due()
                 self._pass_boundary()
@@ -175,7 +179,7 @@ class Driven:
             resolved = self._ledger.resolved(self._ledger.study.space.default())
             bucket = self._engine.bucket_of(resolved, 0)
             self._engine.check_first_bucket()
-            return bucket, self._width(bucket)
+            return bucket, self._trials_per_chunk(bucket)
         except Exception as error:
             if isinstance(error, HpoError) or has_refused(error):
                 raise
@@ -184,10 +188,10 @@ class Driven:
                 f"{format_error_if_own(error)}"
             ) from error
 
-    def _width(self, bucket: Bucket) -> int:
+    def _trials_per_chunk(self, bucket: Bucket) -> int:
         """Create a bucket's lanes, and report how many trials they hold."""
         study = self._ledger.study
-        population = self._prepared(bucket)
+        population = self._population_of(bucket)
         width = population.lanes // self._replicates
         if not width:
             raise ConfigError(
@@ -202,7 +206,7 @@ class Driven:
             )
         return width
 
-    def _prepared(self, bucket: Bucket) -> Population:
+    def _population_of(self, bucket: Bucket) -> Population:
         """Return a bucket's population, created if needed; all hold the same number of trials."""
         others = [other.lanes for other in self._engine.buckets.values() if other.lanes]
         return self._engine.make(bucket, min(others, default=None))
@@ -218,7 +222,7 @@ class Driven:
 
     # ------------------------------------------------------------------ what the scheduler wants
 
-    def _listen(self) -> None:
+    def _take_requests(self) -> None:
         """Take requests from the desk; ended trials make room before others enter."""
         requests = self._desk.wait(_LISTEN_SECONDS)
         gone = self._desk.ended()
@@ -229,7 +233,7 @@ class Driven:
                 bucket = self._engine.buckets[self._ledger.trials[request.trial].bucket]
                 self._waiting.reply({request.key: self._states.keep(request.trial, bucket)})
         for number in gone:
-            self._ended(number)
+            self._end_trial(number)
         for request in requests:
             if request.kind == "train" and request.trial in gone:
                 self._waiting.turn_away(request)
@@ -238,7 +242,7 @@ class Driven:
                     self._admit(request)
         self._engine.telling.changes()
 
-    def _admit(self, request: Request) -> None:
+    def _admit(self, request: DeskRequest) -> None:
         """Make a trial wait for the next chunk in its lanes, unless it has ended."""
         engine, trial = self._engine, self._ledger.trials.get(request.trial)
         if trial is None and (engine.is_out_of_time() or not engine.pays_for_any()):
@@ -246,9 +250,9 @@ class Driven:
             return
         self._waiting.add(request)
         try:
-            trial = trial or self._begin(request)
+            trial = trial or self._begin_trial(request)
             if trial.is_live:
-                self._enter(trial, request)
+                self._assign_lanes(trial, request)
                 self._reports.judge(trial, "continue", None)
         except Exception as error:
             if trial is None or not trial.is_live:
@@ -257,7 +261,7 @@ class Driven:
         if not trial.is_live:
             self._waiting.dismiss(trial.number)
 
-    def _begin(self, request: Request) -> Trial:
+    def _begin_trial(self, request: DeskRequest) -> Trial:
         ledger, state = self._ledger, self._ledger.state
         batch = state.take_foreign(request.trial)
         by, params = self._proposed_by(request), dict(request.params)
@@ -267,29 +271,29 @@ class Driven:
         self._engine.admit(trial, self._replicates)
         return trial
 
-    def _proposed_by(self, request: Request) -> str:
+    def _proposed_by(self, request: DeskRequest) -> str:
         study = self._ledger.study
         if request.trial <= len(study.enqueue):
             return "enqueue" if request.trial else "default"
         return study.search.searcher.rpartition(".")[2]
 
-    def _enter(self, trial: Trial, request: Request) -> None:
+    def _assign_lanes(self, trial: Trial, request: DeskRequest) -> None:
         """Assign a lane to every replicate of a trial, with the state from which it resumes."""
         bucket = self._engine.buckets[trial.bucket]
-        self._prepared(bucket)
+        self._population_of(bucket)
         if request.state is not None:
             old = dict(trial.params)
-            source = self._states.adopt(trial, bucket, request, self._room)
+            source = self._states.adopt(trial, bucket, request, self._make_room)
             if source is not None:
                 self._reports.judge(trial, "copy", source, old)
         waiting = [run for run in trial.runs if run.state is RunState.WAITING]
         if waiting:
-            self._room(bucket, len(waiting))
+            self._make_room(bucket, len(waiting))
             bucket.enqueue(waiting)
             for run in bucket.place(len(waiting)):
                 self._ledger.started(run)
 
-    def _room(self, bucket: Bucket, wanted: int) -> None:
+    def _make_room(self, bucket: Bucket, wanted: int) -> None:
         """Make room: trials that were put aside release their lanes."""
         for number in sorted(self._desk.paused()):
             if bucket.slots.count(None) >= wanted:
@@ -303,7 +307,7 @@ class Driven:
                 "population.lanes"
             )
 
-    def _ended(self, number: int) -> None:
+    def _end_trial(self, number: int) -> None:
         """Record that the scheduler ended a trial: it stopped one that could have continued."""
         trial = self._ledger.trials.get(number)
         if trial is not None and trial.is_live:
@@ -320,27 +324,29 @@ class Driven:
     def _pass_boundary(self) -> None:
         engine, asked = self._engine, self._waiting.numbers
         with engine.undivided():
-            evaluations = self._chunk(asked)
+            evaluations = self._run_chunk(asked)
             self._reports.note(asked)
             finish_trials(self._ledger, engine.buckets, engine.policies)
             engine.release()
         engine.telling.boundary(evaluations)
         self._waiting.reply_to_all()
 
-    def _chunk(self, asked: Container[int]) -> list[EvaluationRow]:
+    def _run_chunk(self, asked: Container[int]) -> list[EvaluationRow]:
         """Run one chunk of some trials' lanes together; return their evaluations."""
         engine, has_more = self._engine, self._desk.has_more()
         broke = engine.is_out_of_time()
         evaluations: list[EvaluationRow] = []
         for bucket in list(engine.buckets.values()):
-            runs = self._stepping(bucket, asked, 0 if broke else engine.affordable(bucket))
+            runs = self._payable_runs(bucket, asked, 0 if broke else engine.affordable(bucket))
             if runs:
                 live = sum(run.is_live for run in bucket.busy())
                 self._together.update(chunks=1, width=len(runs), live=live)
                 evaluations += engine.step(bucket, runs, has_more, lambda trial: self._copies)
         return evaluations
 
-    def _stepping(self, bucket: Bucket, asked: Container[int], affordable: float) -> list[Run]:
+    def _payable_runs(
+        self, bucket: Bucket, asked: Container[int], affordable: float
+    ) -> list[Replicate]:
         """Return the replicates of some trials that the budget pays for; the others are cut."""
         runs = [run for run in bucket.busy() if run.trial in asked and run.is_live]
         if affordable < len(runs):

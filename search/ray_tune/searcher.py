@@ -19,7 +19,7 @@ from ...spaces.via_optuna import from_internal
 from ...store.codec import plain_json
 from ...studies.spec import Study
 from ..samplers.proposal_queue import Proposal, Proposer
-from ..samplers.registry import Draw, Past
+from ..samplers.registry import Draw, PriorTrial
 from .ray_trial import POINT
 
 
@@ -39,7 +39,7 @@ class _Suggested:
         self._searcher, self._space = searcher, space
         self.last: str | None = None
 
-    def begin(self, batch: int, history: Sequence[Past]) -> _Suggested:
+    def begin(self, batch: int, history: Sequence[PriorTrial]) -> _Suggested:
         self.last = None
         return self
 
@@ -77,7 +77,7 @@ class Suggestions:
         search = replace(study.search, random_share=0.0)  # Tune's searcher has its own share
         self._proposer = Proposer(replace(study, enqueue=(), search=search), self._sampler)
         self._points = list(points)
-        self._seen = [Past(point["trial"], json.loads(point["params"])) for point in points]
+        self._seen = [PriorTrial(point["trial"], json.loads(point["params"])) for point in points]
         first = 1 + len(study.enqueue)
         numbers = (n for n in range(first, study.budget.trials or 0) if n not in taken)
         self._numbers = deque(numbers)
@@ -97,7 +97,7 @@ class Suggestions:
             self.exhausted = True
             return Searcher.FINISHED
         number = self._numbers.popleft()
-        self._seen.append(Past(number, found[0].params))
+        self._seen.append(PriorTrial(number, found[0].params))
         if self._sampler.last is not None:
             self.ids[trial_id] = self._sampler.last
         return point_of(number, found[0].params)
@@ -107,7 +107,7 @@ SUGGESTIONS: dict[str, Suggestions] = {}
 """By the name of an exchange: Tune may copy or pickle what it holds, which is the name alone."""
 
 
-class Proposals(Searcher):
+class RayProposals(Searcher):
     """Proposes the given points first, then the suggestions of a Ray Tune searcher."""
 
     def __init__(self, name: str):

@@ -28,11 +28,11 @@ from ..engine.pbt_step import Evolver
 from ..rules.pbt_perturb import Perturb, Situation
 from ..samplers.proposal_queue import Proposer
 from ..samplers.registry import make_sampler
-from ..state.schedule import Schedule
-from ..state.search_state import Ledger
-from .desk import Reply, Report, Request
+from ..state.schedule import EventSchedule
+from ..state.search_state import SearchState
+from .desk import DeskRequest, Reply, Report
 from .ray_trial import EXCHANGE, POINT, Exchange, Handle
-from .searcher import SUGGESTIONS, Proposals, Suggestions, point_of
+from .searcher import SUGGESTIONS, RayProposals, Suggestions, point_of
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # Ray leaves out what a choice is among.
@@ -69,7 +69,7 @@ def copies_states(study: Study) -> bool:
 
 
 def scheduler_of(
-    study: Study, schedule: Schedule, explore: Callable[[dict[str, Any]], dict[str, Any]]
+    study: Study, schedule: EventSchedule, explore: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> Any:
     """Build the scheduler of a study.
 
@@ -95,7 +95,7 @@ def scheduler_of(
     takes = _arguments_of(cls)
     if "max_t" in takes and "grace_period" not in takes:
         known |= {"time_attr": _COUNT, "max_t": len(schedule.evaluations)}
-    return _built("scheduler", cls, known, study.search.scheduler_options)
+    return _build_from_options("scheduler", cls, known, study.search.scheduler_options)
 
 
 def searcher_of(study: Study) -> Any:
@@ -109,7 +109,9 @@ def searcher_of(study: Study) -> Any:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return _built("searcher", cls, {"seed": study.seed}, study.search.searcher_options)
+    return _build_from_options(
+        "searcher", cls, {"seed": study.seed}, study.search.searcher_options
+    )
 
 
 def _scheduler_class(name: str) -> type:
@@ -141,7 +143,9 @@ def _module_named(name: str) -> Any:
     return own
 
 
-def _built(what: str, cls: Any, known: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+def _build_from_options(
+    what: str, cls: Any, known: Mapping[str, Any], options: Mapping[str, Any]
+) -> Any:
     """Call a class with its options, and with the known arguments that it accepts."""
     takes = _arguments_of(cls)
     given = {key: value for key, value in known.items() if key in takes}
@@ -168,7 +172,7 @@ _DESKS: dict[str, TuneDesk] = {}
 class TuneDesk:
     """Ray Tune's side of the desk; see `Desk`."""
 
-    def __init__(self, ray: ModuleType, study: Study, ledger: Ledger):
+    def __init__(self, ray: ModuleType, study: Study, ledger: SearchState):
         self._ray, self.study, self._ledger = ray, study, ledger
         self.name = f"hpo-{secrets.token_hex(8)}"
         self.copies = copies_states(study)
@@ -196,12 +200,12 @@ class TuneDesk:
     def is_over(self) -> bool:
         if self._thread is not None and self._thread.is_alive():
             return False
-        self._check()
+        self._raise_tune_error()
         return True
 
-    def begin(self, width: int, schedule: Schedule) -> None:
+    def begin(self, width: int, schedule: EventSchedule) -> None:
         """See `Desk`; if all trials have ended before, Tune does not start."""
-        self._planned = self._left()
+        self._planned = self._trials_left()
         if not self._planned:
             return
         _DESKS[self.name] = self
@@ -215,14 +219,14 @@ class TuneDesk:
         self._thread = threading.Thread(target=self._fit, args=(tuner,), name="tune", daemon=True)
         self._thread.start()
 
-    def wait(self, seconds: float) -> list[Request]:
-        self._check()
-        found = self._get(self._exchange.wait.remote(seconds))
-        requests: list[Request] = []
+    def wait(self, seconds: float) -> list[DeskRequest]:
+        self._raise_tune_error()
+        found = self._get_result(self._exchange.wait.remote(seconds))
+        requests: list[DeskRequest] = []
         for key, kind, trial, point, state in found:
             with self._lock:  # a copy is given its source's point; its own number came before
                 number = self._numbers.setdefault(trial, int(point["trial"]))
-            requests.append(Request(key, kind, number, json.loads(point["params"]), state))
+            requests.append(DeskRequest(key, kind, number, json.loads(point["params"]), state))
         return requests
 
     def answer(self, replies: Mapping[str, Reply]) -> None:
@@ -232,23 +236,23 @@ class TuneDesk:
             else reply
             for key, reply in replies.items()
         }
-        self._get(self._exchange.answer.remote(told))
+        self._get_result(self._exchange.answer.remote(told))
 
     def expected(self) -> int:
         """See `Desk`; a trial paused to copy another one resumes at once."""
         with self._lock:
             out = ("TERMINATED", "ERROR") if self.copies else ("TERMINATED", "ERROR", "PAUSED")
             gone = sum(status in out for status in self._status.values())
-            return min(self._width, self._total() - gone)
+            return min(self._width, self._total_trials() - gone)
 
-    def _total(self) -> int:
+    def _total_trials(self) -> int:
         """Return how many trials Tune will start in total; the lock is held."""
         few = self.suggestions is not None and self.suggestions.exhausted
         return len(self._status) if few else self._planned
 
     def has_more(self) -> bool:
         with self._lock:
-            return self._total() > len(self._numbers)
+            return self._total_trials() > len(self._numbers)
 
     def ended(self) -> list[int]:
         with self._lock:
@@ -268,12 +272,12 @@ class TuneDesk:
         self.stopping = True
         if self._thread is not None and self._thread.is_alive():
             try:
-                self._get(self._exchange.close.remote())
+                self._get_result(self._exchange.close.remote())
             except SearchError:  # the cluster is gone, and with it all handles
                 return
             self._thread.join(timeout=60.0)
 
-    def _get(self, reference: Any) -> Any:
+    def _get_result(self, reference: Any) -> Any:
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
@@ -283,7 +287,7 @@ class TuneDesk:
                 "resumes"
             ) from error
 
-    def _check(self) -> None:
+    def _raise_tune_error(self) -> None:
         error = self._error
         if isinstance(error, HpoError):
             raise error
@@ -299,8 +303,8 @@ class TuneDesk:
         except BaseException as error:  # said by whoever drives the lanes
             self._error = error
 
-    def _tuner(self, schedule: Schedule) -> tune.Tuner:
-        study, points = self.study, self._points()
+    def _tuner(self, schedule: EventSchedule) -> tune.Tuner:
+        study, points = self.study, self._first_points()
         mode = "max" if study.metric.goal == "maximize" else "min"
         searcher = searcher_of(study)
         space: dict[str, Any] = {EXCHANGE: self.name}
@@ -311,7 +315,7 @@ class TuneDesk:
             self.suggestions = Suggestions(study, searcher, points, self._ledger.trials)
             SUGGESTIONS[self.name] = self.suggestions
         scheduler = scheduler_of(study, schedule, _Explore(self.name))
-        watch = _Watch(self.name)
+        watch = _StatusReporter(self.name)
         return tune.Tuner(
             tune.with_resources(Handle, tune.PlacementGroupFactory([self._node])),
             param_space=space,
@@ -319,7 +323,7 @@ class TuneDesk:
                 metric=_VALUE,
                 mode=mode,
                 scheduler=scheduler,
-                search_alg=None if searcher is None else Proposals(self.name),
+                search_alg=None if searcher is None else RayProposals(self.name),
                 num_samples=1 if searcher is None else self._planned,
                 max_concurrent_trials=self._width,
                 reuse_actors=True,
@@ -335,14 +339,14 @@ class TuneDesk:
             ),
         )
 
-    def _left(self) -> int:
+    def _trials_left(self) -> int:
         if self.study.search.searcher == "random":
-            return len(self._points())
+            return len(self._first_points())
         trials = self._ledger.trials.values()
         ended = sum(trial.number >= 0 and not trial.is_live for trial in trials)
         return (self.study.budget.trials or 0) - ended
 
-    def _points(self) -> list[dict[str, Any]]:
+    def _first_points(self) -> list[dict[str, Any]]:
         """Return the first trials: running, default and enqueued; random ones if all are."""
         study, ledger = self.study, self._ledger
         live = {trial.number: trial.params for trial in ledger.live()}
@@ -369,7 +373,7 @@ class TuneDesk:
 # ---------------------------------------------------------------------- what Tune holds of ours
 
 
-class _Watch(tune.Callback, tune.Stopper):
+class _StatusReporter(tune.Callback, tune.Stopper):
     """Reports trial status to the desk, and ends all trials if the study is interrupted."""
 
     def __init__(self, name: str):

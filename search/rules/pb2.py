@@ -63,13 +63,13 @@ class Process:
         return self.kernel(x, t, x, t) + math.exp(self.theta[2]) * np.eye(len(x))
 
     @cached_property
-    def _factor(self) -> np.ndarray:
+    def _cholesky_factor(self) -> np.ndarray:
         """The lower Cholesky factor of the seen points; undefined above its diagonal."""
         return cho_factor(self._covariance(self.x, self.t), lower=True)[0]
 
     @cached_property
     def _weights(self) -> np.ndarray:
-        return cho_solve((self._factor, True), self.y)
+        return cho_solve((self._cholesky_factor, True), self.y)
 
     def mean(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
         return self.kernel(x, t, self.x, self.t) @ self._weights
@@ -83,13 +83,13 @@ class Process:
         the copies of one rung (section 4.2, after GP-BUCB). The factor of the seen points is
         extended by their rows: every copy adds one, and the rest is unchanged.
         """
-        across = self._solved(more_x, more_t)
+        across = self._solve_covariances(more_x, more_t)
         corner = self._covariance(more_x, more_t) - across.T @ across
         if len(more_x):
             corner = cho_factor(corner, lower=True)[0]
 
         def at(x: np.ndarray, t: np.ndarray) -> np.ndarray:
-            known = self._solved(x, t)
+            known = self._solve_covariances(x, t)
             left = math.exp(self.theta[1]) - np.sum(known**2, axis=0)
             if len(more_x):
                 rest = self.kernel(more_x, more_t, x, t) - across.T @ known
@@ -98,9 +98,11 @@ class Process:
 
         return at
 
-    def _solved(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
+    def _solve_covariances(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
         """Return the factor's inverse times the covariances of seen points with points [n, m]."""
-        return solve_triangular(self._factor, self.kernel(self.x, self.t, x, t), lower=True)
+        return solve_triangular(
+            self._cholesky_factor, self.kernel(self.x, self.t, x, t), lower=True
+        )
 
     def evidence(self) -> tuple[float, np.ndarray]:
         """Return the negative log marginal likelihood over n, and its gradient in theta."""
@@ -167,9 +169,9 @@ class Bandit:
         # One thread: matrices this small gain nothing from more, which on a busy machine wait for
         # each other a hundred times longer than they work, and round differently by their number.
         with self._threads.limit(limits=1, user_api="blas"):
-            return self._modelled(params, situation, rng)
+            return self._propose_by_model(params, situation, rng)
 
-    def _modelled(
+    def _propose_by_model(
         self, params: Mapping[str, Any], situation: Situation, rng: Generator
     ) -> dict[str, Any]:
         losses = [gain.before for gain in situation.gains]
@@ -201,7 +203,7 @@ class Bandit:
         bonus = math.sqrt(_C1 + max(0.0, math.log(_C2 * len(situation.gains))))
 
         def value(shares: np.ndarray) -> np.ndarray:
-            context = np.full((len(shares), 1), _scaled(situation.loss, span))
+            context = np.full((len(shares), 1), _scale_loss(situation.loss, span))
             x, t = np.hstack([shares, context]), np.full(len(shares), now)
             return process.mean(x, t) + bonus * deviation(x, t)
 
@@ -227,10 +229,13 @@ class Bandit:
         self, params: Mapping[str, Any], loss: float, span: tuple[float, float]
     ) -> list[float]:
         """Return a configuration's coordinates, 0 to 1, and its initial loss."""
-        return [*(_share(parameter, params) for parameter in self._ordered), _scaled(loss, span)]
+        return [
+            *(_unit_coordinate(parameter, params) for parameter in self._ordered),
+            _scale_loss(loss, span),
+        ]
 
 
-def _share(parameter: Parameter, params: Mapping[str, Any]) -> float:
+def _unit_coordinate(parameter: Parameter, params: Mapping[str, Any]) -> float:
     """Return one hyperparameter's coordinate; the middle if it is not active."""
     value, distribution = params.get(parameter.name), parameter.distribution
     if parameter.name not in params or distribution.why_not(value) is not None:
@@ -238,7 +243,7 @@ def _share(parameter: Parameter, params: Mapping[str, Any]) -> float:
     return distribution.share(value)
 
 
-def _scaled(loss: float, span: tuple[float, float]) -> float:
+def _scale_loss(loss: float, span: tuple[float, float]) -> float:
     low, high = span
     return (loss - low) / (high - low) if high > low else 0.5
 

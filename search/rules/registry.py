@@ -17,13 +17,13 @@ from ...studies.field import Field
 from ...studies.field import option as option
 from ...studies.sections import checked_options
 from ...studies.spec import EarlyTerminate, Study
-from ...studies.stopping_rules import Rule, add_rule, rule_row
+from ...studies.stopping_rules import StoppingRule, add_rule, rule_row
 from ..seeds import uniform
 from .pbt_perturb import Explorer
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TrialAtRung:
     """A trial at a rung."""
 
     trial: int
@@ -40,17 +40,17 @@ Order = tuple[float, int]
 class Rung:
     """The trials judged at a rung, kept in order as they arrive."""
 
-    def __init__(self, standings: Iterable[Standing] = ()):
+    def __init__(self, standings: Iterable[TrialAtRung] = ()):
         self.standings = {standing.trial: standing for standing in standings}
-        self.order = sorted(map(_order, self.standings.values()))  # the best first
+        self.order = sorted(map(_ranking_key, self.standings.values()))  # the best first
         self._parts: dict[Callable[[int], int], defaultdict[int, Rung]] = {}
 
     def __len__(self) -> int:
         return len(self.standings)
 
-    def add(self, standing: Standing) -> None:
+    def add(self, standing: TrialAtRung) -> None:
         self.standings[standing.trial] = standing
-        bisect.insort(self.order, _order(standing))
+        bisect.insort(self.order, _ranking_key(standing))
         for part_of, parts in self._parts.items():
             parts[part_of(standing.trial)].add(standing)
 
@@ -71,14 +71,14 @@ class Rung:
         return 1 + bisect.bisect_left(self.order, (loss,))
 
     def order_of(self, trial: int) -> Order:
-        return _order(self.standings[trial])
+        return _ranking_key(self.standings[trial])
 
     def place(self, trial: int) -> int:
         """Return a trial's position, 0 for the best."""
         return bisect.bisect_left(self.order, self.order_of(trial))
 
 
-class Judged(Sequence[Standing]):
+class Judged(Sequence[TrialAtRung]):
     """The trials judged at a rung, as seen by the rules of this package.
 
     A rule that uses `ordered` and `part_of` does not look at any trial twice. Registered rules
@@ -91,14 +91,14 @@ class Judged(Sequence[Standing]):
     def __len__(self) -> int:
         return len(self.rung)
 
-    def __iter__(self) -> Iterator[Standing]:
+    def __iter__(self) -> Iterator[TrialAtRung]:
         return iter(self.rung.standings.values())
 
     @overload
-    def __getitem__(self, index: int) -> Standing: ...
+    def __getitem__(self, index: int) -> TrialAtRung: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Standing]: ...
-    def __getitem__(self, index: int | slice) -> Standing | list[Standing]:
+    def __getitem__(self, index: slice) -> list[TrialAtRung]: ...
+    def __getitem__(self, index: int | slice) -> TrialAtRung | list[TrialAtRung]:
         return list(self)[index]
 
 
@@ -129,27 +129,29 @@ class Merged(Sequence[Order]):
         return self._first[at - before]
 
 
-def ordered(earlier: Sequence[Standing], arriving: Sequence[Standing] = ()) -> Sequence[Order]:
+def ordered(
+    earlier: Sequence[TrialAtRung], arriving: Sequence[TrialAtRung] = ()
+) -> Sequence[Order]:
     """Return the losses and numbers of trials, best first.
 
     >>> ordered([Standing(0, 2.0)], [Standing(1, 1.0), Standing(2, 2.0)])[:2]
     [(1.0, 1), (2.0, 0)]
     """
     if not isinstance(earlier, Judged):
-        return sorted(map(_order, (*earlier, *arriving)))
-    return Merged(earlier.rung.order, map(_order, arriving))
+        return sorted(map(_ranking_key, (*earlier, *arriving)))
+    return Merged(earlier.rung.order, map(_ranking_key, arriving))
 
 
 def part_of(
-    standings: Sequence[Standing], key: Callable[[int], int], part: int
-) -> Sequence[Standing]:
+    standings: Sequence[TrialAtRung], key: Callable[[int], int], part: int
+) -> Sequence[TrialAtRung]:
     """Return the trials of one part, selected by a function of their numbers."""
     if isinstance(standings, Judged):
         return Judged(standings.rung.part(key, part))
     return [standing for standing in standings if key(standing.trial) == part]
 
 
-def _order(standing: Standing) -> Order:
+def _ranking_key(standing: TrialAtRung) -> Order:
     return standing.loss, standing.trial
 
 
@@ -169,7 +171,7 @@ class Pruner(Protocol):
     """
 
     def judge(
-        self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
+        self, rung: int, earlier: Sequence[TrialAtRung], arriving: Sequence[TrialAtRung]
     ) -> list[Verdict]:
         """Return one verdict for each arriving trial.
 
@@ -212,7 +214,7 @@ def register_rule(
         ConfigError: the name is taken, or an option is not in order.
     """
     add_rule(
-        Rule(
+        StoppingRule(
             name,
             build,
             tuple(options),
@@ -228,16 +230,16 @@ def register_rule(
 def make_pruner(study: Study) -> Pruner | None:
     """Build the rule named by a study; None without one or with an evolving population."""
     early = study.early_terminate
-    return None if early is None or early.evolves else _made(early, study)
+    return None if early is None or early.evolves else _build_rule(early, study)
 
 
 def make_explorer(study: Study) -> Explorer | None:
     """Build the object that gives copies their hyperparameters; None without such a population."""
     early = study.early_terminate
-    return None if early is None or not early.evolves else _made(early, study)
+    return None if early is None or not early.evolves else _build_rule(early, study)
 
 
-def _made(early: EarlyTerminate, study: Study) -> Any:
+def _build_rule(early: EarlyTerminate, study: Study) -> Any:
     row = rule_row(early.type)
     own = row.options if row.registered else ()
     options = checked_options(f"early_terminate type {row.name!r}", own, early.options)

@@ -18,7 +18,7 @@ from ...errors import ConfigError
 from ...studies.chunk_sizes import rung_steps
 from ...studies.spec import EarlyTerminate, Study
 from ..seeds import uniform
-from .registry import Order, Standing, Verdict, ordered, part_of
+from .registry import Order, TrialAtRung, Verdict, ordered, part_of
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class PromotingAsha(_Halving):
     most: int  # how many trials are paused at once
 
     def judge(
-        self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
+        self, rung: int, earlier: Sequence[TrialAtRung], arriving: Sequence[TrialAtRung]
     ) -> list[Verdict]:
         order = ordered(earlier, arriving)
         last = self.last(order)
@@ -78,13 +78,13 @@ class Asha(_Halving):
     """
 
     def judge(
-        self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
+        self, rung: int, earlier: Sequence[TrialAtRung], arriving: Sequence[TrialAtRung]
     ) -> list[Verdict]:
         return halve(self.eta, f"asha eta={self.eta:g}", earlier, arriving)
 
 
 def halve(
-    eta: float, rule: str, earlier: Sequence[Standing], arriving: Sequence[Standing]
+    eta: float, rule: str, earlier: Sequence[TrialAtRung], arriving: Sequence[TrialAtRung]
 ) -> list[Verdict]:
     """Return the arriving trials' verdicts: the best ceil(n / eta) of all losses pass."""
     order = ordered(earlier, arriving)
@@ -127,7 +127,7 @@ class Hyperband(_Halving):
         return min(bisect_right(ends, mark), self.rungs)
 
     def judge(
-        self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
+        self, rung: int, earlier: Sequence[TrialAtRung], arriving: Sequence[TrialAtRung]
     ) -> list[Verdict]:
         found: dict[int, Verdict] = {}
         for bracket in {self.bracket(standing.trial) for standing in arriving}:
@@ -150,7 +150,7 @@ class Median:
     at_least: int = 5  # with fewer judged trials than this everyone goes on
 
     def judge(
-        self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
+        self, rung: int, earlier: Sequence[TrialAtRung], arriving: Sequence[TrialAtRung]
     ) -> list[Verdict]:
         order, middle = ordered(earlier, arriving), (len(earlier) + len(arriving)) // 2
         if len(order) < self.at_least:
@@ -184,7 +184,7 @@ class Plateau:
             )
 
     def judge(
-        self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
+        self, rung: int, earlier: Sequence[TrialAtRung], arriving: Sequence[TrialAtRung]
     ) -> list[Verdict]:
         return [self._verdict(standing.curve) for standing in arriving]
 

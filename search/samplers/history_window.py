@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ...store.pareto import excess
 from ...store.rows import TrialState
-from .registry import Past
+from .registry import PriorTrial
 
 Losses = tuple[float, ...]
 
@@ -26,7 +26,7 @@ class Window:
     best: int  # finished trials of those that are not among the latest
     latest: int  # ended trials, by number
 
-    def of(self, history: Sequence[Past]) -> list[Past]:
+    def of(self, history: Sequence[PriorTrial]) -> list[PriorTrial]:
         live = [past for past in history if past.is_live]
         ended = [past for past in history if not past.is_live]
         if len(ended) > self.best + self.latest:
@@ -37,13 +37,13 @@ class Window:
         return sorted(ended + live, key=lambda past: past.trial)
 
 
-def _was_cut(past: Past) -> bool:
+def _was_cut(past: PriorTrial) -> bool:
     """Return whether a trial ended at a rung, with values up to there."""
     lost = past.state in (TrialState.DIVERGED, TrialState.FAILED)
     return not past.is_live and bool(past.reports) and not lost
 
 
-def estimates(history: Sequence[Past]) -> dict[int, Losses]:
+def estimates(history: Sequence[PriorTrial]) -> dict[int, Losses]:
     """Return one loss per objective for every ended trial: (trial -> losses).
 
     A trial that was stopped or cut at a rung is expected to gain from there as much as finished
@@ -56,7 +56,7 @@ def estimates(history: Sequence[Past]) -> dict[int, Losses]:
         for past in history
         if past.losses is not None and all(map(math.isfinite, past.losses))
     }
-    best = _each(min, known.values())
+    best = _per_objective(min, known.values())
     gains: dict[int, Losses] = {}
     for past in history:
         if past.trial in known or not _was_cut(past):
@@ -71,14 +71,14 @@ def estimates(history: Sequence[Past]) -> dict[int, Losses]:
         if len(guess) == 1 and best:
             guess = (max(guess[0], best[0]),)
         known[past.trial] = guess
-    worst = _each(max, known.values())
+    worst = _per_objective(max, known.values())
     for past in history:
         if past.state is TrialState.DIVERGED and worst:
             known[past.trial] = worst
     return known
 
 
-def _median_gain(history: Sequence[Past], rung: int, objectives: int) -> Losses:
+def _median_gain(history: Sequence[PriorTrial], rung: int, objectives: int) -> Losses:
     """Return each loss's median change from a rung to the end, 0 while nothing has finished."""
     changes = [
         [end - there for end, there in zip(past.losses, past.losses_at(rung), strict=True)]
@@ -91,10 +91,10 @@ def _median_gain(history: Sequence[Past], rung: int, objectives: int) -> Losses:
     return tuple(statistics.median(column) for column in zip(*finite, strict=True))
 
 
-def penalised(losses: Mapping[int, Losses], history: Sequence[Past]) -> dict[int, Losses]:
+def penalised(losses: Mapping[int, Losses], history: Sequence[PriorTrial]) -> dict[int, Losses]:
     """Return losses in which infeasible trials are worse than all feasible ones."""
     violation = {past.trial: excess(past.violations) for past in history}
-    worst, best = _each(max, losses.values()), _each(min, losses.values())
+    worst, best = _per_objective(max, losses.values()), _per_objective(min, losses.values())
     width = tuple((high - low) or 1.0 for high, low in zip(worst, best, strict=True))
 
     def shown(trial: int, own: Losses) -> Losses:
@@ -107,5 +107,5 @@ def penalised(losses: Mapping[int, Losses], history: Sequence[Past]) -> dict[int
     return {trial: shown(trial, own) for trial, own in losses.items()}
 
 
-def _each(choose, rows) -> Losses:
+def _per_objective(choose, rows) -> Losses:
     return tuple(choose(column) for column in zip(*rows, strict=True))

@@ -18,7 +18,7 @@ from ...studies.portfolio import places_of
 from ...studies.search_methods import method_row
 from ...studies.spec import Study
 from ..seeds import generator, uniform
-from .registry import Batch, Draw, Past, Sampler
+from .registry import Draw, PriorTrial, ProposalBatch, Sampler
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,14 @@ class Proposer:
             parameter.distribution.axis.kind != "real" for parameter in study.space.parameters
         )
 
-    def propose(self, batch: int, trials: Sequence[int], history: Sequence[Past]) -> Proposals:
+    def propose(
+        self, batch: int, trials: Sequence[int], history: Sequence[PriorTrial]
+    ) -> Proposals:
         open_batch = self._sampler.begin(batch, history)
-        seen = SeenConfigurations(self._read(history))
+        seen = SeenConfigurations(self._read_history(history))
         result = Proposals()
         for trial in trials:
-            proposal = self._one(trial, open_batch, seen, result)
+            proposal = self._propose_one(trial, open_batch, seen, result)
             if proposal is None:
                 break
             open_batch.keep(trial, proposal.params)
@@ -68,8 +70,8 @@ class Proposer:
             result.found.append(proposal)
         return result
 
-    def _one(
-        self, trial: int, batch: Batch, seen: SeenConfigurations, result: Proposals
+    def _propose_one(
+        self, trial: int, batch: ProposalBatch, seen: SeenConfigurations, result: Proposals
     ) -> Proposal | None:
         if trial < len(self._first):
             source, params = self._first[trial]
@@ -97,7 +99,7 @@ class Proposer:
                     return Proposal(trial, params, source, attributes)
         return None
 
-    def _read(self, history: Sequence[Past]) -> set[Hashable]:
+    def _read_history(self, history: Sequence[PriorTrial]) -> set[Hashable]:
         """Return a history's configurations, reading only the new trials."""
         new = [*takewhile(self._is_new, reversed(history))]
         if self._earlier + len(self._known) + len(new) != len(history):  # not the one that grew
@@ -109,7 +111,7 @@ class Proposer:
             self._seen.add(self._study.space.canonical(past.params))
         return self._seen
 
-    def _is_new(self, past: Past) -> bool:
+    def _is_new(self, past: PriorTrial) -> bool:
         return past.trial >= 0 and past.trial not in self._known
 
 
@@ -135,7 +137,7 @@ class AskAhead:
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ask")
         self._future: Future[Proposals] | None = None
 
-    def start(self, batch: int, trials: Sequence[int], history: Sequence[Past]) -> None:
+    def start(self, batch: int, trials: Sequence[int], history: Sequence[PriorTrial]) -> None:
         """Begin a batch; `join` must have returned the previous one."""
         if self._future is not None:
             raise RuntimeError("a batch is being drawn already")
@@ -150,7 +152,7 @@ class AskAhead:
         future, self._future = self._future, None
         return future.result()
 
-    def ask(self, batch: int, trials: Sequence[int], history: Sequence[Past]) -> Proposals:
+    def ask(self, batch: int, trials: Sequence[int], history: Sequence[PriorTrial]) -> Proposals:
         return self._proposer.propose(batch, trials, history)
 
     def close(self) -> None:

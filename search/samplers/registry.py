@@ -22,7 +22,7 @@ from ...studies.spec import Study
 
 
 @dataclass(frozen=True)
-class Past:
+class PriorTrial:
     """An earlier trial as seen by a sampler; a running one has no loss and no reports.
 
     Paused trials are `stopped` here, and may have more reports or a different end in a later
@@ -62,7 +62,7 @@ class Draw:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Batch(Protocol):
+class ProposalBatch(Protocol):
     """Draws configurations one by one, given those kept earlier in the same batch."""
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
@@ -81,7 +81,7 @@ class Batch(Protocol):
 class Sampler(Protocol):
     """A method of proposing configurations."""
 
-    def begin(self, batch: int, history: Sequence[Past]) -> Batch:
+    def begin(self, batch: int, history: Sequence[PriorTrial]) -> ProposalBatch:
         """Open a batch.
 
         Args:

@@ -19,7 +19,7 @@ from ...spaces.space import Parameter, Space
 from ...store.rows import TrialState
 from ..seeds import generator
 from .history_window import Losses, Window, penalised
-from .registry import Batch, Draw, Past, SamplerSpec, options_of
+from .registry import Draw, PriorTrial, ProposalBatch, SamplerSpec, options_of
 
 _LEAST_FINISHED, _LEAST_KNOWN = 2, 4  # trials, before there is a model
 _DRAWS, _SHARED = 1_000, 64  # draws of the space, from which so many proposals take candidates
@@ -43,14 +43,16 @@ class Coordinates:
         for _, one in space.keyed:
             axis = one.distribution.axis
             bends = axis.kind == "real" or (axis.kind == "integer" and axis.high > axis.low + 1)
-            self._curved += [bends] * len(_columns(one, one.default)) + [False] * bool(one.when)
+            self._curved += [bends] * len(_feature_columns(one, one.default)) + [False] * bool(
+                one.when
+            )
         self.default = self.of(space.default())
 
     def of(self, params: Mapping[str, Any]) -> np.ndarray:
         active = {key: value for key, _, value in self._space.active(params)}
         row: list[float] = []
         for key, one in self._space.keyed:
-            row += _columns(one, active.get(key, one.default))
+            row += _feature_columns(one, active.get(key, one.default))
             row += [float(key not in active)] * bool(one.when)
         return np.array(row)
 
@@ -61,7 +63,7 @@ class Coordinates:
         return np.hstack([np.ones((len(z), 1)), z, z[:, self._curved] ** 2, z[:, i] * z[:, j]])
 
 
-def _columns(parameter: Parameter, value: Any) -> list[float]:
+def _feature_columns(parameter: Parameter, value: Any) -> list[float]:
     axis, position = parameter.distribution.axis, parameter.distribution.inward(value)
     if axis.kind == "choice":
         return [float(position == choice) for choice in range(1, int(axis.high) + 1)]
@@ -76,7 +78,7 @@ class Result:
     extra: np.ndarray  # variance that carrying it on added [objectives]
 
 
-def results_of(history: Sequence[Past]) -> dict[int, Result]:
+def results_of(history: Sequence[PriorTrial]) -> dict[int, Result]:
     """Return (trial -> result); empty while too few trials have one."""
     finished = [past for past in history if past.losses and all(map(math.isfinite, past.losses))]
     found = {p.trial: Result(_by_seed(p, p.losses or ()), np.zeros(1)) for p in finished}
@@ -94,7 +96,9 @@ def results_of(history: Sequence[Past]) -> dict[int, Result]:
     }
 
 
-def _expected_ends(history: Sequence[Past], finished: Sequence[Past]) -> dict[int, Result]:
+def _expected_ends(
+    history: Sequence[PriorTrial], finished: Sequence[PriorTrial]
+) -> dict[int, Result]:
     """Return stopped trials' results, by regressing final losses on those at the rung."""
     cut = (TrialState.STOPPED, TrialState.UNFINISHED)
     stopped = [past for past in history if past.state in cut and past.reports]
@@ -109,14 +113,14 @@ def _expected_ends(history: Sequence[Past], finished: Sequence[Past]) -> dict[in
     return found
 
 
-def _by_seed(past: Past, losses: Losses) -> np.ndarray:
+def _by_seed(past: PriorTrial, losses: Losses) -> np.ndarray:
     """Return losses that spread like the seeds around the trial's loss, which may be no mean."""
     if len(losses) != 1 or not past.seeds or not all(map(math.isfinite, past.seeds)):
         return np.array([losses])
     return (losses[0] + np.subtract(past.seeds, np.mean(past.seeds)))[:, None]
 
 
-def _regression(finished: Sequence[Past], rung: int) -> tuple[np.ndarray, ...] | None:
+def _regression(finished: Sequence[PriorTrial], rung: int) -> tuple[np.ndarray, ...] | None:
     """Return mean at the rung, mean at the end, slope and residual variance [objectives]."""
     pairs = [(one.losses_at(rung), one.losses) for one in finished if len(one.reports) > rung]
     both = np.array([pair for pair in pairs if np.isfinite(pair[0]).all()])
@@ -244,7 +248,7 @@ class Thompson:
             self._pools = {number: _Pool(params, phi, weights / weights.sum())}
         return self._pools[number]
 
-    def begin(self, batch: int, history: Sequence[Past]) -> Batch:
+    def begin(self, batch: int, history: Sequence[PriorTrial]) -> ProposalBatch:
         results, params = results_of(self.window.of(history)), {p.trial: p.params for p in history}
         rows = [self.coordinates.of(params[trial]) for trial in results]
         return _ThompsonBatch(self, list(results.values()), rows)

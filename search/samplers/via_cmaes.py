@@ -18,7 +18,7 @@ from ...errors import ConfigError
 from ...spaces.space import Parameter, Space
 from ..seeds import generator, integer
 from .history_window import estimates, penalised
-from .registry import Batch, Draw, Past, SamplerSpec, options_of
+from .registry import Draw, PriorTrial, ProposalBatch, SamplerSpec, options_of
 
 _GENERATION, _POINT, _TOLD = "cmaes:generation", "cmaes:point", "cmaes:told"
 _ENOUGH_TO_START_FROM = 10  # trials of an earlier study
@@ -70,12 +70,12 @@ class CmaEs:
         self._index = {key: index for index, (key, _) in enumerate(self._modelled)}
         self._known: _Strategy | None = None
 
-    def begin(self, batch: int, history: Sequence[Past]) -> Batch:
-        chain = self._recorded(history)
-        strategy = self._after(chain, history)
-        new = self._ended(history, strategy)
+    def begin(self, batch: int, history: Sequence[PriorTrial]) -> ProposalBatch:
+        chain = self._recorded_generations(history)
+        strategy = self._strategy_after(chain, history)
+        new = self._complete_generation(history, strategy)
         if new is not None:
-            strategy = self._after([*chain, new], history)
+            strategy = self._strategy_after([*chain, new], history)
         return _CmaEsBatch(self, strategy, new)
 
     # ------------------------------------------------------------------ draws
@@ -94,7 +94,7 @@ class CmaEs:
 
     # ------------------------------------------------------------------ generations
 
-    def _recorded(self, history: Sequence[Past]) -> list[_Generation]:
+    def _recorded_generations(self, history: Sequence[PriorTrial]) -> list[_Generation]:
         found: dict[int, _Generation] = {}
         for past in history:
             if _TOLD in past.attributes:
@@ -103,7 +103,9 @@ class CmaEs:
                 found.setdefault(past.attributes[_GENERATION], record)
         return [found[generation] for generation in sorted(found)]
 
-    def _ended(self, history: Sequence[Past], strategy: _Strategy) -> _Generation | None:
+    def _complete_generation(
+        self, history: Sequence[PriorTrial], strategy: _Strategy
+    ) -> _Generation | None:
         """Return the newest generation if it is complete, lowest trial numbers first."""
         generation = len(strategy.chain)
         members = [past for past in history if past.attributes.get(_GENERATION) == generation]
@@ -119,17 +121,19 @@ class CmaEs:
             return None
         return _Generation(tuple(ended), tuple(losses[trial][0] for trial in ended))
 
-    def _after(self, chain: Sequence[_Generation], history: Sequence[Past]) -> _Strategy:
+    def _strategy_after(
+        self, chain: Sequence[_Generation], history: Sequence[PriorTrial]
+    ) -> _Strategy:
         """Return the strategy after these generations, from the known one if possible."""
         known = self._known
         if known is None or list(chain[: len(known.chain)]) != known.chain:
-            known = self._fresh(history, len(chain[0].trials) if chain else None)
+            known = self._new_strategy(history, len(chain[0].trials) if chain else None)
         points = {
             past.trial: past.attributes[_POINT] for past in history if _POINT in past.attributes
         }
         for told in chain[len(known.chain) :]:
             if not known.chain and known.cma.population_size != len(told.trials):
-                known = self._fresh(history, len(told.trials))
+                known = self._new_strategy(history, len(told.trials))
             pairs = zip(told.trials, told.losses, strict=True)
             known.cma.tell([(np.array(points[trial]), loss) for trial, loss in pairs])
             known.chain.append(told)
@@ -137,25 +141,25 @@ class CmaEs:
                 known.restarts += 1
                 size = 2 * known.cma.population_size
                 rng = generator(self._seed, "cmaes-restart", known.restarts)
-                known.cma = self._make(
+                known.cma = self._make_cma(
                     rng.random(len(self._modelled)), self._options["sigma"], None, size
                 )
         self._known = known
         return known
 
-    def _fresh(self, history: Sequence[Past], size: int | None) -> _Strategy:
+    def _new_strategy(self, history: Sequence[PriorTrial], size: int | None) -> _Strategy:
         import cmaes
 
         earlier = [past for past in history if past.trial < 0 and past.loss is not None]
         if len(earlier) < _ENOUGH_TO_START_FROM:
             middle = np.full(len(self._modelled), 0.5)
-            return _Strategy(self._make(middle, self._options["sigma"], None, size))
+            return _Strategy(self._make_cma(middle, self._options["sigma"], None, size))
         losses = penalised({past.trial: (past.loss or 0.0,) for past in earlier}, earlier)
         solutions = [(self._point_of(past.params), losses[past.trial][0]) for past in earlier]
         mean, sigma, covariance = cmaes.get_warm_start_mgd(solutions)
-        return _Strategy(self._make(np.clip(mean, 0.0, 1.0), sigma, covariance, size))
+        return _Strategy(self._make_cma(np.clip(mean, 0.0, 1.0), sigma, covariance, size))
 
-    def _make(self, mean: Any, sigma: float, covariance: Any, size: int | None) -> Any:
+    def _make_cma(self, mean: Any, sigma: float, covariance: Any, size: int | None) -> Any:
         import cmaes
 
         dimensions = len(self._modelled)

@@ -24,7 +24,7 @@ from ...spaces.via_optuna import internal_params, suggest
 from ...store.rows import TrialState
 from ..seeds import generator, integer
 from .history_window import Window, estimates
-from .registry import Batch, Draw, Past, SamplerSpec, options_of
+from .registry import Draw, PriorTrial, ProposalBatch, SamplerSpec, options_of
 
 _STUDY_ID = 0
 _STATES = optuna.trial.TrialState
@@ -111,7 +111,7 @@ class HistoryStorage(BaseStorage):
 
 def frozen_trial(
     space: Space,
-    past: Past,
+    past: PriorTrial,
     number: int | None = None,
     losses: Sequence[float] | None = None,
     attributes: Mapping[str, Any] | None = None,
@@ -165,15 +165,17 @@ class OptunaMethod:
         self._objectives, self._constraints = spec.objectives, spec.constraints
         self._frozen: dict[int, tuple[tuple[TrialState, int], FrozenTrial]] = {}
 
-    def begin(self, batch: int, history: Sequence[Past]) -> Batch:
+    def begin(self, batch: int, history: Sequence[PriorTrial]) -> ProposalBatch:
         seen = self.window.of(history)
         shift = max(0, -history[0].trial) if history else 0  # Optuna's numbers begin at 0
         if self.understands_stopped:
-            trials = [self._told(past, shift) for past in seen]
+            trials = [self._to_frozen_trial(past, shift) for past in seen]
         else:
             trials = self._all_finished(seen, shift, self._attributes(history))
         storage = HistoryStorage(
-            [StudyDirection.MINIMIZE] * self._objectives, trials, self._system(history, shift)
+            [StudyDirection.MINIMIZE] * self._objectives,
+            trials,
+            self._system_attributes(history, shift),
         )
         sampler = self._sampler(integer(self.seed, self.name, batch))
         return self._batch(sampler, storage, shift)
@@ -184,13 +186,13 @@ class OptunaMethod:
     def _batch(self, sampler: BaseSampler, storage: HistoryStorage, shift: int) -> OptunaBatch:
         return OptunaBatch(self, sampler, storage, shift)
 
-    def _attributes(self, history: Sequence[Past]) -> Mapping[int, Mapping[str, Any]]:
+    def _attributes(self, history: Sequence[PriorTrial]) -> Mapping[int, Mapping[str, Any]]:
         return {}
 
-    def _system(self, history: Sequence[Past], shift: int) -> Mapping[str, Any]:
+    def _system_attributes(self, history: Sequence[PriorTrial], shift: int) -> Mapping[str, Any]:
         return {}
 
-    def _told(self, past: Past, shift: int) -> FrozenTrial:
+    def _to_frozen_trial(self, past: PriorTrial, shift: int) -> FrozenTrial:
         """Return a trial as Optuna sees it, cached until its state or reports change."""
         known, here = self._frozen.get(past.trial), (past.state, len(past.reports))
         if known is None or known[0] != here:
@@ -200,7 +202,7 @@ class OptunaMethod:
         return known[1]
 
     def _all_finished(
-        self, seen: Sequence[Past], shift: int, attributes: Mapping[int, Mapping[str, Any]]
+        self, seen: Sequence[PriorTrial], shift: int, attributes: Mapping[int, Mapping[str, Any]]
     ) -> list[FrozenTrial]:
         losses = estimates(seen)
         missing = self._worst_violations(seen)
@@ -215,7 +217,7 @@ class OptunaMethod:
             trials.append(frozen_trial(self.space, past, past.trial + shift, told, own))
         return trials
 
-    def _worst_violations(self, seen: Sequence[Past]) -> tuple[float, ...]:
+    def _worst_violations(self, seen: Sequence[PriorTrial]) -> tuple[float, ...]:
         """Return the violations of a trial that diverged before its constraints were measured."""
         known = [past.violations for past in seen if past.violations]
         worst = [max(column) for column in zip(*known, strict=True)] or [1.0] * self._constraints
@@ -239,20 +241,20 @@ class OptunaBatch:
         self._open: optuna.Trial | None = None
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
-        self._drop()
+        self._drop_open_trial()
         self._open = self._study.ask()
-        return Draw(suggest(self._open, self._method.space), self._note(self._open))
+        return Draw(suggest(self._open, self._method.space), self._note_attributes(self._open))
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
         """See `Batch.keep`; the trial counts as running for the next draws."""
-        self._drop()
-        past = Past(trial, params)
+        self._drop_open_trial()
+        past = PriorTrial(trial, params)
         self._storage.append(frozen_trial(self._method.space, past, trial + self._shift))
 
-    def _note(self, trial: optuna.Trial) -> dict[str, Any]:
+    def _note_attributes(self, trial: optuna.Trial) -> dict[str, Any]:
         return {}
 
-    def _drop(self) -> None:
+    def _drop_open_trial(self) -> None:
         if self._open is not None:
             self._storage.drop_last()
             self._open = None
@@ -291,17 +293,17 @@ class GpBatch(OptunaBatch):
             rng = generator(self._method.seed, "gp-refused", trial, attempt)
             return Draw(self._method.space.draw(rng))
         if attempt == 0:
-            self._forget()
+            self._drop_refused()
         elif self._open is not None:
             self._refused, self._open = self._refused + 1, None
         return super().draw(trial, attempt)
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        self._forget()
+        self._drop_refused()
         super().keep(trial, params)
 
-    def _forget(self) -> None:
-        self._drop()
+    def _drop_refused(self) -> None:
+        self._drop_open_trial()
         for _ in range(self._refused):
             self._storage.drop_last()
         self._refused = 0
@@ -323,7 +325,7 @@ class Nsga2(OptunaMethod):
     def _sampler(self, seed: int) -> BaseSampler:
         return NSGAIISampler(seed=seed, **self._options)
 
-    def _attributes(self, history: Sequence[Past]) -> Mapping[int, Mapping[str, Any]]:
+    def _attributes(self, history: Sequence[PriorTrial]) -> Mapping[int, Mapping[str, Any]]:
         found: dict[int, Mapping[str, Any]] = {}
         latest = 0
         for past in history:
@@ -332,7 +334,7 @@ class Nsga2(OptunaMethod):
             found[past.trial] = {self.OPTUNAS_GENERATION: own}
         return found
 
-    def _system(self, history: Sequence[Past], shift: int) -> Mapping[str, Any]:
+    def _system_attributes(self, history: Sequence[PriorTrial], shift: int) -> Mapping[str, Any]:
         found: dict[str, list[int]] = {}
         for past in history:
             if self.PARENTS in past.attributes:
@@ -366,7 +368,7 @@ class _Nsga2Batch(OptunaBatch):
         self._last = None
         super().keep(trial, params)
 
-    def _note(self, trial: optuna.Trial) -> dict[str, Any]:
+    def _note_attributes(self, trial: optuna.Trial) -> dict[str, Any]:
         attributes = self._storage.get_trial(trial.number).system_attrs
         generation = attributes.get(Nsga2.OPTUNAS_GENERATION, 0)
         note: dict[str, Any] = {Nsga2.GENERATION: generation}

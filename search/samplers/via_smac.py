@@ -16,7 +16,7 @@ from typing import Any
 from ...spaces.via_configspace import from_configuration, to_configspace, to_values
 from ..seeds import generator, integer
 from .history_window import Window, estimates, penalised
-from .registry import Batch, Draw, Past, SamplerSpec, options_of
+from .registry import Draw, PriorTrial, ProposalBatch, SamplerSpec, options_of
 
 _CHALLENGERS, _LOCAL_SEARCHES, _PLATEAU_STEPS = 10_000, 10, 10  # SMAC's own defaults
 
@@ -37,7 +37,7 @@ class Smac:
         self.options = options_of("smac", spec.options)
         to_configspace(spec.space)  # which may refuse it
 
-    def begin(self, batch: int, history: Sequence[Past]) -> Batch:
+    def begin(self, batch: int, history: Sequence[PriorTrial]) -> ProposalBatch:
         seen = self.window.of(history)
         return _SmacBatch(self, batch, seen, penalised(estimates(seen), seen))
 
@@ -46,7 +46,11 @@ class _SmacBatch:
     """One batch drawn by one facade, which is created on the first request."""
 
     def __init__(
-        self, method: Smac, batch: int, seen: Sequence[Past], losses: Mapping[int, Sequence[float]]
+        self,
+        method: Smac,
+        batch: int,
+        seen: Sequence[PriorTrial],
+        losses: Mapping[int, Sequence[float]],
     ):
         self._method, self._batch, self._seen, self._losses = method, batch, seen, losses
         self._kept: list[Mapping[str, Any]] = []
@@ -58,7 +62,7 @@ class _SmacBatch:
             return Draw(self._method.space.draw(rng))
         if self._facade is None:
             live = [past.params for past in self._seen if past.is_live]
-            told = self._told()
+            told = self._scaled_costs()
             mean = [sum(column) / len(told) for column in zip(*(c for _, c in told), strict=True)]
             told += [(params, mean) for params in (*live, *self._kept)]
             self._facade = _facade(self._method, self._batch, told)
@@ -71,7 +75,7 @@ class _SmacBatch:
         """See `Batch.keep`; the facade knows its own proposals."""
         self._kept.append(params)
 
-    def _told(self) -> list[tuple[Mapping[str, Any], list[float]]]:
+    def _scaled_costs(self) -> list[tuple[Mapping[str, Any], list[float]]]:
         """Return (configuration, costs); a cost is 0 for the best seen and 1 for the worst."""
         columns = list(zip(*self._losses.values(), strict=True))
         low = [min(column) for column in columns]

@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import ConfigError
 from ...spaces.space import Parameter
 from ..seeds import generator
-from .registry import Batch, Draw, Past, SamplerSpec, options_of
+from .registry import Draw, PriorTrial, ProposalBatch, SamplerSpec, options_of
 
 _MOST_POINTS = 2**30
 
@@ -21,7 +21,7 @@ class Walk:
     INDEX = ""
     _place = 0
 
-    def begin(self, batch: int, history: Sequence[Past]) -> Batch:
+    def begin(self, batch: int, history: Sequence[PriorTrial]) -> ProposalBatch:
         """See `Sampler.begin`; continues after the last point that became a trial."""
         used = [past.attributes[self.INDEX] for past in history if self.INDEX in past.attributes]
         place = 1 + max(used, default=-1)
@@ -79,7 +79,7 @@ class RandomSearch:
     def __init__(self, spec: SamplerSpec):
         self._space, self._seed = spec.space, spec.seed
 
-    def begin(self, batch: int, history: Sequence[Past]) -> Batch:
+    def begin(self, batch: int, history: Sequence[PriorTrial]) -> ProposalBatch:
         return self
 
     def draw(self, trial: int, attempt: int) -> Draw | None:

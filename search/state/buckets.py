@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from ...store.rows import Stream
 from ...studies.spec import Study
 from ..lanes.contract import Population, Resolved
-from .schedule import Schedule, schedule_of
-from .trials import Run, RunState
+from .schedule import EventSchedule, schedule_of
+from .trials import Replicate, RunState
 
 _ORDER = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
 
@@ -26,12 +26,12 @@ class Bucket:
     key: str  # short hash of the Plan
     example: int  # a trial with this Plan
     resolved: Resolved
-    schedule: Schedule
+    schedule: EventSchedule
     population: Population | None = None  # None before the bucket's first chunk and after an error
     # the replicate in each lane; empty without a population
-    slots: list[Run | None] = field(default_factory=list)
+    slots: list[Replicate | None] = field(default_factory=list)
     lanes_fixed: bool = False  # the number of lanes is final; until then no chunk has run
-    waiting: list[Run] = field(default_factory=list)  # without a lane, sorted by `order`
+    waiting: list[Replicate] = field(default_factory=list)  # without a lane, sorted by `order`
     offered: int = 0  # lanes of the first population, before some were given up
 
     @classmethod
@@ -44,17 +44,17 @@ class Bucket:
     def lanes(self) -> int:
         return len(self.slots)
 
-    def busy(self) -> list[Run]:
+    def busy(self) -> list[Replicate]:
         return sorted((run for run in self.slots if run is not None), key=order)
 
     @property
     def work(self) -> int:
         return len(self.waiting) + sum(run is not None for run in self.slots)
 
-    def trained(self, run: Run) -> int:
+    def trained(self, run: Replicate) -> int:
         return max(0, run.chunks - self.warmup)
 
-    def env_steps_of(self, run: Run) -> int:
+    def env_steps_of(self, run: Replicate) -> int:
         return self.trained(run) * self.schedule.quantum
 
     @property
@@ -66,11 +66,11 @@ class Bucket:
         """Chunks without training at the start of a replicate."""
         return self.population.warmup_chunks if self.population is not None else 0
 
-    def trains_next(self, run: Run) -> bool:
+    def trains_next(self, run: Replicate) -> bool:
         """Return whether a replicate's next chunk trains (and so costs budget)."""
         return run.chunks >= self.warmup
 
-    def enqueue(self, runs: Iterable[Run]) -> None:
+    def enqueue(self, runs: Iterable[Replicate]) -> None:
         for run in runs:
             bisect.insort(self.waiting, run, key=order)
 
@@ -88,7 +88,7 @@ class Bucket:
         entered = self.busy()
         self.population, self.slots = population, [None] * population.lanes
         for lane, run in enumerate(entered):
-            self._give(lane, run)
+            self._assign_lane(lane, run)
 
     def drop(self) -> None:
         self.population = None
@@ -97,34 +97,36 @@ class Bucket:
         """Free the lanes of ended replicates, and drop replicates that need none."""
         for lane, run in enumerate(self.slots):
             if run is not None and run.state is not RunState.RUNNING:
-                self._free(lane, run)
+                self._free_lane(lane, run)
         self.waiting = [run for run in self.waiting if run.state is RunState.WAITING]
 
-    def claim(self, run: Run) -> int:
+    def claim(self, run: Replicate) -> int:
         """Return the lane of a restarting replicate, or a free one if it has none."""
         if run.lane is None:
             lane = next((i for i, taken in enumerate(self.slots) if taken is None), None)
             if lane is None:
                 raise RuntimeError(f"bucket {self.key} has no free lane for {run}")
-            self._give(lane, run)
+            self._assign_lane(lane, run)
             return lane
         return run.lane
 
-    def place(self, most: int) -> list[Run]:
+    def place(self, most: int) -> list[Replicate]:
         """Put up to `most` waiting replicates into free lanes, lowest lane first."""
         free = [lane for lane, run in enumerate(self.slots) if run is None]
         placed = self.waiting[: max(0, min(most, len(free)))]
         del self.waiting[: len(placed)]
         for lane, run in zip(free, placed, strict=False):
-            self._give(lane, run)
+            self._assign_lane(lane, run)
         return placed
 
     def evict(self, trial: int) -> None:
         for lane, run in enumerate(self.slots):
             if run is not None and run.trial == trial:
-                self._free(lane, run)
+                self._free_lane(lane, run)
 
-    def lay_out(self, lanes: int, lanes_fixed: bool, runs: Iterable[Run], offered: int) -> None:
+    def lay_out(
+        self, lanes: int, lanes_fixed: bool, runs: Iterable[Replicate], offered: int
+    ) -> None:
         """Restore lanes and queue from a commit; `runs` are the bucket's live replicates."""
         self.slots, self.lanes_fixed, self.offered = [None] * lanes, lanes_fixed, offered
         for run in runs:
@@ -133,16 +135,16 @@ class Bucket:
             elif run.state is RunState.RUNNING and run.lane is not None:
                 self.slots[run.lane] = run
 
-    def _give(self, lane: int, run: Run) -> None:
+    def _assign_lane(self, lane: int, run: Replicate) -> None:
         run.enter(lane)
         self.slots[lane] = run
 
-    def _free(self, lane: int, run: Run) -> None:
+    def _free_lane(self, lane: int, run: Replicate) -> None:
         run.leave()
         self.slots[lane] = None
 
 
-def order(run: Run) -> tuple[int, int, int, int]:
+def order(run: Replicate) -> tuple[int, int, int, int]:
     """Return a replicate's sort key in every queue.
 
     On test seeds the winner comes before the default, which the budget cuts first. A trial 0 with

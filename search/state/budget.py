@@ -13,7 +13,7 @@ from ...errors import ConfigError, SearchError, counted
 from ...store.rows import TrialState
 from ...studies.spec import Study
 from .loop_state import Phase
-from .search_state import Ledger
+from .search_state import SearchState
 from .usage import Usage
 
 _FIRST_TRIALS = 20
@@ -34,7 +34,7 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
     return (confirm.report if objectives < 2 else 0) * each
 
 
-def affordable_lanes(ledger: Ledger, run_env_steps: int, quantum: int) -> float:
+def affordable_lanes(ledger: SearchState, run_env_steps: int, quantum: int) -> float:
     study, phase = ledger.study, ledger.state.phase
     left = env_steps_left(study, ledger.state.usage)
     if left == inf or phase is Phase.ALSO:
@@ -51,13 +51,13 @@ def trials_left(study: Study, proposed: int) -> float:
     return inf if study.budget.trials is None else max(0, study.budget.trials - proposed)
 
 
-def may_propose(ledger: Ledger) -> bool:
+def may_propose(ledger: SearchState) -> bool:
     state = ledger.state
     searches = state.phase is Phase.SEARCH and not state.exhausted
     return searches and trials_left(ledger.study, state.proposed) > 0
 
 
-def seconds_left(ledger: Ledger, run_env_steps: int, run_chunks: int) -> float:
+def seconds_left(ledger: SearchState, run_env_steps: int, run_chunks: int) -> float:
     """Return the remaining wall time without the reserve for confirming; may be infinite.
 
     Confirming is estimated from its env steps at the speed of chunks so far, without compiles. It
@@ -88,7 +88,7 @@ def check_confirm_fits(study: Study, run_env_steps: int) -> None:
         )
 
 
-def check_health(ledger: Ledger) -> None:
+def check_health(ledger: SearchState) -> None:
     """Stop a study in which everything fails (SearchError)."""
     failures, most = ledger.state.usage.failures, ledger.study.budget.max_failures
     if failures > 0 and failures >= most:

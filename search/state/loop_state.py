@@ -17,7 +17,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from ...errors import StoreError
 from ...store.rows import Stream
 from ..rules.pbt_perturb import Gain
-from .trials import Run, Trial
+from .trials import Replicate, Trial
 from .usage import Usage
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ def decode(kind: type[T], value: Any) -> T:
 
 
 def _decode_fields(kind: type[T], value: Mapping[str, Any]) -> T:
-    hints = _hints(kind)
+    hints = _field_types(kind)
     if not set(value) <= set(hints):
         raise TypeError(f"{kind.__name__} has fields {sorted(hints)}, got {sorted(value)}")
     return kind(**{name: decode(hints[name], item) for name, item in value.items()})
@@ -63,7 +63,7 @@ def _decode_plain(kind: Any, value: Any) -> Any:
 
 
 @cache
-def _hints(kind: Any) -> Mapping[str, Any]:
+def _field_types(kind: Any) -> Mapping[str, Any]:
     return get_type_hints(kind)
 
 
@@ -194,13 +194,13 @@ class LoopState:
         """Show the next batch a paused trial: it counts as stopped."""
         self.told.append(trial.number)
 
-    def lose(self, run: Run, failed: bool) -> None:
+    def lose(self, run: Replicate, failed: bool) -> None:
         """Record a replicate on new seeds that has no value; search seeds are ignored."""
         self.find(run)
         if run.stream is not Stream.SEARCH:
             self.lost.append(LostSeed(run.trial, run.stream, run.replicate, failed))
 
-    def find(self, run: Run) -> None:
+    def find(self, run: Replicate) -> None:
         """Delete the record that a replicate was lost."""
         key = (run.trial, run.stream, run.replicate)
         self.lost = [one for one in self.lost if one.key != key]

@@ -18,7 +18,7 @@ from ...errors import UnknownNameError
 from ...store.aggregate_environments import Over, together
 from ...store.leaderboard import Ranking
 from ...store.pareto import places
-from ...store.rows import Episodes
+from ...store.rows import EpisodeRow
 from ...store.statistics import aggregate
 from ...studies.spec import Constraint, Metric, Study, scales
 from ...studies.study_keys import COSTS, METRICS
@@ -31,7 +31,7 @@ _STATISTICS: Mapping[str, Callable[..., np.ndarray]] = {
 }  # fmt: skip
 
 
-def measure(name: str, result: Episodes) -> float:
+def measure(name: str, result: EpisodeRow) -> float:
     """Return the metric `name` of one evaluation.
 
     `eval/return_mean` etc. (`median`, `min`, `max`, `std`; `return` or `length`) are over
@@ -50,7 +50,7 @@ def measure(name: str, result: Episodes) -> float:
     raise UnknownNameError("metric", name, known)
 
 
-def parts_of(result: Episodes, environments: int) -> list[Episodes]:
+def parts_of(result: EpisodeRow, environments: int) -> list[EpisodeRow]:
     """Split an evaluation on several environments by environment.
 
     >>> both = Episodes(np.array([1.0, 2.0]), np.array([3, 4]), {})
@@ -59,10 +59,10 @@ def parts_of(result: Episodes, environments: int) -> list[Episodes]:
     """
     each = len(result.returns) // environments
 
-    def part(at: int) -> Episodes:
+    def part(at: int) -> EpisodeRow:
         own = slice(at * each, (at + 1) * each)
         metrics = {name: values[own] for name, values in result.metrics.items()}
-        return Episodes(result.returns[own], result.lengths[own], metrics)
+        return EpisodeRow(result.returns[own], result.lengths[own], metrics)
 
     return [part(at) for at in range(environments)]
 
@@ -89,11 +89,11 @@ class Objective:
         """The metric on test seeds, and without training returns, which then do not count."""
         return replace(self, metric=replace(self.metric, training_weight=0.0))
 
-    def measure(self, result: Episodes) -> float:
+    def measure(self, result: EpisodeRow) -> float:
         """Return the metric of one evaluation; over several environments the aggregated score."""
         return self.seen(result)[0]
 
-    def seen(self, result: Episodes) -> tuple[float, list[float]]:
+    def seen(self, result: EpisodeRow) -> tuple[float, list[float]]:
         """Return `measure`, and the score on each environment if there are several."""
         if not self.scales:
             return self._with_training(measure(self.metric.name, result), result), []
@@ -101,14 +101,14 @@ class Objective:
         scores = [normalised(measure(self.metric.name, part), scale) for part, scale in each]
         return together(scores, self.over), scores
 
-    def lacks_training(self, result: Episodes) -> bool:
+    def lacks_training(self, result: EpisodeRow) -> bool:
         """Return whether training returns should count but are missing, as no episode ended."""
         if not self.metric.training_weight or self.scales:
             return False
         trained = result.metrics.get(TRAINING_RETURN)
         return trained is None or not np.isfinite(trained[0])
 
-    def _with_training(self, value: float, result: Episodes) -> float:
+    def _with_training(self, value: float, result: EpisodeRow) -> float:
         weight = self.metric.training_weight
         if not weight or self.lacks_training(result):
             return value  # where it is compared, it is compared with evaluations alone
@@ -144,7 +144,7 @@ class Objectives:
         return not self.others and not self.constraints
 
     @cached_property
-    def _columns(self) -> tuple[tuple[str, str], ...]:
+    def _metric_aggregates(self) -> tuple[tuple[str, str], ...]:
         asked = [(objective.metric.name, objective.metric.aggregate) for objective in self.others]
         return (*asked, *((limit.metric, limit.aggregate) for limit in self.constraints))
 
@@ -153,11 +153,11 @@ class Objectives:
         return Ranking(limits=tuple((limit.min, limit.max) for limit in self.constraints))
 
     @cached_property
-    def _measured(self) -> tuple[str, ...]:
-        return tuple(name for name, _ in self._columns if name not in COSTS)
+    def _measured_metrics(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self._metric_aggregates if name not in COSTS)
 
-    def measure(self, result: Episodes) -> list[float]:
-        return [measure(name, result) for name in self._measured]
+    def measure(self, result: EpisodeRow) -> list[float]:
+        return [measure(name, result) for name in self._measured_metrics]
 
     def aggregate(
         self, replicates: Sequence[Sequence[float]], costs: Mapping[str, float]
@@ -166,7 +166,7 @@ class Objectives:
         columns = iter(zip(*replicates, strict=True))
         return [
             costs[name] if name in COSTS else aggregate(list(next(columns)), how)
-            for name, how in self._columns
+            for name, how in self._metric_aggregates
         ]
 
     def losses(self, extras: Sequence[float]) -> tuple[float, ...]:

@@ -16,9 +16,9 @@ from ...studies.spec import Study, environments_of, scales
 from .buckets import Bucket
 from .loop_state import LoopState, Outlook, Phase
 from .objective import Objective, Objectives
-from .search_state import Ledger
+from .search_state import SearchState
 from .tally import Tally
-from .trials import Run
+from .trials import Replicate
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ReplicateProgress:
     """A replicate and its training env steps so far."""
 
     trial: int
@@ -113,12 +113,12 @@ class Observer:
     def on_chunk_start(
         self,
         progress: Progress,
-        replicates: Sequence[Standing],
+        replicates: Sequence[ReplicateProgress],
         started: Mapping[int, Mapping[str, Any]],
     ) -> None:
         """Replicates are about to train; `started`: hyperparameters of the new trials."""
 
-    def on_evaluation_start(self, replicates: Sequence[Standing]) -> None:
+    def on_evaluation_start(self, replicates: Sequence[ReplicateProgress]) -> None:
         """Replicates are about to be evaluated."""
 
     def on_chunk(self, progress: Progress) -> None:
@@ -140,7 +140,7 @@ class Observer:
         """The study has `finished`, or was `interrupted`."""
 
 
-def picture(ledger: Ledger, buckets: Iterable[Bucket], running: Bucket | None) -> Progress:
+def picture(ledger: SearchState, buckets: Iterable[Bucket], running: Bucket | None) -> Progress:
     found = _progress(ledger.study, ledger.state, ledger.trials, ledger.tally)
     return replace(
         found,
@@ -183,7 +183,7 @@ def _progress(
     )
 
 
-def in_lanes(state: LoopState, bucket: str) -> list[Run]:
+def in_lanes(state: LoopState, bucket: str) -> list[Replicate]:
     found = [
         run
         for trial in state.live.values()

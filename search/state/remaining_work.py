@@ -23,9 +23,9 @@ from ...studies.spec import Study
 from .buckets import Bucket
 from .budget import env_steps_left, reserve
 from .loop_state import LoopState, Phase
-from .schedule import Schedule
-from .search_state import Ledger
-from .trials import Run, Trial
+from .schedule import EventSchedule
+from .search_state import SearchState
+from .trials import Replicate, Trial
 from .usage import Usage
 
 _PRIOR = 12.0  # trials that the rule's expectation counts as, besides the observed ones
@@ -60,7 +60,7 @@ class Ahead:
     bounded: bool = True
 
 
-class WorkAhead:
+class RemainingWork:
     """Estimates the remaining work of a study that is running or about to start."""
 
     def __init__(self, study: Study):
@@ -69,7 +69,7 @@ class WorkAhead:
         self._trials, self._block = expected_steps(study, self._quanta).trials, 1
         self._shares = dict[int, tuple[float, ...]]()  # by lanes
 
-    def _passing(self, buckets: Sequence[Bucket]) -> tuple[float, ...]:
+    def _pass_shares(self, buckets: Sequence[Bucket]) -> tuple[float, ...]:
         """Return the expected share of trials that the rule lets pass each rung."""
         lanes = max((bucket.lanes for bucket in buckets), default=0)
         if lanes not in self._shares:
@@ -85,34 +85,34 @@ class WorkAhead:
             after / before if before else 1.0 for before, after in itertools.pairwise(counts)
         )
 
-    def of(self, ledger: Ledger, buckets: Sequence[Bucket]) -> Ahead:
+    def of(self, ledger: SearchState, buckets: Sequence[Bucket]) -> Ahead:
         parts = self.parts(ledger, buckets)
         work = sum((search + confirm for search, confirm in parts), Work())
         work = replace(work, env_steps=work.env_steps * self._study.spread)
         bounded = self._trials is not None or self._study.budget.env_steps is not None
-        return Ahead(work, self._uncompiled(ledger, buckets), bounded)
+        return Ahead(work, self._programs_to_compile(ledger, buckets), bounded)
 
-    def parts(self, ledger: Ledger, buckets: Sequence[Bucket]) -> list[tuple[Work, Work]]:
+    def parts(self, ledger: SearchState, buckets: Sequence[Bucket]) -> list[tuple[Work, Work]]:
         """Return the work of search and confirm stage, per bucket."""
         self._block = max(bucket.block for bucket in buckets)  # also of those without lanes
         counts = Counter(trial.bucket for trial in ledger.trials.values())
         total = sum(counts[bucket.key] for bucket in buckets)
         shares = [counts[bucket.key] / max(1, total) for bucket in buckets]
-        search, finishes = self._search(ledger, buckets, shares)
-        confirm = [self._confirm(ledger, *each) for each in zip(buckets, shares, strict=True)]
+        search, finishes = self._search_work(ledger, buckets, shares)
+        confirm = [self._confirm_work(ledger, *each) for each in zip(buckets, shares, strict=True)]
         return [
             (one, two if finishes else Work()) for one, two in zip(search, confirm, strict=True)
         ]
 
-    def _search(
-        self, ledger: Ledger, buckets: Sequence[Bucket], shares: Sequence[float]
+    def _search_work(
+        self, ledger: SearchState, buckets: Sequence[Bucket], shares: Sequence[float]
     ) -> tuple[list[Work], bool]:
         """Return the search's work within the budget, and whether a trial ends."""
         state = ledger.state
         left = self._budget_left(state, buckets)
         if state.phase is not Phase.SEARCH or (self._is_endless(state) and left == math.inf):
             return [Work() for _ in buckets], True
-        chances = chances_to_pass(ledger.trials.values(), self._passing(buckets))
+        chances = chances_to_pass(ledger.trials.values(), self._pass_shares(buckets))
         to_come = self._to_come(state, buckets, chances, left)
         further = self._further_seeds(ledger, buckets, chances, to_come)
         found = [
@@ -153,7 +153,7 @@ class WorkAhead:
 
     def _search_of(
         self,
-        ledger: Ledger,
+        ledger: SearchState,
         bucket: Bucket,
         chances: tuple[float, ...],
         count: int,
@@ -166,16 +166,16 @@ class WorkAhead:
         first, proposed = self._study.seeds.first, ledger.state.proposed
         runs = [run for trial in ledger.live() for run in _live_runs(trial, bucket)]
         runs.sort(key=lambda run: run.lane is None)
-        ends = [self._end(bucket, chances, run.chunks, run.trial) for run in runs]
+        ends = [self._replicate_end(bucket, chances, run.chunks, run.trial) for run in runs]
         drawn = min(count, _MOST_DRAWN)
         part = drawn / count if count else 1.0
         numbers = range(proposed, proposed + drawn)
-        ends += [self._end(bucket, chances, 0, n) for n in numbers for _ in range(first)]
-        ends += [self._end(bucket, (), 0, 0)] * round(further * part)
+        ends += [self._replicate_end(bucket, chances, 0, n) for n in numbers for _ in range(first)]
+        ends += [self._replicate_end(bucket, (), 0, 0)] * round(further * part)
         scale = (len(runs) + count * first) / max(1, len(runs) + drawn * first)
         return self._in_lanes(bucket, ends).times(scale)
 
-    def _end(
+    def _replicate_end(
         self, bucket: Bucket, chances: tuple[float, ...], chunks: int, trial: int
     ) -> tuple[int, int, int]:
         """Return a replicate's remaining chunks, warm-up, evaluations; its number draws a rung."""
@@ -198,7 +198,11 @@ class WorkAhead:
         return Work(float(trained * quantum), float(sum(last.values()) * quantum), float(seen))
 
     def _further_seeds(
-        self, ledger: Ledger, buckets: Sequence[Bucket], chances: Sequence[float], to_come: int
+        self,
+        ledger: SearchState,
+        buckets: Sequence[Bucket],
+        chances: Sequence[float],
+        to_come: int,
     ) -> float:
         """Return the seeds that racing will add, from the mean of trials after the first lanes."""
         first = self._study.seeds.first
@@ -224,7 +228,7 @@ class WorkAhead:
         )
         return live + to_come * math.prod(chances) * max(0.0, usual - first)
 
-    def _confirm(self, ledger: Ledger, bucket: Bucket, share: float) -> Work:
+    def _confirm_work(self, ledger: SearchState, bucket: Bucket, share: float) -> Work:
         """Return the work of confirming: running replicates, then later ones of this bucket."""
         phase, stage = ledger.state.phase, self._study.confirm
         length, warmup = bucket.schedule.length, bucket.warmup
@@ -246,7 +250,7 @@ class WorkAhead:
             work += self._in_lanes(bucket, [(length, warmup, 1)] * count).times(share)
         return work
 
-    def _uncompiled(self, ledger: Ledger, buckets: Sequence[Bucket]) -> float:
+    def _programs_to_compile(self, ledger: SearchState, buckets: Sequence[Bucket]) -> float:
         """Return the expected number of programs still to compile.
 
         The share of trials that are alone in their bucket estimates the probability that the next
@@ -263,7 +267,7 @@ class WorkAhead:
         return there + alone * max(0, self._trials - ledger.state.proposed)
 
 
-def _live_runs(trial: Trial, bucket: Bucket) -> list[Run]:
+def _live_runs(trial: Trial, bucket: Bucket) -> list[Replicate]:
     """Return the replicates of a trial that still train in this bucket."""
     if trial.bucket != bucket.key:
         return []
@@ -300,7 +304,7 @@ def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[fl
 
 @lru_cache(maxsize=4096)
 def ladder(
-    schedule: Schedule, chances: tuple[float, ...], trained: int
+    schedule: EventSchedule, chances: tuple[float, ...], trained: int
 ) -> list[tuple[float, int, int]]:
     """Return each coming evaluation's probability, and the chunks and evaluations until it.
 
@@ -315,7 +319,7 @@ def ladder(
     return found or [(1.0, 0, 0)]
 
 
-def expected_chunks(schedule: Schedule, chances: tuple[float, ...]) -> float:
+def expected_chunks(schedule: EventSchedule, chances: tuple[float, ...]) -> float:
     """Return the mean chunks of a new trial.
 
     >>> expected_chunks(Schedule(1000, 8, (2,), frozenset({2, 8})), (0.25,))

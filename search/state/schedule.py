@@ -16,11 +16,11 @@ from ...store.environment_columns import by_environment, environment_metric
 from ...studies.chunk_sizes import rung_steps
 from ...studies.spec import Study
 from ..lanes.contract import ChunkResult, ChunkRow
-from .trials import Run
+from .trials import Replicate
 
 
 @dataclass(frozen=True)
-class Schedule:
+class EventSchedule:
     """The events of one bucket."""
 
     quantum: int  # training env steps of one lane in one chunk
@@ -39,7 +39,7 @@ class Schedule:
         return [index for index, rung in enumerate(self.rungs) if rung == chunks]
 
 
-def schedule_of(study: Study, quantum: int) -> Schedule:
+def schedule_of(study: Study, quantum: int) -> EventSchedule:
     def chunks(env_steps: float) -> int:
         return -(-round(env_steps) // quantum)
 
@@ -49,17 +49,17 @@ def schedule_of(study: Study, quantum: int) -> Schedule:
     points = set(rungs) | {length}
     if isinstance(every, int):
         points |= {chunks(steps) for steps in range(every, study.env_steps, every)}
-    return Schedule(quantum, length, rungs, frozenset(points))
+    return EventSchedule(quantum, length, rungs, frozenset(points))
 
 
 _MEANS = ("episode_return", "episode_length")
 
 
 @dataclass(frozen=True)
-class Rows:
+class CurveRows:
     """Curve rows of some replicates, by columns."""
 
-    runs: Sequence[Run]
+    runs: Sequence[Replicate]
     env_steps: Sequence[int]  # of each at the end of its row
     metrics: dict[str, np.ndarray]  # name -> float64 [runs]
 
@@ -69,18 +69,18 @@ def chunks_of_row(log_every: int | None, quantum: int) -> int:
     return 1 if log_every is None else max(1, log_every // quantum)
 
 
-def ends_row(schedule: Schedule, trained: int, chunks: int) -> bool:
+def ends_row(schedule: EventSchedule, trained: int, chunks: int) -> bool:
     """Return whether a row of `chunks` chunks ends here."""
     return trained % chunks == 0 or trained in schedule.rungs or trained == schedule.length
 
 
 def rows_of(
     log_every: int | None,
-    schedule: Schedule,
-    shown: Mapping[int, Run],
+    schedule: EventSchedule,
+    shown: Mapping[int, Replicate],
     trained: Sequence[int],
     result: ChunkResult,
-) -> Iterator[Rows]:
+) -> Iterator[CurveRows]:
     """Yield the rows that a chunk completes, ordered by env steps."""
     chunks = chunks_of_row(log_every, schedule.quantum)
     if chunks == 1:
@@ -90,8 +90,8 @@ def rows_of(
 
 
 def _part_rows(
-    quantum: int, shown: Mapping[int, Run], trained: Sequence[int], result: ChunkResult
-) -> Iterator[Rows]:
+    quantum: int, shown: Mapping[int, Replicate], trained: Sequence[int], result: ChunkResult
+) -> Iterator[CurveRows]:
     """Yield a row for each part of a chunk, or one for a chunk without parts."""
     runs, before = list(shown.values()), 0
     parts = result.rows or (ChunkRow(quantum, result.metrics),)
@@ -103,34 +103,34 @@ def _part_rows(
         if is_last and len(parts) > 1:
             # Returns that choose trials are of whole chunks, whatever rows are written.
             whole = _of_lanes(shown, result.metrics)
-        metrics |= _rolling(runs if is_last else copies, whole)
+        metrics |= _rolling_means(runs if is_last else copies, whole)
         steps, before = part.env_steps - before, part.env_steps
         _spend(runs, result, steps, quantum)
         behind = quantum - part.env_steps
         env_steps = [done * quantum - behind for done in trained]
-        yield Rows(runs, env_steps, metrics | _pace(runs, [steps] * len(runs)))
+        yield CurveRows(runs, env_steps, metrics | _pace(runs, [steps] * len(runs)))
 
 
 def _joined_row(
-    schedule: Schedule,
-    shown: Mapping[int, Run],
+    schedule: EventSchedule,
+    shown: Mapping[int, Replicate],
     trained: Sequence[int],
     result: ChunkResult,
     chunks: int,
-) -> Rows:
+) -> CurveRows:
     """Return the rows of several chunks that end with this one; its parts are not needed."""
     runs, quantum = list(shown.values()), schedule.quantum
     metrics = _of_lanes(shown, result.metrics)
-    metrics |= _rolling(runs, metrics)
+    metrics |= _rolling_means(runs, metrics)
     _spend(runs, result, quantum, quantum)
-    ended = _join(runs, metrics)
+    ended = _join_half_rows(runs, metrics)
     made = [at for at, done in enumerate(trained) if ends_row(schedule, done, chunks)]
     columns = {name: _column(ended, made, name) for name in metrics}
     since = [runs[at].half_row_chunks * quantum for at in made]
     columns |= _pace([runs[at] for at in made], since)
     for at in made:
         runs[at].end_row()
-    return Rows([runs[at] for at in made], [trained[at] * quantum for at in made], columns)
+    return CurveRows([runs[at] for at in made], [trained[at] * quantum for at in made], columns)
 
 
 def _column(ended: Sequence[Mapping[str, float]], made: Sequence[int], name: str) -> np.ndarray:
@@ -138,20 +138,20 @@ def _column(ended: Sequence[Mapping[str, float]], made: Sequence[int], name: str
 
 
 def _of_lanes(
-    shown: Mapping[int, Run], metrics: Mapping[str, np.ndarray]
+    shown: Mapping[int, Replicate], metrics: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     lanes = list(shown)
     return {name: values[lanes] for name, values in metrics.items()}
 
 
-def _spend(runs: Sequence[Run], result: ChunkResult, env_steps: int, quantum: int) -> None:
+def _spend(runs: Sequence[Replicate], result: ChunkResult, env_steps: int, quantum: int) -> None:
     """Count the time of a part of a chunk: a chunk is one program, so parts are even."""
     seconds = max(0.0, result.seconds) * env_steps / quantum
     for run in runs:
         run.spend(seconds)
 
 
-def _pace(runs: Sequence[Run], env_steps: Sequence[int]) -> dict[str, np.ndarray]:
+def _pace(runs: Sequence[Replicate], env_steps: Sequence[int]) -> dict[str, np.ndarray]:
     """Return training seconds, and speed since the last row (`env_steps` steps ago)."""
     took = np.array([run.take_row_seconds() for run in runs])
     speed = np.divide(env_steps, took, out=np.full(len(runs), np.nan), where=took > 0)
@@ -161,7 +161,9 @@ def _pace(runs: Sequence[Run], env_steps: Sequence[int]) -> dict[str, np.ndarray
     }
 
 
-def _join(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> list[dict[str, float]]:
+def _join_half_rows(
+    runs: Sequence[Replicate], metrics: Mapping[str, np.ndarray]
+) -> list[dict[str, float]]:
     from ...core.metrics import joined  # on use: analytic lanes need no jax
 
     columns = {name: values.tolist() for name, values in metrics.items()}
@@ -179,7 +181,9 @@ def _join(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> list[dict[s
     return [run.half_row for run in runs]
 
 
-def _rolling(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _rolling_means(
+    runs: Sequence[Replicate], metrics: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     for number, own in by_environment(metrics).items():
         if not {"episodes", "episode_return"} <= set(own):

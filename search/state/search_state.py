@@ -26,13 +26,13 @@ from ...store.statistics import mean
 from ...studies.spec import Study
 from ...studies.stopping_rules import rule_row
 from ..lanes.contract import Resolved, Resolver
-from ..rules.registry import Rung, Standing
-from ..samplers.registry import Past
+from ..rules.registry import Rung, TrialAtRung
+from ..samplers.registry import PriorTrial
 from .evaluations_alone import EvaluationsAlone
 from .loop_state import KeptPolicy, LoopState, Phase
 from .objective import Objective, Objectives
 from .tally import Tally
-from .trials import Run, Trial, lineage_of, params_at
+from .trials import Replicate, Trial, lineage_of, params_at
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Unwritten:
                     self.attributes.append(row)
 
 
-class Ledger:
+class SearchState:
     """The state of a study in memory.
 
     `undecided` are live trials with a reported rung but no decision yet, because a foreign
@@ -78,7 +78,7 @@ class Ledger:
         clock: Callable[[], float] | None = None,
         *,
         resolver: Resolver,
-        earlier: Iterable[Past] = (),
+        earlier: Iterable[PriorTrial] = (),
         undecided: Iterable[int] = (),
         looks: Sequence[Look] = (),
         evaluations_alone: bool = False,
@@ -104,7 +104,7 @@ class Ledger:
         self._resolver = resolver
         self._resolved: dict[int, Resolved] = {}  # held for live trials
         # as samplers see trials, by number; those of `_unseen` are made again when asked for
-        self._pasts: dict[int, Past] = {}
+        self._pasts: dict[int, PriorTrial] = {}
         self._unseen: set[int] = set(self.trials)
         self._judged: list[list[int]] = []
         self._rungs: list[Rung] = []  # their standings, read on demand
@@ -191,7 +191,7 @@ class Ledger:
         trial.promote()
         self.touch(trial)
 
-    def started(self, run: Run) -> None:
+    def started(self, run: Replicate) -> None:
         run.start()
         trial = self.trials[run.trial]
         if trial.state is TrialState.WAITING:
@@ -231,7 +231,7 @@ class Ledger:
         self.objective = self.objective.of_test
         self.unwritten.add(EVALUATIONS_ALONE)
         for trial in self.trials.values():
-            self._remeasure(trial)
+            self._update_by_environment(trial)
             self.touch(trial)
         if self.study.seeds.racing is not None:
             self._remeasure_racing()
@@ -257,7 +257,7 @@ class Ledger:
                 found[rung] = self.objective.aggregate(values)
         return found
 
-    def _remeasure(self, trial: Trial) -> None:
+    def _update_by_environment(self, trial: Trial) -> None:
         seeds, chosen = trial.seed_values, trial.choose_values
         end = trial.report_steps[-1] if self._is_finished_by_rule(trial) else None
         search = [*self.alone.last(trial.number, Stream.SEARCH, end).values()]
@@ -340,14 +340,14 @@ class Ledger:
             trial.fail_confirming(why)
             self.touch(trial)
 
-    def count(self, run: Run, env_steps: int, trains: bool, seconds: float) -> None:
+    def count(self, run: Replicate, env_steps: int, trains: bool, seconds: float) -> None:
         trial, env_steps = self.trials[run.trial], env_steps * self.study.spread
         self.state.usage.count(env_steps, run.stream, trains, self.state.phase is Phase.ALSO)
         if run.stream is Stream.SEARCH:
             trial.count(env_steps, trains, seconds)
         self.touch(trial)
 
-    def count_evaluation(self, run: Run, env_steps: int) -> None:
+    def count_evaluation(self, run: Replicate, env_steps: int) -> None:
         trial = self.trials[run.trial]
         self.state.usage.count_evaluation(env_steps)
         if run.stream is Stream.SEARCH:
@@ -393,10 +393,10 @@ class Ledger:
             found.add(self.standing(self.trials[number], rung))
         return found
 
-    def standing(self, trial: Trial, rung: int) -> Standing:
+    def standing(self, trial: Trial, rung: int) -> TrialAtRung:
         """Return a trial at a rung that it has passed, by the first objective only."""
         curve = tuple(map(self.objective.loss, trial.reports[: rung + 1]))
-        return Standing(trial.number, curve[rung], curve)
+        return TrialAtRung(trial.number, curve[rung], curve)
 
     def order(self, trials: Iterable[Trial]) -> list[Trial]:
         """Return trials with values, best first (`Objectives.keys`)."""
@@ -434,7 +434,7 @@ class Ledger:
     def now(self) -> float | None:
         return self._clock() if self._clock else None
 
-    def history(self, unseen: Sequence[int] = ()) -> tuple[Past, ...]:
+    def history(self, unseen: Sequence[int] = ()) -> tuple[PriorTrial, ...]:
         """Return every trial as seen by samplers, by number, warm-start trials first.
 
         It changes only when a trial is added, ends or pauses, so a batch repeated after a crash
@@ -442,17 +442,17 @@ class Ledger:
         ends or pauses again. `unseen` are trials whose latest events are hidden, one entry per
         event.
         """
-        self._see()
+        self._update_history()
         if not unseen:
             return (*self.earlier, *self._pasts.values())
         news = Counter(unseen)
         shown = dict(self._pasts)
         for number, count in news.items():
             if number in shown:
-                shown[number] = self._before(number, count)
+                shown[number] = self._past_before(number, count)
         return (*self.earlier, *shown.values())
 
-    def _see(self) -> None:
+    def _update_history(self) -> None:
         """Build the samplers' view of trials that were added, ended or paused."""
         last = next(reversed(self._pasts), -1)
         ordered = True
@@ -467,16 +467,18 @@ class Ledger:
             self._pasts = dict(sorted(self._pasts.items()))
         self._unseen = set()
 
-    def _before(self, number: int, news: int) -> Past:
+    def _past_before(self, number: int, news: int) -> PriorTrial:
         """Return a trial as it was before its last `news` events (pauses, the end)."""
         trial = self.trials[number]
         has_ended = not (trial.is_live or trial.is_paused)
         known = len(trial.paused_at) - (news - has_ended)
         return self._past(trial, trial.paused_at[:known], has_ended=False)
 
-    def _past(self, trial: Trial, paused_at: Sequence[int], has_ended: bool) -> Past:
+    def _past(self, trial: Trial, paused_at: Sequence[int], has_ended: bool) -> PriorTrial:
         """Return a trial as seen by samplers: ended, stopped at its last pause, or running."""
-        running = Past(trial.number, trial.params, trial.attributes, proposed_by=trial.proposed_by)
+        running = PriorTrial(
+            trial.number, trial.params, trial.attributes, proposed_by=trial.proposed_by
+        )
         if not (has_ended or paused_at):
             return running
         loss, more = self.objective.loss, self.objectives

@@ -54,12 +54,12 @@ class Tally:
         self._changed.add(number)
 
     def states(self) -> dict[TrialState, int]:
-        self._read()
+        self._read_changes()
         return {state: count for state, count in self._states.items() if count}
 
     def best(self) -> int | None:
         """Return the number of the best trial, the smallest among equals; None without any."""
-        self._read()
+        self._read_changes()
         if len(self._leading) < 2:
             return next(iter(self._leading), None)
         numbers = sorted(self._leading)
@@ -67,7 +67,7 @@ class Tally:
         at = min(range(len(numbers)), key=lambda index: found[index].key)
         return numbers[at]
 
-    def _read(self) -> None:
+    def _read_changes(self) -> None:
         changed, self._changed = self._changed, set()
         entering: list[int] = []
         for number in sorted(changed):
@@ -77,7 +77,7 @@ class Tally:
             self._leading, entering = set(), list(self._results)
         for number in entering:
             if number in self._results:
-                self._enter(number)
+                self._try_to_lead(number)
 
     def _read_row(self, number: int, row: TrialRow) -> bool:
         """Count a row; return whether its result has changed."""
@@ -102,7 +102,7 @@ class Tally:
         violation = self._objectives.violation(row.constraints)
         return _Result((self._objective.loss(row.value), *others), violation)
 
-    def _enter(self, number: int) -> None:
+    def _try_to_lead(self, number: int) -> None:
         """Let a trial lead unless a leading one is better; drop those it beats."""
         if any(self._is_better(other, number) for other in self._leading):
             return

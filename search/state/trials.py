@@ -1,6 +1,6 @@
 """Trials and replicates in memory; only their methods change them, between chunks.
 
-The `Ledger` calls methods whose effects others must see; every change reaches the store as a
+`SearchState` calls methods whose effects others must see; every change reaches the store as a
 `TrialRow`.
 """
 
@@ -30,7 +30,7 @@ class RunState(StrEnum):
 
 
 @dataclass
-class Run:
+class Replicate:
     """One replicate of a trial on one stream of seeds.
 
         WAITING --start--> RUNNING --end--> ENDED --reopen--> RUNNING
@@ -161,7 +161,7 @@ class Run:
     def come_back(self) -> None:
         self.kept = False
 
-    def adopt(self, other: Run) -> None:
+    def adopt(self, other: Replicate) -> None:
         vars(self).update(
             {name: copy.deepcopy(value) for name, value in vars(other).items() if name not in _OWN}
         )
@@ -184,7 +184,7 @@ class Run:
             return math.nan, math.nan
         return self.recent_return, math.nan if self.recent_length is None else self.recent_length
 
-    def copied_means(self) -> Run:
+    def copied_means(self) -> Replicate:
         """Return a replicate with these rolling means, for rows within a chunk."""
         return replace(self, recents=dict(self.recents))
 
@@ -192,7 +192,7 @@ class Run:
         self, environment: int, episodes: float, mean: float, length: float
     ) -> tuple[float, float]:
         known = self.recents.get(str(environment))
-        one = Run(self.trial, self.stream, self.replicate)
+        one = Replicate(self.trial, self.stream, self.replicate)
         if known is not None:
             one.recent_episodes, one.recent_return, one.recent_length = known
         means = one.roll(episodes, mean, length)
@@ -221,7 +221,7 @@ _OWN = ("trial", "stream", "replicate", "lane", "seconds", "row_seconds", "kept"
 """What a replicate does not adopt."""
 
 
-def cut(runs: Iterable[Run]) -> None:
+def cut(runs: Iterable[Replicate]) -> None:
     for run in runs:
         run.cut()
 
@@ -248,7 +248,7 @@ class Trial(TrialRow):
     # the sampler's notes, plain JSON values
     attributes: dict[str, Any] = field(default_factory=dict)
     # replicates of search and confirm, while it is live or confirmed
-    runs: list[Run] = field(default_factory=list)
+    runs: list[Replicate] = field(default_factory=list)
     reports: list[float] = field(default_factory=list)  # its value at each judged rung
     report_steps: list[int] = field(default_factory=list)  # env steps of each
     # its extras there, see `Objectives`
@@ -271,7 +271,7 @@ class Trial(TrialRow):
     def join(self, bucket: str) -> None:
         self.bucket = bucket
 
-    def add(self, runs: Iterable[Run]) -> None:
+    def add(self, runs: Iterable[Replicate]) -> None:
         self.runs = [*self.runs, *runs]
 
     def start(self, now: float | None) -> None:
@@ -348,7 +348,10 @@ class Trial(TrialRow):
         cut(self.runs)
 
     def adopt(
-        self, params: Mapping[str, Any], schedule: Sequence[dict[str, Any]], runs: Sequence[Run]
+        self,
+        params: Mapping[str, Any],
+        schedule: Sequence[dict[str, Any]],
+        runs: Sequence[Replicate],
     ) -> None:
         """Resume from the states of other replicates, one for each of its own, with new params."""
         self.params, self.lost, self.error = dict(params), False, ""
@@ -428,7 +431,7 @@ class Trial(TrialRow):
         lost = [run for run in self.runs_of(Stream.REPORT) if run not in measured]
         self.report_diverged = tuple(run.replicate for run in lost)
 
-    def runs_of(self, stream: Stream) -> list[Run]:
+    def runs_of(self, stream: Stream) -> list[Replicate]:
         return [run for run in self.runs if run.stream is stream]
 
     def values_of(self, stream: Stream) -> tuple[float, ...]:
@@ -449,7 +452,7 @@ class Trial(TrialRow):
         rows = [run.rung_scores[rung] for run in runs if run.rung_scores[rung]]
         return tuple(mean(column) for column in zip(*rows, strict=True))
 
-    def _measured_runs(self, stream: Stream) -> list[Run]:
+    def _measured_runs(self, stream: Stream) -> list[Replicate]:
         return [
             run
             for run in self.runs_of(stream)

@@ -24,33 +24,33 @@ from ...store.rows import StudyMeta, TrialRow, TrialState, counts_evaluations_al
 from ...store.study_folder import WARM_START_NAME
 from ...studies.resolved import as_recorded
 from ...studies.spec import Study
-from ..samplers.registry import Past
+from ..samplers.registry import PriorTrial
 from .objective import Objective, Objectives
 
 
 @dataclass(frozen=True)
-class WarmStart:
+class WarmStartTrials:
     """The adopted trials."""
 
-    history: tuple[Past, ...] = ()  # with negative numbers, in order
+    history: tuple[PriorTrial, ...] = ()  # with negative numbers, in order
     words: str = ""  # one line: how many, and why the others were omitted
 
 
-def warm_start(study: Study, folder: Path | None = None) -> WarmStart:
+def warm_start(study: Study, folder: Path | None = None) -> WarmStartTrials:
     """Return the history from which a study starts."""
     given = study.search.warm_start
     if given is None:
-        return WarmStart()
+        return WarmStartTrials()
     kept = None if folder is None else folder / WARM_START_NAME
     if kept is not None and is_plain_file(kept):
         found, words = _read_copy(kept)
     else:
-        found, words = _read(study, Path(study.source) / given.study)
+        found, words = _read_earlier_trials(study, Path(study.source) / given.study)
     numbered = (replace(past, trial=at - len(found)) for at, past in enumerate(found))
-    return WarmStart(tuple(numbered), words)
+    return WarmStartTrials(tuple(numbered), words)
 
 
-def write_warm_start(found: WarmStart, folder: Path) -> None:
+def write_warm_start(found: WarmStartTrials, folder: Path) -> None:
     """Copy the history into the study's folder, unless it is already there."""
     path = folder / WARM_START_NAME
     if not found.history or path.is_file():
@@ -68,7 +68,7 @@ def write_warm_start(found: WarmStart, folder: Path) -> None:
     write_text(path, json.dumps({**data, "sum": _sum(data)}))
 
 
-def _read_copy(path: Path) -> tuple[list[Past], str]:
+def _read_copy(path: Path) -> tuple[list[PriorTrial], str]:
     """Read the copy in the study's folder; older copies have no checksum."""
     check_readable(path)
     try:
@@ -87,9 +87,9 @@ def _sum(data: Mapping[str, Any]) -> str:
 
 def _past(
     params: dict[str, Any], state: str, losses: Sequence[float], violations: Sequence[float]
-) -> Past:
+) -> PriorTrial:
     loss, more = (losses[0] if losses else None), tuple(losses[1:])
-    return Past(
+    return PriorTrial(
         0,
         params,
         state=TrialState(state),
@@ -100,7 +100,7 @@ def _past(
     )
 
 
-def _read(study: Study, path: Path) -> tuple[list[Past], str]:
+def _read_earlier_trials(study: Study, path: Path) -> tuple[list[PriorTrial], str]:
     rows, meta, alone = _rows_of(path)
     rows = [row for row in rows if row.state is not TrialState.REFERENCE]
     other: dict[str, Any] = {}
@@ -109,7 +109,7 @@ def _read(study: Study, path: Path) -> tuple[list[Past], str]:
         other = as_recorded(meta.study_text, str(path))
         if alone:  # its values have no training returns
             other = {**other, "metric": {**other.get("metric", {}), "training_weight": 0.0}}
-    found: list[Past] = []
+    found: list[PriorTrial] = []
     left_out: Counter[str] = Counter()
     for row in rows:
         reason = _why_unusable(study, row)
@@ -119,12 +119,12 @@ def _read(study: Study, path: Path) -> tuple[list[Past], str]:
         if reason:
             left_out[reason] += 1
             continue
-        found.append(_earlier(study, params, row))
+        found.append(_past_of_row(study, params, row))
     if not found:
-        why = _counts(left_out) or "it has no trials"
+        why = _counts_text(left_out) or "it has no trials"
         raise ConfigError(f"search.warm_start: no trial of {path} fits this study: {why}")
     words = f"{len(found)} of {counted(len(rows), 'trial')} from {path} inform the search"
-    words += f"; left out: {_counts(left_out)}" if left_out else ""
+    words += f"; left out: {_counts_text(left_out)}" if left_out else ""
     return found, words + _differences(study, other)
 
 
@@ -176,27 +176,27 @@ def _check_same_metrics(study: Study, meta: StudyMeta, path: Path) -> None:
     theirs = theirs or [(meta.metric, meta.goal)]
     if ours != theirs:
         raise ConfigError(
-            f"search.warm_start: {path} has different objectives: {_metrics(theirs)}; "
-            f"here: {_metrics(ours)}"
+            f"search.warm_start: {path} has different objectives: {_metrics_text(theirs)}; "
+            f"here: {_metrics_text(ours)}"
         )
     limited = [(limit.metric, limit.aggregate) for limit in study.constraints]
     before = [(str(one["metric"]), str(one["aggregate"])) for one in meta.constraints]
     if before and limited != before:
         raise ConfigError(
-            f"search.warm_start: {path} has constraints on other metrics: {_limits(before)}; "
-            f"here: {_limits(limited)}"
+            f"search.warm_start: {path} has constraints on other metrics: {_limits_text(before)}; "
+            f"here: {_limits_text(limited)}"
         )
 
 
-def _limits(pairs: Sequence[tuple[str, str]]) -> str:
+def _limits_text(pairs: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{how} of {name}" for name, how in pairs) or "none"
 
 
-def _metrics(pairs: Sequence[tuple[str, str]]) -> str:
+def _metrics_text(pairs: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{goal} {name}" for name, goal in pairs)
 
 
-def _values(row: TrialRow) -> tuple[float, ...]:
+def _objective_values(row: TrialRow) -> tuple[float, ...]:
     return row.objectives or (() if row.value is None else (row.value,))
 
 
@@ -205,7 +205,7 @@ def _why_unusable(study: Study, row: TrialRow) -> str:
         return ""
     if row.state is not TrialState.FINISHED:
         return "not run to their end"
-    values = _values(row)
+    values = _objective_values(row)
     if len(values) != max(1, len(study.objectives)) or not all(map(math.isfinite, values)):
         return "without a value for every objective"
     if len(row.constraints) != len(study.constraints):
@@ -254,15 +254,15 @@ def _our_value(study: Study, name: str) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _earlier(study: Study, params: dict[str, Any], row: TrialRow) -> Past:
+def _past_of_row(study: Study, params: dict[str, Any], row: TrialRow) -> PriorTrial:
     if row.state is TrialState.DIVERGED:
         return _past(params, row.state, (), ())
     metrics = study.objectives or (study.metric,)
-    losses = [Objective(m).loss(v) for m, v in zip(metrics, _values(row), strict=True)]
+    losses = [Objective(m).loss(v) for m, v in zip(metrics, _objective_values(row), strict=True)]
     return _past(params, row.state, losses, Objectives.of(study).violations(row.constraints))
 
 
-def _counts(left_out: Counter[str]) -> str:
+def _counts_text(left_out: Counter[str]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
 
 

@@ -36,7 +36,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Cost:
+class TestCost:
     env_steps: int
     eval_env_steps: int
     cpu_seconds: float | None = None  # of the process, with compilation
@@ -54,7 +54,7 @@ class Contender:
     # env steps of the first evaluation at the threshold, per seed; None: never
     to_threshold: tuple[int | None, ...]
     curve: Curve
-    cost: Cost
+    cost: TestCost
     # of published ones: by, repository, commit, file, env_steps, without (settings hpo lacks)
     source: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -75,7 +75,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Made:
+class Provenance:
     """The software and machine of the test runs."""
 
     on: str  # as 2026-11-22
@@ -86,7 +86,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Record:
+class TunedRecord:
     name: str
     env: str
     env_values: Mapping[str, Any]
@@ -97,7 +97,7 @@ class Record:
     evaluation: Mapping[str, Any]
     seed: int  # root of the test seeds, used by no study
     threshold: float  # its first reaching is timed
-    made: Made
+    made: Provenance
     origin: Origin
     # the tuned configuration, the default, then published ones
     contenders: Sequence[Contender]
@@ -151,13 +151,13 @@ def record_files(where: Sequence[Path]) -> dict[str, Path]:
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
 
-def known_record(name: str, place: Path | None = None) -> Record | None:
+def known_record(name: str, place: Path | None = None) -> TunedRecord | None:
     files = record_files(folders(place))
     stems = (file_name(word).removesuffix(".yaml") for word in (name, full_id(name)))
     return next((read_record(files[stem]) for stem in stems if stem in files), None)
 
 
-def find_record(name: str, place: Path | None = None) -> Record:
+def find_record(name: str, place: Path | None = None) -> TunedRecord:
     found, files = known_record(name, place), record_files(folders(place))
     if found is not None:
         return found
@@ -172,9 +172,9 @@ class _Metric:
     goal: Literal["maximize", "minimize"]
 
 
-def read_record(path: Path) -> Record:
+def read_record(path: Path) -> TunedRecord:
     """Read a record; a `StudyError` names file and line."""
-    reader, root = _Reader(Notes(str(path))), read_file(path, str(path))
+    reader, root = _RecordReader(Notes(str(path))), read_file(path, str(path))
     own = {key: reader.child(root, key) for key in ("env", "metric", "results", "study")}
     base, tuned = (plain(reader.child(root, key)) for key in ("defaults", "config"))
     if base.get(AVERAGE_REWARD) == 0:  # the default of its day, with today's meaning of `off`
@@ -202,7 +202,7 @@ def read_record(path: Path) -> Record:
     others = ("config", "defaults", "results", "heuristics", "env", "metric", "study")
     rest = {key: node for key, node in root.value.items() if key not in others}
     return reader.filled(
-        Record,
+        TunedRecord,
         Node(root.line, {**rest, "origin": own["study"]}),
         "",
         env=str(env.pop("id", "")),
@@ -215,7 +215,7 @@ def read_record(path: Path) -> Record:
 
 
 @dataclass
-class _Reader:
+class _RecordReader:
     """Creates dataclasses from a file's mappings, checking each value by its annotation."""
 
     notes: Notes

@@ -16,14 +16,14 @@ from ..load import BeforeCode, load, loads
 from ..spec import Study
 from ..stopping_rules import FIRST_RUNG
 from ..yaml_io import flow, to_yaml
-from .record import DEFAULT, PREFIX, Record, file_name, find_record
+from .record import DEFAULT, PREFIX, TunedRecord, file_name, find_record
 
 _FACTOR = 4.0
 _TRIALS = 48
 _COMMENT = 44
 
 
-def knobs_of(record: Record) -> dict[str, Any]:
+def knobs_of(record: TunedRecord) -> dict[str, Any]:
     """Return the tuned configuration in today's hyperparameters, without removed ones."""
     return {name: value for name, value in record.tuned.config.items() if name in KNOBS}
 
@@ -41,7 +41,7 @@ def least(config: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def former_default(record: Record) -> dict[str, Any]:
+def former_default(record: TunedRecord) -> dict[str, Any]:
     """Return the hyperparameters that turn today's default into the recorded one."""
     for one in record.contenders:
         if one.who == DEFAULT:
@@ -49,34 +49,38 @@ def former_default(record: Record) -> dict[str, Any]:
     return {}
 
 
-def train_text(record: Record, seeds: int = 5) -> str:
+def train_text(record: TunedRecord, seeds: int = 5) -> str:
     """Return the study that trains the configuration, for `hpo train tuned:ENV`."""
-    return _head(record, "trained") + to_yaml(
+    return _head_comment(record, "trained") + to_yaml(
         {
             "name": f"tuned-{_stem(record)}",
             "env": record.env_given,
             "env_steps": record.env_steps,
             "fixed": least(knobs_of(record)),
             "metric": {"name": record.metric, "goal": record.goal},
-            "evaluation": {"every": max(1, record.env_steps // 20), **_how(record)},
+            "evaluation": {
+                "every": max(1, record.env_steps // 20),
+                **_evaluation_settings(record),
+            },
             "seeds": {"per_config": seeds},
             "budget": {"trials": 1},
         }
     )
 
 
-def around_text(record: Record) -> str:
+def around_text(record: TunedRecord) -> str:
     """Return a study whose default is the configuration, for `hpo init ENV`.
 
     The usual hyperparameters are searched, with numbers within a factor of 4 of the tuned value on
     their axis.
     """
-    config = {name: _rounded(name, value) for name, value in least(knobs_of(record)).items()}
+    config = {name: _round_value(name, value) for name, value in least(knobs_of(record)).items()}
     whole = complete(config)
     space = {
-        name: _around(name, whole[name])
+        name: _range_around(name, whole[name])
         for name in SEARCHED
-        if whole[name] < 1.0 or _kind(name) != "one_minus_log"  # whose axis ends below 1
+        if whole[name] < 1.0
+        or _distribution_kind(name) != "one_minus_log"  # whose axis ends below 1
     }
     fixed = {k: v for k, v in config.items() if k not in space}
     first = max(1, round(FIRST_RUNG * record.env_steps))
@@ -85,55 +89,62 @@ def around_text(record: Record) -> str:
         # training returns count half, not in the test
         metric["training_weight"] = 0.5
     lines = [
-        _head(record, "the default, trial 0"),
+        _head_comment(record, "the default, trial 0"),
         "# Next: check this file, then run it. Omitted keys have defaults.\n",
         to_yaml({"name": _stem(record).lower(), "env": record.env_given}),
-        _said(f"env_steps: {record.env_steps}", "of one full run"),
-        _said("fixed:", "the same in every trial") if fixed else "",
+        _commented_line(f"env_steps: {record.env_steps}", "of one full run"),
+        _commented_line("fixed:", "the same in every trial") if fixed else "",
         *(f"  {flow(name)}: {flow(value)}\n" for name, value in fixed.items()),
-        _said("space:", "searched; default: the value in trial 0"),
+        _commented_line("space:", "searched; default: the value in trial 0"),
         *(f"  {flow(name)}: {flow(data)}\n" for name, data in space.items()),
-        _said(f"metric: {flow(metric)}", "to optimise"),
-        _said(f"evaluation: {flow({'every': 'rungs', **_how(record)})}", "at rungs, at the end"),
-        _said("search: {method: tpe}", "proposes the trials"),
-        _said(f"early_terminate: {{type: asha, min: {first}, eta: 4}}", "three of four end here"),
-        *(_said(line, what) for line, what in SEED_PLAN),
-        _said("population: {lanes: 24}", "fewer than trials, so that tpe learns from the first"),
-        _said(f"budget: {{trials: {_TRIALS}}}", "also env_steps: 100M, wall: 2h"),
+        _commented_line(f"metric: {flow(metric)}", "to optimise"),
+        _commented_line(
+            f"evaluation: {flow({'every': 'rungs', **_evaluation_settings(record)})}",
+            "at rungs, at the end",
+        ),
+        _commented_line("search: {method: tpe}", "proposes the trials"),
+        _commented_line(
+            f"early_terminate: {{type: asha, min: {first}, eta: 4}}", "three of four end here"
+        ),
+        *(_commented_line(line, what) for line, what in SEED_PLAN),
+        _commented_line(
+            "population: {lanes: 24}", "fewer than trials, so that tpe learns from the first"
+        ),
+        _commented_line(f"budget: {{trials: {_TRIALS}}}", "also env_steps: 100M, wall: 2h"),
     ]
     return "".join(lines)
 
 
-def _said(line: str, what: str) -> str:
+def _commented_line(line: str, what: str) -> str:
     return f"{line.ljust(_COMMENT)} # {what}\n"
 
 
-def _kind(name: str) -> str:
+def _distribution_kind(name: str) -> str:
     return (KNOBS[name].search or {}).get("distribution", "")
 
 
-def _rounded(name: str, value: Any) -> Any:
+def _round_value(name: str, value: Any) -> Any:
     """Round a number to four digits; near 1, its distance from 1."""
     if not isinstance(value, float):
         return value
-    if _kind(name) == "one_minus_log" and 0.0 < value < 1.0:
+    if _distribution_kind(name) == "one_minus_log" and 0.0 < value < 1.0:
         return float(f"{1.0 - float(f'{1.0 - value:.4g}'):.10g}")
     return float(f"{value:.4g}")
 
 
-def _head(record: Record, what: str) -> str:
+def _head_comment(record: TunedRecord, what: str) -> str:
     return f"# {record.env}: the tuned configuration tuned:{record.name} is {what}.\n"
 
 
-def _stem(record: Record) -> str:
+def _stem(record: TunedRecord) -> str:
     return file_name(record.name).removesuffix(".yaml")
 
 
-def _how(record: Record) -> dict[str, Any]:
+def _evaluation_settings(record: TunedRecord) -> dict[str, Any]:
     return {k: v for k, v in record.evaluation.items() if k != "greedy" or v is False}
 
 
-def _around(name: str, value: Any) -> dict[str, Any]:
+def _range_around(name: str, value: Any) -> dict[str, Any]:
     """Return the part of a hyperparameter's usual range around a value, the default."""
     usual = dict(KNOBS[name].search or {})
     low, high = usual["min"], usual["max"]

@@ -21,14 +21,14 @@ from ...store.comparison import (
 from ...store.statistics import NO_INTERVAL, Interval, iqm, mean, median
 from ...store.unobserved import bounded_interval
 from ...store.value_bounds import RETURN, metric_range
-from .record import Contender, Record
+from .record import Contender, TunedRecord
 
 Verdict = Literal["better", "worse", "no_difference"]
 """As `store.comparison`; all test seeds ran, so nothing is undecided."""
 
 
 @dataclass(frozen=True)
-class Summary:
+class TestSummary:
     # estimator over seeds with its 95 % interval; NaN without values (episodes that never end)
     greedy: tuple[float, Interval]
     training: tuple[float, Interval]
@@ -40,7 +40,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TunedComparison:
     who: str
     verdict: Verdict
     # probability of improvement (Agarwal et al. 2021, section 4.3) of ours with its 95 %
@@ -69,12 +69,12 @@ class Ranges:
     training: Bounds = UNBOUNDED
 
 
-def ranges_of(record: Record) -> Ranges:
+def ranges_of(record: TunedRecord) -> Ranges:
     env = {"id": record.env, **record.env_values}
     return Ranges(metric_range(record.metric, env), metric_range(RETURN, env))
 
 
-def summary_in(record: Record, one: Contender) -> Summary:
+def summary_in(record: TunedRecord, one: Contender) -> TestSummary:
     """Return the numbers of one contender in a record."""
     return summary(one, record.goal, record.estimator, ranges_of(record))
 
@@ -84,27 +84,27 @@ def summary(
     goal: str = "maximize",
     estimator: Literal["mean", "iqm"] = "iqm",
     ranges: Ranges = Ranges(),
-) -> Summary:
+) -> TestSummary:
     """Return the numbers of one contender; diverged seeds count as its worst value."""
     reached = [steps for steps in one.to_threshold if steps is not None]
     middle = median([math.inf if steps is None else float(steps) for steps in one.to_threshold])
-    return Summary(
-        greedy=_middle(one.greedy, goal, estimator, ranges.greedy),
-        training=_middle(one.training, "maximize", estimator, ranges.training),
-        area=_middle(one.area, goal, estimator, ranges.greedy),
+    return TestSummary(
+        greedy=_centre_interval(one.greedy, goal, estimator, ranges.greedy),
+        training=_centre_interval(one.training, "maximize", estimator, ranges.training),
+        area=_centre_interval(one.area, goal, estimator, ranges.greedy),
         reached=len(reached),
         to_threshold=middle if math.isfinite(middle) else None,
         diverged=sum(value is None for value in one.greedy),
     )
 
 
-def _middle(
+def _centre_interval(
     values: Sequence[float | None],
     goal: str,
     estimator: Literal["mean", "iqm"],
     bounds: Bounds = UNBOUNDED,
 ) -> tuple[float, Interval]:
-    whole = _whole(values, goal)
+    whole = _fill_missing(values, goal)
     if not whole:
         return math.nan, NO_INTERVAL
     if estimator == "mean" or len(whole) < 8:  # of fewer the IQM is not defined
@@ -112,7 +112,7 @@ def _middle(
     return iqm(whole), bounded_interval(whole, bounds, "iqm")
 
 
-def _whole(values: Sequence[float | None], goal: str) -> list[float]:
+def _fill_missing(values: Sequence[float | None], goal: str) -> list[float]:
     """Replace missing values by the worst; [] without any."""
     finite = [value for value in values if value is not None]
     if not finite:
@@ -121,29 +121,31 @@ def _whole(values: Sequence[float | None], goal: str) -> list[float]:
     return [worst if value is None else value for value in values]
 
 
-def comparisons(record: Record) -> list[Comparison]:
+def comparisons(record: TunedRecord) -> list[TunedComparison]:
     return [compare(record.tuned, other, record.goal) for other in record.contenders[1:]]
 
 
-def compare(ours: Contender, theirs: Contender, goal: str = "maximize") -> Comparison:
+def compare(ours: Contender, theirs: Contender, goal: str = "maximize") -> TunedComparison:
     goals = {"greedy": goal, "training": "maximize", "area": goal}
-    chances = {n: _chance(getattr(ours, n), getattr(theirs, n), goals[n]) for n in goals}
+    chances = {
+        n: _improvement_probability(getattr(ours, n), getattr(theirs, n), goals[n]) for n in goals
+    }
     low, high = chances["greedy"][1].low, chances["greedy"][1].high
     verdict: Verdict = "no_difference"
     if low is not None and low > 0.5:
         verdict = "better"
     elif high is not None and high < 0.5:
         verdict = "worse"
-    return Comparison(theirs.who, verdict, **chances)
+    return TunedComparison(theirs.who, verdict, **chances)
 
 
-def beside_heuristics(record: Record) -> list[BesideHeuristic]:
+def beside_heuristics(record: TunedRecord) -> list[BesideHeuristic]:
     """Compare the tuned configuration with each heuristic in its record.
 
     A diverged seed counts as the tuned configuration's worst value. Verdicts cover only outcomes
     that these seeds showed; together they are wrong in at most 5 %.
     """
-    ours, bounds = _whole(record.tuned.greedy, record.goal), ranges_of(record).greedy
+    ours, bounds = _fill_missing(record.tuned.greedy, record.goal), ranges_of(record).greedy
     if not ours:
         return []
 
@@ -164,13 +166,13 @@ def beside_heuristics(record: Record) -> list[BesideHeuristic]:
             around = unless.interval
         told = decisions[who].of_seen
         verdict: Verdict = told if told != "undecided" else "no_difference"
-        seen = _middle(theirs, record.goal, record.estimator, bounds)
+        seen = _centre_interval(theirs, record.goal, record.estimator, bounds)
         found.append(BesideHeuristic(who, verdict, seen, (less, around)))
     return found
 
 
 @lru_cache(maxsize=4_096)  # a list of records and their tables ask for the same ones
-def _chance(
+def _improvement_probability(
     ours: tuple[float | None, ...], theirs: tuple[float | None, ...], goal: str
 ) -> tuple[float, Interval]:
     if all(value is None for value in (*ours, *theirs)):

@@ -40,7 +40,7 @@ def test_parts_are_the_fewest_whose_rows_fit(rows, row_bytes):
     assert parts == (dividing[0] if dividing else fewest) and fits(parts)
 
 
-def test_what_is_said_holds_and_only_networks_over_links_are_cut():
+def test_gradient_accumulation_is_automatic_only_for_link_networks():
     def plan(**knobs):
         return make_plan({"num_envs": 16, "rollout_length": 64, **knobs}, RING)
 
@@ -53,7 +53,7 @@ def test_what_is_said_holds_and_only_networks_over_links_are_cut():
         plan(gradient_accumulation=0)
 
 
-def test_on_a_cpu_parts_grow_with_rows_and_widths_and_on_a_gpu_there_is_one():
+def test_gradient_parts_grow_with_memory_on_cpu_and_are_one_on_gpu():
     one = {"network": "gnn", "num_envs": 16, "gnn_message_passing_steps": 1}  # quickly traced
 
     def parts(platform="cpu", **knobs):
@@ -68,7 +68,7 @@ def test_on_a_cpu_parts_grow_with_rows_and_widths_and_on_a_gpu_there_is_one():
     assert parts("gpu", num_minibatches=1) == 1
 
 
-def test_a_program_settles_it_for_its_devices_and_the_study_s_plan_keeps_its_name():
+def test_program_resolves_gradient_parts_without_changing_plan_hash():
     knobs = {
         "network": "gnn",
         "num_envs": 16,
@@ -83,7 +83,7 @@ def test_a_program_settles_it_for_its_devices_and_the_study_s_plan_keeps_its_nam
     assert plan.gradient_accumulation == AUTOMATIC and plan_hash(plan) != plan_hash(made.plan)
 
 
-def test_what_is_learnt_is_that_of_the_whole_minibatch(monkeypatch):
+def test_accumulated_gradient_equals_full_minibatch_gradient(monkeypatch):
     """The same losses and gradient, up to what float32 rounds."""
     plan = make_plan(TINY, EnvPlan("CartPole-v1"), features=())
     monkeypatch.setattr(memory, "_CACHE_BYTES", 1)
@@ -120,7 +120,7 @@ def test_what_is_learnt_is_that_of_the_whole_minibatch(monkeypatch):
     memory._parts_on_cpu.cache_clear()
 
 
-def test_a_plan_that_leaves_it_open_is_no_division_by_zero():
+def test_unresolved_gradient_parts_raise_a_config_error():
     plan = make_plan({"network": "gnn", **NARROW}, RING)
     with pytest.raises(ConfigError, match=r"is auto, .* give a number, or call"):
         _ = plan.gradient_parts

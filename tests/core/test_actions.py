@@ -61,7 +61,7 @@ SQUARE = Space(Box((-1.0, 0.0, -3.0, 2.0), (1.0, 4.0, -2.0, 6.0), (2, 2)))
         (SQUARE.action_space, "beta", (4,), 8),
     ],
 )
-def test_what_fits_a_space(space, kind, shape, outputs):
+def test_action_spaces_accept_their_distribution_kinds(space, kind, shape, outputs):
     env = Space(space)
     unset = kind in ("categorical", "multi_discrete", "gaussian")
     plan = plan_of(**({} if unset else {"distribution": kind}))
@@ -74,7 +74,7 @@ def test_what_fits_a_space(space, kind, shape, outputs):
 @pytest.mark.parametrize(
     ("space", "kind"), [(Discrete(2), "beta"), (SQUARE.action_space, "categorical")]
 )
-def test_what_does_not_fit_is_refused(space, kind):
+def test_distribution_incompatible_with_action_space_is_refused(space, kind):
     with pytest.raises(ConfigError, match=f"'{kind}', which does not fit .*one of: "):
         policy.distribution_kind(plan_of(distribution=kind), Space(space))
 
@@ -86,7 +86,7 @@ def test_a_range_of_one_s_own_replaces_the_space_s():
     assert (list(low), list(high)) == ([-9.0, -9.0], [9.0, 9.0])
 
 
-def test_an_empty_range_is_refused():
+def test_empty_action_range_is_refused():
     with pytest.raises(ConfigError, match="between 3 and 1; action_low must be below"):
         action_range(plan_of(action_low=3.0), SQUARE.action_space)
     with pytest.raises(ConfigError, match=r"action_low .2. must be below action_high .1."):
@@ -94,7 +94,7 @@ def test_an_empty_range_is_refused():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_range_that_cannot_be_is_refused_when_the_network_is_made(kind):
+def test_invalid_action_range_is_refused_at_network_creation(kind):
     """So that `hpo check` says it, which knows shapes alone."""
     with pytest.raises(ConfigError, match="between 3 and 1"):
         head_outputs(plan_of(action_low=3.0, distribution=kind), SQUARE)
@@ -105,7 +105,7 @@ def test_a_range_that_cannot_be_is_refused_when_the_network_is_made(kind):
 
 
 @pytest.mark.parametrize("kind", ["tanh_gaussian", "beta"])
-def test_a_box_without_bounds_needs_a_range(kind):
+def test_unbounded_box_requires_an_action_range(kind):
     plan, rows = plan_of(distribution=kind), jnp.zeros((3, 2), jnp.float32)
     with pytest.raises(ConfigError, match=r"test-space are not; set action_low and action_high"):
         environment_action(plan, UNBOUNDED, rows)
@@ -137,7 +137,7 @@ def test_actions_are_mapped_into_the_box_and_no_further():
     )
 
 
-def test_integers_are_left_alone():
+def test_discrete_actions_are_passed_unchanged():
     action = jnp.arange(6, dtype=jnp.int32).reshape(3, 2)
     assert environment_action(plan_of(), Space(MultiDiscrete((6, 6))), action) is action
 
@@ -183,7 +183,7 @@ def test_the_ratio_is_one_before_the_first_gradient_step(learned):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_samples_and_modes_lie_where_their_density_is(kind):
+def test_samples_and_modes_agree_with_density_and_entropy(kind):
     """By way of the policy's own functions: entropy is the mean of -log p, the mode is inside."""
     plan, count = plan_of(distribution=kind), 20_000
     env = registry.make(plan.env)

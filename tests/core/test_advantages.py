@@ -45,7 +45,7 @@ def test_it_is_the_sum_over_each_episode(numbers):
     np.testing.assert_allclose(run(*numbers), slow.gae(*numbers), rtol=1e-4, atol=2e-3)
 
 
-def test_shapes_and_kinds_of_arrays_are_checked_while_tests_run():
+def test_array_shapes_and_dtypes_are_type_checked_in_tests():
     """By the hook of tests/conftest.py: a function's, and those of a tree of arrays."""
     steps = steps_of(*numbers())
     with pytest.raises(TypeCheckError, match="gamma"):
@@ -55,7 +55,7 @@ def test_shapes_and_kinds_of_arrays_are_checked_while_tests_run():
             Steps(steps.reward, value, steps.next_value, steps.terminated, steps.truncated)
 
 
-def test_numbers_by_hand():
+def test_gae_matches_manual_example():
     # gamma 0.5, lambda 0.5; values 1, 2, 3; rewards 1, 1, 1; then V = 4.
     # deltas: 1 + 0.5 2 - 1 = 1; 1 + 0.5 3 - 2 = 0.5; 1 + 0.5 4 - 3 = 0
     # A_2 = 0; A_1 = 0.5; A_0 = 1 + 0.25 0.5 = 1.125
@@ -106,7 +106,7 @@ def test_an_ending_stops_the_bootstrap_and_a_cut_takes_the_final_observation_s()
 
 
 @pytest.mark.parametrize("which", ["terminated", "truncated"])
-def test_nothing_leaks_from_the_next_episode(which):
+def test_advantages_do_not_leak_across_episodes(which):
     rewards, values, following, _, _ = numbers()
     ended, never = np.zeros((T, E), bool), np.zeros((T, E), bool)
     ended[4] = True
@@ -183,7 +183,7 @@ def test_v_trace_at_lambda_one_is_equation_1_of_impala():
             assert made[s, e] + values[s, e] == pytest.approx(target, abs=1e-4)
 
 
-def test_v_trace_numbers_by_hand():
+def test_v_trace_matches_manual_example():
     # gamma 0.5, lambda 1; values 1, 2; rewards 1, 1; then V = 4; ratios 2 and 0.5; clips 1.5, 1.
     # errors: 1 + 0.5 2 - 1 = 1; 1 + 0.5 4 - 2 = 1; deltas 1.5 1 = 1.5 and 0.5 1 = 0.5
     # A_1 = 0.5; A_0 = 1.5 + 0.5 1 0.5 = 1.75

@@ -19,7 +19,7 @@ from hpo.core.rollout import Trajectory, as_record, from_record
 LANES = 10
 
 
-def test_a_program_knows_its_backend_and_the_plan_keeps_its_name(tiny):
+def test_program_backend_does_not_change_the_cpu_plan_hash(tiny):
     assert backend_of("cpu") == CPU == tiny.plan.backend and backend_of("gpu") == GPU
     written = for_platform(tiny.plan, "gpu")
     assert written.backend == GPU and written != tiny.plan
@@ -38,7 +38,7 @@ def test_a_program_knows_its_backend_and_the_plan_keeps_its_name(tiny):
         ("CartPole-v1", {}, False),
     ],
 )
-def test_a_gpu_keeps_spectra_packed_where_nobody_says_how(id_, given, packed):
+def test_gpu_defaults_to_packed_observations(id_, given, packed):
     where = EnvPlan(id_, tuple(sorted(given.items())))
     plan = make_plan({}, where)
     assert for_platform(plan, "cpu").env == where
@@ -49,14 +49,14 @@ def test_a_gpu_keeps_spectra_packed_where_nobody_says_how(id_, given, packed):
     assert for_platform(written, "gpu") == written
 
 
-def test_networks_over_links_and_histories_see_what_they_saw():
+def test_gpu_keeps_observations_of_link_networks_and_histories():
     for knobs in ({"network": "gnn"}, {"network": "transformer"}, {"history": 2}):
         plan = make_plan(knobs, EnvPlan("rmsa"))
         unrolled = dataclasses.replace(plan.env, unrolled=True)
         assert for_platform(plan, "gpu").env == unrolled
 
 
-def test_a_program_written_for_a_gpu_learns_the_same(tiny, monkeypatch, quickly):
+def test_gpu_program_learns_like_the_cpu_program(tiny, monkeypatch, quickly):
     devices = tuple(jax.devices())
     words = (tiny.plan, 8, tiny.updates, 4, EvaluationPlan(), devices, tiny.hypers())
     plain = Program(*words)
@@ -120,7 +120,7 @@ def test_started_lanes_are_those_started_alone(tiny, running, starts, started, q
             np.testing.assert_allclose(one[lane], other[lane], rtol=1e-5, atol=1e-6)
 
 
-def test_a_record_gives_every_bit_back():
+def test_trajectory_record_round_trips_bitwise():
     rng = np.random.default_rng(0)
     words = [rng.integers(0, 2**32, (3, 2, 4), dtype=np.uint32).view(np.float32) for _ in range(5)]
     words[0][0, 0, :3] = np.nan, -0.0, np.inf
@@ -146,7 +146,7 @@ def test_a_record_gives_every_bit_back():
 
 
 @pytest.mark.parametrize("steps", [5, 16, 40])
-def test_unrolled_advantages_are_the_same(steps):
+def test_unrolled_gae_matches_plain_gae(steps):
     rng = np.random.default_rng(steps)
     rewards, values, following = rng.normal(size=(3, steps, 6)).astype(np.float32)
     terminated, truncated = rng.random((2, steps, 6)) < 0.1
@@ -155,7 +155,7 @@ def test_unrolled_advantages_are_the_same(steps):
     np.testing.assert_allclose(many, one, rtol=1e-6, atol=1e-6)
 
 
-def test_a_gpu_runs_all_lanes_at_once_where_its_memory_holds_them(tiny):
+def test_gpu_tile_is_the_largest_that_fits_memory(tiny):
     plan, hypers = for_platform(tiny.plan, "gpu"), tiny.hypers()
 
     def needed(lanes, tile):

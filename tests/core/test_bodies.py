@@ -160,7 +160,7 @@ def test_valid_actions_are_those_whose_components_all_are(played):
         assert features["valid_mass_mean"] == pytest.approx(mass.mean(), rel=1e-4)
 
 
-def test_cut_bodies_are_bootstrapped_and_ended_ones_are_not(played):
+def test_truncated_agents_are_bootstrapped_and_terminated_are_not(played):
     trajectory = played.seen.trajectory
     cut = trajectory.truncated & ~trajectory.terminated
     assert cut.any() and np.all(trajectory.bootstrap[cut] != 0.0)
@@ -169,7 +169,7 @@ def test_cut_bodies_are_bootstrapped_and_ended_ones_are_not(played):
     assert np.all(first[cut[..., ::2]] != second[cut[..., ::2]])
 
 
-def test_an_episode_counts_once_and_its_return_is_the_mean_of_its_bodies(played):
+def test_multi_agent_episode_counts_once_with_mean_return(played):
     for lane in range(LANES):
         trajectory, sums = (
             lane_of(played.seen.trajectory, lane, 1),
@@ -272,7 +272,7 @@ def greedy_episode(played, lane, episode):
             return total.mean(), t
 
 
-def test_the_helpers_keep_bodies_of_an_environment_together():
+def test_per_body_and_mean_over_bodies_keep_agents_grouped():
     env = dials.Dials()
     flags = jnp.asarray([True, False, True])
     np.testing.assert_array_equal(per_body(env, flags), [True, True, False, False, True, True])
@@ -281,7 +281,7 @@ def test_the_helpers_keep_bodies_of_an_environment_together():
     assert (agents_of(env), agents_of(registry.make(EnvPlan("CartPole-v1")))) == (2, 1)
 
 
-def test_every_body_counts_in_the_memory_estimate():
+def test_memory_estimate_grows_with_agents():
     def estimate(agents):
         plan = make_plan(
             {"num_envs": 16, "rollout_length": 128},

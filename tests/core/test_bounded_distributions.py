@@ -6,8 +6,8 @@ import scipy.special
 import scipy.stats
 
 from hpo.core.distributions import (
+    ActionDistribution,
     Beta,
-    Distribution,
     Gaussian,
     TanhGaussian,
     family_of,
@@ -57,11 +57,11 @@ def test_the_tanh_gaussian_s_density_is_that_of_its_actions():
     expected = np.log(squashed_density(actions, mean, np.exp(log_std), LOW, WIDTH)).sum(-1)
     made = dist.log_prob(jnp.asarray(u, jnp.float32))
     np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-4)
-    assert isinstance(dist, Distribution)
+    assert isinstance(dist, ActionDistribution)
     np.testing.assert_array_equal(dist.mode(), dist.base.mean)
 
 
-def test_the_tanh_gaussian_s_density_sums_to_one():
+def test_tanh_gaussian_density_integrates_to_one():
     u, du = np.linspace(-12.0, 12.0, 200_001, retstep=True)
     dist = squashed(np.full((len(u), 1), 0.4), np.full((len(u), 1), -0.7), WIDTH[:1])
     slope = 0.5 * WIDTH[0] / np.cosh(u) ** 2  # d action / d u
@@ -70,7 +70,7 @@ def test_the_tanh_gaussian_s_density_sums_to_one():
 
 
 @pytest.mark.parametrize("u", [0.0, 1.0, -8.0, 9.5, -60.0, 300.0])
-def test_the_slope_of_tanh_is_exact_where_tanh_is_flat(u):
+def test_tanh_gaussian_log_prob_is_exact_in_the_tails(u):
     """log(1 - tanh(u)^2) is log 4 - 2|u| far out, where 1 - tanh^2 rounds to 0."""
     dist = squashed([[0.0]], [[0.0]], np.array([2.0]))
     exact = -2.0 * np.log(np.cosh(u)) if abs(u) < 20 else np.log(4.0) - 2.0 * abs(u)
@@ -145,11 +145,11 @@ def test_beta_agrees_with_scipy(shapes):
     )
     greedy = LOW + WIDTH * scipy.special.expit(np.asarray(dist.mode(), np.float64))
     np.testing.assert_allclose(greedy, np.tile(reference.mean(), (9, 1)), rtol=1e-5)
-    assert isinstance(dist, Distribution)
+    assert isinstance(dist, ActionDistribution)
 
 
 @pytest.mark.parametrize("shapes", SHAPES)
-def test_beta_samples_are_beta(shapes):
+def test_beta_samples_follow_the_beta_distribution(shapes):
     count = 20_000
     noise = family_of("beta").noise(key(4), (count,), (1,))
     dist = beta_of(np.full((count, 1), shapes[0]), np.full((count, 1), shapes[1]))
@@ -161,7 +161,7 @@ def test_beta_samples_are_beta(shapes):
     assert abs(np.corrcoef(y.T)[0, 1]) < 4.0 / np.sqrt(count // 2)
 
 
-def test_the_first_accepted_proposal_is_taken():
+def test_gamma_rejection_sampler_takes_first_accepted_proposal():
     """A proposal with 1 + z / sqrt(9 d) below 0 is always refused, z = 0 never is."""
     noise = np.zeros((1, 1, 2, 6, 2), np.float32)
     noise[..., 1] = 0.5

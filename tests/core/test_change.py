@@ -46,7 +46,7 @@ def trained(tiny):
 
 
 @pytest.mark.parametrize("source", [1, 6], ids=["on its device", "on the other"])
-def test_a_copy_is_exact_and_its_neighbours_are_untouched(tiny, trained, source):
+def test_lane_copy_is_bitwise_exact_and_leaves_other_lanes(tiny, trained, source):
     program = tiny.program()
     before, hypers = words(trained.state), words(trained.hypers)
     after = program.change(trained, rows_of(tiny, program, {2: (source, LATER)}))
@@ -58,7 +58,7 @@ def test_a_copy_is_exact_and_its_neighbours_are_untouched(tiny, trained, source)
     assert float(after.hypers.clip_eps[2]) == np.float32(0.1)
 
 
-def test_copies_take_what_was_there_before_any_of_them(tiny, trained):
+def test_simultaneous_lane_copies_read_the_old_state(tiny, trained):
     program = tiny.program()
     before = words(trained.state)
     around = {lane: ((lane + 3) % LANES, ME) for lane in range(LANES)}
@@ -67,7 +67,7 @@ def test_copies_take_what_was_there_before_any_of_them(tiny, trained):
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_copies_in_batches_are_those_of_one(tiny, trained, monkeypatch, batch):
+def test_batched_lane_copies_match_a_single_batch(tiny, trained, monkeypatch, batch):
     """Seven of eight lanes, so that the last batch of three reaches over one that stays."""
     monkeypatch.setattr(population, "COPIED_AT_A_TIME", batch)
     program = tiny.program()
@@ -78,7 +78,7 @@ def test_copies_in_batches_are_those_of_one(tiny, trained, monkeypatch, batch):
     assert words(after.state) == [before[source] for source in sources]
 
 
-def test_no_number_is_too_strange_to_be_copied(tiny, trained):
+def test_lane_copy_preserves_nan_infinity_and_denormal_bits(tiny, trained):
     """Minus zero, NaN with a payload, infinities, the smallest numbers: all travel as bits."""
     program = tiny.program()
     strange = np.array([0x80000000, 0x7FC00123, 0xFFC00001, 0x7F800000, 1, 0x80000001], np.uint32)
@@ -97,7 +97,7 @@ def test_no_number_is_too_strange_to_be_copied(tiny, trained):
     assert words(after.state)[0] == expected
 
 
-def test_a_copy_trains_on_as_the_copied_lane_would_with_these_knobs(tiny):
+def test_copied_lane_trains_like_its_source_with_new_knobs(tiny):
     """The random stream comes along: a lineage over two lanes is one lane whose knobs change."""
     program = tiny.program()
     lanes = {0: (ME, 3), 5: ({"learning_rate": 1e-4}, 3), 6: ({"gamma": 0.9}, 4)}
@@ -111,7 +111,7 @@ def test_a_copy_trains_on_as_the_copied_lane_would_with_these_knobs(tiny):
         np.testing.assert_array_equal(a, b)
 
 
-def test_changing_lanes_compiles_nothing_twice(tiny, trained):
+def test_lane_changes_do_not_recompile(tiny, trained):
     program = tiny.program()
     state = program.change(trained, program.no_changes())
     size = program._change._cache_size()
@@ -121,7 +121,7 @@ def test_changing_lanes_compiles_nothing_twice(tiny, trained):
     assert program._change._cache_size() == size == 1
 
 
-def test_on_one_device_a_copy_is_compiled_once(tiny):
+def test_single_device_lane_copy_compiles_once(tiny):
     """There a chunk gives lanes whose sharding has another name than that of lanes put there."""
     program = Program(
         tiny.plan, 2, tiny.updates, 1, EvaluationPlan(), (jax.devices()[0],), tiny.hypers()

@@ -40,13 +40,13 @@ def saved(tmp_path_factory):
     return directory
 
 
-def test_every_kind_of_number_comes_back_bit_for_bit(saved):
+def test_checkpoint_round_trips_every_dtype_bitwise(saved):
     back = restore_tree(saved, small())
     same(back, small())
     assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(back))
 
 
-def test_lanes_come_back_bit_for_bit_and_go_on_with_the_same_bits(tiny, tmp_path):
+def test_restored_lanes_continue_bitwise_identically(tiny, tmp_path):
     program = tiny.program()
     rows = tiny.start(program, {0: ({}, 0), 3: (OTHERS, 1), 5: ({"target_kl": 0.01}, 2)})
     lanes, _ = program.advance(tiny.seed, program.empty(), rows)
@@ -68,19 +68,19 @@ def test_a_missing_checkpoint_is_named(tmp_path):
         restore_tree(tmp_path / "nothing", small())
 
 
-def test_an_empty_folder_is_no_checkpoint(tmp_path):
+def test_empty_checkpoint_folder_is_refused(tmp_path):
     with pytest.raises(StoreError, match="damaged or incomplete"):
         restore_tree(tmp_path, small())
 
 
-def test_another_structure_is_refused(saved):
+def test_checkpoint_with_different_structure_is_refused(saved):
     other = small()
     other["more"] = other.pop("words")
     with pytest.raises(StoreError, match="cannot be read"):
         restore_tree(saved, other)
 
 
-def test_another_shape_is_refused(saved):
+def test_checkpoint_with_different_shapes_is_refused(saved):
     other = {**small(), "weights": np.zeros((3, 2), np.float32)}
     with pytest.raises(StoreError, match="different shapes"):
         restore_tree(saved, other)
@@ -104,19 +104,19 @@ def test_damage_to_any_file_is_found(saved, tmp_path, kind):
             restore_tree(copy, small())
 
 
-def test_sums_can_be_checked_by_hand(saved):
+def test_checkpoint_sha256sums_match_the_files(saved):
     for line in (saved / "SHA256SUMS").read_text().splitlines():
         known, name = line.split("  ")
         assert hashlib.sha256((saved / name).read_bytes()).hexdigest() == known
 
 
-def test_nothing_is_written_over(saved):
+def test_existing_checkpoint_is_not_overwritten(saved):
     with pytest.raises(ValueError, match="exist"):
         save_tree(saved, small())
     same(restore_tree(saved, small()), small())
 
 
-def test_a_failed_save_keeps_its_late_threads_quiet(tmp_path, monkeypatch, capsys):
+def test_failed_checkpoint_save_silences_background_threads(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
     save_tree(tmp_path / "state", {"x": np.zeros(3)})
     assert sys.excepthook is sys.__excepthook__

@@ -27,7 +27,7 @@ pathlib.Path({text!r}).write_text(program._advance.as_text())
 COLLECTIVE = r"\b(all-reduce|all-gather|all-to-all|reduce-scatter|collective-\w+)\b"
 
 
-def test_eight_devices_give_the_bits_of_two_without_a_collective(tiny, tmp_path):
+def test_eight_devices_match_two_bitwise_without_collectives(tiny, tmp_path):
     out, text = str(tmp_path / "eight.npz"), tmp_path / "eight.hlo"
     folder = os.path.dirname(os.path.abspath(__file__))
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8"}
@@ -51,7 +51,7 @@ def test_eight_devices_give_the_bits_of_two_without_a_collective(tiny, tmp_path)
     assert "num_partitions=8" in compiled and not re.search(COLLECTIVE, compiled)
 
 
-def test_a_copy_between_devices_is_a_program_with_collectives(tiny):
+def test_lane_copy_program_contains_collectives(tiny):
     """So that the search for them above would find one."""
     program = tiny.program()
     lanes, changes = program.empty(), program.no_changes()

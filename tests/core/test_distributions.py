@@ -10,15 +10,17 @@ from hypothesis.extra import numpy as hnp
 
 from helpers import slow
 from hpo.core.distributions import (
-    Categorical,
-    Distribution,
+    ActionDistribution,
+    CategoricalActions,
     Gaussian,
     MultiCategorical,
     family_of,
 )
 
 LAST = np.float32(1.0 - 2.0**-23)  # the largest number that `Family.noise` gives
-masked_sample = jax.jit(lambda logits, mask, noise: Categorical.make(logits, mask).sample(noise))
+masked_sample = jax.jit(
+    lambda logits, mask, noise: CategoricalActions.make(logits, mask).sample(noise)
+)
 
 
 def logits_of(rows, actions, scale=2.0, seed=0):
@@ -40,25 +42,25 @@ def within_four_errors(counts, probs):
 @pytest.mark.parametrize("scale", [0.0, 1.0, 30.0])
 def test_categorical_agrees_with_scipy(scale):
     logits = logits_of(20, 5, scale)
-    dist = Categorical.make(jnp.asarray(logits))
+    dist = CategoricalActions.make(jnp.asarray(logits))
     log_probs = scipy.special.log_softmax(logits.astype(np.float64), axis=-1)
     actions = jnp.arange(20, dtype=jnp.int32) % 5
     np.testing.assert_allclose(
         dist.log_prob(actions), log_probs[np.arange(20), actions], rtol=1e-5, atol=1e-5
     )
-    summed = Categorical.make(jnp.asarray(logits), selects=True)
+    summed = CategoricalActions.make(jnp.asarray(logits), selects=True)
     np.testing.assert_array_equal(summed.log_prob(actions), dist.log_prob(actions))
     entropy = scipy.stats.entropy(np.exp(log_probs), axis=-1)
     np.testing.assert_allclose(dist.entropy(), entropy, atol=1e-5)
     np.testing.assert_array_equal(dist.mode(), logits.argmax(axis=-1))
-    assert dist.mode().dtype == jnp.int32 and isinstance(dist, Distribution)
+    assert dist.mode().dtype == jnp.int32 and isinstance(dist, ActionDistribution)
 
 
-def test_categorical_samples_by_its_probabilities():
+def test_categorical_samples_follow_the_probabilities():
     logits = logits_of(1, 6)[0]
     noise = family_of("categorical").noise(jax.random.key(3), (60_000,), ())
     assert noise.shape == (60_000,) and noise.min() >= 0.0 and noise.max() < 1.0
-    dist = Categorical.make(jnp.broadcast_to(logits, (60_000, 6)))
+    dist = CategoricalActions.make(jnp.broadcast_to(logits, (60_000, 6)))
     actions = np.asarray(dist.sample(noise))
     assert actions.dtype == np.int32
     probs = scipy.special.softmax(logits.astype(np.float64))
@@ -67,14 +69,14 @@ def test_categorical_samples_by_its_probabilities():
 
 def test_categorical_inverts_the_cumulative_distribution():
     # p = (0.5, 0.25, 0.25): the first sum above the draw.
-    dist = Categorical.make(jnp.log(jnp.asarray([0.5, 0.25, 0.25])))
+    dist = CategoricalActions.make(jnp.log(jnp.asarray([0.5, 0.25, 0.25])))
     noise = [0.0, 0.49, 0.51, 0.74, 0.76, float(LAST)]
     assert [int(dist.sample(jnp.float32(u))) for u in noise] == [0, 0, 1, 1, 2, 2]
 
 
 def test_masked_actions_have_probability_zero_and_the_rest_is_renormalised():
     logits, mask = logits_of(30, 7), masks_of(30, 7)
-    dist = Categorical.make(jnp.asarray(logits), jnp.asarray(mask))
+    dist = CategoricalActions.make(jnp.asarray(logits), jnp.asarray(mask))
     probs = np.exp(np.asarray(dist.log_probs))
     assert np.all(probs[~mask] == 0.0)
     expected = slow.log_softmax(logits, mask)
@@ -106,7 +108,7 @@ def test_no_masked_action_is_ever_sampled(logits, mask, noise):
 
 
 @pytest.mark.parametrize("actions", [2, 17, 300, 1000])
-def test_no_masked_action_is_sampled_where_sums_round(actions):
+def test_rounding_never_samples_a_masked_action(actions):
     """Draws are aimed at every place where the running sum moves at a masked action.
 
     Sums of many terms are trees, whose rounding gives masked actions a share of their own.
@@ -115,7 +117,9 @@ def test_no_masked_action_is_sampled_where_sums_round(actions):
     logits, mask = logits_of(rows, actions), masks_of(rows, actions)
     mask[::7, -1] = False
     mask[:, 0] |= ~mask.any(axis=1)
-    probs = np.exp(np.asarray(Categorical.make(jnp.asarray(logits), jnp.asarray(mask)).log_probs))
+    probs = np.exp(
+        np.asarray(CategoricalActions.make(jnp.asarray(logits), jnp.asarray(mask)).log_probs)
+    )
     assert np.all(probs[~mask] == 0.0)
     sums = np.asarray(jax.jit(lambda x: jnp.cumsum(x, axis=-1))(probs))
     before = np.concatenate([np.zeros((rows, 1), np.float32), sums[:, :-1]], axis=1)
@@ -133,7 +137,7 @@ def test_masks_give_no_gradient_and_no_nan():
     actions = jnp.asarray([row.nonzero()[0][-1] for row in mask], jnp.int32)
 
     def total(logits):
-        dist = Categorical.make(logits, jnp.asarray(mask))
+        dist = CategoricalActions.make(logits, jnp.asarray(mask))
         return jnp.sum(dist.log_prob(actions)), jnp.sum(dist.entropy())
 
     for part in (0, 1):
@@ -144,11 +148,11 @@ def test_masks_give_no_gradient_and_no_nan():
         assert np.any(gradient[~single][mask[~single]] != 0.0)
 
 
-def test_a_mask_that_allows_nothing_is_no_mask():
+def test_all_false_mask_is_ignored():
     logits = jnp.asarray(logits_of(3, 4))
-    raw = Categorical.make(logits)
-    none = Categorical.make(logits, jnp.zeros((3, 4), bool))
-    full = Categorical.make(logits, jnp.ones((3, 4), bool))
+    raw = CategoricalActions.make(logits)
+    none = CategoricalActions.make(logits, jnp.zeros((3, 4), bool))
+    full = CategoricalActions.make(logits, jnp.ones((3, 4), bool))
     np.testing.assert_array_equal(none.log_probs, raw.log_probs)
     np.testing.assert_array_equal(full.log_probs, raw.log_probs)
 
@@ -163,10 +167,10 @@ def test_gaussian_agrees_with_scipy():
     )
     np.testing.assert_allclose(dist.entropy(), reference.entropy().sum(-1), rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(dist.mode(), mean)
-    assert isinstance(dist, Distribution)
+    assert isinstance(dist, ActionDistribution)
 
 
-def test_gaussian_samples_have_its_mean_and_deviation():
+def test_gaussian_samples_match_mean_and_std():
     mean, std = np.array([1.0, -2.0], np.float32), np.array([0.5, 3.0], np.float32)
     noise = family_of("gaussian").noise(jax.random.key(6), (40_000,), (2,))
     assert noise.shape == (40_000, 2) and noise.dtype == jnp.float32
@@ -212,10 +216,10 @@ def test_multi_categorical_is_its_components(masked):
     entropy = sum(scipy.stats.entropy(np.exp(x), axis=-1) for x in log_probs)
     np.testing.assert_allclose(dist.entropy(), entropy, atol=1e-5)
     np.testing.assert_array_equal(dist.mode(), np.stack([x.argmax(-1) for x in log_probs], 1))
-    assert dist.mode().dtype == jnp.int32 and isinstance(dist, Distribution)
+    assert dist.mode().dtype == jnp.int32 and isinstance(dist, ActionDistribution)
 
 
-def test_multi_categorical_samples_components_by_their_own_numbers():
+def test_multi_categorical_samples_components_independently():
     count = 60_000
     logits, mask = components(1, seed=5)
     mask[0, [0, 3, 4]] = [True, True, True]

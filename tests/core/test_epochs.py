@@ -8,7 +8,7 @@ from hpo.core import epochs
 
 
 @pytest.mark.parametrize("common", [0.0, 1.0, 1_000.0])
-def test_the_spread_of_gradients_keeps_its_digits(common):
+def test_gradient_variance_is_accurate_for_large_means(common):
     """However large the part that all of them share, which squares would not survive."""
     rng = np.random.default_rng(0)
     gradients = [

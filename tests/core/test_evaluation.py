@@ -96,13 +96,13 @@ def played(evaluated, lane, episode, greedy=True):
 
 @pytest.mark.parametrize("greedy", [True, False])
 @pytest.mark.parametrize(("lane", "episode"), [(0, 0), (1, 2), (2, 3)])
-def test_an_episode_is_that_of_a_python_loop(evaluated, greedy, lane, episode):
+def test_evaluation_episode_matches_a_python_loop(evaluated, greedy, lane, episode):
     made = evaluated.greedy if greedy else evaluated.sampled
     total, length = played(evaluated, lane, episode, greedy)
     assert (made.returns[lane, episode], made.lengths[lane, episode]) == (total, length)
 
 
-def test_shapes_limits_and_kinds(evaluated):
+def test_evaluation_has_expected_shapes_dtypes_and_length_limit(evaluated):
     for made in (evaluated.greedy, evaluated.sampled):
         assert made.returns.shape == made.lengths.shape == (3, EPISODES)
         assert made.returns.dtype == np.float32 and made.lengths.dtype == np.int32
@@ -110,7 +110,7 @@ def test_shapes_limits_and_kinds(evaluated):
         assert made.lengths.max() <= 60 and made.metrics == {}
 
 
-def test_an_episode_is_cut_where_it_is_asked_and_is_until_then_the_same(evaluated):
+def test_max_steps_truncates_evaluation_episodes(evaluated):
     cut = max(2, int(np.median(evaluated.greedy.lengths)))
     run = jax.jit(lambda lanes: evaluate(evaluated.plan, lanes, EPISODES, True, None, cut))
     made = jax.device_get(run(evaluated.lanes))
@@ -124,7 +124,7 @@ def test_greedy_differs_from_sampled(evaluated):
     assert not np.array_equal(evaluated.greedy.returns, evaluated.sampled.returns)
 
 
-def test_equal_keys_give_equal_seeds_whatever_the_policy(evaluated):
+def test_evaluation_seeds_depend_only_on_the_lane_key(evaluated):
     """With the policy of lane 0 in all lanes: equal keys equal rows, another key others."""
     zeroth = lane_of(evaluated.lanes.params, 0)
     params = jax.tree.map(lambda x: jnp.stack([x] * 3), zeroth)
@@ -135,7 +135,7 @@ def test_equal_keys_give_equal_seeds_whatever_the_policy(evaluated):
     assert not np.array_equal(made.returns[2], made.returns[0])
 
 
-def test_seeds_of_evaluation_are_not_training_s():
+def test_evaluation_and_training_keys_are_disjoint():
     """No raw key that training's resets, steps and draws use is one of evaluation's."""
     raw = lane_key(jnp.int32(9), jnp.int32(0), jnp.int32(0))
     shape = (16, 8, 2)
@@ -166,7 +166,7 @@ def test_seeds_of_evaluation_are_not_training_s():
     assert len(set(uses)) == len(uses)
 
 
-def test_replicates_streams_and_seeds_have_different_keys():
+def test_lane_keys_are_distinct_per_seed_stream_and_replicate():
     keys = {
         tuple(np.asarray(lane_key(jnp.int32(seed), jnp.int32(stream), jnp.int32(replicate))))
         for seed in range(3)
@@ -192,21 +192,21 @@ def counted():
     return jax.device_get(jax.jit(both)(lanes))
 
 
-def test_nothing_after_an_episode_s_end_counts(counted):
+def test_steps_after_the_episode_end_are_ignored(counted):
     """The environment gives NaN there; shorter episodes wait for longer ones."""
     whole, _ = counted
     assert np.isfinite(whole.returns).all()
     assert len(np.unique(whole.lengths)) > 1 and set(whole.lengths.ravel()) <= {3, 4, 5}
 
 
-def test_the_environment_s_metrics_are_per_episode(counted):
+def test_env_metrics_are_averaged_per_episode(counted):
     """Only the fourth step is invalid, whatever is done."""
     whole, _ = counted
     expected = np.where(whole.lengths >= 4, 1.0, 0.0) / whole.lengths
     np.testing.assert_allclose(whole.metrics["invalid_share"], expected, rtol=1e-6)
 
 
-def test_a_fixed_number_of_steps_goes_on_over_the_ends(counted):
+def test_fixed_step_evaluation_continues_across_episode_ends(counted):
     _, steps = counted
     np.testing.assert_array_equal(steps.lengths, np.full((3, EPISODES), 7))
     assert np.isfinite(steps.returns).all()

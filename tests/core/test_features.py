@@ -177,13 +177,13 @@ def crossed():
 
 
 @pytest.mark.parametrize("lane", range(len(CROSSED_LANES)))
-def test_masks_v_trace_and_priorities_go_together(crossed, lane):
+def test_masks_v_trace_and_priorities_combine_like_the_reference(crossed, lane):
     case, rows = crossed
     for row in rows:
         case.check(CROSSED_LANES[lane], row, lane)
 
 
-def test_average_rewards_begin_with_what_is_given_or_with_the_first_rollout(steps):
+def test_average_reward_starts_at_its_knob_or_the_first_rollout(steps):
     """Given, every step has the size of the knob; else the first one has size 1."""
     case, rows = steps
     start = rows[0][0]
@@ -258,7 +258,7 @@ def test_rewards_are_divided_by_their_own_deviation(segments):
         assert np.all(statistics.count == seen[:, 0].size)
 
 
-def test_a_look_at_all_rows_weighs_none_of_them(segments):
+def test_inspection_applies_no_priority_weights(segments):
     """Weights belong to rows that were drawn; a mean over each once is that of the advantages."""
     case, rows = segments
     lane, state = 4, jax.tree.map(lambda x: x[4], rows[1][0])
@@ -269,7 +269,7 @@ def test_a_look_at_all_rows_weighs_none_of_them(segments):
     assert parts["losses"].policy_loss == pytest.approx(0.0, abs=1e-5)  # -mean of what has mean 0
 
 
-def test_the_cases_are_no_easy_ones(steps, segments):
+def test_feature_cases_cover_masks_truncations_and_clipped_ratios(steps, segments):
     """Else the comparisons above would show little: everything that can happen does."""
     _, rows = steps
     for row in rows:
@@ -302,7 +302,7 @@ def test_switching_a_lane_compiles_nothing_and_changes_no_other_lane(name, reque
         assert not np.array_equal(row[2].loss[0], other[2].loss[0])
 
 
-def test_v_trace_of_a_network_with_a_memory_is_gae_on_policy():
+def test_recurrent_v_trace_on_policy_equals_gae():
     """The memory is carried to the observation after the rollout, emptied where an episode ended.
 
     Two lanes of the same seed, one with V-trace: in the first gradient step of each update, and of
@@ -323,5 +323,5 @@ def test_v_trace_of_a_network_with_a_memory_is_gae_on_policy():
         assert np.ptp(last[0]) > 1e-3  # values after the rollout differ between environments
 
 
-def test_every_feature_is_compiled_into_one_of_the_cases():
+def test_feature_cases_cover_all_features():
     assert {*STEP_FEATURES, *SEGMENT_FEATURES} == set(FEATURES)

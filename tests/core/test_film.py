@@ -55,7 +55,7 @@ def test_a_film_shows_every_state_of_each_episode(drawing, monkeypatch):
     assert shown == [*range(lengths[0] + 1), *range(lengths[1] + 1)]
 
 
-def test_gymnax_draws_what_it_can():
+def test_gymnax_film_renders_frames():
     saved = made(EnvPlan("Catch-bsuite"))
     rate, pictures = saved.film(1)
     shown = list(pictures)
@@ -67,7 +67,7 @@ def test_gymnax_draws_what_it_can():
     assert not pyplot.get_fignums()
 
 
-def test_what_cannot_be_drawn_is_said():
+def test_film_of_unrenderable_env_is_refused():
     sea = registry.make(EnvPlan("DeepSea-bsuite"))
     state, _ = sea.reset(jax.random.key(0), sea.default_params)
     with pytest.raises(ConfigError, match="gymnax cannot draw DeepSea-bsuite"):

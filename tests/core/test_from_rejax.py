@@ -252,8 +252,11 @@ class OfRejax(TrainingContract):
 
 
 class TestDQN(OfRejax):
-    name, unused = "DQN", ("target_update_freq",)
+    """Gradients are below the bound; the buffer is filled while epsilon falls; 4 steps at once."""
+
+    name = "DQN"
+    unused = ("max_grad_norm", "eps_start", "fill_buffer", "target_update_freq")
 
 
 class TestPQN(OfRejax):
-    name = "PQN"
+    name, unused = "PQN", ("max_grad_norm",)

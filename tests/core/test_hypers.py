@@ -28,7 +28,7 @@ def test_every_leaf_is_strongly_typed_float32_or_int32(config):
             assert leaf.dtype == reference.dtype
 
 
-def test_off_is_infinite_and_same_is_marked():
+def test_disabled_hypers_are_infinite_and_same_is_minus_one():
     hypers = make_hypers({"value_clip_eps": "same"}, (), ())
     assert np.isinf(hypers.target_kl) and hypers.value_clip_eps == -1.0
     assert hypers.gae_lambda_initial == hypers.gae_lambda_final == np.float32(0.95)

@@ -59,7 +59,7 @@ def test_what_is_kept_is_saved_and_the_rest_is_fresh(tiny, lanes, shapes, keep):
             assert equal(getattr(started, field.name), getattr(fresh, field.name))
 
 
-def test_the_optimiser_is_restored_if_asked(tiny, lanes, shapes, tmp_path):
+def test_saved_optimiser_state_is_restored_on_request(tiny, lanes, shapes, tmp_path):
     saved, fresh = lanes
     moments = jax.tree.map(lambda x: x + jnp.ones_like(x), saved.moments)
     write_parts(tmp_path, {"optimiser": moments})
@@ -69,11 +69,11 @@ def test_the_optimiser_is_restored_if_asked(tiny, lanes, shapes, tmp_path):
     assert equal(start_from(fresh, initial).moments, moments)
 
 
-def test_nothing_is_nothing(lanes):
+def test_start_without_a_saved_policy_is_unchanged(lanes):
     assert start_from(lanes[1], None) is lanes[1]
 
 
-def test_a_population_starts_from_it(tiny, lanes, shapes, quickly):
+def test_population_lanes_start_from_the_saved_policy(tiny, lanes, shapes, quickly):
     """With a step size of nothing, what comes out of a chunk is what went in."""
     saved = lanes[0]
     initial = kept(tiny.plan, shapes, jax.device_get(saved.params), statistics(), "policy")
@@ -106,7 +106,7 @@ def test_a_population_starts_from_it(tiny, lanes, shapes, quickly):
     assert float(one.observation_statistics.count) == 3 + steps
 
 
-def test_another_network_is_refused_by_the_name_of_what_differs(tiny, lanes):
+def test_different_network_is_refused_naming_the_parameter(tiny, lanes):
     wider = make_plan({**tiny.knobs, "hidden_sizes": [9]}, tiny.plan.env, None, tiny.features)
     with pytest.raises(ConfigError, match=r"init: the parameter \w+/\S+ has shape \(.*8.*9"):
         kept(wider, lane_shapes(wider, tiny.hypers()), lanes[0].params, statistics(), "all")
@@ -131,7 +131,7 @@ def test_normalisation_must_agree(tiny, lanes, shapes):
     assert initial.statistics is None
 
 
-def test_parts_that_are_not_there_or_damaged_are_said(shapes, tmp_path):
+def test_missing_or_damaged_policy_parts_are_refused(shapes, tmp_path):
     with pytest.raises(StoreError, match=r"has no optimiser; train it with checkpoint"):
         read_part(tmp_path, "optimiser", shapes.moments)
     write_parts(tmp_path, {"optimiser": {"other": np.zeros(3)}})
@@ -143,7 +143,7 @@ def test_parts_that_are_not_there_or_damaged_are_said(shapes, tmp_path):
         read_part(tmp_path, "optimiser", shapes.moments)
 
 
-def test_parts_are_numpy_files_that_anybody_reads(lanes, tmp_path):
+def test_policy_parts_are_plain_numpy_files(lanes, tmp_path):
     write_parts(tmp_path, {"parameters": lanes[0].params})
     with np.load(part_path(tmp_path, "parameters")) as file:
         names = list(file)
@@ -164,7 +164,7 @@ BOTH = ("normalise_rewards", "reward_centering")
 
 
 @pytest.mark.parametrize("keep", ["all", "critic", "policy"])
-def test_what_rewards_were_measured_by_comes_with_the_critic(tiny, lanes, keep):
+def test_reward_statistics_are_restored_with_the_critic(tiny, lanes, keep):
     saved, fresh = remembering(lanes[0]), lanes[1]
     plan = make_plan(tiny.knobs, tiny.plan.env, None, ("normalise_observations", *BOTH))
     shapes = lane_shapes(plan, tiny.hypers())
@@ -178,7 +178,7 @@ def test_what_rewards_were_measured_by_comes_with_the_critic(tiny, lanes, keep):
     assert all(equal(getattr(started, name), getattr(fresh, name)) for name in running)
 
 
-def test_lanes_without_use_for_reward_memory_take_none(tiny, lanes):
+def test_unused_reward_statistics_are_not_restored(tiny, lanes):
     plain = make_plan(tiny.knobs, tiny.plan.env, features=())
     bare, nothing = lane_shapes(plain, tiny.hypers()), RunningStatistics.empty(())
     rewards = RewardState.of(remembering(lanes[0]))
@@ -186,7 +186,7 @@ def test_lanes_without_use_for_reward_memory_take_none(tiny, lanes):
     assert jax.tree.leaves(initial.rewards) == []
 
 
-def test_what_was_never_measured_does_not_overwrite_the_knob_of_this_study(lanes):
+def test_unset_reward_statistics_do_not_override_the_study(lanes):
     """`average_reward_initial` is of this study, where the saved one centred nothing."""
     rewards = RewardState.of(lanes[0])
     assert rewards.fields() == {}
@@ -196,7 +196,7 @@ def test_what_was_never_measured_does_not_overwrite_the_knob_of_this_study(lanes
     ("initial", "average", "trace"),
     [(None, 0.0, 0.0), (0.0, 0.0, 1.0), (0.5, 0.5, 1.0), (-0.25, -0.25, 1.0)],
 )
-def test_an_average_reward_of_0_is_known_and_off_is_not(tiny, initial, average, trace):
+def test_average_reward_initial_zero_differs_from_off(tiny, initial, average, trace):
     """A known average moves by `average_reward_step` from the start: its trace is whole."""
     hypers = tiny.hypers(reward_centering=True, average_reward_initial=initial)
     numbers = (jnp.int32(0), jnp.int32(0), jnp.int32(0), jnp.int32(9))
@@ -204,7 +204,7 @@ def test_an_average_reward_of_0_is_known_and_off_is_not(tiny, initial, average, 
     assert (float(lane.average_reward), float(lane.average_trace)) == (average, trace)
 
 
-def test_reward_memory_survives_json_to_the_bit(lanes):
+def test_reward_statistics_round_trip_json_bitwise(lanes):
     rewards = RewardState.of(remembering(lanes[0]))
     read = RewardState.from_data(**json.loads(json.dumps(rewards.as_data())))
     assert len(jax.tree.leaves(rewards)) == 5
@@ -212,7 +212,7 @@ def test_reward_memory_survives_json_to_the_bit(lanes):
     assert RewardState.from_data(**RewardState().as_data()).fields() == {}
 
 
-def test_a_deviation_of_another_quantity_is_left_out_and_said(tiny, lanes):
+def test_reward_deviation_in_different_units_is_dropped_with_a_note(tiny, lanes):
     """That of returns means nothing to a lane that divides by that of rewards."""
     rewards = RewardState.of(remembering(lanes[0]))
     plan = make_plan(tiny.knobs, tiny.plan.env, None, BOTH)
@@ -226,7 +226,7 @@ def test_a_deviation_of_another_quantity_is_left_out_and_said(tiny, lanes):
             assert note.endswith("raw_reward_deviation differs or may differ")
 
 
-def test_what_a_folder_lacks_is_said(tiny, lanes):
+def test_missing_reward_statistics_are_noted(tiny, lanes):
     plan = make_plan(tiny.knobs, tiny.plan.env, None, BOTH)
     (old,) = reward_notes(plan, None)
     assert "reward statistics (normalise_rewards) and average reward" in old

@@ -25,7 +25,7 @@ def seen(tiny):
     return state, jax.device_get(run(hypers, state))
 
 
-def test_the_rollout_has_the_shapes_of_the_plan(seen, tiny):
+def test_inspected_rollout_has_the_plan_shapes(seen, tiny):
     _, parts = seen
     trajectory = parts["trajectories"]
     shape = (tiny.plan.rollout_length, tiny.plan.num_envs)
@@ -34,7 +34,7 @@ def test_the_rollout_has_the_shapes_of_the_plan(seen, tiny):
     assert np.all(trajectory.reward == 1.0)
 
 
-def test_what_environments_say_stands_by_name_and_step():
+def test_inspected_rollout_contains_env_info():
     where = EnvPlan("navigators")
     knobs = {"num_envs": 2, "rollout_length": 4, "hidden_sizes": [4], "num_minibatches": 1}
     plan, params = make_plan(knobs, where), registry.make(where).default_params
@@ -65,7 +65,7 @@ def test_advantages_follow_their_recursion(seen):
     )
 
 
-def test_losses_are_those_before_a_gradient_step(seen):
+def test_inspected_losses_precede_any_gradient_step(seen):
     losses = seen[1]["losses"]
     assert losses.ratio_mean == pytest.approx(1.0, abs=1e-5) and losses.clip_fraction == 0.0
     trajectory, target = seen[1]["trajectories"], seen[1]["advantages"]["target"]
@@ -73,7 +73,7 @@ def test_losses_are_those_before_a_gradient_step(seen):
     assert losses.value_loss == pytest.approx(squares, rel=1e-4)
 
 
-def test_gradients_belong_to_the_parameters(seen):
+def test_inspected_gradients_match_parameter_shapes(seen):
     state, parts = seen
     assert jax.tree.structure(parts["gradients"]) == jax.tree.structure(state.params)
     for gradient, value in zip(

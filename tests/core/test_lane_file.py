@@ -29,7 +29,7 @@ def flat(state):
     ]
 
 
-def test_every_bit_comes_back(tmp_path):
+def test_lane_file_round_trips_bitwise(tmp_path):
     save_lane(tmp_path, STATE)
     found = restore_lane(tmp_path, STATE)
     assert found["carry"] == ()
@@ -38,7 +38,7 @@ def test_every_bit_comes_back(tmp_path):
         assert one.tobytes() == other.tobytes()
 
 
-def test_what_has_changed_is_refused_in_a_line(tmp_path):
+def test_damaged_or_mismatched_lane_file_is_refused(tmp_path):
     save_lane(tmp_path, STATE)
     file = tmp_path / "lane"
     whole = file.read_bytes()

@@ -111,7 +111,7 @@ def test_loss_and_gradient_follow_the_formulas(cases, kind, name):
         np.testing.assert_allclose(made, slope, rtol=1e-3, atol=1e-5)
 
 
-def test_the_rows_reach_both_sides_of_every_clip(cases):
+def test_loss_cases_cover_both_sides_of_every_clip(cases):
     """Else the comparisons above would show nothing."""
     for case in cases.values():
         _, parts = slow.ppo_loss(slow.as_float64(case.params), case.rows)
@@ -121,7 +121,7 @@ def test_the_rows_reach_both_sides_of_every_clip(cases):
 
 
 @pytest.mark.parametrize("kind", ["masked", "gaussian"])
-def test_filling_rows_of_the_last_minibatch_count_for_nothing(cases, kind):
+def test_padding_rows_of_the_last_minibatch_are_ignored(cases, kind):
     case = cases[kind]
     changes = {"value_clip": 0.2, "ent_coef": 0.1, "adv_clip": 1.0}
     knobs = {"value_clip_eps": "same", "adv_clip": 1.0}
@@ -144,7 +144,7 @@ def test_filling_rows_of_the_last_minibatch_count_for_nothing(cases, kind):
 
 @pytest.mark.parametrize("kind", ["categorical", "gaussian"])
 @pytest.mark.parametrize("weight", [None, [1] + [0] * 3], ids=["of one row", "a remainder of one"])
-def test_a_row_alone_in_its_minibatch_keeps_its_advantage(cases, kind, weight):
+def test_single_row_minibatch_keeps_its_raw_advantage(cases, kind, weight):
     """Normalised it would be 0, and the policy learn nothing from it."""
     case, size = cases[kind], 1 if weight is None else len(weight)
     now, _, _ = slow.policy_terms(slow.as_float64(case.params), case.rows)
@@ -165,7 +165,7 @@ def test_a_row_alone_in_its_minibatch_keeps_its_advantage(cases, kind, weight):
     assert np.abs(slow.leaves(gradient["actor"])[0]).max() > 1e-3
 
 
-def test_a_whole_minibatch_is_measured_as_one_however_learning_divides_it(cases):
+def test_loss_metrics_do_not_depend_on_gradient_accumulation(cases):
     case = cases["categorical"]
     divided = dataclasses.replace(case.plan, gradient_accumulation=2)
     rows = Samples(**jax.tree.map(jnp.asarray, case.rows))
@@ -177,14 +177,14 @@ def test_a_whole_minibatch_is_measured_as_one_however_learning_divides_it(cases)
         assert float(one) == pytest.approx(float(other), rel=1e-4, abs=1e-6)
 
 
-def test_a_unit_weight_is_no_weight(cases):
+def test_unit_row_weights_equal_no_weights(cases):
     case = cases["categorical"]
     (plain, _), _ = case.compiled({})
     (weighted, _), _ = case.compiled({}, np.ones(B, np.float32))
     assert float(weighted) == pytest.approx(float(plain), abs=1e-6)
 
 
-def test_the_unclipped_gradient_is_that_of_the_policy_gradient(cases):
+def test_unclipped_loss_gradient_equals_the_policy_gradient(cases):
     """At unchanged parameters the ratio is 1 and the slope is -mean(A grad log pi)."""
     case = cases["categorical"]
     params = slow.as_float64(case.params)
@@ -212,7 +212,7 @@ def test_masks_can_be_switched_off(cases):
     assert abs(float(on) - expected) > 1e-3
 
 
-def test_equal_advantages_give_no_infinite_numbers(cases):
+def test_equal_advantages_give_finite_loss_and_gradient(cases):
     case = cases["categorical"]
     rows = {**case.rows, "advantage": np.full(B, 3.0, np.float32)}
     (loss, losses), gradient = case.compiled({}, rows=rows)

@@ -34,7 +34,7 @@ def hypers(**knobs):
     return jax.tree.map(jnp.asarray, make_hypers(knobs, {}, {}))
 
 
-def test_valid_mass_is_the_raw_policy_s_probability_of_valid_actions():
+def test_valid_mass_is_the_raw_probability_of_valid_actions():
     chances = scipy.special.softmax(LOGITS.astype(np.float64), axis=-1)
     expected = (chances * MASK).sum(axis=-1)
     np.testing.assert_allclose(
@@ -46,7 +46,7 @@ def test_valid_mass_is_the_raw_policy_s_probability_of_valid_actions():
     np.testing.assert_array_equal(made[~some], 0.0)  # the raw policy acts
 
 
-def test_log_valid_mass_is_finite_where_the_mass_is_not_representable():
+def test_log_valid_mass_is_finite_when_the_mass_underflows():
     logits = jnp.asarray([[200.0, -200.0, 0.0]])
     mask = jnp.asarray([[False, True, True]])
     made, slope = jax.value_and_grad(lambda x: log_valid_mass(x, mask)[0])(logits)
@@ -98,7 +98,7 @@ def test_several_components_are_one_choice_among_their_combinations():
         np.testing.assert_array_equal(are_valid(mask, action, SIZES), combined[:, i])
 
 
-def test_many_components_count_as_many_as_the_gate_can_ask_for():
+def test_valid_action_count_saturates_for_many_components():
     sizes = (100,) * 20
     mask = jnp.ones((2, sum(sizes)), bool).at[1, :100].set(False)
     np.testing.assert_array_equal(valid_actions(mask, sizes), [2**24, 0])
@@ -228,7 +228,7 @@ def test_loss_and_gradient_follow_the_formulas(case, name, request):
         np.testing.assert_allclose(made, slope, rtol=1e-3, atol=2e-5)
 
 
-def test_filling_rows_count_for_nothing_in_parts_either(in_parts):
+def test_padding_rows_are_ignored_with_gradient_accumulation(in_parts):
     weight = np.array([1] * 8 + [0] * 4, np.float32)
     losses, gradient = in_parts.compiled({}, ent_coef=0.1, weight=weight)
     rows = in_parts.weighed()
@@ -259,7 +259,7 @@ def test_rows_without_valid_actions_teach_nothing(whole):
 
 
 @pytest.mark.parametrize("case", ["whole", "in_parts"])
-def test_advantages_are_compared_among_rows_with_a_choice(case, request):
+def test_advantages_are_normalised_over_rows_with_a_choice(case, request):
     """Whatever the advantage of a forced step: mean and deviation are those of the others."""
     case = request.getfixturevalue(case)
     forced = MASK.sum(axis=-1) < 2
@@ -305,7 +305,7 @@ def test_the_loss_of_valid_mass_raises_it(whole):
     assert after > np.log(whole.mass[some]).mean() + 1e-3
 
 
-def test_one_part_is_the_plain_loss(whole):
+def test_single_part_loss_equals_the_plain_loss(whole):
     own, zero = hypers(), jnp.float32(0.0)
     coefficients = Coefficients(jnp.float32(0.2), zero, zero, zero, zero)
     samples = Samples(**jax.tree.map(jnp.asarray, whole.rows))

@@ -35,7 +35,7 @@ def chunk():
     return metrics, row, diverged
 
 
-def test_every_metric_has_one_number_a_lane(chunk):
+def test_metrics_have_one_number_per_lane(chunk):
     _, rows, _ = chunk
     assert set(rows) == {*NAMES, *chunk[0].features, "env/blocking"}
     assert all(row.shape == (LANES,) and row.dtype == np.float64 for row in rows.values())
@@ -75,7 +75,7 @@ def test_extremes_stay_extremes(chunk, name):
         "explained_variance",
     ],
 )
-def test_scheduled_values_and_norms_are_the_last_update_s(chunk, name):
+def test_scheduled_values_and_norms_come_from_the_last_update(chunk, name):
     metrics, rows, _ = chunk
     np.testing.assert_array_equal(rows[name], getattr(metrics, name)[-1])
 
@@ -102,14 +102,14 @@ def test_scheduled_values_and_norms_are_the_last_update_s(chunk, name):
         "normalised_advantage_mean",
     ],
 )
-def test_all_else_is_a_mean(chunk, name):
+def test_other_metrics_are_chunk_means(chunk, name):
     metrics, rows, _ = chunk
     for lane in range(LANES):
         mean = sum(float(x) for x in getattr(metrics, name)[:, lane]) / K
         assert rows[name][lane] == pytest.approx(mean)
 
 
-def test_features_metrics_have_rules_of_their_own(chunk):
+def test_feature_metrics_are_aggregated_by_their_kind(chunk):
     metrics, rows, _ = chunk
     seen = {name: np.asarray(value, np.float64) for name, value in metrics.features.items()}
     np.testing.assert_array_equal(rows["average_reward"], seen["average_reward"][-1])
@@ -122,17 +122,17 @@ def test_features_metrics_have_rules_of_their_own(chunk):
         np.testing.assert_allclose(rows[name], seen[name].mean(axis=0))
 
 
-def test_the_environment_s_metrics_carry_a_prefix(chunk):
+def test_env_metrics_carry_a_prefix(chunk):
     metrics, rows, _ = chunk
     np.testing.assert_allclose(rows["env/blocking"], metrics.env["blocking"].mean(0), rtol=1e-6)
 
 
-def test_a_lane_that_diverged_once_has_diverged(chunk):
+def test_lane_is_diverged_if_any_update_diverged(chunk):
     _, _, diverged = chunk
     np.testing.assert_array_equal(diverged, [False, False, True])
 
 
-def test_parts_are_rows_of_their_updates_alone(chunk):
+def test_split_rows_use_only_their_own_updates(chunk):
     """The parts of a chunk are what chunks of these updates would have shown."""
     metrics, _, diverged = chunk
     rows, same = split_rows(metrics, (2, 3, K))
@@ -149,7 +149,7 @@ def test_parts_are_rows_of_their_updates_alone(chunk):
             np.testing.assert_array_equal(row[name], alone[name], err_msg=name)
 
 
-def test_joined_parts_are_the_whole(chunk):
+def test_joined_metric_parts_equal_the_whole_chunk(chunk):
     """Rows of 2, 1 and 2 updates joined are the row of all 5, with episodes and without."""
     metrics, whole, _ = chunk
     _, *parts = split_rows(metrics, (2, 3, K))[0]

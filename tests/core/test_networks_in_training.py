@@ -124,7 +124,7 @@ def test_a_memory_is_what_stepping_through_the_episode_gives(trained):
     assert np.any(kept) and np.any(last)
 
 
-def test_dropout_is_part_of_the_trajectory(trained):
+def test_dropout_words_are_stored_in_the_trajectory(trained):
     seen = trained.trajectory.observation
     if trained.plan.network != "transformer":
         assert policy.plain(seen) is seen

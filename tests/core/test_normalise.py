@@ -35,14 +35,14 @@ def test_any_split_gives_numpy_s_mean_and_deviation(seed, cuts, centre, scale):
     np.testing.assert_allclose(statistics.std(), wide.std(0), rtol=1e-3)
 
 
-def test_a_large_offset_does_not_cancel():
+def test_running_std_is_accurate_for_large_offsets():
     # E[x^2] - E[x]^2 would lose everything here in float32.
     data = np.random.default_rng(0).normal(10_000.0, 1.0, size=(4000,)).astype(np.float32)
     statistics = merged(data, [100, 1000, 2500])
     assert float(statistics.std()) == pytest.approx(data.astype(np.float64).std(), rel=1e-2)
 
 
-def test_nothing_seen_changes_nothing():
+def test_empty_statistics_leave_values_unchanged():
     statistics = RunningStatistics.empty((3,))
     np.testing.assert_array_equal(statistics.std(), np.ones(3))
     values = jnp.asarray([[1.0, -2.0, 3.0]])
@@ -60,7 +60,7 @@ def test_normalised_values_are_clipped():
     assert float(free[0, 0]) > 1e5
 
 
-def test_leading_axes_are_batch_axes():
+def test_normalise_treats_leading_axes_as_batch():
     data = np.random.default_rng(2).normal(size=(40, 2, 3)).astype(np.float32)
     statistics = merged(data, [7], (2, 3))
     batch = jnp.asarray(data.reshape(4, 10, 2, 3))
@@ -69,7 +69,7 @@ def test_leading_axes_are_batch_axes():
     np.testing.assert_allclose(made, expected, atol=1e-4)
 
 
-def test_a_constant_gives_finite_numbers():
+def test_constant_input_normalises_to_finite_values():
     statistics = merged(np.full((64, 1), 0.1, np.float32), [10, 20], (1,))
     clean = statistics.normalise(jnp.full((2, 1), 0.1, jnp.float32), CLIP)
     assert np.all(np.abs(np.asarray(clean)) < 1e-2)

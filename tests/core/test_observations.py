@@ -57,7 +57,7 @@ def learnt(observation, features=(), platform=None, updates=UPDATES, precision="
     return jax.device_get(jax.jit(run)(hypers))
 
 
-def test_learning_from_bits_is_learning_from_floats():
+def test_packed_observations_train_identically_to_floats():
     (flat, flat_metrics), (packed, packed_metrics) = learnt("flat"), learnt("packed")
     assert packed.observation.words.dtype == np.uint32
     np.testing.assert_array_equal(
@@ -69,7 +69,7 @@ def test_learning_from_bits_is_learning_from_floats():
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32"])
-def test_a_gpu_multiplies_bytes_and_learns_the_same(monkeypatch, precision, quickly):
+def test_gpu_byte_products_train_like_floats(monkeypatch, precision, quickly):
     """Minibatches of 16 rows as flags; env steps of 4 as floats."""
     layers, call = [], FlagDense.__call__
     monkeypatch.setattr(
@@ -85,7 +85,7 @@ def test_a_gpu_multiplies_bytes_and_learns_the_same(monkeypatch, precision, quic
         np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-3, atol=2e-5)
 
 
-def test_the_normaliser_reads_what_the_network_reads(quickly):
+def test_normaliser_statistics_cover_unpacked_observations(quickly):
     plan = plan_of("packed", ("normalise_observations",))
     assert policy.statistics_shape(plan) == (3 + 44 * 40,)
     packed, _ = learnt("packed", ("normalise_observations",))
@@ -96,7 +96,7 @@ def test_the_normaliser_reads_what_the_network_reads(quickly):
     assert mean[:, 3:].max() > 0.1 and mean[:, 3:].min() >= 0.0 and mean[:, 3:].max() <= 1.0
 
 
-def test_a_rollout_of_bits_is_a_fraction_of_one_of_floats():
+def test_packed_rollouts_use_less_memory():
     flat, packed = plan_of("flat"), plan_of("packed")
     params = registry.make(flat.env).default_params
     hypers = make_hypers(KNOBS, params, params)
@@ -108,7 +108,7 @@ def test_a_rollout_of_bits_is_a_fraction_of_one_of_floats():
     assert estimate_memory(packed, hypers, 4, 1, 2) < estimate_memory(flat, hypers, 4, 1, 2)
 
 
-def test_observations_are_told_apart():
+def test_same_observations_distinguishes_packed_shapes():
     structs = {name: registry.make(plan_of(name).env) for name in ("flat", "packed")}
     assert as_array(3.0) == 3.0
     assert same_observations(structs["packed"], structs["packed"])
@@ -119,7 +119,7 @@ def test_observations_are_told_apart():
 
 
 @pytest.mark.parametrize("observation", ["packed", "flat"])
-def test_networks_of_one_array_take_both(observation):
+def test_mlp_accepts_flat_and_packed_observations(observation):
     plan = plan_of(observation)
     params = registry.make(plan.env).default_params
     key = jax.random.key(0, impl="threefry2x32")

@@ -236,7 +236,7 @@ def test_orthogonalised_matrices_are_nearly_so(shape):
         assert np.all((large > 0.6) & (large < 1.25))
 
 
-def test_muon_s_wide_matrices_take_larger_steps():
+def test_muon_scales_steps_of_wide_matrices():
     """sqrt(max(1, outputs / inputs)), heads being stored output-first."""
     params = {
         "actor": {"kernel": jnp.ones((2, 8))},
@@ -279,7 +279,7 @@ def test_a_separate_critic_has_its_own_everything():
     assert norms[0] == pytest.approx(norm_of(gradients(0)), rel=1e-6)
 
 
-def test_the_critic_s_knobs_do_nothing_unless_it_is_separate():
+def test_vf_knobs_have_no_effect_without_a_separate_optimiser():
     plain, _, _ = run_ours({"learning_rate": 0.01})
     unused = {"vf_learning_rate": 1.0, "vf_max_grad_norm": 1e-3, "vf_adam_beta1": 0.1,
               "vf_adam_beta2": 0.1, "vf_adam_eps": 1.0}  # fmt: skip
@@ -297,7 +297,7 @@ def test_a_separate_critic_s_clip_can_be_off():
     assert not np.allclose(same["critic"]["kernel"], made["critic"]["kernel"], atol=1e-4)
 
 
-def test_a_separate_critic_learns_at_a_third_by_default():
+def test_vf_learning_rate_defaults_to_a_third():
     hypers = make_hypers({"learning_rate": 0.03, "separate_vf_optimiser": True}, {}, {})
     sizes = step_sizes(jax.tree.map(jnp.asarray, hypers), jnp.float32(0.0))
     assert float(sizes.policy) == pytest.approx(0.03)
@@ -318,7 +318,7 @@ def test_learning_rates_follow_their_own_schedules():
     assert float(step_sizes(together, jnp.float32(0.25)).critic) == pytest.approx(0.8)
 
 
-def test_no_gradient_moves_nothing_but_is_finite():
+def test_zero_gradient_leaves_parameters_unchanged():
     hypers = jax.tree.map(jnp.asarray, make_hypers({}, {}, {}))
     params = tree(0)
     zeros = jax.tree.map(jnp.zeros_like, params)
@@ -336,7 +336,7 @@ def test_the_norm_is_over_all_leaves():
     assert float(tree_norm({"a": jnp.asarray([3.0]), "b": jnp.asarray([[4.0]])})) == 5.0
 
 
-def test_squares_and_distance_are_sums_over_both_groups():
+def test_squares_and_distance_sum_over_actor_and_critic():
     """Leaves above and below what is summed as one, against NumPy in double precision."""
     rng = np.random.default_rng(0)
     shapes = {"actor": (70, 40), "log_std": (3,), "critic": (50, 60), "critic_head": (1, 9)}

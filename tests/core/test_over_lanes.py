@@ -14,7 +14,7 @@ def one(tree, number, shared):
 
 @pytest.mark.parametrize("lanes", [1, 2])
 @pytest.mark.parametrize("out", [0, 1])
-def test_it_is_vmap(lanes, out):
+def test_over_lanes_equals_vmap(lanes, out):
     rng = np.random.default_rng(lanes)
     tree = {
         "a": jnp.asarray(rng.normal(size=(lanes, 3)), jnp.float32),
@@ -37,13 +37,13 @@ def test_it_is_vmap(lanes, out):
     np.testing.assert_array_equal(keys, expected_keys)
 
 
-def test_one_lane_alone_has_no_lane_axis():
+def test_single_lane_is_traced_without_a_lane_axis():
     jaxpr = jax.make_jaxpr(over_lanes(lambda x: jnp.sum(x * x)))(jnp.ones((1, 4)))
     (product,) = [e for e in jaxpr.eqns if e.primitive.name == "mul"]
     assert product.invars[0].aval.shape == (4,)
 
 
-def test_lanes_may_be_along_other_axes():
+def test_over_lanes_supports_in_and_out_axes():
     x = jnp.arange(6.0).reshape((3, 1, 2))
     made = over_lanes(lambda x, none: x + 1.0, (1, None), 2)(x, None)
     np.testing.assert_array_equal(made, jnp.moveaxis(x + 1.0, 1, 2))

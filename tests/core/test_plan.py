@@ -25,7 +25,7 @@ def test_fields_are_the_static_knobs():
     }
 
 
-def test_equal_plans_have_equal_hashes_and_others_do_not():
+def test_plan_hash_depends_only_on_static_knobs():
     plan = make_plan({"learning_rate": 1e-3}, ENV, features=())
     assert plan == make_plan({"learning_rate": 1e-2}, ENV, features=())
     assert plan_hash(plan) == plan_hash(make_plan({}, ENV, features=()))
@@ -41,19 +41,19 @@ def test_equal_plans_have_equal_hashes_and_others_do_not():
         {"network": "transformer", "transformer_share_layers": True},
     ],
 )
-def test_what_a_separate_critic_sees_makes_no_program_where_there_is_none(knobs):
+def test_link_critic_sees_is_ignored_without_a_link_critic(knobs):
     plans = [make_plan({**knobs, "link_critic_sees": sees}, ENV) for sees in ("slots", "shares")]
     assert plans[0] == plans[1]
 
 
 @pytest.mark.parametrize("network", ["gnn", "transformer"])
-def test_what_a_separate_critic_sees_is_part_of_the_program(network):
+def test_link_critic_sees_is_part_of_link_network_plans(network):
     plan = make_plan({"network": network, "link_critic_sees": "shares"}, ENV)
     assert plan.link_critic_sees == "shares"
     assert plan != make_plan({"network": network}, ENV)
 
 
-def test_features_follow_what_a_study_can_switch_on():
+def test_plan_features_follow_the_search_space():
     assert features_of({}) == ("normalise_rewards",)
     assert features_of({"normalise_rewards": {False}}) == ()
     assert features_of({"normalise_rewards": {True, False}}) == ("normalise_rewards",)
@@ -73,7 +73,7 @@ def test_features_follow_what_a_study_can_switch_on():
     assert set(FEATURES.values()) <= set(KNOBS)
 
 
-def test_numbers_of_minibatches_that_do_not_cover_the_rows_need_drawn_ones():
+def test_uneven_minibatch_counts_require_prioritised_sampling():
     both = {"num_minibatches": 2, "minibatch_size": 10, "priority_over": "steps"}
     with pytest.raises(ConfigError, match="set or search priority_alpha above 0"):
         make_plan(both, ENV)

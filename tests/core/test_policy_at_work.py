@@ -37,7 +37,7 @@ def folder(cartpole, tmp_path_factory):
     return directory
 
 
-def test_it_acts_on_lists_and_arrays_alike(cartpole):
+def test_predict_accepts_lists_and_arrays(cartpole):
     seen = saved_policies.observations(cartpole)
     actions, carry = predict(cartpole, seen)
     assert carry is None and actions.shape == (6,) and actions.dtype == np.int32
@@ -46,7 +46,7 @@ def test_it_acts_on_lists_and_arrays_alike(cartpole):
     assert predict(cartpole, [0, 0, 0, 0])[0].shape == ()  # whole numbers, too
 
 
-def test_samples_need_a_key(cartpole):
+def test_sampled_predict_requires_a_key(cartpole):
     seen = np.zeros((400, 4), np.float32)
     drawn, _ = predict(cartpole, seen, key=jax.random.key(0), deterministic=False)
     assert 0 < np.mean(drawn) < 1
@@ -54,19 +54,19 @@ def test_samples_need_a_key(cartpole):
         predict(cartpole, seen, deterministic=False)
 
 
-def test_another_shape_is_refused(cartpole):
+def test_predict_refuses_a_wrong_observation_shape(cartpole):
     message = r"shape \(3,\), those of CartPole-v1 have \(4,\); leading axes are allowed"
     with pytest.raises(ConfigError, match=message):
         predict(cartpole, [0.0, 0.0, 0.0])
 
 
 @pytest.mark.parametrize("given", ["a", None, [1.0, "b", 0.0, 0.0], [[1.0], [2.0, 3.0]]])
-def test_what_is_no_observation_is_refused(cartpole, given):
+def test_predict_refuses_non_numeric_observations(cartpole, given):
     with pytest.raises(ConfigError, match=r"observation is .*; allowed: numbers of shape \(4,\)"):
         predict(cartpole, given)
 
 
-def test_a_second_call_compiles_nothing(cartpole):
+def test_second_predict_call_does_not_recompile(cartpole):
     seen = saved_policies.observations(cartpole)
     predict(cartpole, seen)
     before = cartpole._act._cache_size()
@@ -74,12 +74,12 @@ def test_a_second_call_compiles_nothing(cartpole):
     assert cartpole._act._cache_size() == before
 
 
-def test_it_is_evaluated_in_its_own_environment(cartpole):
+def test_evaluate_uses_the_training_env_by_default(cartpole):
     found = evaluate(cartpole, episodes=3, seed=4)
     np.testing.assert_array_equal(found.returns, cartpole.evaluate(3, seed=4).returns)
 
 
-def test_it_is_evaluated_in_another_one(cartpole):
+def test_evaluate_accepts_another_environment(cartpole):
     shorter = evaluate(cartpole, {"max_steps_in_episode": 5, "gravity": 1e-3}, episodes=4)
     np.testing.assert_array_equal(shorter.lengths, [[5] * 4])
     same = evaluate(cartpole, {"gravity": 12.0}, episodes=4)
@@ -98,7 +98,7 @@ def test_it_is_evaluated_in_another_one(cartpole):
         ({"gravity": "low"}, "gravity of CartPole-v1 is 'low'; allowed: a number"),
     ],
 )
-def test_one_that_does_not_fit_is_refused(cartpole, env, match):
+def test_evaluate_refuses_an_incompatible_environment(cartpole, env, match):
     with pytest.raises(HpoError, match=match):
         evaluate(cartpole, env)
 
@@ -117,7 +117,7 @@ SMALL = {"topology": "nsfnet_deeprmsa", "k": 2, "slots": 8}
         ({}, {"id": "rmsa", "observation": "packed", **SMALL}, {"continuous": False}),
     ],
 )
-def test_it_sees_another_environment_as_it_saw_its_own(knobs, trained_in, moved_to):
+def test_evaluation_env_keeps_the_training_observations(knobs, trained_in, moved_to):
     """Stacked, and links for networks of links; observations that are trees are compared."""
     keys = dict(trained_in)
     plan = make_plan(knobs, EnvPlan(keys.pop("id"), tuple(sorted(keys.items()))))
@@ -127,7 +127,7 @@ def test_it_sees_another_environment_as_it_saw_its_own(knobs, trained_in, moved_
     assert moved.id == moved_to.get("id", plan.env.id) and moved != plan.eval_env
 
 
-def test_the_package_gives_what_is_used_and_nothing_else():
+def test_core_package_exports_only_the_policy_api():
     assert sorted(hpo.core.__all__) == ["SavedPolicy", "evaluate", "load_policy", "predict"]
     assert callable(hpo.core.evaluate) and callable(load_policy)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

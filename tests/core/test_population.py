@@ -27,7 +27,7 @@ def test_ratio_is_one_before_the_first_gradient_step(alone):
     assert np.any(alone.ratio_std > 0.0)  # and not afterwards
 
 
-def test_numbers_are_finite_and_learning_moves_weights(alone):
+def test_training_metrics_are_finite_and_weights_move(alone):
     assert not alone.diverged.any()
     for leaf in jax.tree.leaves(alone):
         assert np.all(np.isfinite(leaf.astype(np.float64)))
@@ -41,14 +41,14 @@ def test_neighbours_change_no_bit(tiny, alone):
     same(curve, alone)
 
 
-def test_another_lane_changes_no_bit(tiny, alone):
+def test_lane_index_does_not_change_results(tiny, alone):
     program = tiny.program()
     lanes = {i: (OTHERS, i) for i in range(8)} | {5: (ME, 3)}
     _, curve = tiny.curve(program, program.empty(), tiny.start(program, lanes), CHUNKS, lane=5)
     same(curve, alone)
 
 
-def test_the_time_of_refill_changes_no_bit(tiny, alone):
+def test_refill_time_does_not_change_results(tiny, alone):
     program = tiny.program()
     busy = tiny.start(program, {i: (OTHERS, i) for i in range(8)})
     state, _ = tiny.curve(program, program.empty(), busy, 2, lane=0)
@@ -57,14 +57,14 @@ def test_the_time_of_refill_changes_no_bit(tiny, alone):
     same(curve, alone)
 
 
-def test_the_size_of_the_population_changes_no_bit(tiny, alone):
+def test_population_size_does_not_change_results(tiny, alone):
     program = tiny.program(lanes=16)
     rows = tiny.start(program, {i: (OTHERS, i) for i in range(16)} | {9: (ME, 3)})
     _, curve = tiny.curve(program, program.empty(), rows, CHUNKS, lane=9)
     same(curve, alone)
 
 
-def test_a_diverging_neighbour_is_marked_and_changes_no_bit(tiny, alone):
+def test_diverged_lane_is_flagged_without_affecting_others(tiny, alone):
     program = tiny.program()
     wild = {"learning_rate": 1e9, "max_grad_norm": None}
     lanes = {i: (wild, i) for i in range(8)} | {1: (ME, 3)}
@@ -77,7 +77,7 @@ def test_a_diverging_neighbour_is_marked_and_changes_no_bit(tiny, alone):
     )
 
 
-def test_replicates_differ_and_equal_ones_agree(tiny):
+def test_different_seeds_differ_and_equal_seeds_agree(tiny):
     program = tiny.program()
     rows = tiny.start(program, {0: (ME, 1), 1: (ME, 1), 2: (ME, 2)})
     _, first = tiny.curve(program, program.empty(), rows, 1, lane=0)
@@ -87,7 +87,7 @@ def test_replicates_differ_and_equal_ones_agree(tiny):
     assert not np.array_equal(first.loss, third.loss)
 
 
-def test_every_traced_knob_is_free_of_recompiles(tiny):
+def test_traced_knobs_do_not_recompile(tiny):
     """One compiled program takes any value of any traced knob, without weak types."""
     program = tiny.program()
     compiled = program._advance

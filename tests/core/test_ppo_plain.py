@@ -155,13 +155,13 @@ def differences(core, env_step, lane, knobs):
 
 
 @pytest.mark.parametrize("lane", [0, 1])
-def test_the_page_is_the_core(core, env_step, lane):
+def test_plain_ppo_matches_the_core(core, env_step, lane):
     found = list(differences(core, env_step, lane, knobs_of(LANES[lane])))
     assert found == [[]] * UPDATES
 
 
 @pytest.mark.parametrize("name", [n for n in plain.Knobs._fields if n not in STATIC])
-def test_another_number_in_any_formula_is_seen(core, env_step, name):
+def test_plain_ppo_comparison_detects_each_changed_knob(core, env_step, name):
     """Else the comparison would show little: each knob alone, 2 % (or an epoch) more."""
     knobs = knobs_of(OTHERS)
     value = getattr(knobs, name)
@@ -170,7 +170,7 @@ def test_another_number_in_any_formula_is_seen(core, env_step, name):
     assert any(differences(core, env_step, 1, changed))
 
 
-def test_the_case_is_no_easy_one(core, env_step):
+def test_plain_ppo_case_covers_truncation_and_short_minibatches(core, env_step):
     """Episodes end by falling and by time, and the last minibatch is smaller than the others."""
     knobs, state = knobs_of({}), one(core[0], 0)
     _, _, returns = plain.update(knobs, lane_of(state), env_step, draws_of(knobs, state.key, 0))
@@ -178,14 +178,14 @@ def test_the_case_is_no_easy_one(core, env_step):
     assert knobs.num_envs * knobs.rollout_length % knobs.num_minibatches
 
 
-def test_its_defaults_are_the_core_s():
+def test_plain_ppo_defaults_match_the_core():
     full = complete({})
     for name, value in plain.Knobs()._asdict().items():
         assert value == (math.inf if name == "value_clip_eps" else full[name]), name
     assert full["value_clip_eps"] is None
 
 
-def test_its_first_parameters_have_the_core_s_gains():
+def test_plain_ppo_initial_gains_match_the_core():
     full, width = complete({}), complete({})["hidden_sizes"]
     lane = plain.make_lane(np.random.default_rng(0), np.zeros((8, 4)), None, actions=2, width=64)
     for name, outputs, gain in (("actor", 2, "policy_gain"), ("critic", 1, "value_gain")):
@@ -197,14 +197,14 @@ def test_its_first_parameters_have_the_core_s_gains():
             np.testing.assert_allclose(np.linalg.svd(weight)[1], size, rtol=1e-5)
 
 
-def test_it_runs_alone(capsys):
+def test_plain_ppo_runs_standalone(capsys):
     small = {name: STATIC[name] for name in ("num_envs", "rollout_length", "num_minibatches")}
     plain.main(updates=10, width=8, **small)  # shapes that are compiled already
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("update 10: return ") and 9.0 <= float(line.split()[3][:-1]) <= 60.0
 
 
-def test_the_algorithm_has_at_most_80_lines():
+def test_plain_ppo_has_at_most_80_lines():
     text = PAGE.read_text().split("# --- ")
     assert [part.split(" ---")[0] for part in text[1:]] == [
         "The algorithm",

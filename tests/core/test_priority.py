@@ -33,7 +33,7 @@ def test_an_exponent_without_bound_draws_the_largest_rows(alpha):
     assert set(drawn.tolist()) == ({0, 1, 2} if alpha == 20.0 else {0, 2})
 
 
-def test_a_segment_s_priority_is_the_sum_over_its_steps():
+def test_segment_priority_is_the_sum_over_steps():
     segments = np.array([[1.0, -1.0], [0.5, 0.0], [-2.0, 3.0]], np.float32)
     made = probabilities(jnp.asarray(segments), jnp.float32(1.0))
     np.testing.assert_allclose(made, np.array([2.0, 0.5, 5.0]) / 7.5, rtol=1e-5)
@@ -48,7 +48,7 @@ def test_rows_are_drawn_by_their_probability():
     assert scipy.stats.chisquare(counts, expected / expected.sum() * 40_000).pvalue > 1e-4
 
 
-def test_weights_at_beta_one_give_back_the_mean_over_all_rows():
+def test_importance_weights_at_beta_one_are_unbiased():
     """E_P[w x] = mean(x): what drawing by P would bias, (N P)^-1 undoes."""
     chances = probabilities(jnp.asarray(ADVANTAGE), jnp.float32(0.6))
     weights = importance_weights(chances, jnp.float32(1.0))

@@ -14,12 +14,12 @@ from hpo.errors import ConfigError
 from hpo.machine.devices import prepare_devices
 
 
-def test_lanes_that_do_not_divide_are_refused_with_the_number_that_does(tiny):
+def test_indivisible_lane_count_is_refused_with_the_next_valid(tiny):
     with pytest.raises(ConfigError, match="next number that does is 8"):
         Program(tiny.plan, 6, 1, 2, EvaluationPlan(), prepare_devices("cpu"), tiny.hypers())
 
 
-def test_no_lanes_give_no_episodes_and_compile_nothing(tiny):
+def test_evaluating_no_lanes_is_empty_and_compiles_nothing(tiny):
     plan = make_plan({**tiny.knobs, "num_envs": 2}, EnvPlan("navigators"))
     params = registry.make(plan.env).default_params
     hypers = make_hypers(tiny.knobs, params, params)
@@ -34,7 +34,7 @@ def test_no_lanes_give_no_episodes_and_compile_nothing(tiny):
     assert not program.evaluation_compiled
 
 
-def test_lanes_are_filled_tile_by_tile_with_devices_in_turn(tiny):
+def test_lane_order_fills_tiles_alternating_between_devices(tiny):
     order = tiny.program().lane_order()  # 8 lanes, tiles of 2, 2 devices of 4 lanes
     np.testing.assert_array_equal(order, [0, 1, 4, 5, 2, 3, 6, 7])
 
@@ -56,7 +56,7 @@ def test_idle_tiles_keep_their_state_and_show_zeros(tiny):
     assert np.all(loss[:, [0, 1, 2, 3, 6, 7]] == 0.0) and np.all(loss[:, 4] != 0.0)
 
 
-def test_parameters_and_memory_are_counted_from_shapes(tiny):
+def test_parameter_count_and_memory_follow_from_shapes(tiny):
     hypers = tiny.hypers()
     towers = 2 * (4 * 8 + 8)  # one hidden layer of 8 for actor and critic
     assert parameter_count(tiny.plan, hypers) == towers + (8 * 2 + 2) + (8 + 1)

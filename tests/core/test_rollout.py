@@ -147,7 +147,7 @@ def test_it_is_gymnax_stepped_by_hand(request, name, id_, params, ends):
     assert found >= LANES * 2  # episodes did end within the rollouts, and were reset
 
 
-def test_the_first_observations_are_resets_of_their_own_stream(cartpole):
+def test_first_observations_are_env_resets_with_separate_keys(cartpole):
     for lane in range(LANES):
         (first, _, _), _ = cartpole.lane(lane)
         keys = jax.random.split(use_key(first.key, ENV_RESET), cartpole.plan.num_envs)
@@ -157,7 +157,7 @@ def test_the_first_observations_are_resets_of_their_own_stream(cartpole):
     assert len(np.unique(cartpole.states[0].observation[..., 0])) == LANES * 3
 
 
-def test_a_truncated_step_carries_the_value_of_its_final_observation(pendulum):
+def test_truncated_step_bootstraps_from_the_final_observation(pendulum):
     for lane in range(LANES):
         states, seen = pendulum.lane(lane)
         params = slow.as_float64(states[0].params)
@@ -182,7 +182,7 @@ def step_pendulum(observation, action):
     return np.array([np.cos(angle), np.sin(angle), speed])
 
 
-def test_values_and_log_probabilities_are_the_network_s(rolled):
+def test_rollout_values_and_log_probs_match_the_network(rolled):
     for lane in range(LANES):
         states, seen = rolled.lane(lane)
         params = slow.as_float64(states[0].params)
@@ -200,7 +200,7 @@ def test_values_and_log_probabilities_are_the_network_s(rolled):
             np.testing.assert_allclose(last, after, atol=1e-4)
 
 
-def test_sums_are_over_the_episodes_that_ended(rolled):
+def test_episode_sums_cover_finished_episodes(rolled):
     for lane in range(LANES):
         states, seen = rolled.lane(lane)
         running = np.zeros(rolled.plan.num_envs)
@@ -223,7 +223,7 @@ def test_sums_are_over_the_episodes_that_ended(rolled):
             np.testing.assert_array_equal(state.episode_length, length)
 
 
-def test_an_end_that_is_also_a_cut_is_not_bootstrapped(masked):
+def test_terminated_and_truncated_step_is_not_bootstrapped(masked):
     both = ends = 0
     for lane in range(LANES):
         for trajectory, _, _ in masked.lane(lane)[1]:
@@ -236,7 +236,7 @@ def test_an_end_that_is_also_a_cut_is_not_bootstrapped(masked):
     assert both > 0 and ends > 0
 
 
-def test_only_valid_actions_are_taken_and_information_is_summed(masked):
+def test_masked_rollout_takes_only_valid_actions_and_sums_info(masked):
     """Where nothing is valid (the fourth step) anything is taken, and counted as invalid."""
     seen_none = False
     for lane in range(LANES):
@@ -250,7 +250,7 @@ def test_only_valid_actions_are_taken_and_information_is_summed(masked):
     assert np.isfinite(masked.seen[1].trajectory.reward).all()  # nobody stepped past an end
 
 
-def test_rollouts_go_on_where_they_stopped_with_new_numbers(cartpole):
+def test_next_rollout_continues_with_new_random_numbers(cartpole):
     for lane in range(LANES):
         states, seen = cartpole.lane(lane)
         np.testing.assert_array_equal(seen[1][0].observation[0], states[1].observation)

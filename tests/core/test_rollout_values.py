@@ -26,7 +26,7 @@ def written(knobs, env=SHORT):
     return dataclasses.replace(make_plan({**SIZES, **knobs}, env), backend=AFTER)
 
 
-def test_they_wait_where_only_the_critic_needs_them():
+def test_values_are_deferred_only_for_separate_critics_on_gpu():
     assert values_wait(written({})) and values_wait(written({"network": "cnn"}))
     for knobs in ({"shared_encoder": True}, {"network": "lstm"}, {"network": "gru"}):
         assert not values_wait(written(knobs))
@@ -45,7 +45,7 @@ def test_they_wait_where_only_the_critic_needs_them():
         ({"observation": "packed"}, EnvPlan("rmsa"), False),
     ],
 )
-def test_values_and_bootstraps_are_those_of_the_steps(knobs, env, cut):
+def test_deferred_values_equal_stepwise_values(knobs, env, cut):
     if "observation" in knobs:
         keys = {"topology": "ring4", "k": 2, "slots": 12, "warmup_requests": 0, **knobs}
         knobs, env = {}, EnvPlan(env.id, tuple(sorted(keys.items())))

@@ -63,7 +63,7 @@ def observations(saved, rows=6):
     return np.random.default_rng(1).normal(size=(rows, *shape)).astype(np.float32)
 
 
-def test_everything_comes_back(pair):
+def test_saved_policy_round_trips_all_fields(pair):
     before, after = pair
     assert after.plan == before.plan
     assert dict(after.config) == dict(before.config)
@@ -80,7 +80,7 @@ def test_everything_comes_back(pair):
         np.testing.assert_array_equal(a, b)
 
 
-def test_it_acts_the_same(pair):
+def test_loaded_policy_gives_the_same_actions(pair):
     before, after = pair
     seen = observations(before)
     key = jax.random.key(5, impl="threefry2x32")
@@ -91,7 +91,7 @@ def test_it_acts_the_same(pair):
         assert carry == "kept"
 
 
-def test_it_evaluates_the_same(pair):
+def test_loaded_policy_gives_the_same_evaluation(pair):
     before, after = pair
     left, right = before.evaluate(3, seed=4), after.evaluate(3, seed=4)
     np.testing.assert_array_equal(left.returns, right.returns)
@@ -99,7 +99,7 @@ def test_it_evaluates_the_same(pair):
     assert left.lengths.max() <= dict(before.plan.eval_env.keys)["max_steps_in_episode"]
 
 
-def test_it_acts_as_the_formulas_say_with_its_normaliser(policies):
+def test_policy_applies_its_observation_normaliser(policies):
     saved = policies["cartpole"]
     seen = observations(saved, 40)
     statistics = saved.statistics
@@ -112,7 +112,7 @@ def test_it_acts_as_the_formulas_say_with_its_normaliser(policies):
     assert not np.array_equal(raw.argmax(-1), logits.argmax(-1))  # the normaliser matters
 
 
-def test_without_its_normaliser_it_is_another_policy(policies):
+def test_policy_without_normaliser_acts_differently(policies):
     saved = policies["pendulum"]
     seen = observations(saved)
     bare = dataclasses.replace(saved, statistics=RunningStatistics.empty((3,)))
@@ -122,7 +122,7 @@ def test_without_its_normaliser_it_is_another_policy(policies):
     assert not np.array_equal(saved.evaluate(2, seed=1).returns, returns)
 
 
-def test_one_observation_and_batches_of_any_shape(policies):
+def test_predict_accepts_single_and_batched_observations(policies):
     for name, action_shape in (("cartpole", ()), ("pendulum", (1,))):
         saved = policies[name]
         seen = observations(saved)
@@ -145,14 +145,14 @@ def test_samples_differ_from_the_mode_and_need_a_key(policies):
         saved.predict(seen, deterministic=False)
 
 
-def test_masks_are_kept(policies):
+def test_predict_obeys_action_masks(policies):
     saved = policies["cartpole"]
     seen = observations(saved)
     mask = jnp.asarray([[True, False]] * 3 + [[False, True]] * 3)
     np.testing.assert_array_equal(saved.predict(seen, mask=mask)[0], [0, 0, 0, 1, 1, 1])
 
 
-def test_the_file_is_json_that_people_can_read(policies, tmp_path):
+def test_policy_json_is_readable_and_not_overwritten(policies, tmp_path):
     save_policy(tmp_path / "p", policies["cartpole"])
     document = json.loads((tmp_path / "p" / "policy.json").read_text())
     assert document["env"] == {"id": "CartPole-v1", "keys": {}}
@@ -170,7 +170,7 @@ def test_the_file_is_json_that_people_can_read(policies, tmp_path):
         ('{"format": 1}', "is damaged: it has no env, eval_env"),
     ],
 )
-def test_a_damaged_description_is_said(policies, tmp_path, text, match):
+def test_damaged_policy_json_is_refused(policies, tmp_path, text, match):
     save_policy(tmp_path / "p", policies["cartpole"])
     (tmp_path / "p" / "policy.json").write_text(text)
     with pytest.raises(StoreError, match=match):
@@ -192,7 +192,7 @@ def places(data, above=()):
         yield from places(value, (*above, key))
 
 
-def test_no_value_of_a_description_is_trusted(policies, tmp_path):
+def test_wrong_policy_json_values_never_crash_loading(policies, tmp_path):
     """Each value in turn is made another: the policy loads, or one line says what is wrong."""
     returns = RunningStatistics.empty(()).merge(jnp.asarray([1.0, 3.0], jnp.float32))
     rewards = RewardState(returns, jnp.float32(1.0), jnp.float32(0.5))
@@ -240,7 +240,7 @@ def test_no_value_of_a_description_is_trusted(policies, tmp_path):
         (("config", "gamma"), "high", "policy.json: gamma is 'high'; allowed: a number from"),
     ],
 )
-def test_what_is_wrong_in_a_description_is_named(policies, tmp_path, way, wrong, told):
+def test_wrong_policy_json_value_is_named_in_the_error(policies, tmp_path, way, wrong, told):
     saved = dataclasses.replace(policies["cartpole"], rewards=RewardState())
     save_policy(tmp_path / "p", saved)
     path = tmp_path / "p" / "policy.json"
@@ -255,7 +255,7 @@ def test_what_is_wrong_in_a_description_is_named(policies, tmp_path, way, wrong,
     assert str(raised.value).startswith(str(path)) and told in str(raised.value)
 
 
-def test_folders_of_earlier_versions_load_without_reward_memory(policies, tmp_path):
+def test_older_policy_folders_load_without_reward_statistics(policies, tmp_path):
     returns = RunningStatistics.empty(()).merge(jnp.asarray([1.0, 3.0], jnp.float32))
     saved = dataclasses.replace(policies["cartpole"], rewards=RewardState(returns=returns))
     save_policy(tmp_path / "p", saved)
@@ -271,7 +271,7 @@ def test_folders_of_earlier_versions_load_without_reward_memory(policies, tmp_pa
     assert load_policy(tmp_path / "p").rewards is None
 
 
-def test_other_damage_is_said(policies, tmp_path):
+def test_mismatched_or_damaged_policy_folder_is_refused(policies, tmp_path):
     with pytest.raises(StoreError, match="is not a policy folder"):
         load_policy(tmp_path)
     save_policy(tmp_path / "p", policies["cartpole"])
@@ -298,7 +298,7 @@ def test_a_policy_prints_as_one_line(policies):
     assert "\n" not in repr(policies["pendulum"]) and len(repr(policies["pendulum"])) < 80
 
 
-def test_code_of_one_s_own_is_carried_named_and_not_run_unasked(policies, tmp_path):
+def test_policy_copies_user_code_and_requires_explicit_import(policies, tmp_path):
     """Its environment is registered by a file; without it the message says what to type."""
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "own.py").write_text("registered = True\n")
@@ -323,7 +323,7 @@ def test_code_of_one_s_own_is_carried_named_and_not_run_unasked(policies, tmp_pa
     assert f"hpo eval {folder} --import {copy}" in on_command_line(told.value)
 
 
-def test_a_folder_above_policies_names_those_inside(tmp_path):
+def test_parent_folder_error_lists_policies_inside(tmp_path):
     study = tmp_path / "study"
     for inside in ("policies/trial_3/CartPole-v1", "policies/trial_3/Acrobot-v1"):
         (study / inside).mkdir(parents=True)

@@ -31,7 +31,7 @@ def value(kind, progress, initial=1.0, **changes):
     return float(made)
 
 
-def test_kinds_are_the_table_s():
+def test_schedule_kinds_match_the_knob_choices():
     assert tuple(sorted(KINDS, key=KINDS.__getitem__)) == SCHEDULES
 
 
@@ -50,7 +50,7 @@ def test_start_middle_and_end(kind, start, middle, end):
         assert value(kind, progress, 3e-4) == pytest.approx(3e-4 * expected, abs=1e-9)
 
 
-def test_a_horizon_factor_stretches_and_shortens():
+def test_schedule_multiplier_scales_the_horizon():
     # Twice the horizon: at the end of the run half of the way is done.
     assert value("linear", 1.0, multiplier=2.0) == pytest.approx(0.55)
     # Half the horizon: it ends in the middle of the run and stays there.
@@ -59,7 +59,7 @@ def test_a_horizon_factor_stretches_and_shortens():
     assert value("constant", 1.0, multiplier=0.5) == 1.0
 
 
-def test_the_exponent_bends_the_cosine_only():
+def test_schedule_exponent_affects_only_the_cosine():
     # 0.1 + 0.9 (0.5)^2
     assert value("cosine", 0.5, exponent=2.0) == pytest.approx(0.325)
     assert value("linear", 0.5, exponent=2.0) == pytest.approx(0.55)
@@ -68,7 +68,7 @@ def test_the_exponent_bends_the_cosine_only():
         assert value("cosine", 1.0, exponent=exponent) == pytest.approx(0.1)
 
 
-def test_warm_up_starts_peaks_and_ends_where_it_says():
+def test_warmup_cosine_hits_start_peak_and_end_values():
     changes = {"warmup": 0.25, "peak": 3.0, "start": 0.5}
     assert value("warmup_cosine", 0.0, **changes) == pytest.approx(0.5)
     assert value("warmup_cosine", 0.125, **changes) == pytest.approx(1.75)  # half of the rise
@@ -78,7 +78,7 @@ def test_warm_up_starts_peaks_and_ends_where_it_says():
     assert value("warmup_cosine", 1.0, **changes) == pytest.approx(0.1)
 
 
-def test_no_warm_up_is_a_cosine_from_the_peak():
+def test_zero_warmup_equals_a_plain_cosine():
     for progress in (0.0, 0.3, 1.0):
         expected = value("cosine", progress)
         assert value("warmup_cosine", progress, warmup=0.0) == pytest.approx(expected, abs=1e-6)
@@ -122,16 +122,14 @@ def test_lambda_ends_ninety_percent_of_the_way():
     initial=st.floats(0.0, 1.0, width=32),
     final=st.floats(0.0, 1.0, width=32),
 )
-def test_a_lambda_of_any_horizon_follows_its_formula_to_the_end(
-    progress, multiplier, initial, final
-):
+def test_annealed_lambda_follows_the_formula_for_any_horizon(progress, multiplier, initial, final):
     """A short horizon does not end it: sech(3 p) has no last p."""
     made = annealed_lambda(*(jnp.float32(x) for x in (initial, final, progress, multiplier)))
     expected = initial + (final - initial) * (1.0 - 1.0 / np.cosh(3.0 * progress / multiplier))
     assert float(made) == pytest.approx(expected, abs=2e-5)
 
 
-def test_a_short_lambda_moves_on_after_its_horizon_and_ends_with_the_run():
+def test_annealed_lambda_keeps_moving_after_a_short_horizon():
     def at(progress, multiplier=0.5):
         numbers = (jnp.float32(x) for x in (0.9, 0.98, progress, multiplier))
         return float(annealed_lambda(*numbers))
@@ -141,7 +139,7 @@ def test_a_short_lambda_moves_on_after_its_horizon_and_ends_with_the_run():
     assert at(1.0, 0.05) == pytest.approx(0.98, abs=1e-6)
 
 
-def test_lambda_between_equals_is_constant():
+def test_annealed_lambda_with_equal_ends_is_constant():
     for progress in (0.0, 0.37, 1.0):
         numbers = (jnp.float32(x) for x in (0.95, 0.95, progress, 1.0))
         assert float(annealed_lambda(*numbers)) == np.float32(0.95)

@@ -47,7 +47,7 @@ def test_updates_are_those_of_the_loops(case, two, lane):
         assert len(kls) == 4 * LANES[lane]["update_epochs"]
 
 
-def test_the_optimiser_counts_its_own_steps(two):
+def test_optimiser_count_is_gradient_steps_not_minibatches(two):
     for i, (_, after, _, _, _) in enumerate(two):
         for count in (after.gradient_steps, *(moments.count for moments in after.moments)):
             np.testing.assert_array_equal(count, [(i + 1) * 2 * epochs for epochs in (3, 2, 1)])
@@ -79,7 +79,7 @@ def test_what_waits_when_target_kl_stops_is_dropped(case, two, stops):
         {"num_envs": 5, "rollout_length": 2, "num_minibatches": 4},  # of 3, 3, 3 and 1
     ],
 )
-def test_minibatches_of_one_row_teach_the_policy(sizes):
+def test_single_row_minibatches_update_the_policy(sizes):
     static = {**STATIC, **sizes, "accumulate_minibatches": 1, "gradient_accumulation": 1}
     alone, given = Updates(ENV, static, ()), {**COMMON, "update_epochs": 1}
     (row,) = alone.run([given], 1)
@@ -92,13 +92,13 @@ def test_minibatches_of_one_row_teach_the_policy(sizes):
         assert moved.max() > 1e-3
 
 
-def test_more_than_an_epoch_has_are_refused():
+def test_accumulating_more_minibatches_than_an_epoch_is_refused():
     with pytest.raises(ConfigError, match=r"an epoch has only 4 minibatches .* at most 4"):
         complete({"accumulate_minibatches": 5})
     assert complete({"accumulate_minibatches": 4})["accumulate_minibatches"] == 4
 
 
-def test_plans_without_it_keep_their_names():
+def test_default_accumulation_keeps_the_plan_hash():
     """The name of a bucket stands in journals."""
     plain, twice = (make_plan({"accumulate_minibatches": n}, ENV, features=()) for n in (1, 2))
     assert "accumulate_minibatches" not in repr(plain)

@@ -6,7 +6,7 @@ import pytest
 
 from helpers.doc_blocks import block
 from hpo.core import distributions, own_optimisers
-from hpo.core.distributions import Categorical, Family, Gaussian
+from hpo.core.distributions import CategoricalActions, Family, Gaussian
 from hpo.core.envs.registry import make
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.policy import environment_action
@@ -66,12 +66,12 @@ class Floored(Family):
     actions = "discrete"
 
     def make(self, outputs, actions, mask, log_std):
-        probs = jnp.exp(Categorical.make(outputs, mask).log_probs)
+        probs = jnp.exp(CategoricalActions.make(outputs, mask).log_probs)
         valid = jnp.ones_like(probs, bool) if mask is None else jnp.broadcast_to(mask, probs.shape)
         valid = valid | ~jnp.any(valid, axis=-1, keepdims=True)
         weight = valid.astype(jnp.float32)
         mixed = 0.9 * probs + 0.1 * weight / jnp.sum(weight, axis=-1, keepdims=True)
-        return Categorical(jnp.log(jnp.maximum(mixed, 1e-20)))
+        return CategoricalActions(jnp.log(jnp.maximum(mixed, 1e-20)))
 
 
 def once(name, family):
@@ -112,7 +112,7 @@ class Boastful(Family):
         return Both()
 
 
-def test_a_distribution_that_breaks_its_promise_is_found():
+def test_distribution_contract_rejects_a_wrong_density():
     once("test-boastful", Boastful())
 
     class Contract(DistributionContract):
@@ -135,7 +135,7 @@ def growing(settings):
     return optax.GradientTransformation(lambda params: jnp.zeros(1), update)
 
 
-def test_an_optimiser_that_breaks_its_promise_is_found():
+def test_optimiser_contract_rejects_broken_optimisers():
     for name, factory in (("test-remembers", remembering), ("test-grows", growing)):
         if name not in known_choices("optimiser"):
             own_optimisers.register(name, factory)
@@ -152,7 +152,7 @@ def test_an_optimiser_that_breaks_its_promise_is_found():
         Grows().test_its_state_is_arrays_that_keep_their_shape()
 
 
-def test_taken_names_and_unknown_ones_are_refused():
+def test_taken_and_unknown_optimiser_names_are_refused():
     documented("lion", "def lion(")
     documented("laplace", "class LaplaceFamily(")
     for name in ("adam", "lion"):
@@ -174,7 +174,7 @@ def test_taken_names_and_unknown_ones_are_refused():
     assert "test-odd" not in known_choices("distribution")
 
 
-def test_a_distribution_of_other_actions_is_refused_by_name():
+def test_custom_distribution_for_other_action_types_is_refused():
     from hpo.core.envs import registry
     from hpo.core.plan import make_plan
     from hpo.core.policy import head_outputs
@@ -203,7 +203,7 @@ class Halving(Family):
         ("test-halving", {"action_low": -1.0, "action_high": 1.0}, [-1.0, 0.25, 1.0]),
     ],
 )
-def test_the_environment_takes_what_a_distribution_says(name, ranged, wanted):
+def test_env_actions_use_the_custom_distribution_mapping(name, ranged, wanted):
     documented("laplace", "class LaplaceFamily(")
     once("test-halving", Halving())
     plan = make_plan({"distribution": name, **ranged}, EnvPlan("Pendulum-v1"))

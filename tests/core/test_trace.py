@@ -41,7 +41,7 @@ def test_its_sums_are_those_of_the_evaluation(traces, name):
         assert ends[-1] and not ends[:-1].any()
 
 
-def test_its_actions_are_those_of_the_policy(traces):
+def test_trace_actions_match_the_policy(traces):
     for name, action in (("cartpole", "action"), ("pendulum", "action_0")):
         saved, columns = traces[name]
         width = 4 if name == "cartpole" else 3
@@ -50,7 +50,7 @@ def test_its_actions_are_those_of_the_policy(traces):
         np.testing.assert_allclose(columns[action], expected, atol=1e-5)
 
 
-def test_an_environment_that_goes_on_gives_the_window_asked_for():
+def test_trace_of_a_continuing_env_has_the_requested_steps():
     saved = saved_policies.made("Pendulum-v1", {}, max_steps_in_episode=20)
     columns = saved.trace(2, seed=1, steps=30)
     assert np.bincount(columns["episode"]).tolist() == [30, 30]

@@ -179,7 +179,7 @@ def test_every_traced_hyperparameter_has_a_case():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_traced_hyperparameter_changes_what_is_learnt(name):
+def test_traced_hyperparameter_changes_training(name):
     which, other, settings = CASES[name]
     assert settings.get(name, KNOBS[name].default) != other
     params = program(which)(settings, {**settings, name: other})

@@ -129,7 +129,7 @@ def same_as_plain(leaf, want):
 
 
 @pytest.mark.parametrize("cls", [Toy, Net])
-def test_a_lane_equals_the_plain_loop_alone_and_among_others(cls):
+def test_custom_training_lane_matches_a_plain_loop(cls):
     name = "rate"
     rates = [np.float32(0.05 + 0.01 * i) for i in range(16)]
     _, usual = values_of(cls)
@@ -161,7 +161,7 @@ def test_a_lane_equals_the_plain_loop_alone_and_among_others(cls):
     assert seen["return"].shape == (2, 3)
 
 
-def test_changes_copy_a_state_exactly_and_the_new_rate_takes_effect():
+def test_lane_change_copies_state_and_applies_new_hyperparameters():
     program = program_of(Net, 4)
     _, usual = values_of(Net)
     lanes, _ = program.advance(
@@ -176,7 +176,7 @@ def test_changes_copy_a_state_exactly_and_the_new_rate_takes_effect():
     assert np.ptp(metrics["loss"][:, 3]) == 0.0 < np.ptp(metrics["loss"][:, 0])
 
 
-def test_a_lane_that_is_not_a_number_leaves_its_neighbours_alone():
+def test_nan_lane_does_not_affect_neighbours():
     program = program_of(Toy, 4, tile=2)
     _, usual = values_of(Toy)
     good = {lane: (lane, usual) for lane in range(4)}
@@ -194,7 +194,7 @@ def test_a_lane_that_is_not_a_number_leaves_its_neighbours_alone():
             np.testing.assert_array_equal(leaf, want)
 
 
-def test_a_saved_program_goes_on_bit_for_bit(tmp_path):
+def test_restored_custom_training_continues_bitwise_identically(tmp_path):
     program = program_of(Toy, 2)
     _, usual = values_of(Toy)
     lanes, _ = program.advance(0, program.empty(), start(program, {0: (0, usual), 1: (1, usual)}))
@@ -206,7 +206,7 @@ def test_a_saved_program_goes_on_bit_for_bit(tmp_path):
     np.testing.assert_array_equal(metrics["size"], again["size"])
 
 
-def test_a_traced_hyperparameter_is_not_on_self():
+def test_reading_a_traced_hyperparameter_from_self_is_refused():
     training = Net(values_of(Net)[0], 1000)
     assert training.width == 8
     with pytest.raises(Exception, match=r"rate is traced: read h\.rate, not self\.rate"):
@@ -319,12 +319,12 @@ class Stays(Base):
         (Stays, r"Stays.steps_per_update is 0; set it in setup"),
     ],
 )
-def test_broken_trainings_are_refused_in_words(cls, words):
+def test_invalid_custom_trainings_are_refused(cls, words):
     with pytest.raises(ConfigError, match=words):
         shapes_of(cls.of({}, 100), ("rate",))
 
 
-def test_a_sound_training_says_its_shapes():
+def test_shapes_of_reports_metrics_values_and_state_size():
     found = shapes_of(Net.of({"width": 8}, 100), ("rate",))
     assert found.metrics == ("loss",) and found.values == ("return",)
     assert "params/params/layers_0/kernel" in found.state

@@ -154,7 +154,7 @@ class CachedProperty(Sound):
         (InAnObject, ".update: {}: self.statistics.count changes outside", "in an object"),
     ],
 )
-def test_state_on_the_object_is_refused_with_its_line_and_what_to_do(cls, where, mark):
+def test_mutating_self_while_tracing_is_refused_with_its_line(cls, where, mark):
     found = refusal(cls)
     assert where.format(f"tests/core/test_training_check.py:{line_of(mark)}") in found
     assert "in the state that init returns" in found
@@ -195,7 +195,7 @@ class CachesInSetup(Sound):
         return {"return": jnp.mean(self.net.apply(state["params"], self.x))}
 
 
-def test_what_setup_keeps_may_be_read_everywhere():
+def test_attributes_set_in_setup_are_allowed():
     made = CachesInSetup.of({}, 100)
     assert shapes_of(made, ("rate",)).metrics == ("loss",)
     assert shapes_of(made, ("rate",)).values == ("return",)  # and once more
@@ -281,17 +281,17 @@ class Grows(Sound):
         (InScan, "InScan.update: {}: numpy.random draws only once", "in scan"),
     ],
 )
-def test_what_python_draws_while_tracing_is_refused(cls, words, mark):
+def test_python_randomness_while_tracing_is_refused(cls, words, mark):
     found = refusal(cls)
     assert words.format(f"tests/core/test_training_check.py:{line_of(mark)}") in found
     assert "jax.random" in found
 
 
-def test_a_program_that_grows_from_trace_to_trace_is_refused():
+def test_training_that_traces_differently_each_time_is_refused():
     assert "Python computes something here that differs each time" in refusal(Grows)
 
 
-def test_the_clock_is_right_again_after_a_trace():
+def test_tracing_restores_the_system_clock():
     before = time.time()
     shapes_of(Sound.of({}, 100), ("rate",))
     assert 0 <= time.time() - before < 3600
@@ -305,7 +305,7 @@ class Seeded(Sound):
         return {**state, "x": state["x"][order]}, {"loss": h.rate}
 
 
-def test_a_seeded_draw_is_a_constant_and_allowed():
+def test_seeded_random_constant_is_allowed():
     assert shapes_of(Seeded.of({}, 100), ("rate",)).metrics == ("loss",)
 
 
@@ -336,7 +336,7 @@ def returning(metrics=None, values=None):
         ([1.0], 'gives a list in place of metrics by name; return (state, {"loss": loss})'),
     ],
 )
-def test_metrics_that_are_no_numbers_are_refused(metrics, words):
+def test_non_numeric_metrics_are_refused(metrics, words):
     assert words in refusal(returning(metrics=metrics))
 
 
@@ -349,11 +349,11 @@ def test_metrics_that_are_no_numbers_are_refused(metrics, words):
         ({}, "returns nothing; return a value"),
     ],
 )
-def test_values_that_are_no_numbers_are_refused(value, words):
+def test_non_numeric_values_are_refused(value, words):
     assert words in refusal(returning(values=lambda: value))
 
 
-def test_python_numbers_and_flags_are_metrics():
+def test_python_and_numpy_scalars_are_valid_metrics():
     cls = returning(metrics={"a": 1, "b": True, "c": 0.5, "d": np.float64(2), "e": jnp.int32(1)})
     assert shapes_of(cls.of({}, 100), ("rate",)).metrics == ("a", "b", "c", "d", "e")
 
@@ -392,7 +392,7 @@ def converting(function):
         (lambda x, h: f"{x:.2f}", "has no digits to format yet"),
     ],
 )
-def test_each_mistake_with_a_traced_value_has_its_own_sentence(function, words):
+def test_traced_value_misuse_has_a_specific_error(function, words):
     found = refusal(converting(function))
     assert words in found
     assert "test_training_check.py:" in found
@@ -410,7 +410,7 @@ class Leaks(Sound):
         return {"return": _kept[0] * 2}  # leaks
 
 
-def test_a_traced_array_kept_in_a_global_is_named():
+def test_leaked_tracer_error_names_its_line():
     place = f"Leaks.evaluate: tests/core/test_training_check.py:{line_of('leaks')}: "
     assert f"{place}an array from an earlier trace was kept in a global" in refusal(Leaks)
 
@@ -426,14 +426,14 @@ def test_sys_exit_is_an_error_with_its_line(method, code, shown):
     assert f"calls {shown}; raise an error instead" in found
 
 
-def test_another_base_exception_is_an_error_too():
+def test_base_exception_in_a_training_is_reported():
     def leave(self):
         raise BaseException("odd")
 
     assert "BaseException: odd" in refusal(type("Leaves", (Sound,), {"setup": leave}))
 
 
-def test_a_training_cannot_take_stdout_away():
+def test_training_cannot_replace_stdout():
     def close(self):
         sys.stdout = None
 
@@ -442,7 +442,7 @@ def test_a_training_cannot_take_stdout_away():
     assert sys.stdout is kept
 
 
-def test_a_method_without_end_is_named_while_it_runs(monkeypatch):
+def test_slow_training_method_is_named_in_a_warning(monkeypatch):
     said, heard = [], threading.Event()
     monkeypatch.setattr(training_errors, "_LONG", 0.01)
 
@@ -462,7 +462,7 @@ def test_a_method_without_end_is_named_while_it_runs(monkeypatch):
 
 
 @pytest.mark.parametrize("steps", [10**30, 10**12 + 1])
-def test_updates_longer_than_any_run_are_refused(steps):
+def test_invalid_steps_per_update_is_refused(steps):
     cls = type("Huge", (Sound,), {"steps_per_update": steps})
     assert f"steps_per_update is {steps}; set it in setup()" in refusal(cls)
     assert "an integer from 1 to 1,000,000,000,000" in refusal(cls)
@@ -484,7 +484,7 @@ class Shares(Captures):
         return state, {"loss": h.shared["table"][0, state["x"][0].astype(int)]}
 
 
-def test_large_constants_get_a_note_and_shared_arrays_none(monkeypatch):
+def test_large_compiled_constants_get_a_note(monkeypatch):
     assert shapes_of(Captures.of({}, 100), ("rate",)).note == ""  # 4 MB
     monkeypatch.setattr(training_check, "_LARGE", 2**20)
     note = shapes_of(Captures.of({}, 100), ("rate",)).note
@@ -493,6 +493,6 @@ def test_large_constants_get_a_note_and_shared_arrays_none(monkeypatch):
     assert shapes_of(Shares.of({}, 100), ("rate",)).note == ""
 
 
-def test_shared_is_no_name_of_a_hyperparameter():
+def test_hyperparameter_named_shared_is_refused():
     with pytest.raises(ConfigError, match="shared cannot be a hyperparameter"):
         type("Named", (Sound,), {"shared": fixed(1)})

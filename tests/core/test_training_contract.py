@@ -53,7 +53,7 @@ class Acting(Training):
     env = environment()
 
 
-def test_a_class_with_an_environment_of_the_study_needs_one():
+def test_training_contract_requires_env_for_study_env_trainings():
     contract = type("Found", (TrainingContract,), {"training": Acting})()
     with pytest.raises(AssertionError, match="set `env` to the id of an environment to train in"):
         contract.test_two_runs_are_equal()
@@ -68,7 +68,7 @@ def test_a_class_with_an_environment_of_the_study_needs_one():
         (Infinite, "test_metrics_and_values_are_finite_at_the_defaults"),
     ],
 )
-def test_what_is_not_sound_is_caught(cls, test):
+def test_training_contract_rejects_broken_trainings(cls, test):
     contract = type("Found", (TrainingContract,), {"training": cls})()
     with pytest.raises((AssertionError, ConfigError)):
         getattr(contract, test)()

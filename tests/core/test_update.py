@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from helpers import countdown
 from helpers.whole_update import Updates
-from hpo.core.epochs import _split, minibatch_shape
+from hpo.core.epochs import _split_minibatches, minibatch_shape
 from hpo.core.minibatches import permutation
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.rollout import rollout
@@ -79,7 +79,7 @@ def three(case):
     return case.run([FIRST, SECOND], 3)
 
 
-def test_an_update_is_a_rollout_and_what_is_learnt_from_it(pendulum):
+def test_update_equals_rollout_then_learn(pendulum):
     """The comparisons here are of `learn` after `rollout`; `update` is traced to the same."""
 
     def halves(hypers, state):
@@ -146,7 +146,7 @@ def test_target_kl_stops_at_the_step_it_should(case, three, close_to):
 
 
 @pytest.mark.parametrize("on", [True, False])
-def test_normalised_rewards_have_no_scale(pendulum, on):
+def test_reward_scale_has_no_effect_with_normalised_rewards(pendulum, on):
     """`studies/unused_knobs.py` says so: lanes that differ in it alone learn alike."""
     given = {**FIRST, "normalise_rewards": on, "reward_clip": 1e6}
     lanes = [{**given, "reward_scale": scale} for scale in (0.5, 3.0)]
@@ -159,7 +159,7 @@ def test_normalised_rewards_have_no_scale(pendulum, on):
     assert same == on and np.isclose(targets[0], targets[1], rtol=1e-3) == on
 
 
-def test_lanes_that_warm_up_step_but_learn_nothing(pendulum):
+def test_warmup_updates_step_envs_without_learning(pendulum):
     rows = pendulum.run([FIRST, SECOND], 3, first=-2)
     for before, after, metrics, _, _ in rows[:2]:
         for name in ("params", "moments", "observation_statistics", "return_statistics"):
@@ -182,7 +182,7 @@ def test_lanes_that_warm_up_step_but_learn_nothing(pendulum):
     size=st.sampled_from([1, 2, 3, 5, 8, 63, 64, 65, 1025]),  # each is compiled
     seed=st.integers(0, 2**31 - 1),
 )
-def test_a_permutation_holds_every_number_once(size, seed):
+def test_permutation_contains_every_index_once(size, seed):
     order = np.asarray(permutation(jax.random.key(seed, impl="threefry2x32"), size))
     assert order.dtype == np.int32
     np.testing.assert_array_equal(np.sort(order), np.arange(size))
@@ -193,14 +193,14 @@ def draws(size, count, seed=0):
     return np.asarray(jax.jit(jax.vmap(lambda key: permutation(key, size)))(keys))
 
 
-def test_all_orders_of_four_are_equally_likely():
+def test_permutations_of_four_are_uniform():
     orders = draws(4, 24_000)
     _, counts = np.unique(orders, axis=0, return_counts=True)
     assert len(counts) == 24
     assert scipy.stats.chisquare(counts).pvalue > 1e-4
 
 
-def test_every_number_is_equally_likely_in_every_place():
+def test_permutation_positions_are_uniform():
     size, count = 37, 20_000
     orders = draws(size, count, seed=1)
     for place in (0, 17, 36):
@@ -217,7 +217,7 @@ def test_minibatches_use_every_row_once(rows, weights):
         {"num_envs": 3, "rollout_length": 7, "minibatch_size": rows}, EnvPlan("CartPole-v1")
     )
     order = draws(SIZE, 2, seed=2)
-    places, weight = _split(plan, jnp.asarray(order), *minibatch_shape(plan, SIZE))
+    places, weight = _split_minibatches(plan, jnp.asarray(order), *minibatch_shape(plan, SIZE))
     assert places.shape == (math.ceil(SIZE / rows), 2, rows)
     assert (weight is None) == (weights is None)
     for lane in range(2):

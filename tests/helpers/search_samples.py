@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from helpers.analytic_lanes import AnalyticFactory
-from hpo.search.run import Settings
+from hpo.search.run import RunOptions
 from hpo.search.state.progress import Observer
 from hpo.spaces import Parameter, Space, make_distribution, parse_rule
 from hpo.studies.spec import (
@@ -114,7 +114,7 @@ class WaitAt(Stop):
 
 def quick(**changes):
     """Settings that publish only at the end."""
-    return Settings(**{"publish_seconds": 1e9, **changes})
+    return RunOptions(**{"publish_seconds": 1e9, **changes})
 
 
 __all__ = [

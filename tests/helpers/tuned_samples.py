@@ -8,7 +8,7 @@ import numpy as np
 
 from helpers.loading import script_module
 from hpo.knobs import complete
-from hpo.studies.tuned.record import Contender, Cost, Curve, Made, Origin, Record
+from hpo.studies.tuned.record import Contender, Curve, Origin, Provenance, TestCost, TunedRecord
 from hpo.studies.tuned.summary import time_to
 
 _FILES = script_module("tuned_parts.record_file")
@@ -33,7 +33,7 @@ def contender(who, level, config=None, seeds=32, source=None, seed=0):
         area=tuple(float(np.mean(curve)) for curve in curves),
         to_threshold=tuple(time_to(POINTS, curve, 90.0) for curve in curves),
         curve=Curve(POINTS, middle, middle, middle, (None, *middle[1:])),
-        cost=Cost(seeds * 102400, 4096, 12.5),
+        cost=TestCost(seeds * 102400, 4096, 12.5),
         source=source or {},
     )
 
@@ -45,7 +45,7 @@ def record(name="CartPole-v1", **changes):
         for i, one in enumerate(published("CartPole-v1"))
     ]
     config = {"learning_rate": 0.002, "rollout_length": 32, "update_epochs": 10, "gamma": 0.98}
-    made = Record(
+    made = TunedRecord(
         name=name,
         env="CartPole-v1",
         env_values={},
@@ -55,7 +55,7 @@ def record(name="CartPole-v1", **changes):
         evaluation={"episodes": 20, "greedy": True},
         seed=77,
         threshold=90.0,
-        made=Made(
+        made=Provenance(
             "2026-11-22", "0" * 40, {"hpo-lanes": "0.1.0", "jax": "1", "numpy": "2"}, "cpu", 2
         ),
         origin=Origin(

@@ -25,7 +25,7 @@ def imported(tmp_path, name, text):
     return yaml.safe_load(draft.text()), draft
 
 
-def test_a_data_file_becomes_a_study_with_the_defaults_of_the_table(tiny, tmp_path):
+def test_data_file_import_fills_in_table_defaults(tiny, tmp_path):
     study, draft = imported(tmp_path, "config.yaml", "lr: 3e-4\nhorizon: 128\n")
     assert study["env"] == "CartPole-v1" and study["env_steps"] == 100 * 128 * 8
     fixed = {"learning_rate": 3e-4, "rollout_length": 128, "normalise_rewards": False}
@@ -33,7 +33,7 @@ def test_a_data_file_becomes_a_study_with_the_defaults_of_the_table(tiny, tmp_pa
     assert "rollouts: 100 of 128 steps in 8 environments" in draft.notes
 
 
-def test_a_command_names_the_program(tiny, tmp_path):
+def test_command_import_recognises_the_program(tiny, tmp_path):
     study, draft = imported(tmp_path, "run.sh", "python -m tinyppo --workers 4 --rollouts 50\n")
     assert study["env_steps"] == 50 * 64 * 4 and draft.system is tiny
 
@@ -47,7 +47,7 @@ def test_a_refused_name_stops_the_import_with_its_reason(tiny, tmp_path):
     assert study["fixed"]["learning_rate"] == 3e-4
 
 
-def test_a_name_of_a_formula_is_not_searched(tiny, tmp_path):
+def test_searched_name_used_in_env_steps_formula_is_refused(tiny, tmp_path):
     sweep = {"method": "grid", "parameters": {"horizon": {"values": [32, 64]}}}
     (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(sweep))
     text = "horizon is searched, which counts env steps with rollouts, workers; import the sweep"
@@ -55,6 +55,6 @@ def test_a_name_of_a_formula_is_not_searched(tiny, tmp_path):
         read_sweep(tmp_path / "sweep.yaml", {"system": "tinyppo"})
 
 
-def test_every_family_of_the_tables_is_a_kind():
+def test_every_system_family_has_an_import_kind():
     assert {one.family for one in SYSTEMS.values()} <= set(KINDS)
     assert len(set(KINDS)) == len(KINDS)

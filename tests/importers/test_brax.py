@@ -51,7 +51,7 @@ def brax_ppo_config(env_name: str, impl: Optional[str] = None):
 """
 
 
-def test_a_configuration_of_playground_is_read_for_one_environment(imported):
+def test_playground_config_imports_one_environment(imported):
     data, said = imported("brax", PLAYGROUND, "--env", "BallInCup")
     assert data["env"] == "playground:BallInCup" and data["env_steps"] == 60_000_000
     fixed = {
@@ -102,7 +102,7 @@ def test_a_configuration_of_playground_is_read_for_one_environment(imported):
         ("PendulumSwingup", r"policy layers [64, 64] and value layers [256, 256] differ"),
     ],
 )
-def test_what_a_configuration_cannot_be_is_said(imported, env, told):
+def test_unusable_playground_config_is_refused_in_one_line(imported, env, told):
     data, said = imported("brax", PLAYGROUND, *(["--env", env] if env else []))
     assert data is None and told in said and len(said.strip().splitlines()) == 1
 
@@ -131,7 +131,7 @@ params = train_fn(environment=env, progress_fn=progress)
 """
 
 
-def test_calls_of_train_by_the_name_of_an_environment(imported):
+def test_brax_train_call_is_selected_by_environment(imported):
     data, said = imported("brax", NOTEBOOK)
     assert data is None and "4 of 32 for the policy and 5 of 256 for the value" in said
     assert "(-- --hidden_sizes [256,256])" in said
@@ -144,14 +144,14 @@ def test_calls_of_train_by_the_name_of_an_environment(imported):
     assert data is None and "action_repeat (4) cannot be imported" in said
 
 
-def test_unrolls_that_do_not_fit_are_refused_as_brax_does(imported):
+def test_brax_batch_not_multiple_of_num_envs_is_refused(imported):
     text = NOTEBOOK.replace("num_envs=2048, batch_size=2048", "num_envs=2000, batch_size=1")
     data, said = imported("brax", text, "--hidden_sizes", "[8,8]")
     assert data is None and "32 unrolls; brax needs a multiple of num_envs (2000)" in said
     assert "(-- --num_envs 32)" in said
 
 
-def test_several_calls_need_a_name_and_values_that_are_not_plain_are_kept():
+def test_several_train_calls_need_env_and_unread_values_are_kept():
     text = "ppo.train(num_envs=2, seed=1, gae_lambda=f(x))\n"
     value = read_brax(text, None).named["gae_lambda"]
     assert isinstance(value, Unread) and value == "f(x)" and value.line == 1
@@ -171,7 +171,7 @@ for step in range(4):
 """
 
 
-def test_a_training_in_a_loop_counts_every_time(imported):
+def test_train_call_in_loop_multiplies_env_steps(imported):
     data, said = imported("arlbench", ARLBENCH)
     assert data["env_steps"] == 40_000 and "10,000, 4 times in a loop" in said
     assert data["evaluation"]["every"] == 2000
@@ -183,13 +183,13 @@ def test_a_training_in_a_loop_counts_every_time(imported):
     assert "(-- --env_steps 100000)" in said
 
 
-def test_an_agent_that_is_made_anew_trains_once(imported):
+def test_agent_created_inside_loop_trains_once(imported):
     text = "".join(f"    {line}\n" for line in ARLBENCH.splitlines() if "for" not in line)
     data, _ = imported("arlbench", f"for seed in range(4):\n{text.replace('        ', '    ')}")
     assert data["env_steps"] == 10_000
 
 
-def test_the_steps_of_an_autorl_environment_are_no_rollout(imported):
+def test_autorl_n_steps_is_not_rollout_length(imported):
     text = (
         'env = AutoRLEnv({"env_name": "CartPole-v1", "env_framework": "gymnax", '
         '"n_steps": 3, "checkpoint": ["all"], "n_eval_steps": 10})\n'

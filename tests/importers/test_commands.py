@@ -42,7 +42,7 @@ PPO = "python cleanrl/ppo.py --env-id CartPole-v1 --learning-rate 1e-3 --total-t
         f"SEEDS=3\necho start && {PPO} --seed 1; {PPO} --seed 2; {PPO} --seed $SEEDS\n",
     ],
 )
-def test_a_loop_over_seeds_is_a_number_of_seeds(imported, script):
+def test_shell_loop_over_seeds_becomes_seeds_per_config(imported, script):
     data, _ = imported("cleanrl", script)
     assert data["seeds"] == {"per_config": 3} and data["budget"] == {"trials": 1}
     assert data["env_steps"] == 100_000 and data["fixed"]["learning_rate"] == 1e-3
@@ -71,7 +71,7 @@ def test_commands_that_train_different_things_are_refused(imported):
     assert data["env"] == "Acrobot-v1"
 
 
-def test_comments_and_quotations_between_lines():
+def test_shell_comments_and_quoted_words_are_parsed():
     text = "python x.py \\\n  --a=1 \\\n# more\n  --b='two words' \\\n\n  --c \"three\nlines\"\n"
     assert read_command(text, None, {}).flags == {"a": "1", "b": "two words", "c": "three\nlines"}
     with pytest.raises(ConfigError, match="split into words"):
@@ -92,7 +92,7 @@ uv run python -m cleanrl_utils.benchmark --env-ids pong_v3 \\
 """
 
 
-def test_a_benchmark_line_is_read_for_one_environment(imported):
+def test_benchmark_script_imports_one_environment(imported):
     data, said = imported("cleanrl", BENCHMARK)
     assert data is None and "(--env CartPole-v1)" in said.replace("-- --env", "--env")
     data, _ = imported("cleanrl", BENCHMARK, "--env", "Acrobot-v1")
@@ -138,11 +138,11 @@ def test_a_benchmark_line_is_read_for_one_environment(imported):
         ("shuffle(range(1, 4))", {"values": [1, 2, 3]}),
     ],
 )
-def test_the_notation_of_hydra(text, expected):
+def test_hydra_sweep_syntax_becomes_distribution(text, expected):
     assert sweep_of(text) == expected
 
 
-def test_a_range_of_optuna_s_sweeper_has_both_ends():
+def test_optuna_sweeper_range_includes_upper_bound():
     assert sweep_of("range(1, 4)", inclusive=True) == {
         "min": 1,
         "max": 4,
@@ -166,7 +166,7 @@ MULTIRUN = (
 
 
 @pytest.mark.parametrize("flag", ["-m", "--multirun"])
-def test_lists_of_a_multirun_are_a_space(imported, flag):
+def test_hydra_multirun_lists_become_search_space(imported, flag):
     data, _ = imported("arlbench", MULTIRUN.format(flag))
     assert data["space"] == {
         "learning_rate": {"values": [0.001, 0.003]},
@@ -178,7 +178,7 @@ def test_lists_of_a_multirun_are_a_space(imported, flag):
     assert data["checkpoint"] == {"parts": ["optimiser", "parameters", "losses"]}
 
 
-def test_settings_in_a_file_of_hydra_are_not_passed_over(imported):
+def test_missing_hydra_config_file_is_reported(imported):
     for words in ("--config-name=random_search --multirun", "-m --config-name random_search"):
         data, said = imported("arlbench", f"python run_arlbench.py {words} hp_config.gamma=0.9")
         assert data is None and "random_search.yaml" in said
@@ -201,7 +201,7 @@ hydra:
 """
 
 
-def test_a_sweeper_of_optuna_is_a_search(imported):
+def test_hydra_optuna_sweeper_becomes_search(imported):
     data, said = imported("sb3", SWEEPER.format(""), name="config.yaml")
     assert data["space"] == {
         "learning_rate": {"min": 1e-5, "max": 1e-2, "distribution": "log_uniform"},
@@ -227,7 +227,7 @@ def test_params_without_a_sampler_are_a_grid(imported):
     assert data["space"]["update_epochs"] == {"values": [4, 5]}
 
 
-def test_a_search_space_in_another_file_is_named(imported):
+def test_search_space_in_missing_file_is_reported(imported):
     text = (
         "algorithm: {n_steps: 64, clip_range: 0.1}\nenv: CartPole-v1\n"
         "hydra: {sweeper: {n_trials: 4, search_space: '${search_space}'}}\n"

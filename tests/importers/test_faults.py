@@ -34,14 +34,14 @@ def sweep(parameters, more="", program="train_ppo.py"):
 
 
 @pytest.mark.parametrize("program", ["train_ppo.py", "ppo.py", "my/ppo.py", "not_xlron.py"])
-def test_a_program_is_known_by_its_script_and_not_by_a_part_of_its_name(imported, program):
+def test_similar_script_name_does_not_select_the_system(imported, program):
     data, text = imported(
         "wandb", sweep("  lr: {values: [0.1, 0.2]}", program=program), name="s.yaml"
     )
     assert "Read as" not in text and "fixed" not in data
 
 
-def test_the_script_itself_is_known(imported):
+def test_script_path_selects_the_system(imported):
     text = sweep("  learning-rate: {values: [0.1, 0.2]}", program="cleanrl/ppo.py")
     data, head = imported("wandb", text, name="s.yaml")
     assert "Read as CleanRL's ppo.py" in head and data["fixed"]["ent_coef"] == 0.01
@@ -51,7 +51,7 @@ def test_the_script_itself_is_known(imported):
 
 
 @pytest.mark.parametrize("goal", ["minimize", "maximize"])
-def test_a_refused_metric_is_suggested_with_its_own_goal(imported, goal):
+def test_refused_metric_suggestion_uses_goal_of_suggested_metric(imported, goal):
     more = f"metric: {{name: train/value_loss, goal: {goal}}}"
     text = sweep("  lr: {values: [0.1, 0.2]}", more)
     _, told = imported("wandb", text, name="s.yaml")
@@ -64,7 +64,7 @@ def test_a_refused_metric_is_suggested_with_its_own_goal(imported, goal):
     assert data["metric"]["goal"] == "minimize"
 
 
-def test_a_return_to_be_minimised_is_not_taken_for_one_to_be_maximised(imported):
+def test_minimised_return_is_not_imported_as_maximised(imported):
     more = "metric: {name: episode_return, goal: minimize}"
     _, told = imported("wandb", sweep("  lr: {values: [0.1, 0.2]}", more), name="s.yaml")
     assert "--metric eval/return_mean --metric.goal maximize" in told
@@ -82,7 +82,7 @@ def test_a_return_to_be_minimised_is_not_taken_for_one_to_be_maximised(imported)
         ("min_iter: 5000", 5000),
     ],
 )
-def test_hyperband_goes_by_max_iter_and_s_where_they_are_given(imported, iterations, first):
+def test_hyperband_import_uses_max_iter_and_s(imported, iterations, first):
     more = f"early_terminate: {{type: hyperband, {iterations}}}\n"
     more += "metric: {name: eval/return_mean, goal: maximize}"
     parameters = "  lr: {values: [0.1, 0.2]}\n  total_timesteps: {value: 100000}"
@@ -93,7 +93,7 @@ def test_hyperband_goes_by_max_iter_and_s_where_they_are_given(imported, iterati
 
 
 @pytest.mark.parametrize("iterations", ["max_iter: 27, s: 2", "max_iter: 100000, s: 2, eta: 3"])
-def test_a_rung_of_hyperband_is_not_just_before_the_end_of_a_run(imported, iterations):
+def test_last_hyperband_rung_is_well_before_end_of_run(imported, iterations):
     more = f"early_terminate: {{type: hyperband, {iterations}}}\n"
     more += "metric: {name: eval/return_mean, goal: maximize}"
     parameters = "  lr: {min: 0.1, max: 0.2}\n  total_timesteps: {value: 100000}"
@@ -102,7 +102,7 @@ def test_a_rung_of_hyperband_is_not_just_before_the_end_of_a_run(imported, itera
     assert not [note for note in check(loads(text)).warnings if "rungs in the same chunk" in note]
 
 
-def test_merge_keys_of_sweeps(imported):
+def test_yaml_merge_keys_in_sweep_are_resolved(imported):
     text = "shared: &shared {distribution: log_uniform_values, min: 0.0001, max: 0.01}\n" + sweep(
         "  learning_rate: {<<: *shared, max: 0.1}\n  ent_coef:\n    <<: *shared"
     )
@@ -112,7 +112,7 @@ def test_merge_keys_of_sweeps(imported):
     )
 
 
-def test_a_name_that_stands_twice_in_yaml_is_refused_with_both_lines(imported):
+def test_conflicting_duplicate_yaml_key_reports_both_lines(imported):
     _, told = imported(
         "sb3", "env: CartPole-v1\ngamma: 0.9\nn_steps: 8\ngamma: 0.99\n", name="x.yaml"
     )
@@ -197,7 +197,7 @@ if __name__ == "__main__":
         ),
     ],
 )
-def test_scripts_of_purejaxrl(imported, script, values, expected):
+def test_purejaxrl_scripts_import_with_their_values(imported, script, values, expected):
     data, told = imported("purejaxrl", PURE % values, name=f"purejaxrl/{script}.py")
     if isinstance(expected, str):
         assert data is None and expected in told
@@ -206,7 +206,7 @@ def test_scripts_of_purejaxrl(imported, script, values, expected):
     assert f"Read as PureJaxRL's {script}.py" in told
 
 
-def test_an_environment_that_is_given_replaces_one_that_a_study_cannot_have(imported):
+def test_given_env_replaces_unsupported_env_of_source(imported):
     values = ("2.5e-4", 16, "1e6", 1, 8, "0.01", "Navix-DoorKey-5x5-v0", True, "")
     data, told = imported(
         "purejaxrl", PURE % values, "--env=CartPole-v1", name="purejaxrl/ppo_minigrid.py"
@@ -227,7 +227,7 @@ def test_a_second_dictionary_of_a_file_is_read(imported):
     assert (fixed["rollout_length"], fixed["num_envs"], fixed["clip_eps"]) == (64, 2, 0.1)
 
 
-def test_lengths_that_a_method_is_given(imported):
+def test_run_length_is_read_from_train_method_arguments(imported):
     text = (
         'agent = PPO({"learning_rate": 3e-4, "n_steps": 128, "vf_clip_eps": 0.2}, env, '
         "track_metrics=True, deterministic_eval=False)\nstate = agent.init(rng)\n"
@@ -245,7 +245,7 @@ def test_lengths_that_a_method_is_given(imported):
     assert data["fixed"]["rollout_length"] == 2048 and data["fixed"]["update_epochs"] == 10
 
 
-def test_two_values_are_refused_with_both_lines_unless_one_is_given(imported):
+def test_conflicting_values_report_both_lines_unless_overridden(imported):
     text = "args = dict(gamma=0.9)\nmodel = PPO('MlpPolicy', 'CartPole-v1',\n  gamma=0.99)\n"
     _, told = imported("sb3", text)
     assert "gamma is 0.9 (line 1) and 0.99 (line 3)" in told
@@ -253,7 +253,7 @@ def test_two_values_are_refused_with_both_lines_unless_one_is_given(imported):
     assert data["fixed"]["gamma"] == 0.95
 
 
-def test_a_schedule_object_has_ways_out(imported):
+def test_unsupported_schedule_suggests_value_or_without(imported):
     text = "algo = PPO(num_envs=2,\n  learning_rate=optax.exponential_decay(1e-3, 100, 0.9))\n"
     _, told = imported("lerax", text, "--env=CartPole-v1")
     assert "train.py:2: learning_rate is optax.exponential_decay(0.001, 100, 0.9)" in told
@@ -266,7 +266,7 @@ def test_a_schedule_object_has_ways_out(imported):
     assert data["fixed"]["learning_rate"] == 3e-4 and "learning_rate: as asked" in told
 
 
-def test_what_wraps_an_environment_is_read_or_refused(imported):
+def test_environment_wrappers_are_read_or_refused(imported):
     text = (
         "env = VecNormalize(make_vec_env('CartPole-v1', n_envs=4), norm_reward=False)\n"
         "model = PPO('MlpPolicy', VecFrameStack(env, 3), verbose=0)\n"
@@ -332,15 +332,13 @@ def test_what_wraps_an_environment_is_read_or_refused(imported):
         ),
     ],
 )
-def test_arguments_without_a_name_and_calls_under_a_name_of_the_table(
-    imported, system, text, expected
-):
+def test_positional_arguments_and_aliased_calls_are_read(imported, system, text, expected):
     data, _ = imported(system, text)
     assert data["env"] == "Acrobot-v1"
     assert {name: (data | data["fixed"])[name] for name in expected} == expected
 
 
-def test_keys_of_an_environment_are_read_where_it_is_made(imported):
+def test_environment_keywords_are_read_from_make_call(imported):
     text = "env = gym.make('Pendulum-v1', g=%s, render_mode='human')\nm = PPO('MlpPolicy', env)"
     data, told = imported("sb3", text % 9.5)
     assert data["env"] == {"id": "Pendulum-v1", "g": 9.5} and "env.render_mode" in told
@@ -389,7 +387,7 @@ def test_arguments_that_cannot_be_read_are_refused_with_their_line(imported, sys
         ),
     ],
 )
-def test_helpers_of_the_single_file_ppo(imported, call, expected):
+def test_torch_ppo_helper_calls_are_read(imported, call, expected):
     data, told = imported("torch_ppo", f"agent = {call}\n")
     if isinstance(expected, str):
         assert data is None and expected in told
@@ -441,7 +439,7 @@ def test_helpers_of_the_single_file_ppo(imported, call, expected):
         ),
     ],
 )
-def test_a_name_that_is_almost_one_of_the_system_is_refused(imported, kind, name, text, told):
+def test_misspelled_name_of_the_system_is_refused(imported, kind, name, text, told):
     env = () if kind in ("wandb", "cleanrl") else ("--env=CartPole-v1",)
     data, said = imported(kind, text, *env, name=name)
     assert data is None and re.search(told, said) and "-- --without" in said
@@ -451,7 +449,7 @@ def test_a_name_that_is_almost_one_of_the_system_is_refused(imported, kind, name
 
 
 @pytest.mark.parametrize("name", ["my_note", "vec_env_typ", "eval_env_kwargs"])
-def test_names_that_resemble_nothing_that_trains_are_left_out(imported, name):
+def test_unrelated_unknown_names_are_left_out(imported, name):
     text = f"CartPole-v1:\n  n_steps: 32\n  {name}: x\n"
     data, said = imported("rlzoo", text, "--env=CartPole-v1", name="ppo.yml")
     assert data["fixed"]["rollout_length"] == 32 and f"{name}: no counterpart" in said
@@ -488,7 +486,7 @@ def test_helpers_of_the_single_file_ppo_have_their_own_defaults(imported, call, 
     assert data["fixed"].get("hidden_sizes", [64, 64]) == widths
 
 
-def test_a_helper_without_a_length_has_its_own_default_environment(imported):
+def test_torch_ppo_helper_without_length_uses_its_default_env(imported):
     _, told = imported("torch_ppo", "train_continuous(gamma=0.9)\n")
     assert "HalfCheetah-v4" in told
     data, _ = imported("torch_ppo", "train_continuous(gamma=0.9)\n", "--env=Pendulum-v1")
@@ -510,16 +508,14 @@ def test_a_helper_without_a_length_has_its_own_default_environment(imported):
         ("continuous_dist='gaussian'", None, None),
     ],
 )
-def test_bounded_actions_of_the_single_file_ppo_reach_the_environment_unscaled(
-    imported, arguments, low, high
-):
+def test_torch_ppo_bounded_actions_are_not_rescaled(imported, arguments, low, high):
     data, told = imported("torch_ppo", f"PPOConfig(env_id='Pendulum-v1', {arguments})\n")
     fixed = data["fixed"]
     assert (fixed.get("action_low"), fixed.get("action_high")) == (low, high)
     assert ("unscaled there" in told) == (low is not None)
 
 
-def test_what_the_single_file_ppo_does_otherwise_is_said(imported):
+def test_differences_of_torch_ppo_are_listed(imported):
     _, told = imported("torch_ppo", "PPOConfig(env_id='Pendulum-v1', squash_actions=True)\n")
     assert "its GAE reads each done flag one step late" in told
     assert "divides by n - 1, here by n" in told
@@ -529,7 +525,7 @@ def test_what_the_single_file_ppo_does_otherwise_is_said(imported):
 # -------------------------------------------------------------------------- versions
 
 
-def test_minibatches_of_jaxdem_are_passes_or_refused(imported):
+def test_jaxdem_minibatches_become_epochs_or_are_refused(imported):
     text = (
         "tr = PPOTrainer.Create(env, model, num_envs=16, num_minibatches=%d, "
         "minibatch_size=%d, importance_sampling_alpha=0.0)\n"
@@ -546,7 +542,7 @@ def test_minibatches_of_jaxdem_are_passes_or_refused(imported):
     assert data["fixed"]["num_minibatches"] == 4
 
 
-def test_a_folder_of_a_system_does_not_date_its_scripts(imported):
+def test_system_name_in_folder_does_not_select_version(imported):
     data, told = imported("lerax", "algo = PPO()\n", "--env=CartPole-v1", name="lerax/ppo.py")
     assert "Read as Lerax, 0.0.6" in told and data["fixed"]["rollout_length"] == 2048
     data, told = imported(
@@ -567,7 +563,7 @@ FLAGS = (
 )
 
 
-def test_xlron_after_its_release_counts_schedules_and_priorities_otherwise():
+def test_xlron_july_2026_reads_schedules_and_priorities_differently():
     flags = FLAGS + "--PRIO_ALPHA=0.6 --PRIO_BETA0=0.4"
     before = read_flags(flags, {})
     after = read_flags(flags, {"system": "xlron_july_2026"})
@@ -581,7 +577,7 @@ def test_xlron_after_its_release_counts_schedules_and_priorities_otherwise():
 # ---------------------------------------------------------------- translated, or said
 
 
-def test_accumulated_steps_of_jaxdem_are_added_there(imported):
+def test_jaxdem_accumulated_steps_scale_the_learning_rate(imported):
     """optax.apply_every adds k updates and counts each: see `apply_every` of optax."""
     text = (
         "tr = PPOTrainer.Create(env, model, num_envs=64, num_minibatches=4, "
@@ -595,7 +591,7 @@ def test_accumulated_steps_of_jaxdem_are_added_there(imported):
     )
 
 
-def test_what_is_not_the_same_is_said(imported):
+def test_import_lists_semantic_differences_to_the_source(imported):
     cfg = "cfg = PPOConfig(env_id='Pendulum-v1', rollout_steps=256, lr_actor=1e-3, %s)\n"
     _, told = imported("torch_ppo", cfg % "optimizer='sgd', weight_decay=0.1")
     assert "PyTorch's SGD adds it before the momentum" in told
@@ -606,7 +602,7 @@ def test_what_is_not_the_same_is_said(imported):
     assert "in XLRON the value also learns from rows without a valid action" in head
 
 
-def test_intervals_and_loggers_that_exist_here_are_kept(imported):
+def test_log_and_save_intervals_and_loggers_are_imported(imported):
     cfg = (
         "cfg = PPOConfig(env_id='CartPole-v1', rollout_steps=512, num_envs=4, log_interval=5, "
         "save_interval=20, use_wandb=True, wandb_project='p')\n"
@@ -625,19 +621,19 @@ def test_intervals_and_loggers_that_exist_here_are_kept(imported):
     assert data["checkpoint"] == {"policies_every": 2000}  # calls of two environments
 
 
-def test_a_saved_model_is_judged_at_every_increment():
+def test_save_model_sets_best_evaluation_and_eval_interval():
     draft = read_flags("--env_type=rmsa --SAVE_MODEL --STEPS_PER_INCREMENT=50000", {})
     assert draft.rest["checkpoint"] == {"best_evaluation": True}
     assert draft.rest["evaluation"]["every"] == 50_000
     draft.text()
 
 
-def test_a_typed_name_is_kept():
+def test_experiment_name_becomes_study_name():
     draft = read_flags("--env_type=rmsa --EXPERIMENT_NAME=mine --k=3", {})
     assert draft.rest["name"] == "mine"
 
 
-def test_what_only_check_would_refuse_is_refused(capsys):
+def test_import_refuses_values_that_check_would_refuse(capsys):
     words = "--env_type=rmsa --NUM_ENVS=2 --NUM_MINIBATCHES=4 --RHO_CLIP=1 --C_CLIP=1"
     assert main(["import", "xlron", words]) == 2
     out, err = capsys.readouterr()
@@ -645,7 +641,7 @@ def test_what_only_check_would_refuse_is_refused(capsys):
 
 
 @pytest.mark.parametrize("value", ["false", "null"])
-def test_harmless_values_are_not_listed_as_lost(imported, value):
+def test_harmless_values_are_listed_as_without_effect(imported, value):
     text = (
         f"env: CartPole-v1\nn_steps: 64\nuse_sde: {value}\nprogress_bar: {value}\nmine: {value}\n"
     )
@@ -665,7 +661,7 @@ hp_config: {gamma: 0.99876, vf_clip_eps: 0.211}
 """
 
 
-def test_the_environment_that_hydra_names_is_read_or_asked_for(imported, tmp_path):
+def test_hydra_environment_config_is_read_or_reported_missing(imported, tmp_path):
     _, told = imported("arlbench", INCUMBENT % "cc_acrobot", name="configs/incumbent/x.yaml")
     assert (
         "its environment is 'cc_acrobot', from the missing file environment/cc_acrobot.yaml"
@@ -693,7 +689,7 @@ def test_the_environment_that_hydra_names_is_read_or_asked_for(imported, tmp_pat
     assert "a study trains only PPO" in told
 
 
-def test_hydra_s_words_of_a_command():
+def test_hydra_override_command_is_read():
     words = "python run_arlbench.py algorithm=ppo environment.name=CartPole-v1 hp_config.gamma=0.9"
     draft = read_settings(words, "arlbench", {})
     assert draft.env["id"] == "CartPole-v1" and draft.fixed["gamma"] == 0.9
@@ -728,7 +724,7 @@ def storage(tmp_path):
     return url, study
 
 
-def test_a_range_that_changed_once_is_the_last_one(storage):
+def test_last_range_is_used_if_optuna_range_changed(storage):
     url, _ = storage
     draft = read_storage(url, None, {"env": "CartPole-v1"})
     assert draft.space["learning_rate"]["max"] == 1e-3
@@ -737,7 +733,7 @@ def test_a_range_that_changed_once_is_the_last_one(storage):
     assert all(one["learning_rate"] <= 1e-3 for one in study.enqueue)  # 9e-3 is best, and outside
 
 
-def test_a_trial_at_infinity_does_not_head_the_queue(storage):
+def test_infinite_trial_is_not_enqueued_first(storage):
     url, theirs = storage
     draft = read_storage(url, None, {"env": "CartPole-v1"})
     infinite = next(trial for trial in theirs.trials if trial.value == float("inf"))
@@ -767,7 +763,7 @@ def _is_listed(name, head):
 @pytest.mark.parametrize(
     "name", [n for n, f in imported_files.FILES.items() if not isinstance(f.expected, str)]
 )
-def test_every_name_of_a_file_is_in_one_of_the_lists(name, tmp_path, monkeypatch):
+def test_every_name_in_file_is_listed_in_import_notes(name, tmp_path, monkeypatch):
     file = imported_files.FILES[name]
     draft = _draft(file, tmp_path)
     if draft is None:
@@ -778,7 +774,7 @@ def test_every_name_of_a_file_is_in_one_of_the_lists(name, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     "name", [n for n, (_, e) in imported_sweeps.SWEEPS.items() if not isinstance(e, str)]
 )
-def test_every_name_of_a_sweep_is_in_one_of_the_lists(name, tmp_path):
+def test_every_sweep_parameter_is_listed_in_import_notes(name, tmp_path):
     text, _ = imported_sweeps.SWEEPS[name]
     (tmp_path / "sweep.yaml").write_text(text)
     draft = read_sweep(tmp_path / "sweep.yaml", {})
@@ -790,7 +786,7 @@ def test_every_name_of_a_sweep_is_in_one_of_the_lists(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", imported_trains.COMMANDS)
-def test_every_flag_of_a_command_is_in_one_of_the_lists(name, tmp_path):
+def test_every_command_flag_is_listed_in_import_notes(name, tmp_path):
     text, *_ = imported_trains.COMMANDS[name]
     draft = read_flags(text, {})
     head = draft.text()
@@ -863,7 +859,9 @@ def test_json_is_read_as_yaml_is(imported):
         ),
     ],
 )
-def test_a_flag_means_what_it_means_in_the_source(imported, kind, text, flags, expected):
+def test_flag_after_dashes_has_the_meaning_of_the_source_system(
+    imported, kind, text, flags, expected
+):
     """Flags after `--` went round the rules of their system: 50 updates became 50 env steps."""
     data, _ = imported(kind, text, *flags, name="flags.txt" if kind == "xlron" else "train.py")
     found = {**data, **data["fixed"], **data.get("evaluation", {})}

@@ -36,7 +36,7 @@ def imported(tmp_path, capsys, file):
     return out
 
 
-def test_there_are_many():
+def test_enough_import_examples_exist():
     assert len(files.FILES) >= 60
     assert sum(isinstance(file.expected, str) for file in files.FILES.values()) >= 15
 
@@ -54,7 +54,7 @@ def skip_without_its_package(name):
 
 
 @pytest.mark.parametrize("name", files.FILES)
-def test_a_file_becomes_a_study_that_checks_or_is_refused(name, tmp_path, capsys):
+def test_imported_file_passes_check_or_is_refused(name, tmp_path, capsys):
     skip_without_its_package(name)
     file = files.FILES[name]
     if isinstance(file.expected, str):
@@ -74,7 +74,7 @@ def test_a_file_becomes_a_study_that_checks_or_is_refused(name, tmp_path, capsys
 
 
 @pytest.mark.parametrize("name", trained.TRAINS)
-def test_every_value_that_trains_is_that_of_the_source(name, tmp_path, capsys):
+def test_imported_hyperparameters_equal_those_of_the_source(name, tmp_path, capsys):
     skip_without_its_package(name)
     env_steps, trains = trained.TRAINS[name]
     study = loads(imported(tmp_path, capsys, files.FILES[name]))
@@ -85,7 +85,7 @@ def test_every_value_that_trains_is_that_of_the_source(name, tmp_path, capsys):
         assert knob in ("num_layers", "hidden_size", "network", "priority_over"), knob
 
 
-def test_the_tables_say_every_knob_that_trains_without_memory_or_graph():
+def test_reference_tables_list_every_hyperparameter():
     """A knob missing from the tables is off, belongs to one that is off, or to other networks."""
     quiet = ("vf_", "masking", "valid_mass", "average_reward", "lr_warmup", "ent_schedule_mult",
              "gae_lambda_", "cnn_", "log_std_m", "action_", "anneal_", "priority_", "sgd_",
@@ -111,7 +111,7 @@ def test_the_tables_say_every_knob_that_trains_without_memory_or_graph():
     assert rest == set()
 
 
-def test_a_space_around_one_configuration(tmp_path, capsys):
+def test_space_flag_adds_search_space_around_one_configuration(tmp_path, capsys):
     source = tmp_path / "ppo.yml"
     source.write_text(files.texts.ZOO)
     out = tmp_path / "study.yaml"
@@ -175,14 +175,14 @@ def test_a_space_around_one_configuration(tmp_path, capsys):
         ("arlbench", "x.txt", "python a.py --seed='\x1b[31mx'", "whole number"),
     ],
 )
-def test_what_cannot_be_read_is_one_line(kind, name, text, told, tmp_path, capsys):
+def test_unreadable_input_is_refused_in_one_line(kind, name, text, told, tmp_path, capsys):
     file = files.File(kind, name, text, told)
     with pytest.raises(HpoError, match=told) as refusal:
         imported(tmp_path, capsys, file)
     assert str(refusal.value).count("\n") == 1 and "\x1b" not in str(refusal.value)
 
 
-def test_nothing_of_a_python_file_is_run(tmp_path, capsys):
+def test_import_does_not_execute_python_files(tmp_path, capsys):
     made = tmp_path / "made"
     text = f"open({str(made)!r}, 'w')\nconfig = {{'LR': 1e-3, 'NUM_STEPS': 64}}\n"
     imported(tmp_path, capsys, files.File("purejaxrl", "x.py", text, {}))

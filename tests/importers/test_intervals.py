@@ -18,22 +18,22 @@ def imported(tmp_path, capsys, kind, text):
 
 
 @pytest.mark.parametrize("rollouts", [1, 4])
-def test_rollouts_between_logs_of_stable_baselines(tmp_path, capsys, rollouts):
+def test_sb3_log_interval_becomes_env_steps(tmp_path, capsys, rollouts):
     data, _ = imported(tmp_path, capsys, "rlzoo", ZOO % f"log_interval: {rollouts}")
     assert data["log_every"] == rollouts * 8 * 32
 
 
-def test_the_zoo_s_own_interval_leaves_it_to_the_program(tmp_path, capsys):
+def test_zoo_log_interval_minus_one_sets_no_interval(tmp_path, capsys):
     data, _ = imported(tmp_path, capsys, "rlzoo", ZOO % "log_interval: -1, save_freq: -1")
     assert "log_every" not in data and "checkpoint" not in data
 
 
-def test_the_zoo_saves_every_so_many_env_steps(tmp_path, capsys):
+def test_zoo_save_freq_becomes_policies_every_env_steps(tmp_path, capsys):
     data, _ = imported(tmp_path, capsys, "rlzoo", ZOO % "save_freq: 20000")
     assert data["checkpoint"] == {"policies_every": 20_000}
 
 
-def test_names_of_no_known_unit_are_left_out_with_the_reason(tmp_path, capsys):
+def test_intervals_of_unknown_unit_are_left_out_with_reason(tmp_path, capsys):
     names = "env_id: {value: CartPole-v1}, lr: {min: 0.0001, max: 0.01}, log_interval: {value: 10}"
     data, told = imported(
         tmp_path, capsys, "wandb", SWEEP % f"{names}, save_interval: {{value: 5}}"

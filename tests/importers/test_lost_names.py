@@ -88,7 +88,7 @@ RATE = optuna.distributions.FloatDistribution(1e-5, 1e-2, log=True)
         ),
     ],
 )
-def test_a_sweep_is_refused_until_the_name_is_left_out(imported, parameters, told, without):
+def test_sweep_with_unknown_searched_name_needs_without(imported, parameters, told, without):
     text = sweep(
         f"  env_id: {{value: CartPole-v1}}\n  gamma: {{values: [0.9]}}\n"
         f"  lr: {{values: [0.1, 0.2]}}\n{parameters}\n"
@@ -102,7 +102,7 @@ def test_a_sweep_is_refused_until_the_name_is_left_out(imported, parameters, tol
         assert f"#   {name}: " in said
 
 
-def test_a_space_is_refused_until_the_name_is_left_out(imported, tmp_path):
+def test_configspace_with_unknown_searched_name_needs_without(imported, tmp_path):
     configspace(
         tmp_path,
         Float("learning_rate", (1e-5, 1e-2), log=True),
@@ -116,7 +116,7 @@ def test_a_space_is_refused_until_the_name_is_left_out(imported, tmp_path):
     assert list(data["space"]) == ["learning_rate"]
 
 
-def test_a_storage_is_refused_until_the_name_is_left_out(imported, tmp_path):
+def test_optuna_storage_with_unknown_searched_name_needs_without(imported, tmp_path):
     name = storage(
         tmp_path,
         {
@@ -135,7 +135,7 @@ def test_a_storage_is_refused_until_the_name_is_left_out(imported, tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["--env", "--env.id"])
-def test_a_key_of_the_environment_is_searched_however_that_is_named(imported, tmp_path, flag):
+def test_environment_key_is_searched_with_any_env_flag(imported, tmp_path, flag):
     configspace(
         tmp_path,
         Float("learning_rate", (1e-5, 1e-2), log=True),
@@ -154,7 +154,7 @@ def test_a_key_of_the_environment_is_searched_however_that_is_named(imported, tm
 
 
 @pytest.mark.parametrize("flag", ["--total_timesteps", "--env_steps"])
-def test_a_length_that_was_searched_is_given(imported, tmp_path, flag):
+def test_searched_run_length_must_be_given(imported, tmp_path, flag):
     choices = optuna.distributions.CategoricalDistribution([50_000, 100_000])
     name = storage(
         tmp_path,
@@ -171,7 +171,7 @@ def test_a_length_that_was_searched_is_given(imported, tmp_path, flag):
     assert len(data["enqueue"]) == 6
 
 
-def test_a_switch_is_off_as_a_value(imported, tmp_path):
+def test_configspace_switch_becomes_a_none_value(imported, tmp_path):
     switch = Categorical("use_kl", [True, False], default=False)
     limit = Float("target_kl", (0.005, 0.05), log=True, default=0.01)
     configspace(
@@ -190,7 +190,7 @@ def test_a_switch_is_off_as_a_value(imported, tmp_path):
     assert study.space.default()["target_kl"] is None and not check(study).mistakes
 
 
-def test_a_switch_of_two_is_no_value(imported, tmp_path):
+def test_configspace_switch_of_two_parameters_is_refused(imported, tmp_path):
     switch = Categorical("use_limits", [True, False])
     one, two = Float("target_kl", (0.005, 0.05)), Float("max_grad_norm", (0.1, 1.0))
     configspace(
@@ -207,7 +207,7 @@ def test_a_switch_of_two_is_no_value(imported, tmp_path):
 # ------------------------------------------------------------------------- values
 
 
-def test_steps_of_a_float_are_exponents_of_two(imported, tmp_path):
+def test_float_steps_of_pow_names_become_powers_of_two(imported, tmp_path):
     power = optuna.distributions.FloatDistribution(5, 8, step=1)
     name = storage(
         tmp_path,
@@ -219,7 +219,7 @@ def test_steps_of_a_float_are_exponents_of_two(imported, tmp_path):
     assert data["enqueue"][0]["minibatch_size"] == 64
 
 
-def test_names_of_exponents_are_never_taken_for_values(imported):
+def test_pow_and_one_minus_names_are_transformed(imported):
     text = sweep(
         "  env_id: {value: CartPole-v1}\n  one_minus_gae_lambda: {values: [0.05, 0.1]}\n"
         "  n_steps_pow: {value: 7}"
@@ -233,7 +233,7 @@ def test_names_of_exponents_are_never_taken_for_values(imported):
     ("given", "remedy"),
     [("hidden_size", ["--num_layers", "2"]), ("num_layers", ["--hidden_size", "64"])],
 )
-def test_half_of_the_layers_asks_for_the_other(imported, given, remedy):
+def test_layers_without_size_asks_for_the_missing_half(imported, given, remedy):
     text = sweep(f"  {given}: {{values: [2, 3]}}\n  env_id: {{value: CartPole-v1}}")
     data, said = imported("wandb", text, name="sweep.yaml")
     assert data is None and flags_of(said) == remedy
@@ -241,7 +241,7 @@ def test_half_of_the_layers_asks_for_the_other(imported, given, remedy):
     assert data["fixed"] == {remedy[0].removeprefix("--"): int(remedy[1])}
 
 
-def test_the_best_trials_of_a_thinned_range_are_enqueued(tmp_path):
+def test_enqueued_trials_use_nearest_values_of_thinned_range(tmp_path):
     name = storage(
         tmp_path,
         {"n_steps": optuna.distributions.IntDistribution(100, 2000)},
@@ -254,7 +254,7 @@ def test_the_best_trials_of_a_thinned_range_are_enqueued(tmp_path):
     assert any("rollout_length is the nearest of its listed values" in one for one in draft.notes)
 
 
-def test_a_critic_s_learning_rate_has_an_optimiser(imported):
+def test_critic_learning_rate_enables_separate_optimiser(imported):
     text = sweep(
         "  actor_lr: {values: [0.001, 0.002]}\n  critic_lr: {value: 0.003}\n"
         "  decay_learning_rates: {value: true}\n  env_id: {value: CartPole-v1}"
@@ -285,7 +285,7 @@ def brax_ppo_config(env_name):
         ("sb3", "zoo3 knows only 2 of its 14 names"),
     ],
 )
-def test_a_file_of_another_system_is_asked_about(imported, kind, known):
+def test_file_of_another_system_suggests_its_importer(imported, kind, known):
     data, said = imported(kind, BRAX, "--env=CartPole-v1")
     assert data is None and known in said and "hpo import brax" in said
     assert flags_of(said) == ["--system", kind]
@@ -296,7 +296,7 @@ def test_a_file_of_another_system_is_asked_about(imported, kind, known):
         assert name in said.partition("\nname:")[0]
 
 
-def test_an_unknown_sweep_is_asked_about(imported):
+def test_sweep_of_unknown_system_asks_for_confirmation(imported):
     text = sweep(
         "  lr: {values: [0.1, 0.2]}\n"
         + "\n".join(
@@ -309,7 +309,7 @@ def test_an_unknown_sweep_is_asked_about(imported):
     assert "learning_rate" in data["space"] and "#   kl_coeff: no counterpart" in said
 
 
-def test_names_beside_taken_ones_are_listed(imported):
+def test_unknown_names_next_to_known_ones_are_listed(imported):
     text = (
         "env = CartPole()\nalgo = PPO(num_envs=2, num_steps=64, gamma=0.9)\n"
         "config = dict(gae_lambda=0.9, num_epochs=3, warp_factor=9, bend=thing.x)\n"
@@ -324,7 +324,7 @@ def test_names_beside_taken_ones_are_listed(imported):
 # ------------------------------------------------------------------ the study itself
 
 
-def test_a_search_has_a_test_and_says_how_long_a_run_is(imported):
+def test_imported_search_has_confirm_stage_and_rounds_env_steps(imported):
     text = sweep(
         "  lr: {values: [0.1, 0.2]}\n  env_id: {value: CartPole-v1}\n"
         "  total_timesteps: {value: 50000}"
@@ -335,7 +335,7 @@ def test_a_search_has_a_test_and_says_how_long_a_run_is(imported):
     assert not [one for one in check(loads(said)).warnings if "confirm" in one]
 
 
-def test_a_default_is_shown_beside_what_it_is_here(imported):
+def test_source_defaults_are_listed_with_hpo_values(imported):
     data, said = imported("sb3", "PPO('MlpPolicy', 'CartPole-v1', n_steps=64)\n")
     assert "vf_coef 0.5 (here 1.0)" in " ".join(said.replace("#", " ").split())
     assert data["fixed"]["vf_coef"] == 1.0
@@ -344,7 +344,7 @@ def test_a_default_is_shown_beside_what_it_is_here(imported):
 ZOO = "Tank-v1: {n_timesteps: 1e5, policy: MlpPolicy}\n"
 
 
-def test_an_environment_of_one_s_own_is_imported_with_its_file(imported):
+def test_custom_gym_environment_import_suggests_imports_file(imported):
     data, said = imported("rlzoo", ZOO, "--env=Tank-v1", name="ppo.yml")
     assert data is None
     assert flags_of(said) == ["--env", "gym:Tank-v1", "--imports", "my_envs.py"]
@@ -352,7 +352,7 @@ def test_an_environment_of_one_s_own_is_imported_with_its_file(imported):
     assert data["env"] == "gym:Tank-v1" and data["imports"] == ["my_envs.py"]
 
 
-def test_an_environment_of_another_package_is_imported_with_a_file(imported):
+def test_third_party_environment_import_suggests_imports_file(imported):
     env, module = "MiniGrid-Empty-5x5-v0", "minigrid"
     text = f"gym.make('{env}')\nPPO('MlpPolicy', env, n_steps=64)\n"
     data, said = imported("sb3", text)
@@ -362,7 +362,7 @@ def test_an_environment_of_another_package_is_imported_with_a_file(imported):
     assert data["env"] == f"gym:{env}" and data["imports"] == ["my_envs.py"]
 
 
-def test_a_simulator_that_is_missing_does_not_matter(imported, monkeypatch):
+def test_missing_simulator_does_not_block_import(imported, monkeypatch):
     from hpo.environments import via_gymnasium
     from hpo.errors import MissingExtraError
     from hpo.importers import converted_study

@@ -71,7 +71,7 @@ def test_a_script_of_another_algorithm_is_refused(kind, text, algorithm, importe
     assert f"trains with {algorithm}" in says and "only PPO" in says
 
 
-def test_another_algorithm_beside_ppo_gives_it_no_values(imported):
+def test_values_of_another_algorithm_do_not_reach_ppo(imported):
     text = (
         'model = PPO("MlpPolicy", "CartPole-v1", n_steps=64)\nmodel.learn(10_000)\n'
         'other = SAC("MlpPolicy", "Pendulum-v1", learning_rate=7e-4, batch_size=256)\n'
@@ -81,7 +81,7 @@ def test_another_algorithm_beside_ppo_gives_it_no_values(imported):
     assert found["fixed"]["minibatch_size"] == 64
 
 
-def test_a_seed_of_none_is_no_seed(imported):
+def test_seed_none_is_listed_as_without_effect(imported):
     """Craftax_Baselines ppo.py: `parser.add_argument("--seed", type=int)`."""
     text = (
         'parser.add_argument("--env_name", type=str, default="CartPole-v1")\n'
@@ -94,7 +94,7 @@ def test_a_seed_of_none_is_no_seed(imported):
     assert "seed" not in found and "Without effect: seed None" in says
 
 
-def test_a_file_without_values_of_its_own_is_refused(imported):
+def test_file_without_settings_is_refused(imported):
     """popjaxrl algorithms/ppo_gru.py only computes with the values of another file."""
     text = """
 config["NUM_UPDATES"] = config["TOTAL_TIMESTEPS"] // config["NUM_STEPS"] // config["NUM_ENVS"]
@@ -104,7 +104,7 @@ config["MINIBATCH_SIZE"] = config["NUM_ENVS"] * config["NUM_STEPS"] // config["N
     assert found is None and "has no settings of PureJaxRL" in says
 
 
-def test_two_names_with_one_value_agree(imported):
+def test_equal_values_under_two_names_are_accepted(imported):
     text = """
 N_ENVS = 48  # parallel environments
 PPO_KWARGS = dict(learning_rate=3e-4, n_steps=256, batch_size=2048, n_epochs=10)
@@ -139,9 +139,7 @@ model.learn(total_timesteps=2000)
         (", gamma=0.9", 0.9, False),
     ],
 )
-def test_the_discount_of_normalised_rewards_is_named_where_it_differs(
-    there, gamma, differs, imported
-):
+def test_differing_gamma_of_vecnormalize_is_reported(there, gamma, differs, imported):
     """Stable-Baselines3 docs/guide/examples.md; VecNormalize has a gamma of its own, 0.99."""
     found, says = imported("sb3", NORMALISED.format(there, gamma))
     assert found, says
@@ -149,7 +147,7 @@ def test_the_discount_of_normalised_rewards_is_named_where_it_differs(
     assert ("rewards are normalised with the study's gamma" in says) == differs
 
 
-def test_the_schedule_that_the_message_names_ends_where_theirs_does(imported):
+def test_suggested_linear_schedule_ends_at_zero_as_in_sb3(imported):
     """Stable-Baselines3 docs/guide/examples.md: `progress_remaining * initial_value`."""
     text = (
         'model = PPO("MlpPolicy", "CartPole-v1", learning_rate=linear_schedule(0.001))\n'
@@ -161,7 +159,7 @@ def test_the_schedule_that_the_message_names_ends_where_theirs_does(imported):
     assert found["fixed"]["lr_end_fraction"] == 0.0
 
 
-def test_a_command_of_rl_zoo_is_not_read_without_its_file(imported):
+def test_zoo_command_needs_its_hyperparameter_file(imported):
     """rl-baselines3-zoo README.md: its settings are in hyperparams/ppo.yml."""
     for text in (
         "python train.py --algo ppo --env CartPole-v1 --tensorboard-log /tmp/stable-baselines/",
@@ -171,7 +169,7 @@ def test_a_command_of_rl_zoo_is_not_read_without_its_file(imported):
         assert found is None and "import as rlzoo ppo.yml (--env CartPole-v1)" in says
 
 
-def test_towers_that_differ_are_replaced_as_the_message_says(imported):
+def test_different_policy_and_value_towers_suggest_replacement(imported):
     """GreenLight-Gym2 gl_gym/configs/agents/ppo.yml."""
     text = """
 Pendulum-v1:
@@ -206,7 +204,7 @@ env = gym.wrappers.NormalizeReward(env, gamma=gamma)
 """
 
 
-def test_a_copy_of_a_script_that_normalises_does_so_under_any_name(imported):
+def test_normalising_cleanrl_copy_is_recognised_under_any_name(imported):
     """rejax benchmark/cleanRL, ppo-implementation-details: copies of ppo_continuous_action.py."""
     for name in ("my_agent.py", "ppo_continuous_action_tuned.py", "ppo_continuous_action.py"):
         found, says = imported("cleanrl", CONTINUOUS, name=name)
@@ -231,7 +229,7 @@ algorithm:
 """
 
 
-def test_what_hydra_would_read_is_read_or_listed(tmp_path, imported):
+def test_hydra_defaults_and_targets_are_read_or_listed(tmp_path, imported):
     """pg_subspaces' configurations of Stable-Baselines3, in the notation of Hydra."""
     (tmp_path / "base.yaml").write_text("algorithm: {n_steps: 512, gamma: 0.999}\n")
     found, says = imported("sb3", HOPPER, "--env=Pendulum-v1", name="hopper.yaml")
@@ -271,7 +269,7 @@ def storage(tmp_path, **choices):
     return str(tmp_path / "optuna.db")
 
 
-def test_words_for_widths_are_those_of_rl_zoo_and_others_are_refused(tmp_path, imported):
+def test_unknown_net_arch_words_are_refused(tmp_path, imported):
     """uav_reinforcement_learning_control optimize.py: small is [128, 128] there."""
     path = storage(tmp_path, net_arch=["small", "medium", "large"])
     found, says = imported("optuna", path, "--env=Pendulum-v1", "--env_steps=50k", name="")
@@ -285,7 +283,7 @@ def test_words_for_widths_are_those_of_rl_zoo_and_others_are_refused(tmp_path, i
     assert "hidden_sizes" not in found["space"]
 
 
-def test_the_widths_that_words_stand_for_are_in_the_head(tmp_path, imported):
+def test_net_arch_words_are_listed_with_their_widths(tmp_path, imported):
     path = storage(tmp_path, net_arch=["small", "medium"])
     found, says = imported("optuna", path, "--env=Pendulum-v1", "--env_steps=50k", name="")
     assert found, says
@@ -293,7 +291,7 @@ def test_the_widths_that_words_stand_for_are_in_the_head(tmp_path, imported):
     assert "small is [64, 64]" in says
 
 
-def test_numbers_without_a_point_are_numbers(imported):
+def test_numbers_in_scientific_notation_without_point_are_numbers(imported):
     """Mighty mighty/configs/search_space/dqn_gym_classic.yaml; plain YAML reads 1e-6 as text."""
     text = """
 hyperparameters:
@@ -315,7 +313,7 @@ hyperparameters:
     }
 
 
-def test_a_hyperparameter_of_a_space_is_left_out_as_asked(imported):
+def test_without_flag_drops_configspace_hyperparameter(imported):
     fields = [
         {
             "type": "uniform_float",
@@ -336,7 +334,7 @@ def test_a_hyperparameter_of_a_space_is_left_out_as_asked(imported):
     assert list(found["space"]) == ["learning_rate"] and "net_arch: as asked" in says
 
 
-def test_a_refusal_names_the_environment_and_not_a_line_of_another(imported):
+def test_refusal_reports_line_of_the_chosen_environment(imported):
     """rl-baselines3-zoo hyperparams/ppo.yml: use_sde is in many of its environments."""
     text = """
 Pendulum-v1: &usual

@@ -8,7 +8,7 @@ import yaml
 
 from helpers.import_command import importer
 from hpo.cli import main
-from hpo.foreign_names.optax_calls import Schedule, optimiser_settings, schedule_of
+from hpo.foreign_names.optax_calls import OptaxSchedule, optimiser_settings, schedule_of
 from hpo.foreign_names.plain_values import Called, Unread
 from hpo.foreign_names.tables import system
 from hpo.importers.plain_python import OBJECTS
@@ -85,7 +85,7 @@ def test_an_optimiser_that_cannot_be_read_is_refused_with_its_line(imported, wri
     assert data["fixed"].get("optimiser", "adam") == "adam"
 
 
-def test_positions_after_the_learning_rate_are_not_guessed():
+def test_positional_optimiser_arguments_after_rate_are_refused():
     assert optimiser_settings(unread("adam", 1e-3)) == {"optimiser": "adam"}
     with pytest.raises(Exception, match="name the arguments of adam"):
         optimiser_settings(unread("adam", 1e-3, 0.8))
@@ -106,7 +106,7 @@ CALLS = {
 
 @pytest.mark.parametrize("name", sorted(OBJECTS))
 @pytest.mark.parametrize("kind", CALLS)
-def test_no_object_gives_way_to_a_default_unsaid(imported, kind, name):
+def test_unread_objects_never_fall_back_to_defaults_silently(imported, kind, name):
     """Its value is read, it is in a list of the head, or the import is refused because of it."""
     text = CALLS[kind] % f"{name}=made_elsewhere()" + "\n"
     data, told = imported(kind, text, "--env=CartPole-v1")
@@ -118,7 +118,7 @@ def test_no_object_gives_way_to_a_default_unsaid(imported, kind, name):
 
 
 @pytest.mark.parametrize("kind", CALLS)
-def test_an_environment_that_is_made_elsewhere_is_no_default(imported, kind):
+def test_environment_made_elsewhere_must_be_named(imported, kind):
     name = "env_factory" if kind == "torch_ppo" else "env"
     data, told = imported(kind, CALLS[kind] % f"{name}=made_elsewhere()" + "\n")
     if kind == "purejaxrl":  # whose make_train has no such argument
@@ -130,7 +130,7 @@ def test_an_environment_that_is_made_elsewhere_is_no_default(imported, kind):
     assert data["env"] == "Acrobot-v1"
 
 
-def test_an_environment_that_is_made_here_is_read_and_its_objects_listed(imported):
+def test_environment_made_in_file_is_read(imported):
     text = (
         "env, env_params = gymnax.make('Acrobot-v1')\n"
         "algo = PPO.create(env=env, env_params=env_params, num_envs=8)\n"
@@ -211,7 +211,7 @@ STEPS = 4096  # of the optimiser in 2^17 env steps: 64 updates x 4 epochs x 16 b
     ],
 )
 @pytest.mark.parametrize("through", ["directly", "by a variable"])
-def test_a_schedule_of_optax_has_our_settings(imported, written, expected, through):
+def test_optax_schedule_becomes_schedule_settings(imported, written, expected, through):
     lines = "N = 2048\n" + (f"lr = {written}\n" if through == "by a variable" else "")
     call = LERAX % ("lr" if through == "by a variable" else written)
     learn = "algo.learn(env, policy, total_timesteps=2**17, key=k)\n"
@@ -238,7 +238,7 @@ def test_a_schedule_of_optax_has_our_settings(imported, written, expected, throu
         ("arlbench", "PPO({'learning_rate': %s}, n_envs=8)\n", {"lr_schedule": "linear"}),
     ],
 )
-def test_a_schedule_of_any_trainer_in_jax_is_read(imported, kind, text, settings):
+def test_optax_schedule_is_read_for_every_jax_trainer(imported, kind, text, settings):
     written = text % "optax.linear_schedule(1e-3, 5e-4, 2000)"
     data, told = imported(kind, written, "--env=CartPole-v1")
     fixed = data["fixed"]
@@ -260,7 +260,7 @@ def test_a_schedule_of_any_trainer_in_jax_is_read(imported, kind, text, settings
         ("my_schedule(3)", "cannot be read without running it"),
     ],
 )
-def test_a_schedule_without_counterpart_is_refused_with_ways_out(imported, written, because):
+def test_unsupported_optax_schedule_suggests_alternatives(imported, written, because):
     data, told = imported("lerax", LERAX % written, "--env=CartPole-v1")
     assert data is None and "train.py:1: learning_rate is " in told and because in told
     assert "-- --learning_rate VALUE or -- --without learning_rate" in told
@@ -274,14 +274,14 @@ def test_schedules_in_a_program_of_torch_are_refused(imported):
     assert "lr_actor is optax.linear_schedule" in told and "cannot be read" in told
 
 
-def test_a_schedule_that_another_name_contradicts_is_its_rate_alone(imported):
+def test_given_lr_schedule_overrides_optax_schedule(imported):
     text = LERAX % "optax.linear_schedule(1e-3, 0.0, 100)"
     data, told = imported("lerax", text, "--env=CartPole-v1", "--lr_schedule", "cosine")
     assert data["fixed"]["lr_schedule"] == "cosine" and data["fixed"]["learning_rate"] == 1e-3
     assert "because a different name sets the schedule" in told
 
 
-def test_a_space_around_a_schedule_keeps_that_of_its_default(tmp_path, capsys):
+def test_space_flag_keeps_schedule_of_the_default(tmp_path, capsys):
     path = tmp_path / "train.py"
     path.write_text(LERAX % "optax.linear_schedule(1e-3, 0.0, 10_000)")
     words = ["--env=CartPole-v1", "--space", "--", f"--env_steps={2**17}"]
@@ -294,10 +294,10 @@ def test_a_space_around_a_schedule_keeps_that_of_its_default(tmp_path, capsys):
 
 
 def test_a_warm_up_longer_than_the_run_keeps_its_slope():
-    found = Schedule(1e-3, "warmup_cosine", 0.0, 1.0, 1980.0).settings(1000)
+    found = OptaxSchedule(1e-3, "warmup_cosine", 0.0, 1.0, 1980.0).settings(1000)
     assert found["lr_schedule_multiplier"] == 2.0 and found["lr_warmup_fraction"] == 0.99
 
 
-def test_what_is_no_call_is_no_schedule():
+def test_plain_values_are_not_schedules():
     assert schedule_of(1e-3) is None and schedule_of(unread("linear_schedule")) is None
     assert system("lerax").family == "lerax"

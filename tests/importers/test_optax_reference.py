@@ -33,7 +33,7 @@ SCHEDULES = [
 
 @pytest.mark.parametrize("length", [2**14, 20_000])  # the second is rounded up to whole chunks
 @pytest.mark.parametrize("written", SCHEDULES)
-def test_every_gradient_step_has_the_rate_of_optax(tmp_path, capsys, written, length):
+def test_imported_schedule_equals_optax_at_every_gradient_step(tmp_path, capsys, written, length):
     text = (
         f"algo = PPO(num_envs=4, num_steps=128, num_epochs={EPOCHS}, num_batches=5,\n"
         f"  learning_rate={written})\n"

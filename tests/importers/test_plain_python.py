@@ -49,7 +49,7 @@ def test_plain_values_are_read(text, value):
         "'" + "a" * 300_000 + "'",
     ],
 )
-def test_everything_else_is_refused_and_nothing_is_run(text):
+def test_non_literal_python_is_refused_and_not_executed(text):
     with pytest.raises(NotPlain):
         value_of(text)
 
@@ -115,7 +115,7 @@ def known(name):
         ("config['gamma'] = 0.9\nconfig['updates'] = config['steps'] // 2\n", {"gamma": 0.9}),
     ],
 )
-def test_every_way_in_which_a_file_gives_a_value_is_read(text, named):
+def test_all_assignment_forms_of_a_value_are_read(text, named):
     assert read_source(text, known, PythonCalls(("PPO",), {"PPO": "_ _"})).named == named
 
 
@@ -127,14 +127,14 @@ def test_two_values_of_one_name_are_refused_with_both_lines():
     assert read_source(text, known, PPO, {"gamma": 1}).named["lr"] == 1
 
 
-def test_names_that_decide_nothing_may_have_several_values():
+def test_irrelevant_names_may_have_several_values():
     fates = {"gamma": "taken", "verbose": "left out"}
     text = "PPO(gamma=0.9, verbose=1, title='a')\nPPO(verbose=0, title='b')\n"
     found = read_source(text, lambda name: fates.get(name, ""), PPO).named
     assert found == {"gamma": 0.9, "verbose": 1, "title": "a"}
 
 
-def test_what_is_no_plain_value_is_kept_with_its_line_where_the_table_reads_it():
+def test_unread_values_are_kept_with_their_line():
     text = "\nmodel = PPO(lr=decay(3), envs=number, env=env, note=f(x))\nlog(steps=k(0))\n"
     named = read_source(text, known, PPO).named
     assert set(named) == {"lr", "envs", "note"} and all(
@@ -153,11 +153,11 @@ def test_what_is_no_plain_value_is_kept_with_its_line_where_the_table_reads_it()
         ("env, params = gymnax.make(config['name'])\n", None),
     ],
 )
-def test_what_makes_the_environment(text, env):
+def test_environment_is_found_in_python_source(text, env):
     assert read_source(text, known).env == env
 
 
-def test_calls_around_the_trainer_are_names_of_the_table():
+def test_wrapper_calls_are_mapped_to_table_names():
     around = {"VecNormalize": "kwargs", "VecFrameStack": "steps=n_stack", "Curriculum": "seed"}
     text = "env = VecFrameStack(VecNormalize(env, clip=5.0), n_stack=4)\nc = Curriculum(f)\n"
     assert read_source(text, known, PythonCalls(around=around)).named == {
@@ -167,6 +167,6 @@ def test_calls_around_the_trainer_are_names_of_the_table():
     }
 
 
-def test_defaults_of_arguments_before_a_slash_are_read():
+def test_positional_only_argument_defaults_are_accepted():
     text = "def scale(a=1, /): ...\ndef train(lr=0.1, /, steps=3): ...\nPPO(gamma=0.9)\n"
     assert read_source(text, known, PPO).named == {"gamma": 0.9}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hpo.errors import ConfigError
 from hpo.files.plain_data import as_lists
 from hpo.importers.storages import read_space, read_storage
-from hpo.search.analysis.checkpoint_values import Points
+from hpo.search.analysis.checkpoint_values import CheckpointValues
 from hpo.search.analysis.to_optuna_storage import write_storage
 from hpo.spaces.via_configspace import as_configspace, write_configspace
 from hpo.spaces.via_optuna import open_storage
@@ -126,13 +126,13 @@ def exported(study, url, seed):
         for number, params in enumerate(drawn)
     }
     meta = StudyMeta("one", "hash", "", study.metric.name, study.metric.goal, "mean", {})
-    write_storage(url, "one", meta, Points(study, rows, {}))
+    write_storage(url, "one", meta, CheckpointValues(study, rows, {}))
     return drawn[::-1]
 
 
 @quick
 @given(data=studies(), seed=st.integers(0, 100))
-def test_a_study_comes_back_from_optuna_with_its_best_trials(data, seed, tmp_path_factory):
+def test_optuna_round_trip_keeps_study_and_best_trials(data, seed, tmp_path_factory):
     study = study_of(data)
     url = str(tmp_path_factory.mktemp("optuna") / "trials.log")
     best = exported(study, url, seed)
@@ -148,7 +148,7 @@ def test_a_study_comes_back_from_optuna_with_its_best_trials(data, seed, tmp_pat
 
 @quick
 @given(data=studies(branches=False))
-def test_a_space_comes_back_from_configspace(data, tmp_path_factory):
+def test_configspace_round_trip_keeps_the_space(data, tmp_path_factory):
     study = study_of(data)
     path = tmp_path_factory.mktemp("space") / "space.json"
     write_configspace(as_configspace(study.space), path)
@@ -158,7 +158,7 @@ def test_a_space_comes_back_from_configspace(data, tmp_path_factory):
     assert sorted(map(str, other["forbid"])) == sorted(map(str, one["forbid"]))
 
 
-def test_pairs_of_one_name_are_refused_where_a_format_has_none():
+def test_conditional_pairs_of_one_name_are_refused_by_configspace():
     pair = [
         {"min": 0.8, "max": 0.9, "when": {"optimiser": ["adam"]}},
         {"min": 0.9, "max": 0.99, "when": {"optimiser": ["adamw"]}},
@@ -174,7 +174,7 @@ def test_pairs_of_one_name_are_refused_where_a_format_has_none():
         as_configspace(study.space)
 
 
-def test_several_environments_and_a_given_one(tmp_path):
+def test_several_environments_survive_optuna_round_trip(tmp_path):
     study = study_of(
         {
             "env": [{"id": "CartPole-v1"}, {"id": "Acrobot-v1"}],
@@ -216,6 +216,6 @@ def test_an_infinite_value_is_not_the_best(tmp_path):
         for number, (gamma, value) in enumerate([(0.91, math.inf), (0.92, 1.0), (0.93, 2.0)])
     }
     meta = StudyMeta("one", "hash", "", study.metric.name, study.metric.goal, "mean", {})
-    write_storage(url, "one", meta, Points(study, rows, {}))
+    write_storage(url, "one", meta, CheckpointValues(study, rows, {}))
     enqueued = [one["gamma"] for one in read_storage(url, None, {}).rest["enqueue"]]
     assert enqueued == [0.93, 0.92, 0.91]

@@ -58,12 +58,12 @@ def imported(tmp_path, capsys):
         ("  algo: {values: [ppo, sac]}", "algo (searched) cannot be imported"),
     ],
 )
-def test_what_would_change_the_search_is_refused(imported, parameters, reason):
+def test_values_that_would_change_the_search_are_refused(imported, parameters, reason):
     code, told, _ = imported(PLAIN + parameters)
     assert code == 2 and reason in told and len(told.strip().splitlines()) == 1
 
 
-def test_what_decides_nothing_is_left_out_and_listed(imported, tmp_path):
+def test_names_without_effect_are_left_out_and_listed(imported, tmp_path):
     code, told, data = imported(
         PLAIN + "  lr: {values: [0.001, 0.01]}\n  warp: {value: 3}\n  device: {value: cuda}"
         "\n  use_lstm: {value: false}\n  algo: {value: ppo}"
@@ -81,14 +81,14 @@ def test_what_decides_nothing_is_left_out_and_listed(imported, tmp_path):
     assert code == 0 and set(data["space"]) == {"learning_rate"}
 
 
-def test_seeds_alone_are_something(imported):
+def test_sweep_over_seeds_only_is_imported(imported):
     text = PLAIN + "  seed: {values: [1, 2, 3]}\n  warp: {values: [1, 2]}"
     assert imported(text)[0] == 2
     code, _, data = imported(text, "--without=warp")
     assert code == 0 and data["seeds"] == {"per_config": 3}
 
 
-def test_a_system_may_be_named_or_denied(imported):
+def test_system_flag_selects_or_disables_the_system(imported):
     text = PLAIN.replace("env_id: {value: CartPole-v1}", "env_type: {value: rmsa}") + (
         "  topology_name: {value: nsfnet_deeprmsa}\n  LR: {values: [0.001, 0.01]}"
     )
@@ -154,7 +154,7 @@ def test_a_system_may_be_named_or_denied(imported):
         ),
     ],
 )
-def test_what_a_sweep_of_xlron_searches(imported, parameter, space):
+def test_xlron_sweep_parameters_become_search_space(imported, parameter, space):
     code, told, data = imported(XLRON + "  " + parameter)
     assert code == 0, told
     assert data["space"] == space
@@ -178,14 +178,14 @@ def test_what_a_sweep_of_xlron_searches(imported, parameter, space):
         ("EVAL_HEURISTIC: {value: true}", "only evaluates"),
     ],
 )
-def test_what_a_sweep_of_xlron_cannot_search(imported, parameter, reason):
+def test_unsupported_xlron_sweep_parameters_are_refused(imported, parameter, reason):
     code, told, _ = imported(XLRON + "  " + parameter)
     assert code == 2 and reason in told
 
 
 @pytest.mark.parametrize("value", ["null", "abc", "[1, 2]", "true", "{a: 1}"])
 @pytest.mark.parametrize("name", ["n_steps_pow", "one_minus_gamma"])
-def test_what_must_be_a_number_is_said_in_a_line(imported, name, value):
+def test_non_numeric_value_is_refused_in_one_line(imported, name, value):
     for fields in (f"{{value: {value}}}", f"{{values: [{value}, 1]}}"):
         code, told, _ = imported(f"{PLAIN}  {name}: {fields}\n", "--system", "sb3")
         assert code == 2 and "is not a number" in told and name in told
@@ -205,6 +205,6 @@ def test_what_must_be_a_number_is_said_in_a_line(imported, name, value):
         ("USE_GNN: {value: [1]}", "USE_GNN is [1]; allowed: one word"),
     ],
 )
-def test_values_of_another_kind_are_said_in_a_line(imported, flag, words):
+def test_value_of_wrong_type_is_refused_in_one_line(imported, flag, words):
     code, told, _ = imported(f"{XLRON}  {flag}\n")
     assert code == 2 and words in told

@@ -21,7 +21,7 @@ from hpo.spaces.via_configspace import write_configspace
 from hpo.studies.load import load, loads
 
 
-def test_a_space_of_configspace_by_the_command(tmp_path, capsys):
+def test_import_command_reads_configspace_file(tmp_path, capsys):
     theirs = ConfigurationSpace()
     optimiser = CategoricalHyperparameter("optimizer", ["adam", "adamw"])
     decay = UniformFloatHyperparameter("weight_decay", 1e-6, 1e-2, log=True)
@@ -72,7 +72,7 @@ def of_configspace(tmp_path, theirs):
     return load(out)
 
 
-def test_values_in_conditions_and_rules_become_ours_like_those_of_parameters(tmp_path):
+def test_configspace_conditions_and_forbidden_values_are_converted(tmp_path):
     """SB3 counts the value loss twice as high as we do: their 0.5 is our 1.0."""
     theirs = ConfigurationSpace()
     steps = UniformIntegerHyperparameter("n_epochs", 1, 8)
@@ -131,7 +131,7 @@ def storage(tmp_path):
     return url, study
 
 
-def test_a_study_of_optuna(storage):
+def test_optuna_study_becomes_hpo_study(storage):
     url, theirs = storage
     draft = read_storage(url, None, {"env": "CartPole-v1"})
     study = loads(draft.text())
@@ -143,7 +143,7 @@ def test_a_study_of_optuna(storage):
     assert study.metric.goal == "maximize"
 
 
-def test_what_is_given_after_the_dashes_is_searched_no_more(storage, tmp_path, capsys):
+def test_flag_after_dashes_removes_name_from_search(storage, tmp_path, capsys):
     url, _ = storage
     out = tmp_path / "study.yaml"
     code = main(
@@ -200,7 +200,7 @@ def test_a_storage_without_the_study_is_refused(storage, tmp_path):
         read_storage(str(tmp_path / "none.db"), None, {})
 
 
-def test_a_study_of_rl_zoo3_in_its_own_names_and_values(tmp_path):
+def test_rl_zoo3_study_names_and_values_are_converted(tmp_path):
     url = f"sqlite:///{tmp_path / 'zoo.db'}"
     study = optuna.create_study(study_name="zoo", storage=url, direction="maximize")
 
@@ -230,7 +230,7 @@ def test_a_study_of_rl_zoo3_in_its_own_names_and_values(tmp_path):
     assert first["hidden_sizes"] == ((64,) if best["net_arch"] == "tiny" else (256, 256))
 
 
-def test_a_refused_name_of_a_space_is_left_out_on_request(tmp_path, capsys):
+def test_without_flag_drops_refused_configspace_name(tmp_path, capsys):
     theirs = ConfigurationSpace()
     theirs.add(UniformFloatHyperparameter("learning_rate", 1e-5, 1e-2, log=True))
     theirs.add(CategoricalHyperparameter("use_sde", [True, False]))

@@ -6,7 +6,7 @@ from hpo.foreign_names.name_mapping import (
     COMMON,
     UNKNOWN,
     NoCounterpart,
-    Settings,
+    SettingsRow,
     mapping_of,
     plain_name,
     times,
@@ -22,7 +22,7 @@ OWN = [one for one in SYSTEMS.values() if one.family != "xlron"]
 
 
 @pytest.mark.parametrize("one", OWN, ids=lambda one: one.name)
-def test_targets_exist_and_defaults_are_legal(one):
+def test_table_targets_exist_and_defaults_are_legal(one):
     for row in one.rows:
         if row.fate != "taken":
             assert row.because and not row.target
@@ -35,13 +35,13 @@ def test_targets_exist_and_defaults_are_legal(one):
 
 
 @pytest.mark.parametrize("one", SYSTEMS.values(), ids=lambda one: one.name)
-def test_what_is_normalised_does_not_depend_on_our_defaults(one):
+def test_normalisation_is_always_set_explicitly(one):
     said = {row.target for row in one.rows if row.default is not UNKNOWN} | set(one.always)
     assert {"normalise_observations", "normalise_rewards"} <= said
 
 
 def _check(target, value):
-    if isinstance(value, Settings):
+    if isinstance(value, SettingsRow):
         for inner, one in value.items():
             _check(inner, one)
     elif target in KNOBS:
@@ -75,7 +75,7 @@ def test_the_single_file_ppo_has_46_fields():
     assert len(SYSTEMS["torch_ppo"].rows) == 46
 
 
-def test_no_name_means_two_things_unsaid():
+def test_same_name_has_a_system_specific_meaning():
     """`num_epochs` is epochs in Lerax and Rejax, updates in JaxDEM; `batch_size` is no batch."""
     assert SYSTEMS["lerax"].find("num_epochs").target == "update_epochs"
     assert SYSTEMS["jaxdem"].find("num_epochs").target == "env_steps"
@@ -107,7 +107,7 @@ def test_net_arch_is_one_list_of_widths(given, widths):
         ({"pi": [64], "xy": [64]}, "not a pair of towers"),
     ],
 )
-def test_towers_that_a_study_cannot_say_are_refused(given, told):
+def test_unsupported_net_arch_is_refused(given, told):
     with pytest.raises(NoCounterpart, match=told):
         widths_of(given)
 
@@ -123,19 +123,19 @@ def _of(system, name, value):
     return SYSTEMS[system].find(name).values.of(value)
 
 
-def test_values_that_mean_something_else():
+def test_values_with_different_semantics_are_converted():
     assert _of("cleanrl", "target_kl", 0.03) == pytest.approx(0.02)  # stops at 1 x, not at 1.5 x
     assert _of("sb3", "vf_coef", 0.5) == 1.0  # on (V - R)^2, not on its half
-    linear = Settings(learning_rate=1e-3, lr_schedule="linear", lr_end_fraction=0.0)
+    linear = SettingsRow(learning_rate=1e-3, lr_schedule="linear", lr_end_fraction=0.0)
     assert _of("sb3", "learning_rate", "lin_0.001") == linear
     assert _of("sb3", "learning_rate", 3e-4) == 3e-4
-    assert _of("sb3", "clip_range", "lin_0.2") == Settings(
+    assert _of("sb3", "clip_range", "lin_0.2") == SettingsRow(
         clip_eps=0.2, clip_eps_schedule="linear", clip_eps_end_fraction=0.0
     )
     assert _of("sb3", "clip_range_vf", -1) is None and _of("sb3", "clip_range_vf", 0.1) == 0.1
     assert _of("purejaxrl", "ACTIVATION", "swish") == "tanh"  # whatever is not relu is
-    assert _of("torch_ppo", "squash_actions", True) == Settings(distribution="tanh_gaussian")
-    assert _of("torch_ppo", "lr_schedule", "warmup_cosine") == Settings(
+    assert _of("torch_ppo", "squash_actions", True) == SettingsRow(distribution="tanh_gaussian")
+    assert _of("torch_ppo", "lr_schedule", "warmup_cosine") == SettingsRow(
         lr_schedule="warmup_cosine",
         lr_end_fraction=0.0,
         lr_warmup_fraction=0.1,
@@ -147,14 +147,14 @@ def test_values_that_mean_something_else():
 
 
 def test_normalize_is_vecnormalize():
-    both = Settings(
+    both = SettingsRow(
         normalise_observations=True,
         observation_clip=10.0,
         normalise_rewards=True,
         reward_clip=10.0,
     )
     assert _of("sb3", "normalize", True) == both
-    assert _of("sb3", "normalize", "{'norm_obs': False, 'norm_reward': True}") == Settings(
+    assert _of("sb3", "normalize", "{'norm_obs': False, 'norm_reward': True}") == SettingsRow(
         normalise_observations=False, normalise_rewards=True, reward_clip=10.0
     )
     assert _of("sb3", "normalize", {"clip_obs": 5}) == both | {"observation_clip": 5.0}
@@ -168,7 +168,7 @@ def test_policy_kwargs_are_read_one_by_one():
         "dict(log_std_init=-2, ortho_init=False, activation_fn=nn.ReLU, "
         "net_arch=dict(pi=[256, 256], vf=[256, 256]))"
     )
-    assert _of("sb3", "policy_kwargs", text) == Settings(
+    assert _of("sb3", "policy_kwargs", text) == SettingsRow(
         log_std_init=-2,
         initialisation="lecun",
         hidden_gain=0.57735,
@@ -186,7 +186,7 @@ def test_policy_kwargs_are_read_one_by_one():
             _of("sb3", "policy_kwargs", bad)
 
 
-def test_words_and_mappings_are_read_as_programs_write_them():
+def test_words_and_mappings_in_program_syntax_are_read():
     assert [read_word(word) for word in ("True", "1e6", "cosine", "[64, 64]", "[64")] == [
         True,
         1_000_000,

@@ -9,7 +9,7 @@ from hpo.foreign_names.name_mapping import (
     TRANSFORMS,
     UNKNOWN,
     NoCounterpart,
-    Settings,
+    SettingsRow,
     System,
     taken,
     times,
@@ -38,28 +38,28 @@ def is_a_target(target):
 
 
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
-def test_every_row_leads_somewhere_or_says_why_not(one):
+def test_every_table_row_has_a_target_or_a_reason(one):
     for row in one.rows:
         assert (row.fate == "taken") == bool(row.target) == (not row.because), row
         if row.fate == "taken":
             assert is_a_target(row.target), row
         if row.values.table:
             for ours in row.values.table.values():
-                targets = ours if isinstance(ours, Settings) else ()
+                targets = ours if isinstance(ours, SettingsRow) else ()
                 assert all(map(is_a_target, targets)), row
 
 
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
-def test_defaults_are_values_that_we_take(one):
+def test_table_defaults_pass_the_value_check(one):
     for row in one.rows:
         if row.default is not UNKNOWN and row.target in KNOBS:
             ours = row.values.of(row.default)
-            settings = ours if isinstance(ours, Settings) else {row.target: ours}
+            settings = ours if isinstance(ours, SettingsRow) else {row.target: ours}
             for target, value in settings.items():
                 check_value(target, value)
 
 
-def test_all_flags_of_xlron_stand_in_its_table():
+def test_xlron_table_lists_all_flags():
     """308 in 1.1.0, and the names of earlier versions that its documents still use."""
     older = {
         *OLDER,
@@ -73,7 +73,7 @@ def test_all_flags_of_xlron_stand_in_its_table():
     assert older <= {row.name for row in XLRON.rows}
 
 
-def test_capitals_matter_where_they_do():
+def test_flag_names_are_case_sensitive_where_needed():
     assert XLRON.find("GAMMA").target == "gamma" and XLRON.find("gamma").fate == "refused"
     assert XLRON.find("Gamma") is None
     assert COMMON.find("Learning-Rate") is None and COMMON.find("CLIP-COEF").target == "clip_eps"
@@ -91,7 +91,7 @@ def test_a_name_appears_once_in_a_table():
         System("x", "x", (taken("a-b", "gamma"), taken("A_B", "gamma")))
 
 
-def test_values():
+def test_table_values_are_converted_or_refused():
     assert times(2.0).of(0.25) == 0.5 and times(2.0).bound(0.1) == 0.2
     off = TRANSFORMS["off"]
     assert off.of(0) is None and off.bound(0.0) == 1e-6
@@ -103,7 +103,7 @@ def test_values():
         table.of("X")
 
 
-def test_hints_name_knobs_and_what_is_none():
+def test_unknown_names_hint_at_study_keys():
     assert hint_of("total_timesteps") == " in a study it is `env_steps`"
     assert hint_of("use_gnn") == " in a study it is the hyperparameter `network`"
     assert hint_of("wandb_entity") == " in a study it is `loggers: [{type: wandb, entity: ...}]`"

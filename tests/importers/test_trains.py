@@ -80,7 +80,7 @@ def environment(study):
 
 
 @pytest.mark.parametrize("name", trains.COMMANDS)
-def test_a_command_trains_as_it_does_there(name, tmp_path):
+def test_imported_command_trains_with_source_values(name, tmp_path):
     text, expected, env, steps = trains.COMMANDS[name]
     (tmp_path / "command.sh").write_text(text)
     study = loads(read_flags(tmp_path / "command.sh", {}).text())
@@ -90,7 +90,7 @@ def test_a_command_trains_as_it_does_there(name, tmp_path):
     assert study.env_steps == steps and study.seed == 42 and not study.space.parameters
 
 
-def test_a_sweep_trains_as_it_does_there(tmp_path):
+def test_imported_sweep_trains_with_source_values(tmp_path):
     (tmp_path / "sweep.yaml").write_text(trains.SWEEP)
     written = read_sweep(tmp_path / "sweep.yaml", {}).text()
     data, study = plain(read_text(written, "study.yaml")), loads(written)
@@ -107,12 +107,12 @@ def test_a_sweep_trains_as_it_does_there(tmp_path):
     assert data["metric"]["name"] == "eval/service_blocking_probability"
 
 
-def test_a_sweep_of_no_known_system_takes_its_values_as_ours(tmp_path):
+def test_sweep_without_system_uses_hpo_meaning(tmp_path):
     (tmp_path / "sweep.yaml").write_text(trains.PLAIN_SWEEP)
     written = read_sweep(tmp_path / "sweep.yaml", {}).text()
     data = plain(read_text(written, "study.yaml"))
     assert {key: data[key] for key in trains.PLAIN_STUDY} == trains.PLAIN_STUDY
 
 
-def test_there_are_ten_files():
+def test_training_reference_has_ten_files():
     assert len(trains.COMMANDS) + 2 == 10

@@ -70,7 +70,7 @@ def test_jaxdem_of_october_2025_differs_in_two_defaults(imported):
     assert data is None and "minibatch_size is 256 segments; JaxDEM takes 1 to 64" in told
 
 
-def test_names_that_only_october_has_together_choose_it(imported):
+def test_names_only_in_october_select_that_version(imported):
     text = create(f"{DECAY}, stop_at_epoch=900")
     _, told = imported("jaxdem", text, "--env=navigators", "--without", "stop_at_epoch")
     assert "Read as JaxDEM, from 23 October to 4 November 2025" in told
@@ -87,14 +87,14 @@ def test_names_that_only_october_has_together_choose_it(imported):
         (create("num_envs=64, num_steps_epoch=32, minibatch_size=16"), "minibatch_size is 16"),
     ],
 )
-def test_names_that_only_september_has_choose_it(imported, text, because):
+def test_names_only_in_september_select_that_version(imported, text, because):
     data, told = imported("jaxdem", text, "--env=navigators")
     assert "Read as JaxDEM, of September 2025" in told and because in told
     assert "version=2025.11 (since 6 November 2025" in told
     assert data["fixed"]["max_grad_norm"] == 0.4
 
 
-def test_a_later_version_is_said_where_nothing_tells(imported, tmp_path, capsys):
+def test_assumed_version_is_reported_when_names_do_not_decide(imported, tmp_path, capsys):
     data, told = imported("jaxdem", create("num_envs=64"), "--env=navigators")
     assert "version: JaxDEM since 6 November 2025" in told and "version=2025.09" in told
     assert data["fixed"]["max_grad_norm"] == 1.5
@@ -109,7 +109,7 @@ def test_a_later_version_is_said_where_nothing_tells(imported, tmp_path, capsys)
     )
 
 
-def test_a_sweep_of_september_is_read_as_such(imported):
+def test_september_sweep_is_read_with_its_version(imported):
     text = (
         "program: train.py\nmethod: random\nparameters:\n  ppo_clip_eps: {values: [0.1, 0.2]}\n"
         "  learning_rate_decay_exponent: {min: 1.0, max: 3.0}\n"
@@ -127,7 +127,7 @@ def test_a_sweep_of_september_is_read_as_such(imported):
     assert "Read as JaxDEM, since 6 November 2025" in told and data["fixed"]["ent_coef"] == 0.001
 
 
-def test_the_name_of_a_system_leaves_its_version_to_the_file(imported):
+def test_system_flag_leaves_version_detection_to_file_names(imported):
     text = (
         "parameters:\n  learning_rate_decay_exponent: {min: 1.0, max: 3.0}\n"
         "  gamma: {value: 0.9}\n"
@@ -142,7 +142,7 @@ def test_the_name_of_a_system_leaves_its_version_to_the_file(imported):
     assert "version: JaxDEM since 6 November 2025" in told and "version=2025.09" in told
 
 
-def test_minibatches_of_september_count_segments(imported):
+def test_jaxdem_september_minibatch_size_counts_segments(imported):
     """A size of 512 was a quarter of 2048 environments, not 512 of their 131,072 env steps."""
     text = create(f"{DECAY}, num_envs=2048, num_minibatches=10, minibatch_size=512")
     data, told = imported("jaxdem", text, "--env=navigators")
@@ -165,7 +165,7 @@ def test_minibatches_of_september_count_segments(imported):
 
 
 @pytest.mark.parametrize(("size", "parts"), [(64, 4), (96, 4), (1056, 4)])
-def test_advice_on_minibatches_is_not_refused_in_turn(imported, size, parts):
+def test_suggested_minibatch_flags_are_accepted(imported, size, parts):
     """Whole segments are at most as many as environments, however small a minibatch is."""
     text = create(
         f"num_envs=32, num_steps_epoch=32, num_minibatches={parts}, "
@@ -178,7 +178,7 @@ def test_advice_on_minibatches_is_not_refused_in_turn(imported, size, parts):
     assert data is not None and data["fixed"].get("num_minibatches", 4) <= 32
 
 
-def test_a_size_that_a_version_cannot_run_is_refused_with_a_way_out(imported):
+def test_unsupported_jaxdem_minibatch_size_suggests_without(imported):
     text = create("num_envs=64, num_steps_epoch=32, num_minibatches=4, minibatch_size=16")
     _, told = imported("jaxdem", text, "--env=navigators", "--version=2025.11")
     assert "minibatch_size is 16 env steps; JaxDEM takes 32 to 2048" in told
@@ -196,14 +196,14 @@ def test_a_size_that_a_version_cannot_run_is_refused_with_a_way_out(imported):
         ("clip_actions=False, clip_range=(-1, 1)", None, None),
     ],
 )
-def test_clipped_actions_are_a_range_of_actions(imported, given, low, high):
+def test_jaxdem_clipped_actions_become_action_bounds(imported, given, low, high):
     data, told = imported("jaxdem", create(f"num_envs=64, {given}"), "--env=navigators")
     assert (data["fixed"].get("action_low"), data["fixed"].get("action_high")) == (low, high)
     if low is not None:
         assert f"clip_range {low:g} to {high:g} is action_low and action_high here" in told
 
 
-def test_clipped_actions_that_cannot_be_read_name_the_range(imported):
+def test_unreadable_clip_range_suggests_action_bounds(imported):
     text = create("num_envs=64, clip_actions=True, clip_range=bounds()")
     _, told = imported("jaxdem", text, "--env=navigators")
     assert "--without clip_actions --action_low LOW --action_high HIGH" in told
@@ -222,7 +222,9 @@ LSTM = (
     ("version", "widths", "initialisation"),
     [("2025.09", [64, 64], "lecun"), ("2025.11", [64], None)],
 )
-def test_models_of_jaxdem_are_read_with_their_own_sizes(imported, version, widths, initialisation):
+def test_jaxdem_models_are_read_with_sizes_of_the_version(
+    imported, version, widths, initialisation
+):
     flags = ("--env=navigators", "--version", version)
     data, _ = imported("jaxdem", LSTM % "" + create("num_envs=64"), *flags)
     fixed = data["fixed"]
@@ -266,7 +268,7 @@ def test_models_of_jaxdem_are_read_with_their_own_sizes(imported, version, width
         ("from lerax.callback import LoggingCallback\nalgo = PPO()\n", (), "0.0.6", 2048, 10, 32),
     ],
 )
-def test_lerax_is_read_as_the_version_that_is_told(
+def test_lerax_version_is_selected_by_flag_or_names(
     imported, text, flags, version, steps, epochs, parts
 ):
     data, told = imported("lerax", text, "--env=CartPole-v1", *flags)
@@ -287,7 +289,7 @@ def test_a_neural_ode_is_refused(imported):
 # ---------------------------------------------------------------------------- the tables
 
 
-def test_every_version_is_named_by_its_flag():
+def test_every_version_has_a_flag_and_distinct_names():
     tagged = [one for one in SYSTEMS.values() if one.tag]
     assert {one.family for one in tagged} == {"jaxdem", "lerax", "xlron"}
     for one in tagged:
@@ -307,7 +309,7 @@ def test_unknown_versions_name_the_known_ones():
         version_named(system("sb3"), "1.0")
 
 
-def test_xlron_is_chosen_by_its_version_too(imported):
+def test_version_flag_selects_xlron_version(imported):
     text = "--env_type=rmsa --topology_name=nsfnet_deeprmsa_directed --TOTAL_TIMESTEPS=1e6\n"
     _, told = imported("xlron", text, name="flags.txt")
     assert "XLRON, 1.1.0" in told and "version=2026.07" in told

@@ -20,7 +20,7 @@ def imported(tmp_path, text, **given):
     return draft, draft.text()
 
 
-def test_there_are_thirty():
+def test_at_least_thirty_example_sweeps_exist():
     assert len(sweeps.SWEEPS) >= 30
     assert len({text for text, _ in sweeps.SWEEPS.values()}) == len(sweeps.SWEEPS)
 
@@ -46,7 +46,7 @@ def test_a_sweep_becomes_a_study_or_is_refused_with_a_reason(name, tmp_path):
         assert found == value
 
 
-def test_what_is_given_after_the_dashes_overrides(tmp_path):
+def test_flags_after_dashes_override_the_sweep(tmp_path):
     text, _ = sweeps.SWEEPS["a_metric_of_no_counterpart"]
     given = {"metric": "eval/return_mean", "env": "Acrobot-v1", "gamma": "0.95", "lr": "1e-3",
              "budget.trials": "7"}  # fmt: skip
@@ -57,19 +57,19 @@ def test_what_is_given_after_the_dashes_overrides(tmp_path):
     assert study.metric.goal == "maximize" and not study.space.parameters
 
 
-def test_a_flag_of_no_counterpart_is_refused(tmp_path):
+def test_given_flag_without_counterpart_is_refused(tmp_path):
     with pytest.raises(HpoError, match="dropout is given, but"):
         imported(tmp_path, sweeps.SWEEPS["uniform"][0], dropout="0.1")
 
 
-def test_without_an_environment_it_says_what_to_type(tmp_path):
+def test_sweep_without_environment_suggests_env_flag(tmp_path):
     text = "method: random\nparameters: {gamma: {values: [0.9, 0.99]}}\n"
     with pytest.raises(HpoError, match="no environment is named; name one") as told:
         imported(tmp_path, text)
     assert on_command_line(told.value).endswith(" (-- --env CartPole-v1)")
 
 
-def test_one_of_two_names_that_end_alike_is_left_out_on_request(tmp_path):
+def test_without_flag_drops_one_of_two_conflicting_names(tmp_path):
     text, _ = sweeps.SWEEPS["two_names_that_end_alike"]
     draft, written = imported(tmp_path, text, without="critic.lr")
     bounds = loads(written).space.parameters[0].distribution
@@ -77,7 +77,7 @@ def test_one_of_two_names_that_end_alike_is_left_out_on_request(tmp_path):
     assert "critic.lr: as asked" in draft.left_out
 
 
-def test_a_grid_of_whole_numbers_tries_every_one(tmp_path):
+def test_integer_grid_covers_every_value(tmp_path):
     text, _ = sweeps.SWEEPS["a_grid_of_whole_numbers"]
     study = loads(imported(tmp_path, text)[1])
     tried = list(study.space.grid(study.search.options["points"]))
@@ -85,7 +85,7 @@ def test_a_grid_of_whole_numbers_tries_every_one(tmp_path):
     assert sorted({one["clip_eps"] for one in tried}) == pytest.approx([0.1, 0.2, 0.3, 0.4])
 
 
-def test_dotted_keys_after_the_dashes_reach_their_sections(tmp_path):
+def test_dotted_keys_after_dashes_set_their_sections(tmp_path):
     text, _ = sweeps.SWEEPS["uniform"]
     given = {"executor.type": "ray", "executor.workers": "4", "env": "Pendulum-v1",
              "eval_env.m": "0.5"}  # fmt: skip
@@ -107,7 +107,7 @@ run_cap: 3
 """
 
 
-def test_a_sweep_with_its_program_becomes_a_study_of_a_command(tmp_path, monkeypatch, capsys):
+def test_sweep_with_unknown_program_becomes_command_study(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("sweep.yaml").write_text(PROGRAM_SWEEP)
     Path("train.py").write_text("")
@@ -136,7 +136,7 @@ def test_hyperband_counts_logged_metrics(tmp_path, monkeypatch):
     assert " python -u train.py note='a b' seed={seed} lr={lr} " in f"{study.command} "
 
 
-def test_an_environment_asks_for_ppo_instead(tmp_path, monkeypatch):
+def test_env_flag_imports_program_sweep_as_ppo_study(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sweep = PROGRAM_SWEEP.replace("lr:", "learning_rate:")
     for line in ("  optimizer.name: {values: [adam, sgd]}\n", "  note: {value: a b}\n"):

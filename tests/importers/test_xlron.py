@@ -36,7 +36,7 @@ def test_a_note_says_how_many_env_steps_xlron_trains(tmp_path):
     assert "XLRON trains" not in " ".join(draft.notes)
 
 
-def test_flags_and_their_defaults_there(tmp_path):
+def test_xlron_flags_and_defaults_are_imported(tmp_path):
     draft, study = imported(tmp_path, COMMAND)
     assert study.env.id == "rmsa" and study.env_steps == 100_000
     env = study.env.values
@@ -80,19 +80,19 @@ def test_flags_after_the_dashes_override(tmp_path):
         ("--flagfile=flags.txt", "in a circle"),
     ],
 )
-def test_what_cannot_be_taken_is_refused_with_a_reason(tmp_path, text, reason):
+def test_unsupported_xlron_flags_are_refused_with_reason(tmp_path, text, reason):
     with pytest.raises(ConfigError) as told:
         imported(tmp_path, text)
     assert re.search(reason, on_command_line(told.value))
 
 
-def test_episodes_have_no_warm_up(tmp_path):
+def test_xlron_episodic_env_has_no_warmup(tmp_path):
     _, study = imported(tmp_path, "--env_type=deeprmsa --link_resources=100 --max_requests=1e3")
     assert study.env.values["continuous"] is False and study.env.values["warmup_requests"] == 0
     assert study.env.values["max_requests"] == 1000
 
 
-def test_a_command_line_is_taken_as_it_is_typed(tmp_path):
+def test_xlron_command_line_is_read_directly(tmp_path):
     draft = read_flags("uv run python -m xlron.train.train --env_type rmsa --k 3 --LR=1e-4", {})
     study = loads(draft.text())
     assert study.env.values["k"] == 3 and study.fixed["learning_rate"] == 1e-4
@@ -102,7 +102,7 @@ def test_a_command_line_is_taken_as_it_is_typed(tmp_path):
         read_flags("x" * 5000, {})
 
 
-def test_a_flag_file_inside_a_command(tmp_path):
+def test_flagfile_inside_command_is_read_in_order(tmp_path):
     (tmp_path / "base.txt").write_text(
         "--env_type=rmsa\n# traffic\n--load=100\n--LR=1e-3\n--k=7\n"
     )
@@ -113,7 +113,7 @@ def test_a_flag_file_inside_a_command(tmp_path):
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_training_goes_on_from_a_policy_of_ours(tmp_path, monkeypatch, keep):
+def test_retrain_model_becomes_init_from_policy(tmp_path, monkeypatch, keep):
     (tmp_path / "policy").mkdir()
     (tmp_path / "policy" / "policy.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
@@ -124,7 +124,7 @@ def test_training_goes_on_from_a_policy_of_ours(tmp_path, monkeypatch, keep):
     assert "init" not in draft.rest
 
 
-def test_models_evaluation_and_logging(tmp_path):
+def test_xlron_model_evaluation_and_logging_flags_are_imported(tmp_path):
     draft, study = imported(
         tmp_path,
         "--env_type=rmsa --continuous_operation --SAVE_MODEL --MODEL_PATH=a.eqx "
@@ -145,7 +145,7 @@ def test_models_evaluation_and_logging(tmp_path):
     assert any(item.startswith("MODEL_PATH") for item in draft.left_out)
 
 
-def test_a_heuristic_gives_the_command_that_evaluates_it(tmp_path, capsys):
+def test_xlron_heuristic_prints_the_eval_command(tmp_path, capsys):
     command = (
         "python -m xlron.train.train --env_type=rmsa --EVAL_HEURISTIC --path_heuristic=kmc_ff "
         "--topology_name=nsfnet_deeprmsa_undirected --link_resources=80 --k=50 --load=250 "
@@ -163,12 +163,12 @@ def test_a_heuristic_gives_the_command_that_evaluates_it(tmp_path, capsys):
     assert settings.continuous and settings.warmup_requests == 2000
 
 
-def test_heuristics_of_both_systems_are_ours():
+def test_xlron_and_hpo_heuristics_have_the_same_names():
     assert set(HEURISTICS) == set(HEURISTIC_NAMES)
 
 
 @pytest.mark.parametrize("table", ["modulations_deeprmsa", "modulations", "modulations_gn_model"])
-def test_tables_that_it_ships_are_known_by_name(tmp_path, table):
+def test_xlron_modulation_files_are_mapped_by_name(tmp_path, table):
     path = f"--modulations_csv_filepath=./xlron/data/modulations/{table}.csv --env_type=rmsa"
     draft, _ = imported(tmp_path, path)
     assert draft.env["modulation"] == {"modulations": "full"}.get(
@@ -176,7 +176,7 @@ def test_tables_that_it_ships_are_known_by_name(tmp_path, table):
     )
 
 
-def test_blocks_wider_than_a_link_are_one_block_a_path(tmp_path):
+def test_aggregate_slots_are_capped_at_link_width(tmp_path):
     draft, study = imported(tmp_path, "--env_type=rmsa --link_resources=40 --aggregate_slots=100")
     assert study.env.values["aggregate_slots"] == 40
     assert any(note.startswith("aggregate_slots") for note in draft.notes)
@@ -196,14 +196,14 @@ def test_clips_are_off_at_0_and_below(tmp_path, flags, clips):
     assert (study.fixed.get("rho_clip"), study.fixed.get("c_clip")) == clips
 
 
-def test_a_recurrent_flag_trains_the_mlp_as_there_and_says_so(tmp_path):
+def test_use_rnn_flag_trains_mlp_with_a_note(tmp_path):
     draft, study = imported(tmp_path, "--env_type=rmsa --USE_RNN")
     assert "network" not in study.fixed and any("USE_RNN" in note for note in draft.notes)
     _, study = imported(tmp_path, "--env_type=rmsa --USE_RNN", network="lstm")
     assert study.fixed["network"] == "lstm"
 
 
-def test_a_flag_that_is_nearly_one_is_left_out_when_asked_and_a_strange_one_unasked(tmp_path):
+def test_misspelled_xlron_flag_needs_without_unknown_flag_does_not(tmp_path):
     draft, study = imported(tmp_path, f"{COMMAND.strip()} --LRR=1e-3 --ZZTOP=2", without="LRR")
     assert {"LRR", "ZZTOP"} <= {item.split(":")[0] for item in draft.left_out}
     assert study.fixed["learning_rate"] == 5e-4
@@ -212,7 +212,7 @@ def test_a_flag_that_is_nearly_one_is_left_out_when_asked_and_a_strange_one_unas
 # ------------------------------------------------------- what differs, and what must not
 
 
-def test_a_reward_of_bitrates_is_judged_by_bitrates(tmp_path):
+def test_bitrate_reward_selects_bitrate_blocking_metric(tmp_path):
     draft, _ = imported(tmp_path, "--env_type=rmsa --reward_type=bitrate")
     metric = {"name": "eval/bitrate_blocking_probability", "goal": "minimize"}
     assert draft.rest["metric"] == metric and draft.env["reward"] == "bitrate"
@@ -229,7 +229,7 @@ def test_a_reward_of_bitrates_is_judged_by_bitrates(tmp_path):
         ("", None),  # nothing is centred
     ],
 )
-def test_an_average_reward_starts_at_its_value_and_0_is_one(tmp_path, flags, initial):
+def test_average_reward_initial_value_is_imported(tmp_path, flags, initial):
     _, study = imported(tmp_path, f"--env_type=rmsa {flags}")
     assert study.default()["average_reward_initial"] == initial
 
@@ -246,14 +246,14 @@ def test_an_average_reward_starts_at_its_value_and_0_is_one(tmp_path, flags, ini
         ("--SAVE_MODEL --TOTAL_TIMESTEPS=4000 --NUM_ENVS=100 --ROLLOUT_LENGTH=100", None),
     ],
 )
-def test_an_increment_is_at_most_the_whole_run(tmp_path, flags, every):
+def test_eval_interval_is_at_most_the_whole_run(tmp_path, flags, every):
     draft, study = imported(tmp_path, f"--env_type=rmsa {flags}")
     assert draft.rest["evaluation"].get("every") == every
     assert ("checkpoint" in draft.rest) == ("SAVE_MODEL" in flags)
     assert not check(study).mistakes
 
 
-def test_rows_that_the_losses_differ_in_are_said(tmp_path):
+def test_notes_list_rows_on_which_losses_differ(tmp_path):
     draft, _ = imported(tmp_path, "--env_type=rmsa --VALID_MASS_LOSS_COEF=0.02")
     notes = "\n".join(draft.notes)
     assert "VALID_MASS_LOSS_COEF: hpo averages over rows with a valid action" in notes

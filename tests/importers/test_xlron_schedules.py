@@ -125,7 +125,7 @@ FOLLOWED = jax.jit(jax.vmap(followed, in_axes=(None, 0)))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_imported_schedule_is_the_one_that_xlron_follows(name, tmp_path):
+def test_imported_schedules_equal_those_of_xlron(name, tmp_path):
     words = [f"--{flag}={value}" for flag, value in CASES[name].items()]
     (tmp_path / "flags.txt").write_text(" ".join(["--env_type=rmsa", *words]))
     study = loads(read_flags(tmp_path / "flags.txt", {}).text())

@@ -25,14 +25,14 @@ def child(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_two_host_devices_at_least_wherever_jax_is_fresh():
+def test_prepare_devices_creates_at_least_two_cpu_devices():
     code = "from hpo.machine.devices import prepare_devices; print(len(prepare_devices('cpu')))"
     made = child(code)
     assert made.returncode == 0, made.stderr
     assert int(made.stdout) == max(2, os.cpu_count() or 2)
 
 
-def test_one_host_device_that_runs_already_is_refused():
+def test_single_cpu_device_already_started_is_refused():
     code = (
         "import jax; jax.devices()\n"
         "from hpo.machine.devices import prepare_devices\n"
@@ -43,7 +43,7 @@ def test_one_host_device_that_runs_already_is_refused():
     assert "JAX_NUM_CPU_DEVICES=2" in child(code).stdout
 
 
-def test_a_study_s_own_code_may_make_arrays_when_it_is_imported(tmp_path):
+def test_study_imports_may_create_jax_arrays(tmp_path):
     (tmp_path / "mine.py").write_text("import jax.numpy as jnp\nGOAL = jnp.ones(2)\n")
     code = (
         "import sys\n"
@@ -58,7 +58,7 @@ def test_a_study_s_own_code_may_make_arrays_when_it_is_imported(tmp_path):
     assert (made.returncode, made.stdout) == (0, "3\n"), made.stderr
 
 
-def test_deterministic_kernels_are_asked_for_before_jax_starts():
+def test_deterministic_option_sets_xla_flags_before_jax_starts():
     code = (
         "import os\n"
         "from hpo.machine.devices import prepare_devices\n"
@@ -68,7 +68,7 @@ def test_deterministic_kernels_are_asked_for_before_jax_starts():
     assert "xla_gpu_deterministic_ops" in child(code, JAX_PLATFORMS="cpu").stdout
 
 
-def test_deterministic_kernels_that_come_too_late_are_refused(monkeypatch):
+def test_deterministic_option_after_jax_start_is_refused(monkeypatch):
     """Also where the number of host devices needed no change, which jax would have refused."""
     assert len(jax.devices()) >= 2  # jax has started
     monkeypatch.setenv("XLA_FLAGS", "")
@@ -92,7 +92,7 @@ register_sampler("mine", RandomSearch)
 SHOWN = "\nimport jax; print(len(jax.devices('cpu')))\n"
 
 
-def test_a_method_of_one_s_own_may_make_arrays_when_it_is_imported(tmp_path):
+def test_custom_search_method_may_create_jax_arrays_at_import(tmp_path):
     (tmp_path / "mine.py").write_text(STARTS_JAX)
     (tmp_path / "s.yaml").write_text(
         "env: CartPole-v1\nenv_steps: 10k\nbudget: {trials: 2}\nimports: [mine.py]\n"
@@ -103,7 +103,7 @@ def test_a_method_of_one_s_own_may_make_arrays_when_it_is_imported(tmp_path):
     assert (made.returncode, made.stdout) == (0, f"{max(2, os.cpu_count())}\n"), made.stderr
 
 
-def test_code_beside_a_policy_may_make_arrays_when_it_is_imported(tmp_path):
+def test_policy_imports_may_create_jax_arrays(tmp_path):
     (tmp_path / "imports").mkdir()
     (tmp_path / "imports" / "mine.py").write_text("import jax.numpy as jnp\nGOAL = jnp.ones(2)\n")
     document = {name: {} for name in ("config", "env_params", "eval_params", "about")}

@@ -85,7 +85,7 @@ def stepped(batch, way):
 
 
 @pytest.mark.parametrize("way", ["sleeps", "is_busy"])
-def test_a_call_that_takes_too_long_is_an_error_of_its_environment(batch_of, way):
+def test_env_call_timeout_fails_only_that_env(batch_of, way):
     made, _, left = batch_of
     batch = made(0.2)
     outcome = stepped(batch, way)
@@ -98,7 +98,7 @@ def test_a_call_that_takes_too_long_is_an_error_of_its_environment(batch_of, way
     assert not batch.step(restart=True)  # and it steps on
 
 
-def test_a_call_that_cannot_be_interrupted_ends_the_process(batch_of):
+def test_uninterruptible_env_call_exits_the_process(batch_of):
     made, warned, left = batch_of
     thread = threading.Thread(target=lambda: stepped(made(0.2), "waits_for_an_event"))
     thread.start()  # no signal interrupts another thread
@@ -110,7 +110,7 @@ def test_a_call_that_cannot_be_interrupted_ends_the_process(batch_of):
     assert " in threading.py:" in said or " in test_in_process.py:" in said
 
 
-def test_a_slow_call_is_told_once_and_left_alone(batch_of):
+def test_slow_env_call_warns_once_per_call(batch_of):
     made, warned, left = batch_of
     batch = made(1e6)
     for call in (7, 8):
@@ -137,7 +137,7 @@ population: {%s}
         ("step_timeout: auto", (120.0, 300.0)),
     ],
 )
-def test_a_study_without_workers_has_the_limits_of_one_with(population, limits):
+def test_in_process_envs_have_the_same_timeouts_as_workers(population, limits):
     own = workers_of(loads(STUDY % population), cores=2)
     assert isinstance(own, InProcess)
     assert (own.limit, own.opening_limit) == limits
@@ -194,13 +194,13 @@ def start(folder, limit):
     )
 
 
-def test_a_study_whose_environment_hangs_ends_with_its_file_and_line(tmp_path):
+def test_hanging_env_fails_its_trial_with_file_and_line(tmp_path):
     _, errors = start(tmp_path, "1s").communicate()
     assert "trial 0 failed" in errors
     assert "hangs.py:23: TookTooLong: no answer for 1 s (population.step_timeout)" in errors
 
 
-def test_sigterm_sent_again_ends_a_study_whose_environment_hangs(tmp_path):
+def test_repeated_sigterm_stops_a_study_with_a_hanging_env(tmp_path):
     running = start(tmp_path, "0")
     while not (tmp_path / "hangs").exists():
         assert running.poll() is None, running.communicate()

@@ -15,12 +15,12 @@ def reader(kind, folder, pattern="", step="step"):
     return reader_of(kind, pattern, folder, step, 0.0)
 
 
-def test_a_report_is_one_line_of_json(capsys):
+def test_report_prints_one_json_line(capsys):
     assert hpo.report(4096, eval_return=12.5) is None
     assert json.loads(capsys.readouterr().out) == {"step": 4096, "eval_return": 12.5}
 
 
-def test_lines_are_read_as_they_are_completed(tmp_path):
+def test_stdout_metrics_are_read_line_by_line(tmp_path):
     path = tmp_path / "stdout.log"
     path.write_text('text\n{"step": 1, "a": 2, "b": {"c": 3.5}, "word": "x", "on": true}\n{"step"')
     lines = reader("stdout", tmp_path)
@@ -32,26 +32,26 @@ def test_lines_are_read_as_they_are_completed(tmp_path):
     assert (step, str(numbers["a"])) == (2.0, "nan")
 
 
-def test_a_last_line_without_an_end_counts_once_the_process_has_ended(tmp_path):
+def test_unterminated_last_line_is_read_after_process_exit(tmp_path):
     (tmp_path / "stdout.log").write_text('{"a": 1}')
     lines = reader("stdout", tmp_path)
     assert lines.read() == []
     assert lines.read(ended=True) == [(None, {"a": 1.0})]
 
 
-def test_a_table_has_named_columns(tmp_path):
+def test_csv_metrics_use_named_columns(tmp_path):
     (tmp_path / "monitor.csv").write_text("#{}\nr,l,global_step\n1.5,,10\nx,2,20\n1,2\n")
     table = reader("csv", tmp_path, step="global_step")
     assert table.read() == [(10.0, {"r": 1.5}), (20.0, {"l": 2.0})]
 
 
-def test_files_from_before_the_process_do_not_count(tmp_path):
+def test_metric_files_older_than_the_process_are_ignored(tmp_path):
     (tmp_path / "old.jsonl").write_text('{"a": 1}\n')
     os.utime(tmp_path / "old.jsonl", (1000, 1000))
     assert reader_of("jsonl", "", tmp_path, "step", 2000.0).read() == []
 
 
-def test_event_files_of_tensorboard(tmp_path):
+def test_growing_tensorboard_event_files_are_read(tmp_path):
     writer = pytest.importorskip("tensorboardX").SummaryWriter(str(tmp_path / "written"))
     steps = [0, 1, 2**40]
     for step in steps:
@@ -69,7 +69,7 @@ def test_event_files_of_tensorboard(tmp_path):
     assert found == [(float(step), {"charts/return": 1.5 * step}) for step in steps]
 
 
-def test_a_pattern_may_name_the_folder_of_event_files(tmp_path):
+def test_tensorboard_pattern_may_match_a_folder(tmp_path):
     writer = pytest.importorskip("tensorboardX").SummaryWriter(str(tmp_path / "runs" / "t1__0__x"))
     writer.add_scalar("a", 1.0, 5)
     writer.close()
@@ -95,7 +95,7 @@ def history(names, value):
     return field(1, keys + field(16, json.dumps(value).encode()))
 
 
-def test_offline_runs_of_wandb(tmp_path):
+def test_growing_offline_wandb_runs_are_read(tmp_path):
     """Records longer than what is left of a block are cut, and blocks filled with zeros."""
     records = [field(8, b"run"), field(2, history(["a"], 0.5) + history(["_step"], 0))]
     records += [

@@ -47,7 +47,7 @@ def given(tmp_path, monkeypatch):
     return SimpleNamespace(path=tmp_path / "small.yaml", folder=tmp_path, made=made)
 
 
-def test_a_path_or_a_loaded_study_gives_the_same(given):
+def test_run_accepts_path_or_loaded_study(given):
     one = hpo.run(given.path, given.folder / "a")
     other = hpo.run(load("small.yaml"), str(given.folder / "b"), study_text=TEXT)
     assert one.state == "finished" and one.folder == given.folder / "a" / "small"
@@ -56,7 +56,7 @@ def test_a_path_or_a_loaded_study_gives_the_same(given):
         assert (results.folder / "study.yaml").read_text() == TEXT
 
 
-def test_results_lie_in_results_by_default_and_again_gives_them_at_once(given):
+def test_default_output_folder_is_results(given):
     first = hpo.run("small.yaml")
     assert first.folder.resolve() == given.folder / "results" / "small"
     assert hpo.run("small.yaml").leaderboard == first.leaderboard
@@ -95,17 +95,17 @@ def test_a_renamed_folder_is_resumed_under_its_new_name(given):
     assert [e.as_json() for e in rows[0]] == [e.as_json() for e in rows[1]]
 
 
-def test_new_begins_another_beside_it(given):
+def test_new_flag_creates_numbered_folder(given):
     names = [hpo.run("small.yaml", new=new).folder.name for new in (True, True, False)]
     assert names == ["small", "small-2", "small"]
 
 
-def test_loggers_that_are_sinks_are_fed(given):
+def test_configured_loggers_are_written(given):
     given.path.write_text(TEXT + "loggers: [{type: csv}, {type: console}]\n")
     assert (hpo.run("small.yaml").folder / "trials.csv").is_file()
 
 
-def test_the_factory_is_told_whom_to_tell_of_compiles(given):
+def test_factory_receives_compile_callback(given):
     @contextmanager
     def compiling(words):
         yield
@@ -125,7 +125,7 @@ def test_user_code_runs_before_the_study(given):
     assert sys.modules.pop("api_code").done
 
 
-def test_what_only_user_code_could_know_is_checked_before_anything_is_written(given, monkeypatch):
+def test_names_from_imports_are_checked_before_writing(given, monkeypatch):
     monkeypatch.undo()
     monkeypatch.chdir(given.folder)
     (given.folder / "nothing_here.py").write_text("x = 1\n")
@@ -142,7 +142,7 @@ def test_a_wrong_file_is_refused(given):
         hpo.run(given.path)
 
 
-def test_a_logger_nobody_knows_is_refused(given):
+def test_unknown_logger_is_refused(given):
     from dataclasses import replace
 
     from hpo.studies.spec import Logger
@@ -167,7 +167,7 @@ class _Broken(Factory):
         return made
 
 
-def test_a_study_whose_trials_all_failed_runs_again_after_the_mend(given, monkeypatch):
+def test_study_with_only_failed_trials_restarts_after_fix(given, monkeypatch):
     mended = local.LocalFactory
     given.path.write_text(TEXT + "imports: [own.py]\n")
     (given.folder / "own.py").write_text("x = 1\n")
@@ -217,9 +217,7 @@ def test_trials_that_failed_for_different_reasons_are_kept(given, monkeypatch):
     assert told == []
 
 
-def test_an_environment_that_cannot_be_traced_is_one_error_and_nothing_is_written(
-    given, monkeypatch
-):
+def test_untraceable_environment_fails_before_writing(given, monkeypatch):
     monkeypatch.undo()
     monkeypatch.chdir(given.folder)
     (given.folder / "api_env.py").write_text(
@@ -243,8 +241,10 @@ def test_an_earlier_study_is_read_once(given, monkeypatch):
     earlier = "{method: tpe, warm_start: {study: small}}"
     warm = given.folder / "warm.yaml"
     warm.write_text(TEXT.replace("{method: random}", earlier))
-    reads, told, read = [], [], book_of_warm_starts._read
-    monkeypatch.setattr(book_of_warm_starts, "_read", lambda *a: reads.append(1) or read(*a))
+    reads, told, read = [], [], book_of_warm_starts._read_earlier_trials
+    monkeypatch.setattr(
+        book_of_warm_starts, "_read_earlier_trials", lambda *a: reads.append(1) or read(*a)
+    )
     results = hpo.run(warm, given.folder, warn=told.append)
     assert len(reads) == 1 and [line for line in told if line.startswith("warm start: ")] == told
     assert (results.folder / "warm_start.json").is_file()

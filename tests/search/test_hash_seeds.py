@@ -11,7 +11,7 @@ import pytest
 CHILD = """
 import json
 from hpo.search.samplers import via_smac
-from hpo.search.samplers.registry import Past, SamplerSpec
+from hpo.search.samplers.registry import PriorTrial, SamplerSpec
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.store.rows import TrialState
 
@@ -29,14 +29,14 @@ history = []
 for trial in range(16):
     params = sampler.random(trial, 0)
     loss = abs(params["learning_rate"] - 0.01) + params["gamma"]
-    history.append(Past(trial, params, state=TrialState.FINISHED, loss=loss))
+    history.append(PriorTrial(trial, params, state=TrialState.FINISHED, loss=loss))
 batch = sampler.begin(1, history)
 print(json.dumps([batch.draw(trial, 0).params for trial in (16, 17, 18)]))
 """
 
 
 @pytest.mark.skipif(find_spec("smac") is None, reason="smac is not installed")
-def test_smac_proposes_the_same_whatever_texts_hash_to():
+def test_smac_proposals_do_not_depend_on_hash_seed():
     children = [
         subprocess.Popen(
             [sys.executable, "-c", CHILD],

@@ -20,7 +20,7 @@ from hpo.core.saved_policy import load_policy
 from hpo.machine.workers import worker_count
 from hpo.search.api import run as train
 from hpo.search.lanes.local import LocalFactory
-from hpo.search.run import Settings, run
+from hpo.search.run import RunOptions, run
 from hpo.search.state.progress import Observer
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
@@ -66,7 +66,7 @@ def study(tmp_path_factory):
 @pytest.fixture(scope="module")
 def unbroken(study, tmp_path_factory):
     folder = tmp_path_factory.mktemp("unbroken") / "hosted"
-    results = run(study, folder, LocalFactory(study), (), Settings())
+    results = run(study, folder, LocalFactory(study), (), RunOptions())
     assert results.state == "finished" and results.best is not None and results.best.confirmed
     assert {entry.state for entry in results.leaderboard} > {"finished"}
     return folder
@@ -108,14 +108,14 @@ def strays(monkeypatch):
     monkeypatch.setattr(stage.Stage, "copy_of_lane", astray)
 
 
-def test_an_interrupted_study_goes_on_bit_for_bit(study, unbroken, tmp_path, strays):
+def test_interrupted_gymnasium_study_resumes_bitwise(study, unbroken, tmp_path, strays):
     """Parts of it are kept on the way, which changes nothing; they say what began anew."""
     parts = ("losses", "gradients", "trajectories")
     study = replace(study, checkpoint=Checkpoint(1, policies_every=256, parts=parts))
     warnings, rounds = [], 0
     for chunks in (3, 11, 10**9):
         factory = LocalFactory(study, warn=warnings.append)
-        results = run(study, tmp_path / "hosted", factory, [samples.CutAt(chunks)], Settings())
+        results = run(study, tmp_path / "hosted", factory, [samples.CutAt(chunks)], RunOptions())
         rounds += results.state == "interrupted"
     assert results.state == "finished" and rounds == 2
     assert tables_equal(unbroken, tmp_path / "hosted") == [] and not warnings
@@ -140,7 +140,7 @@ def test_a_study_that_is_killed_goes_on_bit_for_bit_and_leaves_no_worker(unbroke
     file, folder = tmp_path / "hosted.yaml", tmp_path / "hosted"
     file.write_text(TEXT.replace("lanes: 4", "lanes: 4, workers: 1"))
     code = (
-        "from hpo.search.run import Settings, run; from pathlib import Path\n"
+        "from hpo.search.run import RunOptions, run; from pathlib import Path\n"
         "from hpo.search.lanes.local import LocalFactory; from hpo.studies.load import load\n"
         "study = load('hosted.yaml')\n"
         "run(study, Path('hosted'), LocalFactory(study), (), Settings(commit_seconds=0.0))\n"
@@ -156,7 +156,7 @@ def test_a_study_that_is_killed_goes_on_bit_for_bit_and_leaves_no_worker(unbroke
     child.wait()
     assert len(workers) == 1
     study = load(file)
-    assert run(study, folder, LocalFactory(study), (), Settings()).state == "finished"
+    assert run(study, folder, LocalFactory(study), (), RunOptions()).state == "finished"
     assert tables_equal(unbroken, folder) == []
     assert not any(os.path.exists(f"/proc/{worker}") for worker in workers)
 
@@ -173,19 +173,19 @@ class KillAt(Observer):
             os.kill(self.workers.process_ids[-1], signal.SIGKILL)
 
 
-def test_workers_that_are_killed_leave_no_trace_but_a_warning(study, unbroken, tmp_path):
+def test_killed_workers_only_cause_warnings(study, unbroken, tmp_path):
     """While it searches and while it confirms; evaluations meet workers that are gone, too."""
     asked = replace(study, population=replace(study.population, workers=2))
     warnings = []
     factory = LocalFactory(asked, warn=warnings.append)
     watcher = KillAt((2, 3, 9, 20), factory._workers)
-    results = run(asked, tmp_path / "hosted", factory, [watcher], Settings())
+    results = run(asked, tmp_path / "hosted", factory, [watcher], RunOptions())
     assert results.state == "finished" and watcher.seen > 20 and results.usage.failures == 0
     assert len(warnings) == 4 and all("SIGKILL" in line for line in warnings)
     assert tables_equal(unbroken, tmp_path / "hosted") == []
 
 
-def test_a_signal_to_all_processes_ends_a_study_in_good_order(unbroken, study, tmp_path):
+def test_signal_to_process_group_ends_study_cleanly(unbroken, study, tmp_path):
     """A batch system sends it to the whole group, twice at times."""
     (tmp_path / "hosted.yaml").write_text(TEXT.replace("lanes: 4", "lanes: 4, workers: 1"))
     code = "import sys; from hpo.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -203,7 +203,7 @@ def test_a_signal_to_all_processes_ends_a_study_in_good_order(unbroken, study, t
     os.killpg(child.pid, signal.SIGTERM)
     os.killpg(child.pid, signal.SIGTERM)
     assert child.communicate()[0] is not None and child.returncode == 130
-    results = run(study, tmp_path / "hosted", LocalFactory(study), (), Settings())
+    results = run(study, tmp_path / "hosted", LocalFactory(study), (), RunOptions())
     assert results.state == "finished" and results.usage.failures == 0
     assert tables_equal(unbroken, tmp_path / "hosted") == []
 
@@ -260,7 +260,7 @@ budget: {trials: 4, max_failures: 4}
 """
 
 
-def test_a_trial_whose_environment_fails_fails_alone_with_its_reason(tmp_path):
+def test_failing_environment_fails_only_its_trial_with_reason(tmp_path):
     """By an exit, a segmentation fault twice over the same step, or in evaluation alone."""
     (tmp_path / "fatal.py").write_text(FATAL)
     (tmp_path / "fatal.yaml").write_text(FATAL_STUDY)
@@ -311,7 +311,7 @@ def _children(parent):
     return found
 
 
-def test_the_best_policy_is_kept_and_plays(unbroken):
+def test_saved_policy_plays_gymnasium_environment(unbroken):
     kept = sorted((unbroken / "policies").iterdir())
     saved = load_policy(kept[0])
     assert saved.plan.env.id == "gym:CartPole-v1"
@@ -323,7 +323,7 @@ class Heavy(gymnasium.Env):
     """Of a package that nobody knows to be light."""
 
 
-def test_workers_are_as_asked_or_one_a_core_where_a_step_may_be_dear(study):
+def test_worker_count_is_as_set_or_one_per_core_for_slow_steps(study):
     gymnasium.register("HpoTestHeavy-v0", entry_point=Heavy)
     heavy = replace(study, env=replace(study.env, id="gym:HpoTestHeavy-v0"))
     asked = replace(heavy, population=replace(study.population, workers=3))

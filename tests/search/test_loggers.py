@@ -111,7 +111,7 @@ def test_loggers_change_no_result(drawn, plain):
     assert tables_equal(drawn, plain) == []
 
 
-def test_the_best_have_a_run_with_their_curve(drawn):
+def test_best_trials_have_a_tensorboard_run(drawn):
     for trial in best(drawn, 3):
         found, plugins = scalars(drawn / "tensorboard" / f"trial_{trial}")
         expected = curve(drawn, trial, 4)
@@ -123,7 +123,7 @@ def test_the_best_have_a_run_with_their_curve(drawn):
         assert "hparams" in plugins
 
 
-def test_every_point_is_written_once_in_spite_of_interruptions(drawn):
+def test_interruptions_do_not_duplicate_tensorboard_points(drawn):
     folders = sorted((drawn / "tensorboard").iterdir())
     assert 3 < len(folders) < 20
     for folder in folders:
@@ -133,7 +133,7 @@ def test_every_point_is_written_once_in_spite_of_interruptions(drawn):
             assert not once or len(set(steps)) == len(steps), (folder, tag)
 
 
-def test_the_value_that_a_run_ends_with_is_that_of_the_table(drawn):
+def test_final_logged_value_equals_table(drawn):
     """Told as the trial ends, and again where confirming gave it another."""
     _, rows = query(drawn, "SELECT trial, value FROM trials WHERE state = 'confirmed'")
     assert rows
@@ -143,7 +143,7 @@ def test_the_value_that_a_run_ends_with_is_that_of_the_table(drawn):
         assert len({step for step, _ in points}) == 1
 
 
-def test_the_study_has_a_run_of_its_own(drawn):
+def test_tensorboard_has_a_run_for_the_study(drawn):
     found, _ = scalars(drawn / "tensorboard" / "study")
     _, rows = query(drawn, "SELECT trial, search_value FROM trials WHERE search_value IS NOT NULL")
     told = dict(found["value_of_trial"])
@@ -153,7 +153,7 @@ def test_the_study_has_a_run_of_its_own(drawn):
     assert found["best"][-1][1] == pytest.approx(top, rel=1e-6)
 
 
-def test_a_finished_study_is_exported_elsewhere(plain, tmp_path):
+def test_finished_study_is_exported_to_tensorboard_once(plain, tmp_path):
     sink = make_sink(Logger("tensorboard", {"top_k": 2}), resolved(study()), tmp_path)
     for _ in range(2):  # again adds nothing
         sink.published(plain)
@@ -206,7 +206,7 @@ def test_sinks_that_hang_or_fail_neither_stop_nor_hold_up_a_study(tmp_path, plai
     assert len(said) == 2
 
 
-def test_what_cannot_work_is_refused_before_the_study(tmp_path, monkeypatch):
+def test_unknown_or_missing_logger_is_refused_before_study(tmp_path, monkeypatch):
     data = resolved(study())
     with pytest.raises(UnknownNameError, match="did you mean 'wandb'"):
         make_sink(Logger("wandbb"), data)
@@ -334,14 +334,14 @@ def test_offline_runs_have_names_group_and_configuration(logged, plain):
         }
 
 
-def test_a_resumed_study_goes_on_with_the_same_runs(logged):
+def test_resumed_study_continues_the_same_wandb_runs(logged):
     folder, runs = logged
     assert len(named(runs, "a-name").folders) == 2
     kept = json.loads((folder / "sinks" / "wandb.json").read_text())["kept"]["runs"]
     assert set(kept.values()) == set(runs)
 
 
-def test_the_curves_are_those_of_the_tables(logged):
+def test_wandb_curves_equal_tables(logged):
     folder, runs = logged
     for trial in best(folder, 2):
         run = named(runs, f"a-name/trial-{trial}")
@@ -352,7 +352,7 @@ def test_the_curves_are_those_of_the_tables(logged):
         assert run.summary["state"] == state and run.summary["value"] > 0
 
 
-def test_the_study_has_leaderboard_and_policy(logged):
+def test_wandb_study_run_has_leaderboard_and_policy(logged):
     folder, runs = logged
     run = named(runs, "a-name")
     assert [artifact.type for artifact in run.artifacts if artifact.type == "policy"] == ["policy"]
@@ -364,7 +364,7 @@ def test_the_study_has_leaderboard_and_policy(logged):
     assert len(json.loads(table.read_text())["data"]) == TRIALS
 
 
-def test_online_without_an_account_is_refused_before_the_study(monkeypatch, tmp_path):
+def test_wandb_online_without_login_is_refused_before_study(monkeypatch, tmp_path):
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
@@ -389,7 +389,7 @@ def tracked(request, tmp_path_factory):
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         folder = tmp_path_factory.mktemp("tracked") / "study"
         with patch.context() as killed:
-            killed.setattr(FollowingSink, "_follow", follow_unmarked)
+            killed.setattr(FollowingSink, "_write_news", follow_unmarked)
             assert go(folder, study(MLFLOW), callbacks=[StopAt(9)]).state == "interrupted"
         client = mlflow.MlflowClient(f"sqlite:///{folder.resolve()}/mlflow.db")
         before = {run.info.run_name: run.info.status for run in in_experiment(client)}
@@ -443,7 +443,7 @@ def word(text):
 
 
 @OLD_SQL
-def test_mlflow_has_every_point_once_in_spite_of_a_kill(tracked):
+def test_killed_study_does_not_duplicate_mlflow_points(tracked):
     folder, client, _ = tracked
     runs = {run.info.run_name: run for run in in_experiment(client)}
     for trial in best(folder, 2):

@@ -73,7 +73,7 @@ def alone(factory, config):
     return curve(population, [Refill(0, config(10.0), Stream.SEARCH, 1)], 0), population
 
 
-def test_lanes_of_other_loads_change_no_bit(config, alone):
+def test_lanes_with_other_loads_do_not_change_results(config, alone):
     """Nor does what the lanes were before."""
     expected, population = alone
     others = [Refill(i, config(60.0, learning_rate=1e-2), Stream.SEARCH, i) for i in (0, 1, 3)]
@@ -94,7 +94,7 @@ def test_load_is_traced(config, alone):
     assert population.compiles == 1
 
 
-def test_warm_up_steps_networks_and_learns_nothing(alone):
+def test_warmup_steps_networks_without_training(alone):
     found, population = alone
     warm = population.warmup_chunks
     assert warm * population.steps_per_chunk >= 20 * 4  # requests x environments
@@ -106,9 +106,7 @@ def test_warm_up_steps_networks_and_learns_nothing(alone):
     assert 0.0 < used[0] < used[-1]  # from the empty network to a full one
 
 
-def test_a_lane_that_is_taken_out_and_put_elsewhere_trains_on_to_the_same_bits(
-    tmp_path, config, alone
-):
+def test_moved_lane_continues_bitwise(tmp_path, config, alone):
     """What a paused trial goes through; its lane is another's in between."""
     expected, population = alone
     mine, other = (Refill(0, config(load), Stream.SEARCH, 1) for load in (10.0, 60.0))
@@ -125,7 +123,7 @@ def test_a_lane_that_is_taken_out_and_put_elsewhere_trains_on_to_the_same_bits(
             np.testing.assert_array_equal(seen[name][3], values[chunk], err_msg=name)
 
 
-def test_buckets_of_searched_keys_are_programs(config):
+def test_searched_static_keys_have_separate_programs(config):
     small, large = (config(10.0, blocks).payload.plan for blocks in (12, 4))
     assert dict(small.env.keys)["aggregate_slots"] == 12
     assert "load" not in dict(small.env.keys)
@@ -134,14 +132,14 @@ def test_buckets_of_searched_keys_are_programs(config):
     assert large.env == large.eval_env
 
 
-def test_an_evaluation_that_policies_do_not_fit_is_refused():
+def test_evaluation_env_with_different_observations_is_refused():
     text = STUDY.replace("evaluation:", "eval_env: {topology: ring7}\nevaluation:")
     factory = LocalFactory(loads(text))
     with pytest.raises(ConfigError, match="eval_env has different observations"):
         factory.make(resolved_by(factory, 10.0), None)
 
 
-def test_a_study_ends_with_metrics_and_warm_up_in_its_tables(tmp_path):
+def test_optical_study_tables_contain_metrics_and_warmup(tmp_path):
     study = loads(STUDY)
     results = run(study, tmp_path / "study", LocalFactory(study), (), samples.quick())
     assert results.state == "finished"
@@ -192,7 +190,7 @@ class Listener(Observer):
         self.baselines.append((baseline, value))
 
 
-def test_baselines_serve_what_the_policies_serve(tmp_path):
+def test_baselines_serve_the_same_requests_as_policies(tmp_path):
     """One path and one block leave a policy no choice: it is ksp_ff, request for request."""
     study, folder, heard = loads(ONE_CHOICE), tmp_path / "study", Listener()
     results = run(study, folder, LocalFactory(study), (heard,), samples.quick())
@@ -226,7 +224,7 @@ def test_baselines_serve_what_the_policies_serve(tmp_path):
     assert len(heard.baselines) == 3 and again.baselines == results.baselines
 
 
-def test_baselines_stand_beside_trials_that_see_a_history():
+def test_baselines_do_not_depend_on_history_length():
     """A heuristic sees the network itself, so that what it blocks does not depend on it."""
     measured = []
     for history in (1, 3):

@@ -17,7 +17,7 @@ from hpo.environments import registry as environments
 from hpo.errors import ConfigError, StudyError
 from hpo.knobs import table
 from hpo.search.lanes.local import LocalFactory
-from hpo.search.run import Settings, run
+from hpo.search.run import RunOptions, run
 from hpo.store import tables_equal
 from hpo.studies import user_code
 from hpo.studies.load import load
@@ -106,7 +106,7 @@ def study(folder):
 
 @pytest.fixture(scope="module")
 def unbroken(study, folder):
-    results = run(study, folder / "results" / "own", LocalFactory(study), (), Settings())
+    results = run(study, folder / "results" / "own", LocalFactory(study), (), RunOptions())
     assert [entry.state for entry in results.leaderboard] == ["finished"] * 2
     return results.folder
 
@@ -119,7 +119,7 @@ def test_a_study_of_own_parts_runs_resumes_and_is_evaluated(
     assert min(rates) < 0.5 * max(rates) and all(std > 0 for std in curves["policy_std"])
     states = []
     for chunks in (3, 10**9):
-        results = run(study, tmp_path / "own", LocalFactory(study), [CutAt(chunks)], Settings())
+        results = run(study, tmp_path / "own", LocalFactory(study), [CutAt(chunks)], RunOptions())
         states.append(results.state)
     assert states == ["interrupted", "finished"]
     assert tables_equal(unbroken, tmp_path / "own") == []
@@ -144,7 +144,7 @@ def test_a_study_of_own_parts_runs_resumes_and_is_evaluated(
     assert "return" in capsys.readouterr().out
 
 
-def test_it_starts_from_a_policy_with_its_optimiser(study, unbroken, folder, tmp_path):
+def test_init_restores_policy_and_custom_optimiser(study, unbroken, folder, tmp_path):
     import_user_code(study.imports, folder)
     saved = next((unbroken / "policies").iterdir())
     text = STUDY.replace("name: own", "name: on") + (
@@ -159,7 +159,7 @@ def test_it_starts_from_a_policy_with_its_optimiser(study, unbroken, folder, tmp
     assert counts and int(counts[0].count) > 0
 
 
-def test_a_distribution_of_other_actions_is_refused_before_anything_runs(study, folder, tmp_path):
+def test_distribution_for_other_action_space_is_refused(study, folder, tmp_path):
     import_user_code(study.imports, folder)
     (folder / "other.yaml").write_text(
         STUDY.replace("Pendulum-v1", "CartPole-v1").replace("eval_env", "#")
@@ -172,7 +172,7 @@ def test_a_distribution_of_other_actions_is_refused_before_anything_runs(study, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_study_is_checked_before_its_words_are_known(folder, capsys):
+def test_check_accepts_unregistered_names_without_running_imports(folder, capsys):
     """`hpo check` runs no code of the user's."""
     _forget()
     assert main(["check", "-v", str(folder / "own.yaml")]) == 0
@@ -187,7 +187,7 @@ def test_a_study_is_checked_before_its_words_are_known(folder, capsys):
         ({"own-laplace": "own-lap"}, "fixed: distribution is 'own-lap'"),
     ],
 )
-def test_words_that_the_imports_do_not_register_are_told(study, folder, change, told):
+def test_names_missing_from_imports_are_reported(study, folder, change, told):
     import_user_code(study.imports, folder)
     text = STUDY
     for old, new in change.items():

@@ -20,7 +20,7 @@ budget: {trials: 20}
 """
 
 
-def test_lanes_and_memory_are_those_of_the_programs(monkeypatch):
+def test_preview_lanes_and_memory_equal_those_of_program(monkeypatch):
     def compiled(*args):
         raise AssertionError("nothing is compiled for a check")
 
@@ -40,7 +40,7 @@ def test_lanes_and_memory_are_those_of_the_programs(monkeypatch):
     assert small < large
 
 
-def test_a_study_for_another_machine_is_checked_all_the_same():
+def test_preview_for_different_device_leaves_lanes_unknown():
     report, note = preview(loads(TEXT + "population: {device: gpu}\n"))
     assert report.buckets[0][1].lanes is None
     assert "not known here: device is 'gpu'" in note
@@ -82,7 +82,7 @@ gymnasium.register("hpo-test/Pair-v0", entry_point=Pair, max_episode_steps=50)
 """
 
 
-def test_a_check_says_what_it_has_not_looked_at(tmp_path, capsys, monkeypatch):
+def test_check_lists_files_not_checked(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     gymnasium.registry.pop("hpo-test/Pair-v0", None)
     (tmp_path / "pair.py").write_text(DICT)
@@ -103,7 +103,7 @@ def test_a_check_says_what_it_has_not_looked_at(tmp_path, capsys, monkeypatch):
     assert "has observations of the kind Dict; allowed: Box" in capsys.readouterr().err
 
 
-def test_a_check_finds_a_logger_that_cannot_start(tmp_path, capsys, monkeypatch):
+def test_check_detects_logger_that_cannot_start(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setattr("hpo.store.wandb_sink._logged_in", lambda: False)
@@ -122,7 +122,7 @@ def _logged_in_elsewhere():
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_a_login_of_wandb_is_found_without_a_word(tmp_path, monkeypatch, capfd, there):
+def test_wandb_login_is_detected_silently(tmp_path, monkeypatch, capfd, there):
     pytest.importorskip("wandb")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))

@@ -17,7 +17,7 @@ from helpers.forking import forks
 from hpo.cli import main
 from hpo.errors import ConfigError, StoreError, StudyError, UnknownNameError
 from hpo.search.rules.registry import make_explorer, make_pruner, register_rule
-from hpo.search.run import Settings, run
+from hpo.search.run import RunOptions, run
 from hpo.search.samplers.registry import draws_ahead, make_sampler, register_sampler
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
@@ -79,10 +79,10 @@ FACTORY = AnalyticFactory(lanes=16, diverges_above=0.3)
 CHILD = """\
 from pathlib import Path
 from helpers.analytic_lanes import AnalyticFactory
-from hpo.search.run import Settings, run
+from hpo.search.run import RunOptions, run
 from hpo.studies.load import load
 factory = AnalyticFactory(lanes=16, diverges_above=0.3, chunk_seconds=0.02)
-run(load(file), Path(folder), factory, (), Settings(commit_seconds=0.0))
+run(load(file), Path(folder), factory, (), RunOptions(commit_seconds=0.0))
 """
 
 
@@ -132,9 +132,9 @@ def commits(folder):
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_killed_study_ends_as_if_nothing_had_happened(file, tmp_path, name):
+def test_killed_study_with_registered_parts_resumes_with_equal_tables(file, tmp_path, name):
     path, rng = file(STUDIES[name], f"{name}.yaml"), random.Random(name)
-    whole = run(load(path), tmp_path / "unbroken", FACTORY, (), Settings())
+    whole = run(load(path), tmp_path / "unbroken", FACTORY, (), RunOptions())
     assert whole.state == "finished"
     code, names = tmp_path / "child.py", {"file": path, "folder": str(tmp_path / "broken")}
     code.write_text(CHILD)
@@ -151,7 +151,7 @@ def test_a_killed_study_ends_as_if_nothing_had_happened(file, tmp_path, name):
         child.kill()
         child.join()
         assert child.exitcode == -signal.SIGKILL
-    results = run(load(path), tmp_path / "broken", FACTORY, (), Settings())
+    results = run(load(path), tmp_path / "broken", FACTORY, (), RunOptions())
     assert results.state == "finished"
     assert tables_equal(tmp_path / "unbroken", tmp_path / "broken") == []
     with Journal(tmp_path / "unbroken") as one, Journal(tmp_path / "broken") as other:
@@ -163,12 +163,12 @@ def test_a_killed_study_ends_as_if_nothing_had_happened(file, tmp_path, name):
         assert load(path).search.method in drawn and {"default", "random"} <= drawn
 
 
-def test_another_option_is_another_study(file, tmp_path):
+def test_changed_rule_option_is_refused_on_resume(file, tmp_path):
     text = STUDIES["slack"].replace("trials: 40", "trials: 4")
-    run(load(file(text)), tmp_path / "s", FACTORY, (), Settings())
+    run(load(file(text)), tmp_path / "s", FACTORY, (), RunOptions())
     changed = load(file(text.replace("share: 0.3", "share: 0.4")))
     with pytest.raises(StoreError, match=r"early_terminate\.share: 0.3"):
-        run(changed, tmp_path / "s", FACTORY, (), Settings())
+        run(changed, tmp_path / "s", FACTORY, (), RunOptions())
 
 
 # ---------------------------------------------------------------- checked
@@ -227,7 +227,7 @@ def test_another_option_is_another_study(file, tmp_path):
         ("near", "budget: {trials: 60}", "budget: {trials: null}", "10: budget has no bound"),
     ],
 )
-def test_a_check_refuses_what_options_cannot_be(file, capsys, name, old, new, told):
+def test_check_refuses_invalid_options(file, capsys, name, old, new, told):
     path = file(STUDIES[name].replace(old, new))
     assert main(["check", str(path)]) == 2
     said = capsys.readouterr().err
@@ -244,12 +244,12 @@ def test_a_check_refuses_what_options_cannot_be(file, capsys, name, old, new, to
         ("drift", "drift with chance 0.4"),
     ],
 )
-def test_a_check_takes_what_is_right(file, capsys, name, words):
+def test_check_accepts_valid_options(file, capsys, name, words):
     assert main(["check", "-v", str(file(STUDIES[name]))]) == 0
     assert words in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_check_runs_no_file_for_names_that_are_known(file, folder, capsys):
+def test_check_runs_no_imports_for_known_names(file, folder, capsys):
     (folder / "raises.py").write_text("\nraise RuntimeError('ran')\n")
     text = BASE.replace("near.py, slack.py, drift.py", "raises.py")
     assert main(["check", str(file(text + "search: {method: sobol}\n"))]) == 0
@@ -261,7 +261,7 @@ def test_a_check_runs_no_file_for_names_that_are_known(file, folder, capsys):
     assert f"{path}:8: search: unknown method 'near'" in told
 
 
-def test_without_imports_nobody_registers(file, capsys):
+def test_registered_names_need_imports(file, capsys):
     text = STUDIES["near"].replace("imports: [near.py, slack.py, drift.py]\n", "")
     assert main(["check", str(file(text))]) == 2
     assert ":7: search: unknown method 'near'" in capsys.readouterr().err
@@ -271,7 +271,7 @@ def test_without_imports_nobody_registers(file, capsys):
         assert list(validator.iter_errors(plain(read_text(STUDIES[name], "x")))) == []
 
 
-def test_a_study_made_in_python_is_checked_when_it_runs(file):
+def test_options_of_study_built_in_python_are_checked_at_run(file):
     study = load(file(STUDIES["near"]))
     assert not draws_ahead(study)
     with pytest.raises(UnknownNameError, match="option of search method 'near' 'widht'"):
@@ -291,7 +291,7 @@ def test_a_study_made_in_python_is_checked_when_it_runs(file):
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_what_is_written_down_is_read_again_also_without_the_files(file, folder, name):
+def test_resolved_study_is_readable_without_imports(file, folder, name):
     study = load(file(STUDIES[name]))
     assert resolved(loads(resolved_yaml(study), source=folder)) == resolved(study)
     kept = resolved(study)["early_terminate"]
@@ -313,7 +313,7 @@ def test_what_is_written_down_is_read_again_also_without_the_files(file, folder,
     )
 
 
-def test_rungs_are_even_where_a_rule_says_so(file):
+def test_registered_rule_may_have_even_rungs(file):
     text = BASE + "early_terminate: {type: steady, min: 4k}\n"
     assert rung_steps(load(file(text))) == (4_000, 8_000, 12_000)
     with pytest.raises(StudyError, match="more than 1000 rungs"):
@@ -333,14 +333,14 @@ def test_rungs_are_even_where_a_rule_says_so(file):
         (register_rule, [("type", "x")], "an option called 'type' already exists"),
     ],
 )
-def test_options_have_names_of_their_own(file, register, options, told):
+def test_invalid_option_declarations_are_refused(file, register, options, told):
     made = [option(name, default, "words") for name, default in options]
     with pytest.raises(ConfigError, match=told):
         register("mine", lambda *_: None, made)
     assert "mine" not in METHODS and "mine" not in RULES
 
 
-def test_an_option_is_made_by_its_function_and_has_a_legal_default():
+def test_option_needs_a_legal_default():
     with pytest.raises(ConfigError, match=r"an option is 'width', but must be made by option\("):
         register_sampler("mine", lambda spec: None, ["width"])
     with pytest.raises(ConfigError, match="default of option x is 2; allowed: a whole"):
@@ -392,7 +392,7 @@ class TestDrift(RegisteredExplorerContract):
 
 
 @pytest.mark.parametrize("name", ["pbt", "pb2"])
-def test_our_explorers_keep_the_contract(name):
+def test_built_in_explorers_pass_the_contract(name):
     from hpo.studies.spec import EarlyTerminate
     from hpo.testing.search import ExplorerContract
 
@@ -405,7 +405,7 @@ def test_our_explorers_keep_the_contract(name):
     Ours().test_a_new_object_explores_as_one_that_has_explored_before()
 
 
-def test_a_contract_finds_what_a_resumed_study_would_not_survive(monkeypatch):
+def test_contract_detects_stateful_rule(monkeypatch):
     from hpo.search.rules.registry import Verdict
 
     class Counting:

@@ -10,7 +10,7 @@ from helpers.episodes import episodes_in
 from hpo.errors import ConfigError, SearchError, StoreError
 from hpo.machine import software
 from hpo.search.analysis.checkpoint_values import point_at, read_points
-from hpo.search.run import Settings, run
+from hpo.search.run import RunOptions, run
 from hpo.search.state.loop_state import LoopState, Phase
 from hpo.search.state.progress import Observer
 from hpo.search.state.usage import Usage
@@ -72,7 +72,7 @@ def test_every_trial_ends_and_is_accounted_for(tmp_path):
     assert all(entry.lanes_busy <= entry.lanes for entry in watcher.chunks)
 
 
-def test_finished_and_stopped_trials_say_what_they_are_worth(tmp_path):
+def test_trial_values_equal_their_evaluations(tmp_path):
     go(tmp_path, samples.study())
     with opened(tmp_path) as journal:
         evaluations = {}
@@ -121,7 +121,7 @@ def test_all_trials_finish_without_a_rule(tmp_path):
 
 @pytest.mark.parametrize("total", [100_500, 333_333, 1_000_000])
 @pytest.mark.parametrize("lanes", [5, 16])
-def test_the_budget_is_never_exceeded_and_less_than_a_trial_is_left(tmp_path, total, lanes):
+def test_env_steps_budget_is_used_up_to_one_trial(tmp_path, total, lanes):
     study = samples.study(budget=Budget(trials=None, env_steps=total))
     results = go(tmp_path, study, Factory(lanes=lanes))
     assert total - 2 * 16_000 < results.usage.env_steps <= total
@@ -142,7 +142,7 @@ def test_the_budget_is_never_exceeded_and_less_than_a_trial_is_left(tmp_path, to
         EarlyTerminate("median", 2_000, 4.0),
     ],
 )
-def test_a_budget_smaller_than_the_lanes_ends_with_a_winner(tmp_path, runs, rule):
+def test_budget_below_lane_count_still_gives_a_winner(tmp_path, runs, rule):
     """Started all at once, they would share the env steps and none would finish."""
     budget = Budget(trials=None, env_steps=(runs + 3 + 4) * 16_000)
     confirm = samples.Confirm(1, 3, 4, default=False)
@@ -153,7 +153,7 @@ def test_a_budget_smaller_than_the_lanes_ends_with_a_winner(tmp_path, runs, rule
     assert "unfinished" not in states
 
 
-def test_confirming_is_paid_for_first(tmp_path):
+def test_budget_reserves_confirm_stage_first(tmp_path):
     confirm = samples.Confirm(2, 3, 4, default=False)
     study = samples.study(budget=Budget(trials=None, env_steps=500_000), confirm=confirm)
     results = go(tmp_path / "without", study)
@@ -170,7 +170,7 @@ def test_confirming_is_paid_for_first(tmp_path):
     assert counts == before
 
 
-def test_the_budget_holds_with_buckets_of_other_quanta(tmp_path):
+def test_budget_is_respected_with_different_chunk_lengths(tmp_path):
     study = samples.study(
         samples.WITH_BUCKETS,
         budget=Budget(trials=None, env_steps=900_000),
@@ -182,7 +182,7 @@ def test_the_budget_holds_with_buckets_of_other_quanta(tmp_path):
     assert results.usage.confirm_env_steps > 0
 
 
-def test_a_budget_that_confirm_uses_up_is_refused(tmp_path):
+def test_budget_smaller_than_confirm_stage_is_refused(tmp_path):
     study = samples.study(
         budget=Budget(trials=None, env_steps=100_000), confirm=samples.Confirm(5, 8, 16)
     )
@@ -222,7 +222,7 @@ def test_no_trial_starts_when_the_time_left_is_less_than_a_run_takes(tmp_path, m
     assert [entry.state for entry in results.leaderboard] == ["finished"] * 12
 
 
-def test_time_is_kept_for_confirming_at_the_speed_of_chunks(tmp_path, monkeypatch):
+def test_time_reserved_for_confirm_uses_chunk_speed(tmp_path, monkeypatch):
     """A start takes 200 s, 12 runs on 4 lanes 48 s, and confirming about as long."""
 
     def count_seconds(self, seconds):
@@ -244,7 +244,7 @@ def test_time_is_kept_for_confirming_at_the_speed_of_chunks(tmp_path, monkeypatc
     assert len(results.leaderboard) == 12
 
 
-def test_warmup_is_counted_apart(tmp_path):
+def test_warmup_env_steps_are_counted_separately(tmp_path):
     study = samples.study(early_terminate=None, budget=Budget(trials=3))
     results = go(tmp_path, study, Factory(warmup_chunks=2, diverges_above=2.0))
     assert results.usage.env_steps == 3 * 2 * 16_000
@@ -308,7 +308,7 @@ def test_an_evaluation_that_is_not_finite_is_divergence(tmp_path):
         point_at(read_points(tmp_path / "study"))
 
 
-def test_a_study_that_only_diverges_stops_and_says_so(tmp_path):
+def test_study_stops_when_first_20_trials_diverge(tmp_path):
     study = samples.study(budget=Budget(trials=100))
     with pytest.raises(SearchError, match="first 20 trials diverged"):
         go(tmp_path, study, Factory(diverges_above=0.0))
@@ -330,7 +330,7 @@ def test_audited_trials_run_to_their_end(tmp_path):
         assert actions == {"continue", "audit"}
 
 
-def test_the_winner_is_chosen_on_fresh_seeds_and_reported_on_others(tmp_path):
+def test_winner_is_selected_and_tested_on_separate_seeds(tmp_path):
     watcher = Watcher()
     study = samples.study(confirm=samples.Confirm(3, 4, 6))
     results = go(tmp_path, study, observers=[watcher])
@@ -353,7 +353,7 @@ def test_the_winner_is_chosen_on_fresh_seeds_and_reported_on_others(tmp_path):
     assert all(set(row.seed_values) for row in best)
 
 
-def test_a_candidate_that_diverges_on_fresh_seeds_is_not_confirmed(tmp_path):
+def test_candidate_diverging_on_selection_seeds_is_not_confirmed(tmp_path):
     class Fragile(Factory):
         def make(self, resolved, lanes):
             made = super().make(resolved, lanes)
@@ -406,13 +406,13 @@ def test_forbidden_draws_are_reported(tmp_path):
     assert all(entry.params["learning_rate"] <= 0.001 for entry in results.leaderboard)
 
 
-def test_a_space_without_knobs_is_one_trial(tmp_path):
+def test_empty_space_runs_one_trial(tmp_path):
     results = go(tmp_path, samples.study(Space()))
     assert [entry.trial for entry in results.leaderboard] == [0]
     assert results.state == "finished"
 
 
-def test_a_finished_study_is_only_shown(tmp_path):
+def test_finished_study_commits_nothing_when_run_again(tmp_path):
     study = samples.study()
     first = go(tmp_path, study)
     with opened(tmp_path) as journal:
@@ -423,7 +423,7 @@ def test_a_finished_study_is_only_shown(tmp_path):
     assert again.leaderboard == first.leaderboard and again.state == "finished"
 
 
-def test_a_grown_budget_goes_on(tmp_path):
+def test_larger_trial_budget_extends_the_study(tmp_path):
     study = samples.study(confirm=samples.Confirm(2, 2, 2))
     small = go(tmp_path / "grown", study)
     grown = dataclasses.replace(study, budget=Budget(trials=40))
@@ -436,7 +436,7 @@ def test_a_grown_budget_goes_on(tmp_path):
     assert larger.best.value_from == "report"
 
 
-def test_another_study_is_refused_with_its_changes(tmp_path):
+def test_changed_study_is_refused_with_its_changes(tmp_path):
     go(tmp_path, samples.study())
     with pytest.raises(StoreError, match="env_steps: 16000 -> 32000"):
         go(tmp_path, samples.study(env_steps=32_000))
@@ -444,7 +444,7 @@ def test_another_study_is_refused_with_its_changes(tmp_path):
         go(tmp_path, samples.study(), resume=False)
 
 
-def test_another_machine_is_refused_or_marked(tmp_path):
+def test_different_machine_is_refused_or_marked(tmp_path):
     study = samples.study(budget=Budget(trials=8))
     go(tmp_path, study, Factory(device_count=4))
     grown = dataclasses.replace(study, budget=Budget(trials=16))
@@ -456,7 +456,7 @@ def test_another_machine_is_refused_or_marked(tmp_path):
         assert journal.meta.devices == 2 and journal.meta.bits == 1
 
 
-def test_another_machine_is_marked_though_it_dies_before_it_commits_anything(tmp_path):
+def test_different_machine_is_marked_despite_early_crash(tmp_path):
     class Dies(Observer):
         def on_start(self, study, folder, resumed):
             raise KeyboardInterrupt
@@ -471,7 +471,7 @@ def test_another_machine_is_marked_though_it_dies_before_it_commits_anything(tmp
         assert [row.bits for row in journal.trials()] == [0] * 8 + [1] * 8
 
 
-def test_another_version_of_what_steps_the_environment_is_marked(tmp_path, monkeypatch):
+def test_different_environment_package_version_is_marked(tmp_path, monkeypatch):
     study = samples.study(env=EnvSpec("gym:CartPole-v1"), budget=Budget(trials=8))
     go(tmp_path, study)
     installed = software._version
@@ -499,7 +499,7 @@ def test_a_finished_study_is_shown_on_any_machine(tmp_path):
         ({"seeds": Seeds(8, 1), "metric": None}, "iqm needs 8 values"),
     ],
 )
-def test_what_no_search_can_do_is_refused_before_anything_is_written(tmp_path, changes, words):
+def test_impossible_settings_are_refused_before_writing(tmp_path, changes, words):
     study = samples.study()
     if "metric" in changes:
         changes = {**changes, "metric": dataclasses.replace(study.metric, aggregate="iqm")}
@@ -509,4 +509,4 @@ def test_what_no_search_can_do_is_refused_before_anything_is_written(tmp_path, c
 
 
 def test_settings_have_the_documented_defaults():
-    assert (Settings().commit_seconds, Settings().publish_seconds) == (None, 30.0)
+    assert (RunOptions().commit_seconds, RunOptions().publish_seconds) == (None, 30.0)

@@ -36,7 +36,7 @@ def ask(folder, holder=None):
     return action
 
 
-def test_a_study_that_was_stopped_resumes_to_the_tables_of_an_unbroken_one(tmp_path):
+def test_stopped_study_resumes_with_equal_tables(tmp_path):
     whole = run(STUDY, tmp_path / "whole", FACTORY, (), samples.quick())
     asks = AtChunk(5, ask(tmp_path / "small"))
     first = run(STUDY, tmp_path / "small", FACTORY, [asks], samples.quick())
@@ -47,7 +47,7 @@ def test_a_study_that_was_stopped_resumes_to_the_tables_of_an_unbroken_one(tmp_p
     assert not tables_equal(tmp_path / "whole", tmp_path / "small")
 
 
-def test_a_request_ends_no_other_process_and_none_that_comes_later(tmp_path):
+def test_stop_request_ends_only_the_named_process(tmp_path):
     folder = tmp_path / "small"
     folder.mkdir()
     (folder / STOP_NAME).write_text(f"host elsewhere, pid {os.getpid()}, since then")
@@ -56,7 +56,7 @@ def test_a_request_ends_no_other_process_and_none_that_comes_later(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["folder", "link", "pipe", "noise"])
-def test_what_is_no_request_harms_nothing(tmp_path, place):
+def test_invalid_stop_request_is_ignored(tmp_path, place):
     path = tmp_path / STOP_NAME
     if place == "folder":
         path.mkdir()
@@ -105,7 +105,7 @@ def test_the_command_waits_until_the_study_has_ended(tmp_path, capsys):
     assert "small is not running" in capsys.readouterr().err
 
 
-def test_the_command_need_not_wait(tmp_path, capsys):
+def test_stop_command_with_no_wait_returns_immediately(tmp_path, capsys):
     running = Running(tmp_path / "small")
     assert main(["stop", "--study", "small", "--out", str(tmp_path), "--no-wait", "--json"]) == 0
     running.thread.join()

@@ -57,7 +57,7 @@ def named(tmp_path):
     )
 
 
-def test_imports_count_with_what_they_import_from_beside_them(named):
+def test_study_files_include_local_imports(named):
     assert sorted(files_of_study(named)) == [
         "deeper.py",
         "envs.py",
@@ -70,7 +70,7 @@ def test_imports_count_with_what_they_import_from_beside_them(named):
     ]
 
 
-def test_files_of_the_environment_count_wherever_they_are_named(tmp_path):
+def test_study_files_include_all_environment_files(tmp_path):
     write(tmp_path, net_csv="a", other_csv="b", held_csv="c", third_csv="d", traffic_csv="e")
     searched = Parameter(
         "env.topology", make_distribution({"values": ["NSFNET", "other.csv"]}), "other.csv"
@@ -87,7 +87,7 @@ def test_files_of_the_environment_count_wherever_they_are_named(tmp_path):
     assert files_of_study(dataclasses.replace(study, env=EnvSpec("CartPole-v1"))) == {}
 
 
-def test_the_policy_that_lanes_start_from_counts(tmp_path):
+def test_study_files_include_initial_policy(tmp_path):
     (tmp_path / "p/arrays").mkdir(parents=True)
     (tmp_path / "p/parts").mkdir()
     for name in ("policy.json", "arrays/SHA256SUMS", "parts/optimiser.npz", "report.html"):
@@ -153,7 +153,7 @@ def trap(file, marker):
         ["run", "study.yaml"],
     ],
 )
-def test_a_changed_file_is_never_run_before_it_is_compared(
+def test_changed_file_is_never_executed_before_checksum_check(
     tmp_path, monkeypatch, capsys, words, changed
 ):
     monkeypatch.chdir(tmp_path)
@@ -174,9 +174,7 @@ def test_a_changed_file_is_never_run_before_it_is_compared(
 
 @pytest.mark.parametrize("changed", ["bowl.py", "beside.py"])
 @pytest.mark.parametrize("form", ["file", "retry", "text", "mapping", "train"])
-def test_python_never_runs_a_changed_file_before_it_is_compared(
-    tmp_path, monkeypatch, form, changed
-):
+def test_python_api_checks_checksums_before_executing_files(tmp_path, monkeypatch, form, changed):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, beside_py="", bowl_py=TRAINING.replace("import hpo", "import hpo, beside"))
     call = hpo.train if form == "train" else hpo.run
@@ -211,9 +209,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize("where", MOVES)
-def test_a_study_stays_where_it_was_started_if_its_code_changes_the_folder(
-    tmp_path, monkeypatch, capsys, where
-):
+def test_study_keeps_its_folder_when_code_changes_directory(tmp_path, monkeypatch, capsys, where):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elsewhere").mkdir()
     moved = TRAINING.replace(*MOVES[where]).replace("import pathlib", "import os, pathlib")
@@ -262,9 +258,7 @@ gymnasium.register("hpo-test/Moving-v0", entry_point=Moving)
 
 
 @pytest.mark.parametrize("where", ["made", "reset"])
-def test_a_study_stays_where_it_was_started_if_its_environment_changes_the_folder(
-    tmp_path, monkeypatch, where
-):
+def test_study_keeps_its_folder_when_environment_changes_directory(tmp_path, monkeypatch, where):
     monkeypatch.chdir(tmp_path)
     gymnasium.registry.pop("hpo-test/Moving-v0", None)
     (tmp_path / "elsewhere").mkdir()
@@ -283,7 +277,7 @@ def test_a_study_stays_where_it_was_started_if_its_environment_changes_the_folde
     assert (kept / "imports/moving.py").is_file()
 
 
-def test_a_finished_study_is_shown_whatever_its_files_hold_now(tmp_path, monkeypatch, capsys):
+def test_finished_study_is_shown_despite_changed_files(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, bowl_py=TRAINING)
     (tmp_path / "study.yaml").write_text(TRAINED)
@@ -317,7 +311,7 @@ def bits(folder):
         return journal.meta.bits, sorted({row.bits for row in journal.trials()})
 
 
-def test_one_that_changed_is_refused_until_it_is_accepted_and_marks_what_comes(named, tmp_path):
+def test_changed_file_is_refused_until_accepted_and_marks_later_trials(named, tmp_path):
     folder, source = tmp_path / "study", Path(named.source)
     assert begin(folder, named).state == "interrupted"
     (source / "helper.py").write_text("from deeper import x\nx = 2\n")
@@ -338,7 +332,7 @@ def test_one_that_changed_is_refused_until_it_is_accepted_and_marks_what_comes(n
         assert changed_files(journal.meta.files, source) == {}
 
 
-def test_unchanged_and_unused_files_stop_nobody(named, tmp_path):
+def test_unused_file_changes_do_not_prevent_resume(named, tmp_path):
     folder = tmp_path / "study"
     begin(folder, named)
     (Path(named.source) / "unused.py").write_text("other = 1\n")
@@ -346,7 +340,7 @@ def test_unchanged_and_unused_files_stop_nobody(named, tmp_path):
     assert bits(folder) == (0, [0])
 
 
-def test_a_study_from_before_sums_were_kept_goes_on_and_is_watched_from_then(named, tmp_path):
+def test_study_without_stored_checksums_resumes_and_is_checked_later(named, tmp_path):
     folder = tmp_path / "study"
     begin(folder, named)
     with Journal(folder, writable=True) as journal:

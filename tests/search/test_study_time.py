@@ -17,7 +17,7 @@ from hpo.cli import main
 from hpo.machine.timings import Costs, Timings
 from hpo.search.run import run
 from hpo.search.study_estimate import preview
-from hpo.search.study_time import Shape, expected_work, phases_of, study_time
+from hpo.search.study_time import PopulationShape, expected_work, phases_of, study_time
 from hpo.studies.check import check
 from hpo.studies.expected_cost import TimeEstimate, span_of_time
 from hpo.studies.init_file import init_text
@@ -68,7 +68,9 @@ def expected(study, lanes=16):
         study=study, backend="cpu", make=factory.make, resolve=factory.resolve, device_count=1
     )
     return expected_work(
-        study, factory, lambda _factory, _resolved, asked: [Shape(asked, asked or lanes, 4, 0, 8)]
+        study,
+        factory,
+        lambda _factory, _resolved, asked: [PopulationShape(asked, asked or lanes, 4, 0, 8)],
     )
 
 
@@ -78,7 +80,7 @@ def blocks_and_evaluations(programs):
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_what_is_expected_is_what_the_search_does(name, tmp_path):
+def test_expected_work_equals_work_of_the_search(name, tmp_path):
     """Blocks and evaluations of a search that ran: within a third, or half if seeds race."""
     study = samples.study(**{"budget": BUDGET(trials=48), **STUDIES[name]})
     lanes = 32 if name == "pbt" else 16
@@ -98,7 +100,7 @@ def test_what_is_expected_is_what_the_search_does(name, tmp_path):
     assert (confirms > 0) == (results.usage.confirm_env_steps > 0)
 
 
-def test_a_long_search_takes_longer_and_its_confirm_stage_does_not():
+def test_longer_search_does_not_change_confirm_estimate():
     study = samples.study(budget=BUDGET(trials=20_000), confirm=CONFIRM)
     (long,), (short,) = expected(study), expected(samples.study(confirm=CONFIRM))
     assert long.search.block_steps > 400 * short.search.block_steps
@@ -113,7 +115,7 @@ def timed(programs, **changes):
     return dict.fromkeys(range(len(programs)), dataclasses.replace(COSTS, **changes))
 
 
-def test_a_program_that_was_not_timed_takes_what_its_size_says(monkeypatch):
+def test_untimed_program_is_estimated_from_its_size(monkeypatch):
     text = TINY.replace(", hidden_sizes: [8]", "")
     study = loads(text.replace("space:", "space:\n  hidden_sizes: {values: [[8], [9]]}"))
     from hpo.search.lanes.local import LocalFactory
@@ -125,17 +127,17 @@ def test_a_program_that_was_not_timed_takes_what_its_size_says(monkeypatch):
     assert one["compile"] > both["compile"], "the other compile is in no cache"
 
 
-def test_a_search_that_only_time_ends_takes_that_time(monkeypatch):
+def test_wall_time_budget_is_the_estimated_time(monkeypatch):
     study = samples.study(budget=BUDGET(trials=None, wall_seconds=500.0))
     found = expected(study)
     costs = timed(found, trace=0.0, xla=0.0)
-    for name, one in (("expected_work", found), ("_timed", costs)):
+    for name, one in (("expected_work", found), ("_time_programs", costs)):
         monkeypatch.setattr(f"hpo.search.study_time.{name}", lambda *_, one=one: one)
     whole = study_time(found[0].factory, Timings(Path("none"), {}))
     assert whole.seconds() == pytest.approx(500.0) and whole.phases["search"] > 400.0
 
 
-def test_commits_between_chunks_are_part_of_the_time():
+def test_estimated_time_includes_commits():
     study = samples.study(confirm=CONFIRM)
     (work,) = expected(study)
     phases = phases_of(study, [work], timed([work]))
@@ -171,7 +173,7 @@ def test_timings_are_kept_and_found_again(tmp_path):
         "\x00\xff",
     ],
 )
-def test_a_damaged_file_is_said_and_begun_anew(tmp_path, text):
+def test_damaged_timings_file_is_reported_and_replaced(tmp_path, text):
     path = tmp_path / "timings.json"
     path.write_text(text, encoding="latin-1")
     kept = Timings.read(path)
@@ -180,7 +182,7 @@ def test_a_damaged_file_is_said_and_begun_anew(tmp_path, text):
     assert Timings.read(path).known == {"x": COSTS}
 
 
-def test_a_folder_that_takes_no_file_costs_nothing_but_a_word(tmp_path):
+def test_unwritable_timings_folder_only_adds_a_note(tmp_path):
     (tmp_path / "file").write_text("")
     kept = Timings.read(tmp_path / "file" / "timings.json")
     kept.keep("x", COSTS)
@@ -203,7 +205,7 @@ def estimate(search=120.0, wall=None):
     return TimeEstimate(phases, 4 * search, wall, "timed now", ("nothing else runs",))
 
 
-def test_an_estimate_says_phases_interval_and_what_it_rests_on():
+def test_estimate_shows_phases_interval_and_assumptions():
     first, second = estimate().lines()
     assert first == (
         "time       about 3m15s here, 2m10s to 4m55s: start 5s, compile 12s, search 2m00s, "
@@ -215,7 +217,7 @@ def test_an_estimate_says_phases_interval_and_what_it_rests_on():
     assert data["low"] < data["seconds"] < data["high"] < data["at_most"]
 
 
-def test_hours_are_said_to_the_precision_of_an_estimate():
+def test_time_spans_are_rounded_for_display():
     assert {estimate(9000.0, wall=600.0).seconds(factor) for factor in (0.5, 1, 2)} == {600.0}
     assert [span_of_time(s) for s in (0.2, 59.4, 600, 5400, 200_000)] == [
         "1s",
@@ -227,7 +229,7 @@ def test_hours_are_said_to_the_precision_of_an_estimate():
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(60.0, True), (5.0, False)])
-def test_a_check_says_what_share_evaluation_takes(seconds, told):
+def test_check_shows_share_of_evaluation_time(seconds, told):
     known = estimate()
     phases = {**known.phases, "evaluation": seconds}
     report = dataclasses.replace(
@@ -274,7 +276,7 @@ def test_a_check_says_what_share_evaluation_takes(seconds, told):
         ),
     ],
 )
-def test_a_check_says_what_runs_and_its_parts_add_up(keys, lines):
+def test_check_summary_lists_runs_with_consistent_totals(keys, lines):
     text = "name: it\nenv: CartPole-v1\nenv_steps: 40k\nspace: {gamma: {min: 0.9, max: 0.99}}\n"
     told = brief(check(loads(f"{text}{keys}\n")), "", "s.yaml").split("\n")
     assert [line for line in lines if line not in told] == []
@@ -316,7 +318,7 @@ def said(words, capsys):
 
 
 @pytest.mark.usefixtures("quickly")
-def test_check_times_once_and_remembers(own_caches, capsys, monkeypatch):
+def test_check_measures_time_once_and_reuses_timings(own_caches, capsys, monkeypatch):
     out, err = said(["check", "-v", str(own_caches)], capsys)
     told = " ".join(out.split())
     assert "time       about " in out and "timed now; " in told
@@ -335,7 +337,7 @@ def test_check_times_once_and_remembers(own_caches, capsys, monkeypatch):
 
 
 @pytest.mark.usefixtures("quickly")
-def test_what_is_timed_is_the_program_that_runs(own_caches, tmp_path, monkeypatch):
+def test_timed_program_is_the_program_that_runs(own_caches, tmp_path, monkeypatch):
     """The lanes, and with them every byte of the program: its compile is found again."""
     from hpo.search.lanes.local import LocalFactory
 
@@ -361,9 +363,7 @@ def test_what_is_timed_is_the_program_that_runs(own_caches, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(("steps", "said"), [("null", True), ("50", False)])
-def test_longer_episodes_are_taken_for_granted_where_they_count(
-    tmp_path, monkeypatch, steps, said
-):
+def test_estimate_states_episode_length_assumption_if_relevant(tmp_path, monkeypatch, steps, said):
     from hpo.search.lanes.local import LocalFactory
 
     study = loads(TINY, overrides=[f"evaluation.steps={steps}"])
@@ -374,7 +374,7 @@ def test_longer_episodes_are_taken_for_granted_where_they_count(
     assert isinstance(found, TimeEstimate) and (words in found.assumes) is said
 
 
-def test_no_time_compiles_nothing(own_caches, capsys, monkeypatch):
+def test_no_time_flag_compiles_nothing(own_caches, capsys, monkeypatch):
     def compiled(*args):
         raise AssertionError("nothing is compiled")
 
@@ -387,7 +387,7 @@ def test_no_time_compiles_nothing(own_caches, capsys, monkeypatch):
     assert not (Path(os.environ["XDG_CACHE_HOME"]) / "hpo" / "timings").exists()
 
 
-def test_user_code_runs_only_where_time_is_asked_for(own_caches, capsys):
+def test_check_runs_user_code_only_with_time_flag(own_caches, capsys):
     folder = own_caches.parent
     (folder / "mine.py").write_text("raise RuntimeError('ran')\n")
     study = dataclasses.replace(loads(TINY), imports=("mine.py",), source=str(folder))
@@ -400,7 +400,7 @@ def test_user_code_runs_only_where_time_is_asked_for(own_caches, capsys):
         preview(study, timing=True, own_code=True)
 
 
-def test_several_workers_are_not_guessed():
+def test_time_with_several_workers_is_not_estimated():
     report, _ = preview(loads(TINY + "executor: {type: ray, workers: 2}\n"), timing=True)
     assert report.time is None and "several workers" in report.time_note
 
@@ -410,13 +410,13 @@ def test_several_workers_are_not_guessed():
 SEVERAL = run_file("tests/search/engine/test_several_environments.py")
 
 
-def test_several_environments_are_counted_each_by_its_own_program(tmp_path):
+def test_each_environment_is_counted_by_its_program(tmp_path):
     """Programs of unlike blocks and evaluation widths, against a search that ran."""
     asked = SEVERAL.several(confirm=CONFIRM, budget=BUDGET(trials=48))
     factories = [CountingFactory(lanes=16, block=block) for block in (4, 8, 16)]
     own = SEVERAL.factory(asked, factories)
     run(asked, tmp_path / "s", own, (), samples.quick())
-    parts = [Shape(16, 16, block, 0, block) for block in (4, 8, 16)]
+    parts = [PopulationShape(16, 16, block, 0, block) for block in (4, 8, 16)]
     found = expected_work(asked, own, lambda _factory, _resolved, _lanes: parts)
     assert [program.factory for program in found] == factories
     for program, factory in zip(found, factories, strict=True):
@@ -426,7 +426,7 @@ def test_several_environments_are_counted_each_by_its_own_program(tmp_path):
 
 
 @pytest.mark.usefixtures("quickly")
-def test_what_several_environments_take_is_the_sum_of_their_programs(tmp_path, monkeypatch):
+def test_time_of_several_environments_is_the_sum(tmp_path, monkeypatch):
     from hpo.search.lanes.local import LocalFactory
     from hpo.search.lanes.multi_environment import factories_of
 

@@ -32,14 +32,14 @@ def same(one, other):
 
 @pytest.mark.parametrize("ending", ["json", "yaml"])
 @pytest.mark.parametrize("names", [PPO, ARCHITECTURE])
-def test_ready_spaces_come_back_from_a_file_as_they_were(tmp_path, ending, names):
+def test_preset_spaces_round_trip_configspace_files(tmp_path, ending, names):
     space = knob_space(names)
     path = tmp_path / f"space.{ending}"
     write_configspace(as_configspace(space), path)
     assert same(from_configspace(read_configspace(path)), space)
 
 
-def test_ready_spaces_have_the_defaults_of_the_core():
+def test_preset_spaces_have_the_core_defaults():
     default = dict(hpo.spaces.ppo().get_default_configuration())
     assert default.pop("ent_coef") == 1e-4  # 0 lies outside of its range and goes along as meta
     assert all(KNOBS[name].default == value for name, value in default.items())
@@ -47,19 +47,19 @@ def test_ready_spaces_have_the_defaults_of_the_core():
     assert json.loads(shapes["hidden_sizes"]) == list(KNOBS["hidden_sizes"].default)
 
 
-def test_the_space_file_and_the_function_name_the_same_knobs():
+def test_ppo_space_file_and_function_have_the_same_knobs():
     study = loads("env: CartPole-v1\nenv_steps: 1M\nspace: {file: spaces/ppo.yaml}\n")
     assert set(study.space.names) == set(PPO)
 
 
-def test_rules_that_are_expressions_go_along(tmp_path):
+def test_expression_rules_round_trip_configspace_files(tmp_path):
     study = loads("env: CartPole-v1\nenv_steps: 1M\nspace: {file: spaces/ppo.yaml}\n")
     write_configspace(as_configspace(study.space), tmp_path / "space.json")
     back = from_configspace(read_configspace(tmp_path / "space.json"))
     assert back.forbid == study.space.forbid and back.forbid
 
 
-def test_their_own_yaml_of_rules_is_read_though_they_refuse_it(tmp_path):
+def test_configspace_yaml_with_forbidden_clauses_is_read(tmp_path):
     theirs = ConfigurationSpace()
     net, layers = CategoricalHyperparameter("n", ["a", "b"]), OrdinalHyperparameter("l", [1, 2, 3])
     theirs.add(net, layers)
@@ -109,7 +109,7 @@ def test_files_of_older_configspaces_keep_their_steps_and_defaults(tmp_path):
         ('"type": "uniform_float", "lower": -1e308, "upper": 1e308', "refuses it: overflow"),
     ],
 )
-def test_what_would_be_read_as_something_else_is_refused(tmp_path, fields, reason):
+def test_ambiguous_configspace_fields_are_refused(tmp_path, fields, reason):
     text = f'{{"hyperparameters": [{{"name": "x", "default": 0.5, "log": false, {fields}}}]}}'
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(ConfigError, match=reason):
@@ -126,7 +126,7 @@ def test_what_would_be_read_as_something_else_is_refused(tmp_path, fields, reaso
         ("x.pcs", "", "ConfigSpace files end in"),
     ],
 )
-def test_bad_files_are_refused(tmp_path, name, text, reason):
+def test_malformed_configspace_files_are_refused(tmp_path, name, text, reason):
     (tmp_path / name).write_text(text)
     with pytest.raises(ConfigError, match=reason):
         read_configspace(tmp_path / name)
@@ -134,7 +134,7 @@ def test_bad_files_are_refused(tmp_path, name, text, reason):
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
 @given(strategies.spaces())
-def test_any_space_comes_back(space):
+def test_any_space_round_trips_through_configspace(space):
     space = Space(space.parameters)
     assume(len(set(space.names)) == len(space.parameters))
     try:
@@ -144,7 +144,7 @@ def test_any_space_comes_back(space):
     assert same(from_configspace(theirs), space)
 
 
-def test_whole_bounds_of_their_floats_stay_real(tmp_path):
+def test_integer_bounds_of_float_parameters_stay_float(tmp_path):
     """As HyperSweeper writes them, and as a space of ours gives them on."""
     path = tmp_path / "space.yaml"
     path.write_text(

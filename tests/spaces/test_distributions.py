@@ -48,7 +48,7 @@ def test_examples_cover_every_kind():
 
 
 @every
-def test_samples_belong_and_are_canonical(fields):
+def test_samples_are_contained_and_canonical(fields):
     distribution, values = draws(fields)
     for value in values:
         assert distribution.why_not(value) is None
@@ -58,13 +58,13 @@ def test_samples_belong_and_are_canonical(fields):
 
 
 @every
-def test_written_form_makes_the_same_distribution(fields):
+def test_distribution_mapping_round_trips(fields):
     distribution = make_distribution(fields)
     assert make_distribution(distribution.as_mapping()) == distribution
 
 
 @every
-def test_grid_middle_and_ends_belong(fields):
+def test_grid_middle_and_ends_are_contained(fields):
     distribution = make_distribution(fields)
     grid = list(distribution.grid(5))
     for value in [*grid, distribution.middle(), *distribution.ends()]:
@@ -93,7 +93,7 @@ def test_canonical_one_minus_log_is_stable_and_near(value):
 
 
 @pytest.mark.parametrize("value", [0.9, 0.95, 0.99, 0.995, 0.999, 0.9999])
-def test_what_people_write_stays_what_they_wrote(value):
+def test_canonical_keeps_short_decimals(value):
     assert make_distribution(EXAMPLES["one_minus_log"]).canonical(value) == value
     assert make_distribution(EXAMPLES["logit"]).canonical(value) == value
 
@@ -114,13 +114,13 @@ LAWS = {
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_real_kinds_follow_their_law(name):
+def test_continuous_samples_follow_their_distribution(name):
     _, values = draws(EXAMPLES[name], 4000)
     assert LAWS[name](values).pvalue > 0.01
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name.endswith("_zero")])
-def test_zero_comes_as_often_as_asked(name):
+def test_zero_is_sampled_with_the_given_probability(name):
     distribution, values = draws(EXAMPLES[name], 4000)
     share = sum(value == 0 for value in values) / len(values)
     # Integer axes grow by whole positions: 8 values and 2 for zero give exactly 0.2, 4 and 1 too.
@@ -129,14 +129,14 @@ def test_zero_comes_as_often_as_asked(name):
     assert distribution.why_not(0) is None
 
 
-def test_integers_come_equally_often():
+def test_int_uniform_samples_are_uniform():
     _, values = draws(EXAMPLES["int_uniform"], 6000)
     counts = np.bincount(values)[3:]
     assert len(counts) == 15
     assert stats.chisquare(counts).pvalue > 0.01
 
 
-def test_zero_without_a_chance_does_not_belong():
+def test_zero_is_not_contained_without_zero_probability():
     assert make_distribution(EXAMPLES["log_uniform"]).why_not(0) is not None
 
 
@@ -190,7 +190,7 @@ def test_kind_is_inferred_as_weights_and_biases_does(fields, kind):
         ({"min": 0, "max": 5, "zero": 0.5}, "zero", "0 is one of the values already"),
     ],
 )
-def test_faults_name_the_key_and_say_what_is_allowed(fields, key, words):
+def test_distribution_faults_name_the_key_and_allowed_values(fields, key, words):
     distribution, faults = read_distribution(fields)
     assert distribution is None
     assert faults[0].key == key
@@ -202,7 +202,7 @@ def test_faults_name_the_key_and_say_what_is_allowed(fields, key, words):
 @every
 @given(factor=st.sampled_from([0.1, 0.8, 1.25, 3.0]), share=st.floats(0.0, 1.0))
 @settings(max_examples=30)
-def test_nudged_values_belong_and_move_the_way_they_should(fields, factor, share):
+def test_nudged_values_are_contained_and_move_monotonically(fields, factor, share):
     distribution = make_distribution(fields)
     value = distribution.outward(distribution.axis.at(share))
     moved = distribution.nudged(value, factor)
@@ -217,7 +217,7 @@ def test_nudged_values_belong_and_move_the_way_they_should(fields, factor, share
         assert after <= before
 
 
-def test_nudges_by_hand():
+def test_nudged_matches_manual_examples():
     log = make_distribution({"min": 1e-5, "max": 1.0, "distribution": "log_uniform"})
     assert log.nudged(1e-3, 1.25) == pytest.approx(1.25e-3) and log.nudged(0.9, 1.25) == 1.0
     near_one = make_distribution({"min": 0.9, "max": 0.999, "distribution": "one_minus_log"})
@@ -235,7 +235,7 @@ def test_nudges_by_hand():
 
 
 @every
-def test_shares_lie_between_0_and_1_and_say_where(fields):
+def test_shares_are_in_unit_range_and_invertible(fields):
     distribution, values = draws(fields, 200)
     for value in values:
         share = distribution.share(value)

@@ -35,7 +35,7 @@ from hpo.spaces import ValueRule, parse_rule
         ("a < 1 or b < 1", {"a": 0}, False),
     ],
 )
-def test_rules_hold(text, values, holds):
+def test_rules_evaluate_correctly(text, values, holds):
     assert parse_rule(text).holds(values) is holds
 
 
@@ -74,14 +74,14 @@ def test_rules_hold(text, values, holds):
         "'\\d' == gamma < 1",
     ],
 )
-def test_anything_else_is_refused(text):
+def test_invalid_rule_text_is_refused(text):
     with pytest.raises(ConfigError, match="rule"):
         parse_rule(text)
 
 
 @settings(deadline=None)
 @given(st.text(max_size=60))
-def test_no_text_does_more_than_parse_or_refuse(text):
+def test_arbitrary_rule_text_parses_or_raises_config_error(text):
     try:
         rule = parse_rule(text)
     except ConfigError:
@@ -89,13 +89,13 @@ def test_no_text_does_more_than_parse_or_refuse(text):
     assert rule.names
 
 
-def test_rules_are_compared_and_written_by_their_text():
+def test_rules_are_compared_and_serialised_by_text():
     assert parse_rule(" a < 1 ") == parse_rule("a < 1")
     assert parse_rule("a < 1").as_data() == "a < 1"
     assert parse_rule("a < b + a").names == ("a", "b")
 
 
-def test_a_mapping_holds_when_all_of_it_does():
+def test_mapping_rule_holds_only_if_all_entries_match():
     rule = ValueRule((("network", ("gnn", "mlp")), ("layers", (4,))))
     assert rule.holds({"network": "mlp", "layers": 4})
     assert not rule.holds({"network": "mlp", "layers": 3})

@@ -35,12 +35,12 @@ def refused(path, **options):
 
 
 @pytest.mark.parametrize("end", [".db", ".log"])
-def test_what_is_whole_is_read(whole, tmp_path, end):
+def test_intact_optuna_storage_is_read(whole, tmp_path, end):
     (tmp_path / f"x{end}").write_bytes(whole[end])
     assert len(read_study(str(tmp_path / f"x{end}")).trials) == 3
 
 
-def test_what_is_no_storage_is_refused(whole, tmp_path):
+def test_non_optuna_files_are_refused(whole, tmp_path):
     contents = {
         "text.db": b"hello" * 500,
         "empty.db": b"",

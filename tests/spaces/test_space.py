@@ -52,7 +52,7 @@ def test_a_sample_is_contained_and_complete(space, seed):
 
 @settings(deadline=None)
 @given(strategies.spaces())
-def test_the_grid_is_contained_and_unique(space):
+def test_grid_points_are_contained_and_unique(space):
     seen = set()
     for params in itertools.islice(space.grid(3), 60):
         assert space.why_not(params) == []
@@ -77,7 +77,7 @@ def test_same_generator_gives_the_same_samples():
     assert [NETWORKS.sample(one) for _ in range(5)] == [NETWORKS.sample(other) for _ in range(5)]
 
 
-def test_reasons_are_all_told():
+def test_why_not_reports_all_reasons():
     reasons = NETWORKS.why_not({"network": "mlp", "heads": 2, "learning_rate": 1.0, "netwrk": 1})
     assert len(reasons) == 3
     assert "did you mean 'network'" in reasons[0]
@@ -95,7 +95,7 @@ def test_a_child_of_an_inactive_parent_is_inactive():
     assert len(reasons) == 2
 
 
-def test_rules_see_constants():
+def test_rules_use_fixed_parameters():
     params = {"network": "transformer", "heads": 4, "dropout": 0.1, "learning_rate": 9e-3}
     assert "forbidden by" in NETWORKS.why_not(params)[0]
     assert NETWORKS.contains({**params, "learning_rate": 4e-3})
@@ -114,7 +114,7 @@ def test_complete_fills_in_and_follows_conditions():
         NETWORKS.complete({"learning_rate": 2})
 
 
-def test_impossible_rules_end_the_draws():
+def test_unsatisfiable_rules_raise_when_sampling():
     space = Space((parameter("a", min=1, max=3),), (parse_rule("a > 0"),))
     with pytest.raises(ConfigError, match="refused 100 configurations"):
         space.sample(np.random.default_rng(0))
@@ -122,12 +122,12 @@ def test_impossible_rules_end_the_draws():
     assert list(space.grid(3)) == []
 
 
-def test_rejected_share_is_the_measure_of_the_rule():
+def test_rejected_share_estimates_the_forbidden_volume():
     space = Space((parameter("a", min=0.0, max=1.0),), (parse_rule("a < 0.25"),))
     assert rejected_share(space, np.random.default_rng(0), 4000) == pytest.approx(0.25, abs=0.03)
 
 
-def test_grid_counts():
+def test_grid_size_counts_active_parameters_only():
     space = Space(
         (
             parameter("a", min=0.0, max=1.0),
@@ -140,7 +140,7 @@ def test_grid_counts():
     assert len(list(space.grid({"a": 2, "*": 1}))) == 2 * (1 + 1)
 
 
-def test_one_knob_may_have_another_distribution_elsewhere():
+def test_knob_may_have_different_distributions_per_condition():
     space = Space(
         (
             parameter("optimiser", values=["adam", "muon"]),
@@ -157,7 +157,7 @@ def test_one_knob_may_have_another_distribution_elsewhere():
     assert not space.contains({"optimiser": "adam", "lr": 0.05})
 
 
-def test_a_child_of_a_knob_with_two_distributions_belongs_to_either():
+def test_child_is_active_for_either_distribution_of_its_parent():
     space = Space(
         (
             parameter("optimiser", values=["adam", "sgd"]),
@@ -206,11 +206,11 @@ def test_faulty_structure_is_refused(parameters, words):
         Space(tuple(parameters))
 
 
-def test_deduplication_tells_true_from_one():
+def test_canonical_distinguishes_true_from_one():
     space = Space((parameter("a", values=[True, 1]),))
     assert space.canonical({"a": True}) != space.canonical({"a": 1})
 
 
-def test_a_rule_of_values_names_an_inactive_knob():
+def test_value_rule_ignores_inactive_parameters():
     space = Space(NETWORKS.parameters, (ValueRule((("heads", (1,)),)),))
     assert space.forbidden({"network": "mlp", "learning_rate": 1e-3}) is None

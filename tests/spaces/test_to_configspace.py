@@ -19,7 +19,7 @@ def parameter(name, when=(), **fields):
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
 @given(strategies.spaces())
-def test_what_they_draw_belongs_and_has_the_same_active_parameters(space):
+def test_configspace_samples_are_contained_with_same_active_parameters(space):
     space = Space(space.parameters)
     try:
         theirs = to_configspace(space, seed=0)
@@ -36,7 +36,7 @@ def test_what_they_draw_belongs_and_has_the_same_active_parameters(space):
         assert same or default[name] == pytest.approx(value, rel=1e-9, abs=1e-9)
 
 
-def test_rules_of_values_go_along():
+def test_value_rules_are_exported_to_configspace():
     parameters = (parameter("a", values=["x", "y"]), parameter("b", min=1, max=3))
     parameters = (parameters[0], Parameter("b", parameters[1].distribution, 3))
     rule = ValueRule((("a", ("x",)), ("b", (1, 2)), ("c", (5,))))
@@ -50,7 +50,7 @@ def test_rules_of_values_go_along():
     assert {"a": "x", "b": 1} in [from_configuration(free, one) for one in drawn]
 
 
-def test_theirs_is_read():
+def test_configspace_is_imported():
     theirs = ConfigSpace.ConfigurationSpace()
     network = ConfigSpace.Categorical("network", ["mlp", "gnn"], default="gnn")
     layers = ConfigSpace.Integer("layers", (1, 8), log=True)
@@ -90,7 +90,7 @@ def test_theirs_is_read():
         ConfigSpace.Configuration(theirs, values=params).check_valid_configuration()
 
 
-def test_what_has_no_counterpart_is_named():
+def test_unsupported_configspace_hyperparameter_is_refused():
     theirs = ConfigSpace.ConfigurationSpace()
     theirs.add(ConfigSpace.BetaFloatHyperparameter("odd", alpha=2, beta=3, lower=0, upper=1))
     with pytest.raises(ConfigError, match="'odd' is a BetaFloatHyperparameter"):

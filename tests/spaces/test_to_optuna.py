@@ -41,7 +41,7 @@ def test_internal_params_invert_suggest_exactly(space, seed):
 
 @settings(deadline=None)
 @given(strategies.spaces(), st.integers(0, 2**32 - 1))
-def test_a_trial_can_be_rebuilt(space, seed):
+def test_optuna_trial_round_trips_parameters(space, seed):
     params = draw(space, seed)
     positions, spread = internal_params(space, params)
     trial = optuna.trial.create_trial(params=positions, distributions=spread, value=1.0)
@@ -52,7 +52,7 @@ def test_a_trial_can_be_rebuilt(space, seed):
 
 @settings(max_examples=30, deadline=None)
 @given(strategies.spaces(), st.integers(0, 1000))
-def test_what_optuna_suggests_belongs(space, seed):
+def test_optuna_suggestions_are_contained(space, seed):
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
     free = Space(space.parameters)
     for _ in range(5):
@@ -107,7 +107,7 @@ def test_samplers_propose_legal_configurations_of_every_kind(name):
         study.tell(trial, float(number % 5))
 
 
-def test_random_share_of_zero_is_what_the_file_asks():
+def test_optuna_random_sampler_respects_zero_probability():
     space = kinds()
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
     zeros = sum(suggest(study.ask(), space)["zero"] == 0 for _ in range(600))

@@ -14,7 +14,7 @@ NULLS = {
 }
 
 
-def test_the_interval_is_that_of_all_deals():
+def test_interval_matches_exhaustive_permutations():
     ours, theirs = [1.0, 2.0, 4.0, 8.0, 16.0], [3.0, 5.0, 6.0, 7.0, 30.0]
     whole = [*ours, *theirs]
     dealt = sorted(
@@ -31,7 +31,7 @@ def test_the_interval_is_that_of_all_deals():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NULLS)
-def test_not_is_said_wrongly_at_most_once_in_a_hundred(name):
+def test_agreement_test_has_at_most_one_percent_false_positives(name):
     """400 pairs of samples of one distribution: 1 % is 4, and 13 happen once in 4,000 times."""
     rng = np.random.default_rng(7)
     wrong = sum(
@@ -46,7 +46,7 @@ def test_not_is_said_wrongly_at_most_once_in_a_hundred(name):
     [(lambda x: x - 1.25, 90), (lambda x: np.where(np.arange(len(x)) % 2, x, x - 5.0), 90)],
     ids=["all seeds", "every other seed"],
 )
-def test_a_configuration_that_lost_what_it_could_is_told(change, least):
+def test_agreement_test_detects_lost_performance(change, least):
     """A loss of 1.25 standard deviations on 32 seeds, and a half of the seeds that fails."""
     rng = np.random.default_rng(3)
     told = sum(
@@ -56,7 +56,7 @@ def test_a_configuration_that_lost_what_it_could_is_told(change, least):
     assert told >= least
 
 
-def test_equal_values_agree_and_one_seed_off_a_ceiling_does_too():
+def test_equal_and_near_ceiling_values_agree():
     full = [500.0] * 32
     assert agreement(full, full).difference == 0.0 and agreement(full, full).within
     assert agreement(full, [*full[:-1], 499.0]).within
@@ -69,6 +69,6 @@ def test_unequal_numbers_of_seeds_are_compared_by_their_means():
 
 
 @pytest.mark.parametrize("sides", [([1.0] * 4, [1.0] * 9), ([1.0] * 9, [float("nan")] * 9)])
-def test_too_few_seeds_and_numbers_that_are_none_are_refused(sides):
+def test_too_few_seeds_and_non_finite_values_are_refused(sides):
     with pytest.raises(ConfigError, match=r"at least 5|finite"):
         agreement(*sides)

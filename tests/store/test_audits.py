@@ -61,7 +61,7 @@ def test_wrong_stops_are_counted_against_the_median_of_the_survivors(goal, sign)
     assert (audit.rungs[0].rung, audit.rungs[0].env_steps) == (0, 1_000)
 
 
-def test_an_audited_trial_counts_for_all_that_were_stopped_beside_it():
+def test_audited_trials_are_weighted_by_the_stopped_share():
     rows, decisions = small_study()
     found = audit_of(meta(), rows, decisions, FINISHING).rungs[0].correlation
     at_rung = [6.0, 8.0, 9.0, 3.0, 2.0, 4.0]
@@ -70,20 +70,20 @@ def test_an_audited_trial_counts_for_all_that_were_stopped_beside_it():
     assert found == pytest.approx(slow_kendall(at_rung, ends, weights))
 
 
-def test_a_stop_that_beats_everybody_is_told():
+def test_stopped_trial_better_than_all_survivors_is_reported():
     rows, decisions = small_study()
     rows[3] = trial(3, 31.0, audited=True, rule="asha eta=2")
     assert audit_of(meta(), rows, decisions, FINISHING).whole.winners == 1
 
 
-def test_where_a_metric_has_an_upper_end_stops_cost_nothing_and_that_is_told():
+def test_stopped_trials_at_the_ceiling_count_as_level_not_wrong():
     rows, decisions = small_study()
     rows = [replace(row, value=None if row.value is None else 500.0) for row in rows]
     found = audit_of(meta(), rows, decisions, FINISHING).whole
     assert (found.audited, found.wrong, found.level, found.winners) == (3, 0, 2, 0)
 
 
-def test_there_is_no_audit_without_ends_or_with_several_things_to_want():
+def test_audit_is_none_for_multi_objective_or_constrained_studies():
     rows, decisions = small_study()
     assert audit_of(meta(), [row for row in rows if not row.audited], decisions, FINISHING) is None
     assert audit_of(meta(), [row for row in rows if row.audited], decisions, FINISHING) is None
@@ -97,7 +97,7 @@ def test_there_is_no_audit_without_ends_or_with_several_things_to_want():
     assert audit_of(meta(), rows, level, frozenset()) is not None
 
 
-def test_a_rule_of_the_users_that_ended_a_trial_with_its_value_is_known_by_that():
+def test_custom_rule_that_finishes_trials_is_not_audited():
     rows, decisions = small_study()
     own = [replace(row, rule="level off, patience 3") for row in decisions]
     assert audit_of(meta(), rows, own, FINISHING) is not None
@@ -106,7 +106,7 @@ def test_a_rule_of_the_users_that_ended_a_trial_with_its_value_is_known_by_that(
     assert audit_of(meta(), rows, own, FINISHING) is None
 
 
-def test_no_correlation_where_nobody_stands_for_some_of_the_stopped():
+def test_rank_correlation_requires_audited_trials_at_each_rung():
     rows, decisions = small_study()
     decisions[1] = decision(1, 0, 8.0, "continue")
     decisions[-2] = decision(1, 1, 8.0, "stop")  # the only stop of rung 1, not audited
@@ -131,7 +131,7 @@ def slow_kendall(first, second, weights):
     return agree / math.sqrt(one_untied * other_untied)
 
 
-def test_kendall_is_scipys_with_equal_weights_and_counts_copies_with_whole_ones():
+def test_weighted_kendall_matches_scipy_with_equal_weights():
     rng = np.random.default_rng(3)
     first, second = rng.integers(0, 6, (2, 25)).astype(float)
     expected = kendalltau(first, second).statistic
@@ -143,13 +143,13 @@ def test_kendall_is_scipys_with_equal_weights_and_counts_copies_with_whole_ones(
 
 
 @pytest.mark.parametrize(("hits", "count"), [(0, 5), (5, 5), (1, 3), (7, 40), (199, 400)])
-def test_the_interval_of_a_chance_is_that_of_the_beta_distribution(hits, count):
+def test_binomial_interval_matches_clopper_pearson(hits, count):
     low = 0.0 if hits == 0 else beta.ppf(0.025, hits, count - hits + 1)
     high = 1.0 if hits == count else beta.ppf(0.975, hits + 1, count - hits)
     assert binomial_interval(hits, count) == pytest.approx((low, high), abs=1e-9)
 
 
 @pytest.mark.parametrize(("hits", "count"), [(0, 0), (-1, 3), (4, 3)])
-def test_there_is_no_interval_of_nothing(hits, count):
+def test_binomial_interval_of_invalid_counts_is_refused(hits, count):
     with pytest.raises(ConfigError, match="no interval"):
         binomial_interval(hits, count)

@@ -41,7 +41,7 @@ class Broken(Recording):
         raise OSError("disk full")
 
 
-def test_the_sink_sees_the_last_publication_and_is_closed() -> None:
+def test_background_sink_flushes_last_publication_on_close() -> None:
     sink = Recording()
     background = Background(sink, pytest.fail)
     background.published(HERE)
@@ -51,13 +51,13 @@ def test_the_sink_sees_the_last_publication_and_is_closed() -> None:
     assert sink.told == ["published", "closed"]
 
 
-def test_without_a_publication_nothing_is_begun() -> None:
+def test_unused_background_sink_is_never_started() -> None:
     sink = Recording()
     Background(sink, pytest.fail).close()
     assert sink.told == []
 
 
-def test_a_slow_sink_holds_nobody_up_and_is_told_once_of_several() -> None:
+def test_slow_sink_does_not_block_and_coalesces_notices() -> None:
     gate = threading.Event()
     sink = Recording(gate=gate)
     background = Background(sink, pytest.fail)
@@ -71,7 +71,7 @@ def test_a_slow_sink_holds_nobody_up_and_is_told_once_of_several() -> None:
     assert sink.told == ["published", "published", "closed"]
 
 
-def test_a_sink_that_never_ends_is_left_and_that_is_said() -> None:
+def test_hanging_sink_is_abandoned_with_a_warning() -> None:
     gate, said = threading.Event(), list[str]()
     background = Background(Recording(gate=gate), said.append, patience_seconds=0.05)
     background.published(HERE)
@@ -81,7 +81,7 @@ def test_a_sink_that_never_ends_is_left_and_that_is_said() -> None:
     assert "export the study to recording" in said[0]
 
 
-def test_what_it_raises_is_said_once_and_the_others_go_on() -> None:
+def test_failing_sink_warns_once_and_others_continue() -> None:
     said: list[str] = []
     other = Recording()
     sinks = Sinks([Background(Broken(), said.append), Background(other, said.append)], said.append)
@@ -96,7 +96,7 @@ def test_what_it_raises_is_said_once_and_the_others_go_on() -> None:
     assert other.told == ["published"] * 3 + ["closed"]
 
 
-def test_an_error_in_the_last_words_is_said_too() -> None:
+def test_error_in_the_final_publication_is_reported() -> None:
     said: list[str] = []
     sinks = Sinks([Background(Broken(), said.append)], said.append)
     sinks.published(HERE)

@@ -30,12 +30,12 @@ class _Kept:
         return self._attributes
 
 
-def test_what_goes_into_the_journal_comes_back():
+def test_baselines_round_trip_the_journal():
     other = dataclasses.replace(attribute_of(FAST), trial=3)  # a sampler's, of the same name
     assert baselines_of(_Kept([attribute_of(FAST), other, attribute_of(SLOW)])) == [FAST, SLOW]
 
 
-def test_beside_a_trial_of_the_search():
+def test_baseline_is_compared_with_an_unconfirmed_trial():
     best, worst = baseline_entries([SLOW, FAST], leaderboard([TRIAL], "minimize"), "minimize")
     assert (best.baseline, worst.baseline) == ("fast", "slow")
     assert best.value == 0.4 and best.values == (0.3, 0.5) and best.stream == "search"
@@ -45,7 +45,7 @@ def test_beside_a_trial_of_the_search():
     assert first.baseline == "slow"
 
 
-def test_beside_a_confirmed_trial_on_its_report_seeds():
+def test_baseline_difference_uses_report_seeds_of_confirmed_trials():
     row = dataclasses.replace(TRIAL, choose_values=(0.1,), report_values=(0.0, 0.1, 0.2, 0.3, 0.5))
     [entry, _] = baseline_entries([FAST, SLOW], leaderboard([row], "minimize"), "minimize")
     assert entry.stream == "report" and len(entry.values) == 5
@@ -56,19 +56,19 @@ def test_beside_a_confirmed_trial_on_its_report_seeds():
     assert entry.as_json()["best_less_baseline"] == entry.difference
 
 
-def test_without_a_trial_that_has_a_value():
+def test_baselines_without_a_finished_trial_have_no_difference():
     [entry, _] = baseline_entries([FAST, SLOW], [], "minimize")
     assert entry.stream == "search" and entry.difference is None
     assert entry.as_json()["difference_ci_low"] is None
 
 
-def test_other_numbers_of_seeds_are_not_paired():
+def test_baseline_with_different_seed_count_is_not_paired():
     row = dataclasses.replace(TRIAL, seed_values=(0.1,))
     [entry, _] = baseline_entries([FAST, SLOW], leaderboard([row], "minimize"), "minimize")
     assert entry.difference is None and entry.value == 0.4
 
 
-def test_the_table_has_a_row_a_replicate():
+def test_baselines_table_has_one_row_per_seed():
     rows = baselines_table([FAST, SLOW]).to_pylist()
     assert len(rows) == 14
     assert rows[1] == {

@@ -8,7 +8,7 @@ import pytest
 from hpo.store.chance_of_best import chance_of_best
 
 
-def test_it_is_that_of_the_model_drawn_many_times():
+def test_chance_of_best_matches_monte_carlo():
     rng = np.random.default_rng(0)
     y = rng.normal(size=(9, 1)) + rng.normal(0, 0.7, (9, 2)) + rng.normal(0, 3.0, 2)
     chosen = int(y.mean(1).argmax())
@@ -34,7 +34,7 @@ def test_it_is_that_of_the_model_drawn_many_times():
 
 
 @pytest.mark.parametrize("noise", ["normal", "skewed"])
-def test_almost_certain_is_so_of_three_selected_trials(noise):
+def test_almost_certain_wording_is_right_for_three_selected_trials(noise):
     """Three of 24 on three seeds: "0.97" was right in 80 to 89 %."""
     rng, hits = np.random.default_rng(9), []
     draw = {
@@ -55,7 +55,7 @@ def test_almost_certain_is_so_of_three_selected_trials(noise):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.5, 1.0, 2.0])
-def test_what_it_says_is_how_often_it_is_so(noise):
+def test_chance_of_best_wording_is_calibrated(noise):
     """The best was chosen as often as the words say, within two standard errors."""
     allowed = {
         "is almost certainly the best": (0.85, 1.0),
@@ -80,14 +80,14 @@ def test_what_it_says_is_how_often_it_is_so(noise):
         assert low - slack <= np.mean(hits) <= high + slack, (words, len(hits))
 
 
-def test_a_trial_far_below_the_others_changes_nothing():
+def test_far_worse_trial_does_not_change_chance_of_best():
     y = [[10.0, 10.2], [9.9, 10.3], [10.1, 9.8], [9.7, 10.0], [9.8, 9.9], [1.0, 1.2]]
     near, far = chance_of_best(y, 0), chance_of_best([*y[:-1], [-1e7, -1e7 + 0.2]], 0)
     assert near is not None and far is not None
     assert far.chance == pytest.approx(near.chance, abs=0.03)
 
 
-def test_where_it_is_unknown_it_is_none():
+def test_chance_of_best_is_none_for_too_few_trials_or_seeds():
     assert chance_of_best([[1.0, 2.0], [2.0, 1.0]], 0) is None  # two trials
     assert chance_of_best([[1.0], [2.0], [3.0]], 2) is None  # one seed
     assert chance_of_best([[1.0, 1.0]] * 4, 0) is None  # no noise

@@ -8,17 +8,17 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.store import StudyFolder, StudyMeta, StudyStore
-from hpo.store.study_store import Clock
+from hpo.store.study_store import CommitClock
 
 
-def test_time_goes_on_steadily_however_the_wall_clock_jumps(
+def test_clock_is_monotonic_when_wall_clock_jumps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     wall, steady = [1000.0], [5.0]
     fake = SimpleNamespace(time=lambda: wall[0], monotonic=lambda: steady[0])
     monkeypatch.setattr("hpo.store.study_store.time", fake)
-    assert Clock(2000.0)() == 2000.0  # no earlier than the last commit
-    clock = Clock(0.0)
+    assert CommitClock(2000.0)() == 2000.0  # no earlier than the last commit
+    clock = CommitClock(0.0)
     assert clock() == 1000.0
     wall[0], steady[0] = -3e7, 7.5  # set back by a year, 2.5 s later
     assert clock() == 1002.5
@@ -26,7 +26,7 @@ def test_time_goes_on_steadily_however_the_wall_clock_jumps(
     assert clock() == 1000.0
 
 
-def test_commits_are_in_order_over_a_clock_set_back(
+def test_commit_times_increase_when_clock_is_set_back(
     folder: StudyFolder, meta: StudyMeta, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[float] = []

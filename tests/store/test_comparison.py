@@ -11,7 +11,7 @@ from hpo.store.statistics import deal_p
 from hpo.store.verdict import Evidence, conclude
 
 
-def test_the_probability_is_that_of_all_pairs():
+def test_probability_of_improvement_counts_all_pairs():
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 5, 7).astype(float), rng.integers(0, 5, 9).astype(float)
     slow = np.mean([(x > y) + 0.5 * (x == y) for x, y in itertools.product(a, b)])
@@ -21,7 +21,7 @@ def test_the_probability_is_that_of_all_pairs():
     assert spread.low <= found <= spread.high
 
 
-def test_the_interval_of_the_probability_is_a_score_interval_of_placements():
+def test_probability_interval_is_a_score_interval():
     """At its ends the distance from the estimate is t standard errors of so many pairs."""
     rng = np.random.default_rng(1)
     a, b = rng.normal(0.3, 1, 8), rng.normal(0, 1, 8)
@@ -35,7 +35,7 @@ def test_the_interval_of_the_probability_is_a_score_interval_of_placements():
         assert abs(end - chance) == pytest.approx(stats.t.ppf(0.975, degrees) * error)
 
 
-def test_unlike_seeds_give_welchs_interval():
+def test_unpaired_seeds_use_welch_interval():
     rng = np.random.default_rng(2)
     a, b = rng.normal(1, 1, 9).tolist(), rng.normal(0, 3, 6).tolist()
     theirs = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.96)
@@ -45,7 +45,7 @@ def test_unlike_seeds_give_welchs_interval():
     assert ours.high - ours.low < 1.1 * (theirs.high - theirs.low)
 
 
-def test_equal_seeds_are_taken_one_by_one():
+def test_shared_seeds_are_compared_pairwise():
     base = [1.0, 50.0, 100.0, 7.0, 23.0, 60.0]
     shifted = [value + 1.0 + 0.1 * i for i, value in enumerate(base)]
     result = compare(shifted, base, paired=True)
@@ -57,7 +57,7 @@ def test_equal_seeds_are_taken_one_by_one():
     )
 
 
-def test_smaller_is_better_when_the_goal_is_to_minimise():
+def test_minimize_goal_prefers_smaller_values():
     a, b = [0.01, 0.05, 0.08, 0.02, 0.04], [0.91, 0.85, 0.95, 0.9, 0.89]
     result = compare(a, b, goal="minimize")
     assert result.verdict == "better" and result.probability == 1.0
@@ -72,12 +72,12 @@ def test_few_seeds_have_no_interval():
 
 
 @pytest.mark.parametrize(("a", "b", "paired"), [([], [1.0], False), ([1.0], [1.0, 2.0], True)])
-def test_what_cannot_be_compared_is_refused(a, b, paired):
+def test_incomparable_samples_are_refused(a, b, paired):
     with pytest.raises(ConfigError):
         compare(a, b, paired=paired)
 
 
-def test_the_interval_holds_the_truth_as_often_as_it_says():
+def test_probability_interval_has_nominal_coverage():
     rng = np.random.default_rng(3)
     truth = stats.norm.cdf(0.5 / math.sqrt(2))
     held = 0
@@ -88,7 +88,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
     assert 0.88 <= held / 200 <= 0.99
 
 
-def test_seeds_that_both_ran_on_have_the_numbers_of_a_conclusion():
+def test_paired_comparison_matches_the_conclusion():
     rng = np.random.default_rng(4)
     base = rng.normal(0, 10, 16)
     a, b = (base + rng.normal(1, 0.5, 16)).tolist(), base.tolist()
@@ -103,7 +103,7 @@ def test_seeds_that_both_ran_on_have_the_numbers_of_a_conclusion():
     assert compare(a, b).probability < 0.7  # of any two seeds, which is another question
 
 
-def test_two_samples_differ_only_where_the_exact_test_says_so():
+def test_unpaired_verdict_follows_the_permutation_test():
     """Values dealt out anew by SciPy; 16 at the ceiling against 13 of 16 are no difference."""
     rng = np.random.default_rng(5)
     for shift in (0.0, 0.8, 1.5):

@@ -36,7 +36,7 @@ def first(conclusion: Conclusion) -> str:
     return sentences(conclusion)[0]
 
 
-def test_the_better_winner_is_called_so_with_the_paired_interval() -> None:
+def test_better_winner_verdict_has_the_paired_interval() -> None:
     found = conclude(Evidence(HIGH, LOW, name="trial 17"))
     plain = paired_interval(list(HIGH.values()), list(LOW.values()))
     assert found.verdict == "better" and found.against.interval == plain
@@ -47,7 +47,7 @@ def test_the_better_winner_is_called_so_with_the_paired_interval() -> None:
     assert first(found).endswith("on 16 test seeds.")
 
 
-def test_nothing_is_expected_to_be_better_than_the_best_possible_value() -> None:
+def test_winner_at_the_ceiling_has_no_chance_of_best_sentence() -> None:
     chosen = ChosenTrial(12, 0.31)
     told = details(replace(conclude(Evidence(HIGH, LOW)), chosen=chosen))
     assert told[-1] == ("Of the 12 finalists, the winner may be the best, but so may another.")
@@ -56,7 +56,7 @@ def test_nothing_is_expected_to_be_better_than_the_best_possible_value() -> None
     assert not [one for one in details(at_top) if "finalists" in one]
 
 
-def test_the_default_may_have_won() -> None:
+def test_default_can_win_the_verdict() -> None:
     found = conclude(Evidence(LOW, HIGH, name="trial 17"))
     assert found.verdict == "worse" and found.against.difference < 0
     assert first(found).startswith("The default is better than trial 17: by ")
@@ -68,7 +68,7 @@ def test_the_default_may_have_won() -> None:
     assert first(one) == "Keep the default: the other trial was not better on new seeds."
 
 
-def test_a_default_that_ran_alone_on_fresh_seeds_won_nothing() -> None:
+def test_default_confirmed_alone_gives_no_verdict() -> None:
     itself = conclude(Evidence(HIGH, HIGH, name="trial 0", is_default=True))
     assert itself.verdict == "nothing"
     assert sentences(itself) == [
@@ -77,7 +77,7 @@ def test_a_default_that_ran_alone_on_fresh_seeds_won_nothing() -> None:
     ]
 
 
-def test_smaller_is_better_when_the_goal_is_to_minimise() -> None:
+def test_minimize_goal_makes_smaller_values_better() -> None:
     found = conclude(Evidence(LOW, HIGH, goal="minimize"))
     assert found.verdict == "better" and found.against.difference > 0
     assert found.against.means == pytest.approx(
@@ -96,7 +96,7 @@ def test_seeds_are_paired_by_their_number() -> None:
     assert found.against.difference == pytest.approx(1.5)
 
 
-def test_too_few_seeds_ask_for_more() -> None:
+def test_undecided_verdict_reports_needed_test_seeds() -> None:
     three = conclude(Evidence(drawn(430, 3), drawn(400, 3, seed=1)))
     assert (three.verdict, three.against.more_seeds) == ("undecided", 3)
     assert sentences(three)[1] == "3 more test seeds would allow a verdict."
@@ -112,7 +112,7 @@ def test_too_few_seeds_ask_for_more() -> None:
     assert sentences(close)[1] == f"{close.against.more_seeds} more test seeds would decide."
 
 
-def test_what_many_more_seeds_would_not_tell_is_no_significant_difference() -> None:
+def test_unreachable_seed_count_means_no_significant_difference() -> None:
     a, b = drawn(450, seed=3), drawn(450, seed=8)
     found = conclude(Evidence(a, b, name="trial 17"))
     assert found.verdict == "no_difference" and found.against.more_seeds is None
@@ -128,7 +128,7 @@ def test_what_many_more_seeds_would_not_tell_is_no_significant_difference() -> N
     assert same.verdict == "no_difference" and same.against.interval.kind == "none"
 
 
-def test_a_ceiling_is_seen_or_known() -> None:
+def test_ceiling_is_detected_from_values_or_known_range() -> None:
     seen = conclude(Evidence(TOP, TOP, name="trial 17", sharing=9, shown=[500.0, 499.0]))
     assert (seen.verdict, seen.ceiling) == ("ceiling", 500.0)
     assert first(seen) == (
@@ -161,7 +161,7 @@ def test_a_ceiling_is_seen_or_known() -> None:
         ([-200.0 + 3e-14, -250.0], "maximize", -200.0),  # a mean that was rounded
     ],
 )
-def test_a_floor_that_nobody_left_is_no_ceiling(shown, goal, ceiling) -> None:
+def test_floor_shared_by_all_trials_is_not_a_ceiling(shown, goal, ceiling) -> None:
     floor = sample(*[-200.0] * 16)
     found = conclude(Evidence(floor, floor, name="trial 7", sharing=4, shown=shown, goal=goal))
     assert found.ceiling == ceiling and found.alike == (None if ceiling else -200.0)
@@ -174,13 +174,13 @@ def test_a_floor_that_nobody_left_is_no_ceiling(shown, goal, ceiling) -> None:
     assert own.verdict == "default" and ("fewer" in " ".join(sentences(own))) == bool(ceiling)
 
 
-def test_the_same_difference_on_every_seed_decides_where_it_is_large() -> None:
+def test_large_constant_difference_gives_a_verdict() -> None:
     found = conclude(Evidence(sample(*[21.0] * 6), sample(*[-21.0] * 6)))
     assert found.verdict == "better" and 0.0 < found.against.interval.low < 42.0
     assert first(found).endswith("better than the default: by 42 [24.56, 42] on 6 test seeds.")
 
 
-def test_seeds_on_which_the_rival_diverged_are_told() -> None:
+def test_diverged_seeds_of_the_rival_are_reported() -> None:
     some = {**LOW, 3: math.nan, 4: math.inf}
     found = conclude(Evidence(HIGH, some))
     assert (found.against.seeds, found.against.diverged) == (16, 2)
@@ -190,7 +190,7 @@ def test_seeds_on_which_the_rival_diverged_are_told() -> None:
     assert "which diverged" in first(every)
 
 
-def test_pairs_are_those_of_two_values() -> None:
+def test_only_seeds_with_two_finite_values_are_paired() -> None:
     both = conclude(Evidence({**HIGH, 3: math.nan}, {**LOW, 3: math.nan}, name="trial 3"))
     assert (both.against.seeds, both.against.pairs) == (16, 15)
     six = conclude(
@@ -204,7 +204,7 @@ def test_pairs_are_those_of_two_values() -> None:
     assert sentences(three)[1] == "3 more test seeds would allow a verdict."
 
 
-def test_a_winner_that_diverges_more_often_is_not_called_better() -> None:
+def test_winner_diverging_more_often_is_not_better() -> None:
     found = conclude(Evidence({**HIGH, 2: math.nan}, LOW, name="trial 3"))
     assert (found.verdict, found.against.own_diverged, found.against.diverged) == (
         "diverged",
@@ -236,7 +236,7 @@ def constrained(winner, default, values=(HIGH, LOW), **more):
     return conclude(Evidence(*values, name="trial 3", constraints=samples, **more))
 
 
-def test_constraints_come_before_values_and_hide_no_better_default() -> None:
+def test_feasibility_verdict_precedes_value_comparison() -> None:
     found = constrained(KEPT, VIOLATED)
     assert (found.verdict, found.against.by_value) == ("feasible", "better")
     assert first(found) == "Trial 3 keeps the constraints, which the default violates."
@@ -309,7 +309,7 @@ def test_constraints_come_before_values_and_hide_no_better_default() -> None:
         (KEPT, KEPT, (HIGH, LOW), "better", "Trial 3 is better than the default"),
     ],
 )
-def test_constraints_rule_only_where_test_seeds_show_them(winner, default, values, verdict, said):
+def test_feasibility_verdict_requires_test_seed_evidence(winner, default, values, verdict, said):
     found = constrained(winner, default, values)
     assert found.verdict == verdict
     assert any(text.startswith(said) for text in sentences(found))
@@ -333,7 +333,7 @@ def test_several_heuristics_share_one_error_rate() -> None:
     assert wrong <= 15  # 5 % and three standard errors
 
 
-def test_a_clear_verdict_about_a_heuristic_helps_the_others() -> None:
+def test_holm_correction_relaxes_after_clear_heuristic_verdicts() -> None:
     """Holm: what is decided leaves its share of the error rate to the rest."""
     draws = np.random.default_rng(8)
     own = sample(*draws.normal(0.0, 1.0, 12))
@@ -352,7 +352,7 @@ def test_a_clear_verdict_about_a_heuristic_helps_the_others() -> None:
     assert found[-1].interval == alone.interval  # the last one has the whole error rate
 
 
-def test_a_heuristic_without_common_seeds_takes_no_share_of_the_error_rate() -> None:
+def test_heuristic_without_common_seeds_is_not_counted_by_holm() -> None:
     rules = {"ff": LOW, "gone": {99: 1.0}}
     ff, gone = conclude(Evidence(HIGH, None, baselines=rules)).baselines
     assert gone.verdict == "nothing"
@@ -361,7 +361,7 @@ def test_a_heuristic_without_common_seeds_takes_no_share_of_the_error_rate() -> 
     )
 
 
-def test_selection_seeds_say_nothing_about_constraints_on_new_seeds() -> None:
+def test_selection_seeds_do_not_decide_feasibility() -> None:
     found = constrained(None, None, feasible=True)
     assert found.verdict == "better"
     unknown = "The constraints of trial 3 and the default were not measured on test seeds."
@@ -374,7 +374,7 @@ def test_selection_seeds_say_nothing_about_constraints_on_new_seeds() -> None:
     assert sentences(none)[-1] == told
 
 
-def test_why_there_is_nothing_to_compare_is_said() -> None:
+def test_verdict_without_comparison_gives_the_reason() -> None:
     found = conclude(Evidence(HIGH, None, name="trial 3", why="The default was left out."))
     assert sentences(found) == [
         "There is nothing to compare trial 3 with.",
@@ -382,7 +382,7 @@ def test_why_there_is_nothing_to_compare_is_said() -> None:
     ]
 
 
-def test_nothing_to_compare_is_an_answer() -> None:
+def test_missing_values_give_the_nothing_verdict() -> None:
     assert conclude(Evidence(None, LOW)).verdict == "nothing"
     assert first(conclude(Evidence({}, LOW))).startswith("No trial has a value")
     assert conclude(Evidence(HIGH, None)).verdict == "nothing"
@@ -409,7 +409,7 @@ def test_baselines_have_their_own_verdicts() -> None:
     assert any("ksp_ff leads the winner by" in said for said in sentences(found))
 
 
-def test_a_population_without_copying_stands_for_the_default() -> None:
+def test_population_without_copying_replaces_the_default_as_rival() -> None:
     found = conclude(
         Evidence(HIGH, LOW, name="trial 4021", rival="the same population without copying")
     )
@@ -419,7 +419,7 @@ def test_a_population_without_copying_stands_for_the_default() -> None:
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e7])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_first_sentence_fits_a_terminal(scale: float, seed: int) -> None:
+def test_first_verdict_sentence_fits_80_columns(scale: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     for shift in (-3.0, -0.5, 0.0, 0.5, 3.0):
         a, b = (sample(*(scale * rng.normal(k, 1, 32))) for k in (shift, 0.0))
@@ -429,7 +429,7 @@ def test_the_first_sentence_fits_a_terminal(scale: float, seed: int) -> None:
             assert json.loads(json.dumps(as_json(found)))["sentences"] == sentences(found)
 
 
-def test_better_is_seldom_said_where_nothing_differs() -> None:
+def test_verdict_false_positive_rate_is_bounded() -> None:
     """400 studies of 8 skewed seeds: 5 % and two standard errors are 29 of them."""
     rng = np.random.default_rng(11)
     a, b = (-np.exp(rng.normal(0, 0.7, (400, 8))) for _ in range(2))
@@ -443,7 +443,7 @@ def failing(seeds: int, fail: int) -> dict[int, float]:
 
 
 @pytest.mark.parametrize(("seeds", "fail"), [(8, 4), (16, 3), (16, 5), (32, 5)])
-def test_a_ceiling_is_left_by_chance_unless_six_seeds_leave_it(seeds: int, fail: int) -> None:
+def test_failures_below_the_ceiling_need_six_seeds_to_decide(seeds: int, fail: int) -> None:
     """Ties say nothing: of fail differences of one sign chance makes 2 in 2^fail."""
     top, other = failing(seeds, 0), failing(seeds, fail)
     found = conclude(Evidence(top, other, ceiling=500.0)).against
@@ -456,7 +456,7 @@ def test_a_ceiling_is_left_by_chance_unless_six_seeds_leave_it(seeds: int, fail:
     assert conclude(Evidence(other, top, ceiling=500.0)).verdict == "undecided"
 
 
-def test_a_winner_at_the_ceiling_may_fail_on_other_seeds() -> None:
+def test_winner_at_the_ceiling_allows_for_unseen_failures() -> None:
     top = sample(*[500.0] * 8)
     other = sample(500, 500, 500, 500, 480, 470, 450, 490)
     found = conclude(Evidence(top, other, ceiling=500.0)).against
@@ -468,7 +468,7 @@ def test_a_winner_at_the_ceiling_may_fail_on_other_seeds() -> None:
     assert found.unless.interval.low > 0.0 and found.unless.one_in > 8
 
 
-def test_following_the_advice_keeps_the_error() -> None:
+def test_following_seed_advice_keeps_the_error_rate() -> None:
     """A simulated look, and the one that it advises: 5 % and two standard errors are 62 of 1,000.
 
     With 5 % for each of them it was 7.6 to 8.1 %.
@@ -488,7 +488,7 @@ def test_following_the_advice_keeps_the_error() -> None:
     assert wrong <= 62
 
 
-def test_a_second_look_must_be_surer_and_takes_nothing_back() -> None:
+def test_second_look_uses_a_stricter_level_and_keeps_verdicts() -> None:
     rng = np.random.default_rng(7)
     a, b = rng.normal(0.9, 1, 16), rng.normal(0, 1, 16)
     once = conclude(Evidence(sample(*a), sample(*b))).against
@@ -504,7 +504,7 @@ def test_a_second_look_must_be_surer_and_takes_nothing_back() -> None:
     assert conclude(Evidence(sample(*sure), sample(*b), earlier=[8])).verdict == "better"
 
 
-def test_large_numbers_are_whole_and_no_end_is_minus_0() -> None:
+def test_verdict_numbers_have_no_exponent_or_negative_zero() -> None:
     """As `views.formatting.number` writes them in the leaderboard."""
     large = conclude(
         Evidence(sample(*[12_345.6 + n for n in range(8)]), sample(*[100.0] * 8), name="trial 1")
@@ -515,7 +515,7 @@ def test_large_numbers_are_whole_and_no_end_is_minus_0() -> None:
     assert first(found).startswith("Keep the default: it leads trial 1 by 133.9 [-3.436, ")
 
 
-def test_a_heuristic_that_is_better_on_a_condition_comes_first() -> None:
+def test_conditionally_better_heuristic_is_reported_first() -> None:
     """Blocking rates of few seeds: the sentence has a condition, and still comes first."""
     ours, rule = sample(*[0.02] * 8), sample(*[0.012] * 8)
     found = conclude(
@@ -533,7 +533,7 @@ def test_a_heuristic_that_is_better_on_a_condition_comes_first() -> None:
     assert first(found).startswith("ksp_ff is better than trial 3 unless 1 in ")
 
 
-def test_both_diverged_on_every_seed_is_counted_for_both() -> None:
+def test_divergence_of_both_trials_is_counted_for_both() -> None:
     """The default's seeds were counted as wins, and it was said to have diverged on none."""
     lost = sample(*[math.nan] * 8)
     both = conclude(Evidence(lost, lost, name="trial 3")).against

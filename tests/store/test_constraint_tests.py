@@ -36,7 +36,7 @@ AT_THE_LIMIT = {
 
 @pytest.mark.parametrize("seeds", [8, 16])
 @pytest.mark.parametrize("name", AT_THE_LIMIT)
-def test_a_mean_at_its_limit_is_seldom_called_kept_or_violated(name, seeds) -> None:
+def test_constraint_at_its_limit_is_rarely_decided(name, seeds) -> None:
     """300 samples; the runs that chose the trial have shown what it may show."""
     rng, draw, said = np.random.default_rng(seeds), AT_THE_LIMIT[name], {"kept": 0, "violated": 0}
     for _ in range(300):
@@ -82,7 +82,7 @@ def study_of_equals(rng, cost, choose):
 
 @pytest.mark.parametrize("cost", [0.0, 0.1, 0.3])
 @pytest.mark.parametrize("tested", [True, False])
-def test_a_study_of_equal_configurations_seldom_has_a_feasible_winner(cost, tested) -> None:
+def test_equal_configurations_rarely_give_a_feasible_verdict(cost, tested) -> None:
     """Selection seeds and one seed of the default said it in 41 to 44 % of such studies."""
     rng, wrong, studies = np.random.default_rng(1), 0, 150
     for _ in range(studies):
@@ -93,7 +93,7 @@ def test_a_study_of_equal_configurations_seldom_has_a_feasible_winner(cost, test
     assert wrong <= stats.binom.ppf(0.999, studies, 0.05)
 
 
-def test_a_clear_difference_of_constraints_is_found() -> None:
+def test_clear_constraint_difference_is_detected() -> None:
     rng, found = np.random.default_rng(2), 0
     limit = [Limit("eval/cost", high=0.0)]
     for _ in range(100):
@@ -106,13 +106,13 @@ def test_a_clear_difference_of_constraints_is_found() -> None:
     assert found >= 80
 
 
-def test_an_accident_seen_in_the_study_may_happen_on_a_test_seed() -> None:
+def test_rare_violation_seen_in_search_keeps_feasibility_open() -> None:
     limit, never = [Limit("eval/cost", high=0.1)], {seed: 0.0 for seed in range(16)}
     assert feasibility(limit, [never], 0.04, [(0.0, 1.0)]).state == "open"
     assert feasibility(limit, [never], 0.04, [(0.0, 0.12)]).state == "kept"
 
 
-def test_two_bounds_are_kept_only_if_both_are() -> None:
+def test_two_sided_constraint_requires_both_bounds() -> None:
     inside, below = ({seed: at + 0.01 * seed for seed in range(8)} for at in (0.5, -2.0))
     both = [Limit("eval/skill", low=0.0, high=1.0)]
     assert feasibility(both, [inside], 0.04).state == "kept"
@@ -120,7 +120,7 @@ def test_two_bounds_are_kept_only_if_both_are() -> None:
     assert feasibility(both, [inside], 0.04, [(-3.0, 1.0)]).state == "open"
 
 
-def test_costs_are_exact_and_other_aggregates_are_not_tested() -> None:
+def test_costs_are_compared_exactly_and_max_is_untested() -> None:
     assert feasibility([Limit("env_steps", high=100.0)], [90.0], 0.04).state == "kept"
     assert feasibility([Limit("env_steps", high=100.0)], [101.0], 0.04).state == "violated"
     worst = Limit("eval/cost", high=1.0, aggregate="max")
@@ -128,7 +128,7 @@ def test_costs_are_exact_and_other_aggregates_are_not_tested() -> None:
     assert (found.state, found.value, found.seeds) == ("open", 0.7, 2)
 
 
-def test_one_violated_constraint_is_enough_and_all_have_to_be_kept() -> None:
+def test_any_violated_constraint_is_infeasible() -> None:
     limits = [Limit("eval/a", high=1.0), Limit("eval/b", high=1.0)]
     low, high = ({seed: at + 0.01 * seed for seed in range(8)} for at in (0.0, 3.0))
     assert feasibility(limits, [low, low], 0.04).state == "kept"

@@ -54,7 +54,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_two_unbroken_runs_are_equal(unbroken: Path, tmp_path: Path) -> None:
+def test_uninterrupted_runs_are_identical(unbroken: Path, tmp_path: Path) -> None:
     """Although their commits fall at other steps; the files without times even byte by byte.
 
     One of them in a process with other hashes.
@@ -67,7 +67,7 @@ def test_two_unbroken_runs_are_equal(unbroken: Path, tmp_path: Path) -> None:
         assert (unbroken / name).read_bytes() == (tmp_path / "toy" / name).read_bytes()
 
 
-def test_killed_again_and_again_it_ends_the_same(unbroken: Path, tmp_path: Path) -> None:
+def test_repeatedly_killed_study_ends_identically(unbroken: Path, tmp_path: Path) -> None:
     directory = tmp_path / "toy"
     moments = random.Random(20)
     seen, unfinished = [0], 0
@@ -106,7 +106,7 @@ def test_readers_never_see_half_a_table(tmp_path: Path) -> None:
     assert list_studies(StudyFolder(directory).path.parent)[0].state == "finished"
 
 
-def test_a_commit_killed_in_its_middle_never_was(
+def test_commit_killed_midway_is_rolled_back(
     tmp_path: Path, meta: StudyMeta, make_trial: Callable[..., TrialRow]
 ) -> None:
     with Journal.create(tmp_path, meta) as journal:

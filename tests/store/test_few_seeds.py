@@ -19,7 +19,7 @@ Draw = Callable[[np.random.Generator], np.ndarray]
 
 
 @pytest.mark.parametrize("seeds", [4, 5])
-def test_splits_against_scipy(seeds: int) -> None:
+def test_split_p_value_matches_scipy(seeds: int) -> None:
     rng = np.random.default_rng(seeds)
     for shift in (0.0, 1.0, 3.0):
         a, b = rng.normal(size=(2, seeds)).round(1)
@@ -29,7 +29,7 @@ def test_splits_against_scipy(seeds: int) -> None:
         assert split_p((a + shift).tolist(), b.tolist()) == pytest.approx(reference.pvalue)
 
 
-def test_ties_split_alike() -> None:
+def test_split_p_value_of_ties_is_one() -> None:
     assert split_p([1.0] * 4, [1.0] * 4) == 1.0
     assert split_p([0.1 + 0.2] * 4, [0.3] * 4) == 1.0  # a rounding apart
 
@@ -69,7 +69,7 @@ def equal_means(name: str) -> tuple[Draw, Draw]:
         "rare failures beside a reliable side",
     ],
 )
-def test_equal_means_are_hardly_ever_told_apart(name: str, seeds: int) -> None:
+def test_two_looks_keep_the_error_rate_for_equal_means(name: str, seeds: int) -> None:
     """Two looks, at few seeds and at 8, are wrong together in at most 5 % of studies."""
     rng = np.random.default_rng(7)
     ours, theirs = equal_means(name)
@@ -82,7 +82,7 @@ def test_equal_means_are_hardly_ever_told_apart(name: str, seeds: int) -> None:
     assert wrong <= MOST_WRONG
 
 
-def test_seeds_of_both_sides_may_go_together() -> None:
+def test_correlated_seeds_keep_the_error_rate() -> None:
     """A common effect of a seed makes the test of splits only more careful."""
     rng = np.random.default_rng(3)
     wrong = 0
@@ -93,7 +93,7 @@ def test_seeds_of_both_sides_may_go_together() -> None:
     assert wrong <= MOST_WRONG
 
 
-def test_four_seeds_decide_if_all_of_one_side_are_ahead() -> None:
+def test_four_seeds_decide_only_if_fully_separated() -> None:
     bounds = Bounds(0.0, 10.0)
     clear = decided_pairs([8.1, 9.0, 8.5, 8.8], [1.0, 3.5, 0.5, 2.2], bounds=bounds)
     assert clear.verdict == "better" and clear.interval.low > 0.0
@@ -105,12 +105,12 @@ def test_four_seeds_decide_if_all_of_one_side_are_ahead() -> None:
     assert decided_pairs([8.1, 9.0, 8.5], [1.0, 3.5, 0.5]).more_seeds == 3
 
 
-def test_noisy_sides_that_are_far_apart_need_no_condition() -> None:
+def test_clearly_separated_noisy_seeds_give_a_verdict() -> None:
     found = decided_pairs([3.0, 5.0, 4.0, 6.0, 5.5], [-9.0, -2.0, -6.0, -4.0, -7.0])
     assert found.verdict == "better" and found.interval.low > 0.0
 
 
-def test_compare_says_it_too() -> None:
+def test_compare_matches_the_few_seed_verdict() -> None:
     found = compare([3.0, 5.0, 4.0, 6.0, 5.5], [-9.0, -2.0, -6.0, -4.0, -7.0], paired=True)
     assert found.sentence("trial 3", "the default") == "trial 3 is better"
 
@@ -125,7 +125,7 @@ def studied(lead: float, spread: float, seeds: int = 4) -> Conclusion:
     return conclude(Evidence(ours, theirs, name="trial 3"))
 
 
-def test_a_winner_without_a_clear_lead_does_not_replace_the_default() -> None:
+def test_small_lead_keeps_the_default() -> None:
     leads = (-1.8, 0.9, 1.1, 1.8)
     behind, close, ahead, clear = (studied(lead, 1.0) for lead in leads)
     assert behind.against.standard_error == pytest.approx(1.0)
@@ -140,7 +140,7 @@ def test_a_winner_without_a_clear_lead_does_not_replace_the_default() -> None:
     assert as_json(close)["advice"] == "keep"
 
 
-def test_equal_trials_replace_the_default_in_at_most_a_fifth_of_studies() -> None:
+def test_equal_trials_rarely_replace_the_default() -> None:
     rng = np.random.default_rng(5)
     taken = 0
     for _ in range(STUDIES):
@@ -149,7 +149,7 @@ def test_equal_trials_replace_the_default_in_at_most_a_fifth_of_studies() -> Non
     assert 60 <= taken <= 118  # 16 to 20 %, and two standard errors
 
 
-def test_a_search_that_its_default_won_says_so() -> None:
+def test_default_winning_the_search_is_kept() -> None:
     values = {seed: 1.0 * seed for seed in range(4)}
     found = conclude(Evidence(values, None, is_default=True, beaten=3, of_search=True))
     assert sentences(found)[0] == "Keep the default: none of 3 others was better in the search."

@@ -21,7 +21,7 @@ from hpo.store import (
     TrialRow,
     TrialState,
 )
-from hpo.store.follow import Follower, Mark, Point, block_means
+from hpo.store.follow import CurvePoint, Follower, SinkProgress, block_means
 from hpo.studies.study_keys import METRICS
 
 SPREADS = ("_median", "_min", "_max", "_std")
@@ -66,8 +66,10 @@ def running(make_trial: Make, trial: int) -> TrialRow:
     return make_trial(trial, TrialState.RUNNING, value=None)
 
 
-def test_a_point_waits_for_all_replicates_and_comes_once(story: Story, make_trial: Make) -> None:
-    follower, mark = Follower(seeds=2, planned=1), Mark()
+def test_curve_point_is_published_once_all_seeds_have_values(
+    story: Story, make_trial: Make
+) -> None:
+    follower, mark = Follower(seeds=2, planned=1), SinkProgress()
     story.chunk(0, 0, 10, 1.0)
     story.chunk(0, 0, 20, 2.0)
     story.chunk(0, 1, 10, 3.0)
@@ -93,10 +95,8 @@ def test_a_point_waits_for_all_replicates_and_comes_once(story: Story, make_tria
     assert follower.news(story.store.folder.path, mark, final=True).trials == ()
 
 
-def test_evaluations_are_means_over_episodes_and_replicates(
-    story: Story, make_trial: Make
-) -> None:
-    follower, mark = Follower(seeds=2, planned=1), Mark()
+def test_evaluation_points_average_episodes_and_seeds(story: Story, make_trial: Make) -> None:
+    follower, mark = Follower(seeds=2, planned=1), SinkProgress()
     story.evaluate(0, 0, 10, 1.0, 3.0)
     path = story.commit(running(make_trial, 0))
     assert follower.news(path, mark).trials == ()
@@ -117,7 +117,7 @@ def test_the_spread_of_evaluations_is_the_mean_of_the_replicates_metrics(
     for replicate, returns in given.items():
         story.evaluate(0, replicate, 10, *returns)
     path = story.commit(running(make_trial, 0))
-    (news,) = Follower(seeds=2, planned=1).news(path, Mark()).trials
+    (news,) = Follower(seeds=2, planned=1).news(path, SinkProgress()).trials
     shown = news.points[0].values
     assert {f"eval/{part}{word}" for part in ("return", "length") for word in SPREADS} < set(shown)
     for word in SPREADS:
@@ -131,9 +131,11 @@ def test_the_spread_of_evaluations_is_the_mean_of_the_replicates_metrics(
     assert shown["eval/return_min"] == (1.0 - 7.0) / 2 and shown["eval/length_std"] == 0.0
 
 
-def test_blocks_are_averaged_and_the_last_may_be_short(story: Story, make_trial: Make) -> None:
-    follower, mark = Follower(every=3, planned=1), Mark()
-    seen: list[Point] = []
+def test_points_are_averaged_in_blocks_with_a_short_last_one(
+    story: Story, make_trial: Make
+) -> None:
+    follower, mark = Follower(every=3, planned=1), SinkProgress()
+    seen: list[CurvePoint] = []
     for index in range(7):
         story.chunk(0, 0, 10 * (index + 1), math.nan if index == 1 else float(index))
         path = story.commit(running(make_trial, 0))
@@ -144,15 +146,15 @@ def test_blocks_are_averaged_and_the_last_may_be_short(story: Story, make_trial:
     assert values == [(30, 1.0), (60, 4.0), (70, 6.0)]  # (0, 2), (3, 4, 5), (6)
 
 
-def test_blocks_of_one_and_of_many() -> None:
-    points = [Point(step, {"a": float(step)}) for step in range(1, 6)]
+def test_block_means_handles_small_and_large_blocks() -> None:
+    points = [CurvePoint(step, {"a": float(step)}) for step in range(1, 6)]
     assert block_means(points, 1) == points
-    assert block_means(points, 99) == [Point(5, {"a": 3.0})]
+    assert block_means(points, 99) == [CurvePoint(5, {"a": 3.0})]
     assert block_means([], 4) == []
 
 
-def test_the_best_are_followed_once_they_are_finished(story: Story, make_trial: Make) -> None:
-    follower, mark = Follower(top_k=2, planned=100), Mark()
+def test_top_k_trials_are_published_when_finished(story: Story, make_trial: Make) -> None:
+    follower, mark = Follower(top_k=2, planned=100), SinkProgress()
     for trial in range(5):
         story.chunk(trial, 0, 10, float(trial))
     path = story.commit(*(running(make_trial, trial) for trial in range(5)))
@@ -167,8 +169,8 @@ def test_the_best_are_followed_once_they_are_finished(story: Story, make_trial: 
     assert (late.trial, late.points, late.row["rank"]) == (1, (), 3)  # the first as it ended
 
 
-def test_in_the_end_stopped_trials_fill_up(story: Story, make_trial: Make) -> None:
-    follower, mark = Follower(top_k=3, planned=100), Mark()
+def test_stopped_trials_complete_the_final_top_k(story: Story, make_trial: Make) -> None:
+    follower, mark = Follower(top_k=3, planned=100), SinkProgress()
     rows = [
         make_trial(0, value=1.0),
         make_trial(1, TrialState.STOPPED, value=None, rung=0, rung_value=5.0),
@@ -181,16 +183,16 @@ def test_in_the_end_stopped_trials_fill_up(story: Story, make_trial: Make) -> No
     assert [news.trial for news in follower.news(path, mark, final=True).trials] == [1]
 
 
-def test_confirm_seeds_are_no_part_of_a_curve(story: Story, make_trial: Make) -> None:
+def test_curves_exclude_confirm_seeds(story: Story, make_trial: Make) -> None:
     story.chunk(0, 0, 10, 1.0)
     story.confirm_chunk(0, 10)
     story.confirm_chunk(0, 20)
-    (news,) = Follower().news(story.commit(make_trial(0, value=1.0)), Mark()).trials
+    (news,) = Follower().news(story.commit(make_trial(0, value=1.0)), SinkProgress()).trials
     assert [(p.env_steps, p.values["train/loss"]) for p in news.points] == [(10, 2.0)]
 
 
-def test_counts_and_ends_are_told_once(story: Story, make_trial: Make) -> None:
-    follower, mark = Follower(), Mark()
+def test_trial_counts_and_endings_are_published_once(story: Story, make_trial: Make) -> None:
+    follower, mark = Follower(), SinkProgress()
     rows = [running(make_trial, 0), make_trial(1, value=3.0, env_steps=40)]
     news = follower.news(story.commit(*rows), mark)
     assert news.states == {"finished": 1, "running": 1} and news.best == 3.0
@@ -201,8 +203,8 @@ def test_counts_and_ends_are_told_once(story: Story, make_trial: Make) -> None:
     assert news.best == 4.0 and news.env_steps == 42 and list(news.table["trial"]) == [0, 1]
 
 
-def test_an_end_that_confirming_changed_is_told_again(story: Story, make_trial: Make) -> None:
-    follower, mark = Follower(planned=2), Mark()
+def test_confirmed_trial_is_published_again(story: Story, make_trial: Make) -> None:
+    follower, mark = Follower(planned=2), SinkProgress()
     ended = make_trial(0, value=1.0), make_trial(1, value=2.0)
     assert len(follower.news(story.commit(*ended), mark).trials) == 2
     confirmed = make_trial(1, value=2.0, choose_values=(1.5, 1.7), report_values=(1.4, 1.6))
@@ -214,26 +216,24 @@ def test_an_end_that_confirming_changed_is_told_again(story: Story, make_trial: 
     assert follower.news(path, mark, final=True).trials == ()
 
 
-def test_the_default_beside_the_winner_is_no_trial_of_the_search(
-    story: Story, make_trial: Make
-) -> None:
+def test_reference_default_is_not_counted_as_search_trial(story: Story, make_trial: Make) -> None:
     apart = make_trial(-1, TrialState.REFERENCE, value=None, report_values=(1.0, 2.0))
     path = story.commit(make_trial(0, value=3.0), apart)
-    news = Follower(planned=1).news(path, Mark(), final=True)
+    news = Follower(planned=1).news(path, SinkProgress(), final=True)
     assert [one.trial for one in news.trials] == [row["trial"] for row in news.ended] == [0]
     assert news.states == {"finished": 1} and list(news.table["trial"]) == [0, -1]
 
 
-def test_a_mark_comes_back_and_nothing_is_told_twice(
+def test_saved_mark_prevents_duplicate_publication(
     story: Story, make_trial: Make, tmp_path: Path
 ) -> None:
     story.chunk(0, 0, 10, 1.0)
     path = story.commit(running(make_trial, 0))
-    first = Mark()
+    first = SinkProgress()
     assert len(Follower(planned=1).news(path, first).trials) == 1
     first.kept["id"] = "abc"
     first.write(tmp_path, "some")
-    again = Mark.read(tmp_path, "some")
+    again = SinkProgress.read(tmp_path, "some")
     assert vars(again) == vars(first)
     assert Follower(planned=1).news(path, again).trials == ()
-    assert vars(Mark.read(tmp_path, "other")) == vars(Mark())
+    assert vars(SinkProgress.read(tmp_path, "other")) == vars(SinkProgress())

@@ -52,7 +52,7 @@ PLACES = (
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_link_in_a_place_of_the_study_is_refused_and_nothing_behind_it_is_touched(
+def test_symlink_at_a_study_path_is_refused_and_untouched(
     folder: StudyFolder, meta: StudyMeta, tmp_path: Path, place: str
 ) -> None:
     fill(folder, meta)
@@ -80,7 +80,7 @@ def test_a_link_in_a_place_of_the_study_is_refused_and_nothing_behind_it_is_touc
 
 
 @pytest.mark.parametrize("place", [p for p in PLACES if p not in ("parts", "checkpoints")])
-def test_a_pipe_in_a_place_of_the_study_is_refused_at_once(
+def test_named_pipe_at_a_study_path_is_refused(
     folder: StudyFolder, meta: StudyMeta, place: str
 ) -> None:
     fill(folder, meta)
@@ -96,7 +96,7 @@ def test_a_pipe_in_a_place_of_the_study_is_refused_at_once(
         assert all(study.state == "damaged" for study in list_studies(folder.path.parent))
 
 
-def test_a_lock_that_no_study_wrote_is_not_emptied(folder: StudyFolder, meta: StudyMeta) -> None:
+def test_foreign_lock_file_is_not_overwritten(folder: StudyFolder, meta: StudyMeta) -> None:
     folder.path.mkdir()
     (folder.path / "lock").write_text("my notes")
     with pytest.raises(StoreError, match="was not written by hpo"):
@@ -107,7 +107,7 @@ def test_a_lock_that_no_study_wrote_is_not_emptied(folder: StudyFolder, meta: St
     assert lock_holder(folder.path) is None
 
 
-def test_strangers_beside_the_study_s_files_stay(folder: StudyFolder, meta: StudyMeta) -> None:
+def test_foreign_files_in_study_folder_are_kept(folder: StudyFolder, meta: StudyMeta) -> None:
     fill(folder, meta)
     strangers = (
         "notes.txt", "notes.partial", "parts/readme.md", "parts/7.parquet", "parts/old/x.parquet",
@@ -126,7 +126,7 @@ def test_strangers_beside_the_study_s_files_stay(folder: StudyFolder, meta: Stud
 
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
-def test_a_study_that_lost_its_journal_is_not_begun_anew(
+def test_study_with_missing_journal_is_not_restarted(
     folder: StudyFolder, meta: StudyMeta, how: str
 ) -> None:
     fill(folder, meta)
@@ -146,7 +146,7 @@ def test_a_study_that_lost_its_journal_is_not_begun_anew(
         assert again.head().number == 4
 
 
-def test_a_study_cut_off_at_its_creation_begins(folder: StudyFolder, meta: StudyMeta) -> None:
+def test_study_interrupted_at_creation_can_start(folder: StudyFolder, meta: StudyMeta) -> None:
     (folder.path / "parts").mkdir(parents=True)
     (folder.path / "journal.sqlite").touch()
     (folder.path / "notes.txt").write_text("what I wanted to find out")

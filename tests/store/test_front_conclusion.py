@@ -5,7 +5,7 @@ import pytest
 
 from hpo.store.comparison import Bounds, decided_pairs, paired_interval
 from hpo.store.front_text import front_sentences
-from hpo.store.front_verdict import Objective, conclude_front
+from hpo.store.front_verdict import FrontObjective, conclude_front
 
 UP = ("maximize", "maximize")
 NAMES = ("a", "b")
@@ -17,11 +17,13 @@ def vectors(draws, centre, spread=1.0, seeds=8):
 
 
 def verdict(default, trials, goals=UP, **more):
-    objectives = [Objective(name, goal, **more) for name, goal in zip(NAMES, goals, strict=True)]
+    objectives = [
+        FrontObjective(name, goal, **more) for name, goal in zip(NAMES, goals, strict=True)
+    ]
     return conclude_front(default, dict(enumerate(trials, 1)), objectives)
 
 
-def test_a_default_behind_on_and_neither() -> None:
+def test_front_verdict_is_behind_on_front_or_open() -> None:
     draws = np.random.default_rng(0)
     default = vectors(draws, (0.0, 0.0))
     ahead, aside = vectors(draws, (9.0, 9.0)), vectors(draws, (9.0, -9.0))
@@ -55,7 +57,7 @@ def test_words() -> None:
     cost = {s: (value[0], 5.0) for s, value in default.items()}
     cheap = [{s: (value[0], 4.0) for s, value in ahead.items()}]
     same = conclude_front(
-        cost, dict(enumerate(cheap, 1)), [Objective("a"), Objective("b", is_cost=True)]
+        cost, dict(enumerate(cheap, 1)), [FrontObjective("a"), FrontObjective("b", is_cost=True)]
     )
     assert same.objectives[1].low == same.objectives[1].high == -1.0  # the cost of the trial
     sampled = verdict(cost, cheap).objectives[1]
@@ -67,7 +69,7 @@ def test_words() -> None:
 
 
 @pytest.mark.parametrize("trials", [1, 5])
-def test_the_default_is_seldom_said_to_lie_behind_where_it_does_not(trials) -> None:
+def test_behind_verdict_false_positive_rate_is_bounded(trials) -> None:
     """400 studies where every trial is far better in one objective and equal in the other.
 
     The hardest of all cases for this claim; at most 5 % and two standard errors are 29 of 400.
@@ -82,7 +84,7 @@ def test_the_default_is_seldom_said_to_lie_behind_where_it_does_not(trials) -> N
 
 
 @pytest.mark.parametrize("trials", [1, 5])
-def test_the_default_is_seldom_said_to_be_on_the_front_where_it_is_not(trials) -> None:
+def test_on_front_verdict_false_positive_rate_is_bounded(trials) -> None:
     """400 studies where the first trial is as good as better: by nothing one could measure."""
     draws = np.random.default_rng(10 + trials)
     wrong = 0
@@ -94,7 +96,7 @@ def test_the_default_is_seldom_said_to_be_on_the_front_where_it_is_not(trials) -
     assert wrong <= 29
 
 
-def test_a_default_behind_is_found() -> None:
+def test_dominated_default_is_detected() -> None:
     draws = np.random.default_rng(5)
     found = 0
     for _ in range(100):
@@ -108,7 +110,7 @@ def both(values):
     return {seed: (float(value), float(value)) for seed, value in enumerate(values)}
 
 
-def test_outcomes_that_no_seed_has_shown_leave_a_front_open_with_their_condition() -> None:
+def test_possible_unseen_failures_leave_the_front_open() -> None:
     """The rule is that of one objective: a trial at the ceiling may fail on a further seed."""
     ours, theirs = [500.0] * 8, [458.0, 463.0, 455.0, 461.0, 466.0, 459.0, 452.0, 464.0]
     alone = decided_pairs(ours, theirs, bounds=CARTPOLE)
@@ -128,7 +130,7 @@ def test_outcomes_that_no_seed_has_shown_leave_a_front_open_with_their_condition
     ]
 
 
-def test_the_known_range_of_an_objective_counts() -> None:
+def test_front_verdict_uses_known_objective_ranges() -> None:
     """A failure costs 1 at most where returns are 0 to 1; without a range it could cost 1.3."""
     ours, theirs = [1.0] * 8, [0.55 + 0.01 * seed for seed in range(8)]
     known = verdict(both(theirs), [both(ours)], bounds=Bounds(0.0, 1.0))
@@ -147,7 +149,7 @@ def test_the_known_range_of_an_objective_counts() -> None:
     ]
 
 
-def test_the_weakest_condition_of_several_trials_is_said() -> None:
+def test_front_condition_is_the_weakest_of_all_trials() -> None:
     near, far = [480.0] * 8, [490.0] * 8
     default = [470.0 + 0.5 * seed for seed in range(8)]
     one_in = [
@@ -160,7 +162,7 @@ def test_the_weakest_condition_of_several_trials_is_said() -> None:
 
 @pytest.mark.parametrize("noise", [0.0, 1e-6, 3.0])
 @pytest.mark.parametrize("share", [0.05, 0.1])
-def test_rare_failures_that_no_seed_shows_seldom_decide_a_front(share, noise) -> None:
+def test_rare_unseen_failures_rarely_decide_a_front(share, noise) -> None:
     """The default fails on some seeds, one trial has its mean: no side is better.
 
     At most 5 % and two standard errors are 15 of 200. What is said on a condition is false only if

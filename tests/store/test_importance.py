@@ -10,7 +10,7 @@ from scipy import stats
 
 from hpo.errors import ConfigError
 from hpo.store.importance import (
-    Column,
+    ImportanceColumn,
     decide,
     explained,
     explained_when_dealt,
@@ -21,22 +21,22 @@ from hpo.store.importance import (
 )
 
 
-def reals(rng: np.random.Generator, trials: int, count: int) -> list[Column]:
-    return [Column(f"x{i}", rng.random(trials).tolist()) for i in range(count)]
+def reals(rng: np.random.Generator, trials: int, count: int) -> list[ImportanceColumn]:
+    return [ImportanceColumn(f"x{i}", rng.random(trials).tolist()) for i in range(count)]
 
 
-def places(column: Column) -> np.ndarray:
+def places(column: ImportanceColumn) -> np.ndarray:
     return np.array([np.nan if place is None else place for place in column.places])
 
 
-def test_ranks_are_scipys() -> None:
+def test_midranks_match_scipy() -> None:
     values = np.random.default_rng(0).integers(0, 6, 40) * 1.0
     assert midranks(values) == pytest.approx(stats.rankdata(values) - 20.5)
     with pytest.raises(ConfigError):
         midranks([1.0, np.nan])
 
 
-def test_a_real_knob_explains_by_a_parabola() -> None:
+def test_real_knob_importance_fits_a_parabola() -> None:
     rng = np.random.default_rng(1)
     (column,) = reals(rng, 30, 1)
     ranks = midranks(rng.normal(size=30))
@@ -48,9 +48,9 @@ def test_a_real_knob_explains_by_a_parabola() -> None:
     assert (again[0], left[0]) == pytest.approx((expected, 1.0))
 
 
-def test_dealt_ranks_explain_the_same_bits_block_by_block() -> None:
+def test_blockwise_permutation_importance_is_bitwise_equal() -> None:
     rng = np.random.default_rng(5)
-    some = Column("u", [v if v > 0.3 else None for v in rng.random(300)])
+    some = ImportanceColumn("u", [v if v > 0.3 else None for v in rng.random(300)])
     forms = [shape(one, np.zeros((300, 0))) for one in (*reals(rng, 300, 2), some)]
     ranks = midranks(rng.normal(size=300))
     deals = np.stack([rng.permutation(300) for _ in range(150)])  # more than two blocks
@@ -58,9 +58,9 @@ def test_dealt_ranks_explain_the_same_bits_block_by_block() -> None:
     assert np.array_equal(explained_when_dealt(forms, ranks, deals), whole)
 
 
-def test_a_choice_explains_by_a_mean_each() -> None:
+def test_categorical_importance_fits_group_means() -> None:
     rng = np.random.default_rng(2)
-    column = Column("c", (rng.integers(0, 4, 40) * 1.0).tolist(), choices=True)
+    column = ImportanceColumn("c", (rng.integers(0, 4, 40) * 1.0).tolist(), choices=True)
     ranks = midranks(rng.normal(size=40))
     groups = [ranks[places(column) == level] for level in range(4)]
     expected = sum(len(g) * g.mean() ** 2 for g in groups) / (ranks**2).sum()
@@ -68,17 +68,17 @@ def test_a_choice_explains_by_a_mean_each() -> None:
     assert expected * 39 == pytest.approx(stats.kruskal(*groups).statistic)
 
 
-def test_a_conditional_knob_explains_among_the_trials_that_have_it() -> None:
+def test_conditional_knob_importance_uses_only_its_trials() -> None:
     rng = np.random.default_rng(3)
     values = rng.random(40)
-    column = Column("u", [v if i % 2 else None for i, v in enumerate(values)])
+    column = ImportanceColumn("u", [v if i % 2 else None for i, v in enumerate(values)])
     ranks = midranks(rng.normal(size=40))
-    alone = Column("u", values[1::2].tolist())
+    alone = ImportanceColumn("u", values[1::2].tolist())
     expected = explained(shape(alone, np.zeros((20, 0))), ranks[None, 1::2])
     assert explained(shape(column, np.zeros((40, 0))), ranks[None]) == pytest.approx(expected)
 
 
-def test_resamples_are_fits_of_repeated_trials() -> None:
+def test_bootstrap_importance_refits_resampled_trials() -> None:
     rng = np.random.default_rng(4)
     first, second = reals(rng, 30, 2)
     ranks, drawn = midranks(rng.normal(size=30)), rng.integers(0, 30, 30)
@@ -96,7 +96,7 @@ def test_resamples_are_fits_of_repeated_trials() -> None:
     assert left == pytest.approx([error(before) / error()])
 
 
-def test_the_knob_that_decides_is_named_and_its_share_is_the_truth() -> None:
+def test_significant_knob_is_named_with_the_true_share() -> None:
     rng = np.random.default_rng(5)
     columns = reals(rng, 400, 6)
     signal = places(columns[2]) * 12**0.5
@@ -113,13 +113,13 @@ def test_the_knob_that_decides_is_named_and_its_share_is_the_truth() -> None:
     assert json.loads(json.dumps(found.as_json()))["decided"] == ["x2"]
 
 
-def test_only_the_order_of_values_matters_and_answers_repeat() -> None:
+def test_importance_uses_ranks_and_is_deterministic() -> None:
     rng = np.random.default_rng(6)
     columns, values = reals(rng, 40, 4), rng.normal(size=40)
     assert decide(columns, values) == decide(columns, np.exp(values)) == decide(columns, values)
 
 
-def test_nothing_decided_is_an_answer() -> None:
+def test_verdict_is_printed_when_no_hyperparameter_is_significant() -> None:
     rng = np.random.default_rng(7)
     columns = reals(rng, 40, 5)
     found = decide(columns, rng.normal(size=40))
@@ -128,19 +128,21 @@ def test_nothing_decided_is_an_answer() -> None:
     assert found.unseen.startswith("With 40 trials, effects below about ")
     tied = decide(columns, [500.0] * 40)
     assert tied.names == () and all(knob.share == 0.0 for knob in tied.knobs)
-    few = decide([*columns, Column("rare", [0.5] * 3 + [None] * 37)], rng.normal(size=40))
+    few = decide(
+        [*columns, ImportanceColumn("rare", [0.5] * 3 + [None] * 37)], rng.normal(size=40)
+    )
     assert next(knob for knob in few.knobs if knob.name == "rare").floor == 1.0
     assert decide([], rng.normal(size=12)).names == ()
 
 
-def test_too_little_is_refused() -> None:
+def test_too_few_trials_for_importance_are_refused() -> None:
     with pytest.raises(ConfigError, match="needs 10"):
-        decide([Column("a", [0.1] * 9)], [1.0] * 9)
+        decide([ImportanceColumn("a", [0.1] * 9)], [1.0] * 9)
     with pytest.raises(ConfigError, match="one position"):
-        decide([Column("a", [0.1] * 9)], [1.0] * 12)
+        decide([ImportanceColumn("a", [0.1] * 9)], [1.0] * 12)
 
 
-def test_knobs_that_moved_with_the_decisive_one_are_not_named() -> None:
+def test_knobs_correlated_with_the_significant_one_are_not_named() -> None:
     """As under a model: both drift, one of them decides."""
     rng = np.random.default_rng(8)
     wrongly = 0
@@ -148,7 +150,8 @@ def test_knobs_that_moved_with_the_decisive_one_are_not_named() -> None:
         drift = np.linspace(0.0, 0.6, 80)
         a, b = (np.clip(drift + 0.4 * rng.random(80), 0, 1) for _ in range(2))
         found = decide(
-            [Column("a", a.tolist()), Column("b", b.tolist())], 4 * a + 0.5 * rng.normal(size=80)
+            [ImportanceColumn("a", a.tolist()), ImportanceColumn("b", b.tolist())],
+            4 * a + 0.5 * rng.normal(size=80),
         )
         assert "a" in found.names
         wrongly += "b" in found.names
@@ -156,15 +159,15 @@ def test_knobs_that_moved_with_the_decisive_one_are_not_named() -> None:
 
 
 @pytest.mark.slow
-def test_chance_alone_names_a_knob_in_few_studies() -> None:
+def test_importance_false_positive_rate_is_bounded() -> None:
     """100 studies of 7 knobs: 4 % and three standard errors are 10 of them."""
     rng = np.random.default_rng(9)
     named = 0
     for _ in range(100):
         columns = [
             *reals(rng, 32, 5),
-            Column("two", (rng.integers(0, 2, 32) * 1.0).tolist(), choices=True),
-            Column("under", [v if v < 0.6 else None for v in rng.random(32)]),
+            ImportanceColumn("two", (rng.integers(0, 2, 32) * 1.0).tolist(), choices=True),
+            ImportanceColumn("under", [v if v < 0.6 else None for v in rng.random(32)]),
         ]
         values = (
             np.minimum(500.0, rng.normal(500, 30, 32))

@@ -10,7 +10,7 @@ import hpo.store
 HEAVY = ("numpy", "pyarrow", "duckdb", "jax", "optuna")
 
 
-def test_nothing_heavy_is_imported() -> None:
+def test_store_import_is_lightweight() -> None:
     code = f"import sys, hpo.store; print([m for m in {HEAVY} if m in sys.modules])"
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -23,9 +23,9 @@ from hpo.store import (
     AskRow,
     AttributeRow,
     Commit,
+    CommitHead,
     DecisionRow,
     EvaluationRow,
-    Head,
     Journal,
     StudyMeta,
     TrialRow,
@@ -57,7 +57,7 @@ def journal(tmp_path: Path, meta: StudyMeta) -> Journal:
     return Journal.create(tmp_path, meta)
 
 
-def test_everything_comes_back(journal: Journal, make_trial: Make, meta: StudyMeta) -> None:
+def test_journal_round_trips_all_rows(journal: Journal, make_trial: Make, meta: StudyMeta) -> None:
     rows = [
         make_trial(0, TrialState.RUNNING),
         make_trial(
@@ -88,7 +88,7 @@ def test_everything_comes_back(journal: Journal, make_trial: Make, meta: StudyMe
     journal.close()
     with Journal(journal.path.parent) as again:
         assert again.meta == meta
-        assert again.head() == Head(1, 12.25, "running", '{"lanes": []}', "lanes-000001")
+        assert again.head() == CommitHead(1, 12.25, "running", '{"lanes": []}', "lanes-000001")
         assert repr(again.trials()) == repr(rows)  # repr: NaN is not equal to itself
         assert repr(again.trial(1)) == repr(rows[1]) and again.trial(7) is None
         of_one = episodes_of(evaluated(1, 800))
@@ -104,7 +104,9 @@ def test_everything_comes_back(journal: Journal, make_trial: Make, meta: StudyMe
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(number=st.floats(), values=st.lists(st.floats(), max_size=5))
-def test_floats_keep_every_bit(make_trial: Make, number: float, values: list[float]) -> None:
+def test_journal_floats_round_trip_bitwise(
+    make_trial: Make, number: float, values: list[float]
+) -> None:
     row = make_trial(0, value=number, seed_values=tuple(values), params={})
     back = trial_from_text(trial_to_text(row, {}))
     for sent, got in zip((number, *values), (back.value, *back.seed_values), strict=True):
@@ -113,13 +115,13 @@ def test_floats_keep_every_bit(make_trial: Make, number: float, values: list[flo
         assert same or (math.isnan(sent) and math.isnan(got))
 
 
-def test_trials_are_replaced_and_states_counted(journal: Journal, make_trial: Make) -> None:
+def test_committed_trial_replaces_its_earlier_state(journal: Journal, make_trial: Make) -> None:
     journal.commit(commit(1, trials=[make_trial(0, TrialState.RUNNING), make_trial(1)]))
     journal.commit(commit(2, trials=[make_trial(0, TrialState.STOPPED)]))
     assert [row.state for row in journal.trials()] == ["stopped", "finished"]
 
 
-def test_an_appended_row_is_never_doubled(journal: Journal) -> None:
+def test_commit_repeating_a_row_is_refused(journal: Journal) -> None:
     first = commit(
         1, evaluations=[evaluated(0, 5)], decisions=[decision(0)], asks=[AskRow(0, "a", ())]
     )
@@ -134,9 +136,7 @@ def test_an_appended_row_is_never_doubled(journal: Journal) -> None:
     assert journal.head().number == 1
 
 
-def test_a_promotion_takes_the_place_of_the_judgement_that_paused_its_trial(
-    journal: Journal, tmp_path: Path
-) -> None:
+def test_promotion_replaces_the_pause_decision(journal: Journal, tmp_path: Path) -> None:
     paused = [dataclasses.replace(decision(n), action="pause") for n in (0, 1)]
     later = dataclasses.replace(decision(0), action="promote", rank=3, judged=16)
     fresh = dataclasses.replace(decision(2), action="promote")  # paused since the last commit
@@ -172,14 +172,14 @@ def test_a_refused_commit_leaves_nothing(journal: Journal, make_trial: Make) -> 
         ({"params": {"hidden_sizes": object()}}, "cannot store"),
     ],
 )
-def test_drift_of_types_is_refused(
+def test_parameter_type_changes_are_refused(
     journal: Journal, make_trial: Make, changes: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(StoreError, match=words):
         journal.commit(commit(1, trials=[make_trial(0, **changes)]))
 
 
-def test_numbers_of_numpy_are_taken(journal: Journal, make_trial: Make) -> None:
+def test_journal_accepts_numpy_numbers(journal: Journal, make_trial: Make) -> None:
     row = make_trial(
         *(0, TrialState.FINISHED),
         value=np.float32(0.5),
@@ -192,7 +192,7 @@ def test_numbers_of_numpy_are_taken(journal: Journal, make_trial: Make) -> None:
     assert back.params == {"learning_rate": 0.1, "num_minibatches": 4}
 
 
-def test_episodes_must_be_whole(journal: Journal) -> None:
+def test_evaluation_rows_require_equal_episode_counts(journal: Journal) -> None:
     row = evaluated(0, 5)
     metrics = {**row.metrics, "load": row.returns[1:]}
     for changes in ({"lengths": row.lengths[1:]}, {"metrics": metrics}, {"returns": np.zeros(())}):
@@ -206,7 +206,7 @@ def test_commits_are_numbered_without_gaps(journal: Journal) -> None:
             journal.commit(commit(number))
 
 
-def test_readers_read_while_it_is_written(journal: Journal, make_trial: Make) -> None:
+def test_readers_work_while_the_journal_is_written(journal: Journal, make_trial: Make) -> None:
     with Journal(journal.path.parent) as reader:
         for number in range(1, 4):
             journal.commit(commit(number, trials=[make_trial(number)]))
@@ -215,7 +215,9 @@ def test_readers_read_while_it_is_written(journal: Journal, make_trial: Make) ->
             reader.commit(commit(4))
 
 
-def test_meta_may_change_but_not_its_columns(journal: Journal, meta: StudyMeta) -> None:
+def test_journal_meta_may_change_but_not_parameter_kinds(
+    journal: Journal, meta: StudyMeta
+) -> None:
     journal.replace_meta(dataclasses.replace(meta, study_text="new", devices=4))
     with Journal(journal.path.parent) as again:
         assert (again.meta.study_text, again.meta.devices) == ("new", 4)
@@ -223,7 +225,7 @@ def test_meta_may_change_but_not_its_columns(journal: Journal, meta: StudyMeta) 
         journal.replace_meta(dataclasses.replace(meta, param_kinds={}))
 
 
-def test_what_is_no_journal_is_said(tmp_path: Path, meta: StudyMeta) -> None:
+def test_missing_or_foreign_journal_is_refused(tmp_path: Path, meta: StudyMeta) -> None:
     with pytest.raises(StoreError, match="there is no study in"):
         Journal(tmp_path)
     path = tmp_path / "journal.sqlite"
@@ -241,7 +243,7 @@ def test_what_is_no_journal_is_said(tmp_path: Path, meta: StudyMeta) -> None:
         Journal.create(tmp_path, meta)
 
 
-def test_a_disk_that_is_full_at_the_beginning_is_said_and_leaves_room_for_another_try(
+def test_full_disk_at_creation_is_reported_and_can_be_retried(
     tmp_path: Path, meta: StudyMeta, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -250,10 +252,10 @@ def test_a_disk_that_is_full_at_the_beginning_is_said_and_leaves_room_for_anothe
             Journal.create(tmp_path, meta)
     assert not Journal.exists(tmp_path)
     with Journal.create(tmp_path, meta) as journal:
-        assert journal.head() == Head(at=meta.created_at)
+        assert journal.head() == CommitHead(at=meta.created_at)
 
 
-def test_damage_inside_is_said(journal: Journal, make_trial: Make) -> None:
+def test_damaged_journal_content_is_refused(journal: Journal, make_trial: Make) -> None:
     journal.commit(commit(1, trials=[make_trial(number) for number in range(500)]))
     journal.close()
     content = bytearray(journal.path.read_bytes())
@@ -272,7 +274,7 @@ def test_a_newer_format_is_refused(journal: Journal) -> None:
         Journal(journal.path.parent)
 
 
-def test_a_meta_with_an_unknown_kind_is_refused(tmp_path: Path, meta: StudyMeta) -> None:
+def test_meta_with_unknown_parameter_kind_is_refused(tmp_path: Path, meta: StudyMeta) -> None:
     wrong = dataclasses.replace(meta, param_kinds={"gamma": "double"})
     with pytest.raises(StoreError, match="kind 'double'; allowed are float"):
         Journal.create(tmp_path, wrong)
@@ -290,11 +292,11 @@ def test_a_meta_with_an_unknown_kind_is_refused(tmp_path: Path, meta: StudyMeta)
         ([None], "json"),
     ],
 )
-def test_kinds_are_found_from_values(values: list[object], kind: str) -> None:
+def test_parameter_kind_is_inferred_from_values(values: list[object], kind: str) -> None:
     assert param_kind(values) == kind
 
 
-def test_what_is_read_inside_is_of_one_commit(journal: Journal, make_trial: Make) -> None:
+def test_at_one_commit_reads_a_consistent_snapshot(journal: Journal, make_trial: Make) -> None:
     journal.commit(commit(1, trials=[make_trial(0)]))
     begun = threading.Event()
 

@@ -17,7 +17,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_writer_does_not_wait_for_it(folder):
+def test_journal_copy_does_not_block_the_writer(folder):
     """It is in the midst of reading one commit; the next one is written, and is not seen."""
     with (
         Journal(folder, writable=True) as writer,
@@ -31,7 +31,7 @@ def test_a_writer_does_not_wait_for_it(folder):
         assert copy.head().number == 2
 
 
-def test_it_takes_nothing_and_leaves_nothing(folder):
+def test_journal_copy_is_read_only_and_leaves_no_files(folder):
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     with Journal(folder, copied=True) as copy:
         assert copy.meta == META
@@ -40,7 +40,7 @@ def test_it_takes_nothing_and_leaves_nothing(folder):
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
 
-def test_damage_is_found_in_it(folder):
+def test_damaged_journal_copy_is_refused(folder):
     path = folder / "journal.sqlite"
     connection = sqlite3.connect(path)
     connection.execute("UPDATE head SET phase = 'finished'")

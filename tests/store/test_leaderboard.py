@@ -20,7 +20,7 @@ def order(rows: list[TrialRow], goal: str = "maximize") -> list[int]:
     return [entry.trial for entry in leaderboard(rows, goal)]
 
 
-def test_groups_are_never_mixed(make_trial: Make) -> None:
+def test_leaderboard_orders_trials_by_state_group(make_trial: Make) -> None:
     rows = [
         make_trial(0, TrialState.WAITING),
         make_trial(1, TrialState.FAILED, error="out of memory"),
@@ -42,7 +42,7 @@ def test_groups_are_never_mixed(make_trial: Make) -> None:
     assert order([*rows, paused, lost]) == [9, 8, 7, 3, 6, 4, 10, 5, 11, 2, 1, 0]
 
 
-def test_choose_orders_and_report_is_shown(make_trial: Make) -> None:
+def test_leaderboard_ranks_by_selection_seeds_and_shows_test_seeds(make_trial: Make) -> None:
     """The better report mean of trial 2 must not win: report seeds choose nothing."""
     report = tuple(float(value) for value in range(400, 416))
     rows = [
@@ -65,7 +65,7 @@ def test_choose_orders_and_report_is_shown(make_trial: Make) -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("goal", ["maximize", "minimize"])
-def test_what_is_not_finite_never_ranks_first(make_trial: Make, bad: float, goal: str) -> None:
+def test_non_finite_values_never_rank_first(make_trial: Make, bad: float, goal: str) -> None:
     rows = [
         make_trial(0, value=bad, seed_values=(bad,)),
         make_trial(1, value=3.0, choose_values=(bad, 1.0)),
@@ -84,7 +84,7 @@ def test_stopped_trials_show_no_value_even_when_audited(make_trial: Make) -> Non
     assert (entry.value, entry.rung, entry.rung_value, entry.search_value) == (None, 1, 4.0, 9.0)
 
 
-def test_ties_go_to_the_smaller_number(make_trial: Make) -> None:
+def test_leaderboard_ties_are_broken_by_trial_number(make_trial: Make) -> None:
     assert order([make_trial(n, value=1.0) for n in (4, 2, 9)]) == [2, 4, 9]
 
 
@@ -93,7 +93,7 @@ def test_an_unknown_goal_is_refused() -> None:
         leaderboard([], "max")
 
 
-def test_json_holds_what_the_command_line_promises(make_trial: Make) -> None:
+def test_leaderboard_json_has_the_documented_fields(make_trial: Make) -> None:
     row = make_trial(3, value=1.5, seed_values=(1.0, 1.5, 2.0, 1.25, 1.75), env_steps=40)
     fields = leaderboard([row])[0].as_json()
     promised = {"trial", "state", "value", "ci_low", "ci_high", "confirmed", "seeds"}
@@ -132,7 +132,7 @@ def group(entry: Entry) -> int:
 
 
 @given(st.lists(ROWS, max_size=20, unique_by=lambda row: row.trial), st.randoms())
-def test_the_order_is_total_and_needs_no_order_of_rows(rows: list[TrialRow], random) -> None:
+def test_leaderboard_order_is_independent_of_row_order(rows: list[TrialRow], random) -> None:
     entries = leaderboard(rows, "minimize")
     shuffled = list(rows)
     random.shuffle(shuffled)

@@ -23,7 +23,7 @@ time.sleep(60)
 """
 
 
-def test_a_second_writer_is_told_who_holds_it(tmp_path: Path) -> None:
+def test_second_writer_error_names_the_lock_holder(tmp_path: Path) -> None:
     with StudyLock(tmp_path) as lock:
         with pytest.raises(
             StoreError, match=rf"being written by host .*, pid {os.getpid()}, since"
@@ -36,16 +36,16 @@ def test_a_second_writer_is_told_who_holds_it(tmp_path: Path) -> None:
         pass
 
 
-def test_nobody_holds_what_was_never_locked(tmp_path: Path) -> None:
+def test_unlocked_folder_has_no_lock_holder(tmp_path: Path) -> None:
     assert lock_holder(tmp_path) is None
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_unwritable_lock_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"cannot lock .* choose another$"):
         StudyLock(tmp_path / "missing")
 
 
-def test_death_frees_the_lock(tmp_path: Path) -> None:
+def test_killed_process_releases_the_lock(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None and child.stdout.readline() == "held\n"

@@ -30,7 +30,7 @@ def scores(seed: int, environments: int = 3, seeds: int = 8) -> list[list[float]
 
 
 @pytest.mark.parametrize(("environments", "seeds"), [(3, 8), (5, 3), (1, 7), (2, 2)])
-def test_aggregates_are_those_of_the_paper(environments: int, seeds: int) -> None:
+def test_multi_env_aggregates_match_agarwal_et_al(environments: int, seeds: int) -> None:
     given = scores(1, environments, seeds)
     flat = [score for each in given for score in each]
     assert overall(given, "mean") == pytest.approx(stats.trim_mean(flat, 0.0))
@@ -38,7 +38,7 @@ def test_aggregates_are_those_of_the_paper(environments: int, seeds: int) -> Non
     assert overall(given, "worst") == pytest.approx(min(sum(e) / len(e) for e in given))
 
 
-def test_together_takes_one_seed() -> None:
+def test_together_aggregates_a_single_seed() -> None:
     seed = [0.9, -0.2, 0.5, 0.4, 3.0]
     assert together(seed, "mean") == pytest.approx(0.92)
     assert together(seed, "iqm") == pytest.approx((0.9 + 0.5 + 0.4) / 3)
@@ -48,7 +48,7 @@ def test_together_takes_one_seed() -> None:
     assert together([1.0, -math.inf], "mean") == -math.inf
 
 
-def test_the_profile_is_the_share_of_runs_above() -> None:
+def test_performance_profile_is_the_share_above_thresholds() -> None:
     given, thresholds = scores(2), [-0.5, 0.3, 0.6, 1.7, 9.0]
     flat = [score for each in given for score in each]
     expected = [sum(score > tau for score in flat) / len(flat) for tau in thresholds]
@@ -62,7 +62,7 @@ def test_the_profile_is_the_share_of_runs_above() -> None:
     assert band[1][0] < band[1][1]
 
 
-def test_the_probability_of_improvement_is_mann_and_whitneys() -> None:
+def test_probability_of_improvement_matches_mann_whitney() -> None:
     ours, theirs = np.round(scores(3), 1), np.round(scores(4, seeds=6), 1)  # with ties
     each = [
         stats.mannwhitneyu(a, b, alternative="greater").statistic / (len(a) * len(b))
@@ -78,13 +78,13 @@ def test_the_probability_of_improvement_is_mann_and_whitneys() -> None:
     assert back.kind == "score"
 
 
-def test_what_is_lost_loses() -> None:
+def test_diverged_runs_lose_in_probability_of_improvement() -> None:
     chance, _ = probability_of_improvement([[math.nan, 1.0]], [[0.0, 0.0]])
     assert chance == 0.5
     assert probability_of_improvement([[math.nan]], [[math.inf]])[0] == 0.5
 
 
-def test_intervals_draw_seeds_anew_in_each_environment() -> None:
+def test_iqm_interval_is_a_stratified_bootstrap() -> None:
     """The same draws, one resample and one environment after the other; expanded percentiles."""
     given = scores(5, 4, 6)
     drawn = np.random.Generator(np.random.PCG64(0)).integers(0, 6, (2_000, 4, 6))
@@ -99,7 +99,7 @@ def test_intervals_draw_seeds_anew_in_each_environment() -> None:
     assert (found.low, found.high) == pytest.approx(tuple(ends))
 
 
-def test_the_mean_has_the_interval_of_seeds_and_the_worst_none() -> None:
+def test_overall_mean_has_a_t_interval_and_worst_has_none() -> None:
     given = scores(5, 4, 6)
     seeds, rows = np.mean(given, axis=0), np.array(given)
     reach = stats.t.ppf(0.975, 5) * stats.sem(seeds)
@@ -118,7 +118,9 @@ def test_the_mean_has_the_interval_of_seeds_and_the_worst_none() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("environments", [2, 6])
 @pytest.mark.parametrize("how", ["mean", "iqm"])
-def test_five_seeds_have_intervals_that_hold_the_truth(how: str, environments: int) -> None:
+def test_overall_intervals_have_nominal_coverage_at_five_seeds(
+    how: str, environments: int
+) -> None:
     """At most what 5 % misses give in 999 of 1,000 runs of this test.
 
     Of 40,000 trials the mean's missed 5.0 and 5.1 % (Student's, exact), of 12,000 the IQM's 2.9
@@ -132,7 +134,7 @@ def test_five_seeds_have_intervals_that_hold_the_truth(how: str, environments: i
 
 
 @pytest.mark.slow
-def test_returns_of_two_modes_have_means_that_the_interval_holds() -> None:
+def test_overall_mean_interval_covers_bimodal_returns() -> None:
     """20,000 trials of 8 seeds; the interval of the means of seeds alone missed in 5.8 %."""
     rng, trials, missed = np.random.default_rng(8), 20_000, 0
     modes = np.where(rng.random((trials, 6, 8)) < 0.5, 100.0, 400.0)
@@ -142,7 +144,7 @@ def test_returns_of_two_modes_have_means_that_the_interval_holds() -> None:
     assert missed <= stats.binom.ppf(0.999, trials, 0.05)
 
 
-def test_the_probability_of_equals_is_seldom_told_from_a_half() -> None:
+def test_probability_interval_of_equals_contains_one_half() -> None:
     """300 pairs on 4 environments; 5 % and two standard errors are 22. Sure of it is nobody."""
     rng, missed = np.random.default_rng(1), 0
     for _ in range(300):
@@ -155,7 +157,7 @@ def test_the_probability_of_equals_is_seldom_told_from_a_half() -> None:
 
 
 @pytest.mark.parametrize("paired", [True, False])
-def test_a_difference_of_iqms_leaves_0_out_only_where_the_exact_test_does(paired: bool) -> None:
+def test_iqm_difference_interval_agrees_with_the_exact_test(paired: bool) -> None:
     """300 pairs of equals at both ends of their range; 4 % and two standard errors are 18."""
     rng, missed = np.random.default_rng(2), 0
     for _ in range(300):
@@ -173,7 +175,7 @@ def welch(samples: list[np.ndarray]) -> int:
 
 
 @pytest.mark.parametrize("paired", [True, False])
-def test_a_difference_of_iqms_draws_paired_seeds_together(paired: bool) -> None:
+def test_iqm_difference_bootstrap_resamples_paired_seeds(paired: bool) -> None:
     """One resample and one environment after the other."""
     ours, theirs = scores(8, 3, 6), scores(9, 3, 6)
     draws = [np.random.Generator(np.random.PCG64(s)).integers(0, 6, (2_000, 3, 6)) for s in (0, 1)]
@@ -197,7 +199,7 @@ def test_a_difference_of_iqms_draws_paired_seeds_together(paired: bool) -> None:
     assert around.kind == "bootstrap"
 
 
-def test_a_difference_of_means_is_that_of_any_two_samples() -> None:
+def test_mean_difference_uses_paired_or_welch_intervals() -> None:
     ours, theirs = scores(8, 3, 6), scores(9, 3, 6)
     seeds = [np.mean(side, axis=0) for side in (ours, theirs)]
     value, around = difference(ours, theirs, "mean", paired=True)
@@ -211,14 +213,14 @@ def test_a_difference_of_means_is_that_of_any_two_samples() -> None:
     assert (around.low, around.high) == pytest.approx((welch_s.low, welch_s.high), abs=0.02)
 
 
-def test_a_difference_of_the_worst_has_no_interval() -> None:
+def test_worst_env_difference_has_no_interval() -> None:
     ours, theirs = scores(8, 3, 6), scores(9, 3, 6)
     value, around = difference(ours, theirs, "worst", paired=True)
     assert value == pytest.approx(min(map(np.mean, ours)) - min(map(np.mean, theirs)))
     assert around.low is None
 
 
-def test_luck_that_paired_seeds_share_is_in_no_difference() -> None:
+def test_paired_difference_cancels_shared_seed_noise() -> None:
     rng = np.random.default_rng(0)
     luck, own = rng.normal(0.0, 0.5, (4, 8)), rng.normal(0.1, 1e-3, (4, 8))
     ours, theirs = (luck + own).tolist(), luck.tolist()
@@ -229,7 +231,7 @@ def test_luck_that_paired_seeds_share_is_in_no_difference() -> None:
 
 
 @pytest.mark.parametrize("how", ["mean", "iqm"])
-def test_where_nothing_varies_nothing_says_how_far_another_seed_may_be(how: str) -> None:
+def test_constant_difference_has_no_interval(how: str) -> None:
     luck = np.random.default_rng(0).normal(0.0, 0.5, (4, 8))
     value, around = difference((luck + 0.1).tolist(), luck.tolist(), how, paired=True)
     assert value == pytest.approx(0.1) and around.low is None
@@ -252,7 +254,7 @@ SPREADS = {"unlike": [0.3, 0.2, 0.1, 0.1, 0.05], "one holds all": [0.01, 0.01, 0
         ("iqm", False, "unlike"),
     ],
 )
-def test_how_often_the_interval_of_a_difference_misses(how: str, paired: bool, case: str) -> None:
+def test_difference_intervals_have_nominal_coverage(how: str, paired: bool, case: str) -> None:
     """Sides of equal worth on 5 environments with 5 seeds, 6 where the exact test needs them.
 
     Of the IQM's, plain percentiles missed in 10 to 13 % of 400, expanded ones with the degrees of
@@ -271,7 +273,7 @@ def test_how_often_the_interval_of_a_difference_misses(how: str, paired: bool, c
     assert missed <= stats.binom.ppf(0.99, rounds, 0.05)
 
 
-def test_few_or_lost_runs_have_no_interval() -> None:
+def test_too_few_or_diverged_runs_have_no_interval() -> None:
     assert overall_interval(scores(1, seeds=4)).low is None
     assert profile_band(scores(1, seeds=4), [0.5]) is None
     assert overall_interval([[*[0.0] * 5, math.inf]]).low is None
@@ -280,7 +282,7 @@ def test_few_or_lost_runs_have_no_interval() -> None:
     assert difference([[0.0] * 5], [[*[0.0] * 4, math.inf]], paired=True)[1].low is None
 
 
-def test_what_cannot_be_said_is_refused() -> None:
+def test_unknown_aggregates_and_unequal_scores_are_refused() -> None:
     with pytest.raises(ConfigError, match="known: mean, iqm, worst"):
         overall(scores(1), "median")
     with pytest.raises(ConfigError, match="known: mean, iqm, worst"):

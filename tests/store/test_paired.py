@@ -24,7 +24,7 @@ from hpo.store.interim_analyses import Look, earlier_looks, levels, winners_look
 
 
 @pytest.mark.parametrize("count", [6, 8, 16, 32])
-def test_the_interval_is_students_of_the_differences(count: int) -> None:
+def test_paired_interval_matches_student_t(count: int) -> None:
     rng = np.random.default_rng(count)
     b = rng.normal(0, 2, count)  # the other side has as long tails
     a = np.roll(b, 1) + 0.1
@@ -36,7 +36,7 @@ def test_the_interval_is_students_of_the_differences(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [8, 16, 32])
-def test_beside_a_constant_it_is_halls(count: int) -> None:
+def test_difference_to_a_constant_uses_halls_interval(count: int) -> None:
     """Its ends are the means at which Hall's transformed statistic is a quantile of t."""
     b = 460.0 - 5.0 * np.random.default_rng(count).exponential(1, count)
     d = 500.0 - b
@@ -55,7 +55,7 @@ def test_beside_a_constant_it_is_halls(count: int) -> None:
     assert (found.low, found.high) == pytest.approx((max(ends[0], plain[0]), ends[1]))
 
 
-def test_there_is_no_interval_where_nothing_tells_it() -> None:
+def test_paired_interval_is_none_without_spread_or_seeds() -> None:
     assert paired_interval([1.0, 2.0, 3.0, 5.0, 4.0], [0.0] * 5).kind == "none"
     assert (
         paired_interval([0.1 * i + 0.1 for i in range(8)], [0.1 * i for i in range(8)]).kind
@@ -67,7 +67,7 @@ def test_there_is_no_interval_where_nothing_tells_it() -> None:
         paired_interval([1.0], [1.0, 2.0])
 
 
-def test_the_chance_has_the_exact_interval() -> None:
+def test_paired_probability_has_the_exact_binomial_interval() -> None:
     ours, theirs = [1.0] * 13 + [0.0] * 3, [0.5] * 16
     chance, found = chance_of_better(ours, theirs)
     expected = stats.binomtest(13, 16).proportion_ci(0.95, "exact")
@@ -77,7 +77,7 @@ def test_the_chance_has_the_exact_interval() -> None:
     assert chance_of_better([1.0] * 4, [0.0] * 4)[1].kind == "none"
 
 
-def test_so_many_seeds_have_the_power_they_promise() -> None:
+def test_seeds_to_tell_reaches_the_promised_power() -> None:
     differences = (np.random.default_rng(0).normal(0, 1, 12) + 0.4).tolist()
     centre, spread = np.mean(differences), np.std(differences, ddof=1)
 
@@ -99,7 +99,7 @@ def _coverage(a: np.ndarray, b: np.ndarray, truth: float) -> float:
 
 
 @pytest.mark.parametrize("count", [8, 16])
-def test_intervals_hold_what_they_say(count: int) -> None:
+def test_paired_intervals_have_nominal_coverage(count: int) -> None:
     """600 studies: the standard error is 0.9 %, so 93 to 97 % has two of them on either side."""
     rng, size = np.random.default_rng(5), (600, count)
     gamma = _coverage(-rng.gamma(2, 50, size), -rng.gamma(3, 50, size), 50.0)
@@ -121,14 +121,14 @@ def every_sign(differences: list[float]) -> float:
 
 
 @pytest.mark.parametrize("count", [1, 5, 9])
-def test_the_exact_test_is_all_ways_to_flip_signs(count: int) -> None:
+def test_sign_flip_test_is_exhaustive(count: int) -> None:
     rng = np.random.default_rng(count)
     for values in (rng.normal(0.5, 1, count), rng.integers(-1, 3, count), np.full(count, 0.1)):
         differences = values.astype(float).tolist()
         assert sign_flip_p(differences) == pytest.approx(every_sign(differences))
 
 
-def test_many_differences_are_flipped_at_random_and_very_many_are_students() -> None:
+def test_large_samples_use_random_flips_then_student_t() -> None:
     rng = np.random.default_rng(0)
     some = rng.normal(0.4, 1, 30)
     theirs = stats.permutation_test(
@@ -140,7 +140,7 @@ def test_many_differences_are_flipped_at_random_and_very_many_are_students() -> 
     assert sign_flip_p([0.0] * 8) == 1.0
 
 
-def test_an_interval_leaves_0_out_only_where_the_exact_test_does() -> None:
+def test_paired_interval_agrees_with_the_exact_test() -> None:
     rng = np.random.default_rng(1)
     for _ in range(300):
         count = int(rng.integers(6, 14))
@@ -152,7 +152,7 @@ def test_an_interval_leaves_0_out_only_where_the_exact_test_does() -> None:
         assert every_sign([a - b for a, b in zip(ours, theirs, strict=True)]) <= 0.04
 
 
-def test_an_interval_ends_where_means_end() -> None:
+def test_paired_interval_respects_value_bounds() -> None:
     theirs = [0.0, 0.1, 0.0, 0.9, 0.4, 0.0, 0.7, 0.0]
     ours = [1.0, 1.0, 0.2, 1.0, 1.0, 1.0, 0.0, 1.0]
     free, bound = (paired_interval(ours, theirs, bounds=b) for b in (Bounds(), Bounds(0.0, 1.0)))
@@ -162,7 +162,7 @@ def test_an_interval_ends_where_means_end() -> None:
     assert top.low >= 0.0
 
 
-def test_levels_count_what_could_decide() -> None:
+def test_levels_count_only_looks_that_could_decide() -> None:
     assert levels([]) == ([], 0.04)
     assert levels([3]) == ([], 0.04)  # 3 seeds of each decide nothing
     assert levels([4]) == ([(4, 0.03)], 0.016)
@@ -179,7 +179,7 @@ def test_levels_count_what_could_decide() -> None:
     assert sum(0.04 * 0.2**k for k in range(50)) == pytest.approx(0.05)
 
 
-def test_pairs_are_counted_at_the_looks_that_both_had() -> None:
+def test_earlier_looks_count_pairs_seen_by_both_trials() -> None:
     looks = [Look(0, 8), Look(9, 8, True), Look(0, 20), Look(6, 20), Look(9, 20, True)]
     assert earlier_looks(looks, 9, 0, 20) == (8,)
     assert earlier_looks(looks, 9, 0, 30) == (8, 20)
@@ -192,7 +192,7 @@ def test_pairs_are_counted_at_the_looks_that_both_had() -> None:
     assert winners_looks(five, 6, 0, 16) == (0,)
 
 
-def test_the_interval_over_looks_is_what_all_of_them_leave() -> None:
+def test_interval_over_looks_is_their_intersection() -> None:
     rng = np.random.default_rng(3)
     a, b = rng.normal(0.5, 1, (2, 20)).tolist()
     each = [paired_interval(a[:8], b[:8], level=0.04), paired_interval(a, b, level=0.008)]
@@ -201,7 +201,7 @@ def test_the_interval_over_looks_is_what_all_of_them_leave() -> None:
     assert found.high == min(one.high for one in each)
 
 
-def test_a_probability_of_improvement_is_never_sure() -> None:
+def test_unanimous_wins_still_give_a_wide_probability_interval() -> None:
     """32 of 32 leave out what would make them rarer than 2.5 %, not what was not seen."""
     for paired, least in ((True, 0.025 ** (1 / 32)), (False, 0.88)):
         chance, found = chance_of_better([1.0] * 32, [0.0] * 32, paired=paired)
@@ -211,9 +211,7 @@ def test_a_probability_of_improvement_is_never_sure() -> None:
 
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("count", [5, 8, 32])
-def test_equals_are_told_apart_by_the_probability_in_at_most_5_percent(
-    count: int, paired: bool
-) -> None:
+def test_probability_false_positive_rate_is_at_most_5_percent(count: int, paired: bool) -> None:
     """500 pairs of equals, a third of them ties: 5 % and two standard errors are 35."""
     rng, missed = np.random.default_rng(count), 0
     for _ in range(500):

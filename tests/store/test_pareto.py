@@ -40,13 +40,13 @@ def test_volume_equals_counting_unit_cubes(rows):
     assert hypervolume(rows, (7.0, 7.0, 7.0)) == pytest.approx(cubes)
 
 
-def test_volume_of_a_staircase():
+def test_hypervolume_of_a_staircase_front_is_exact():
     # [1, 4] x [3, 4] and [2, 4] x [2, 4] and [3, 4] x [1, 4]: 3 + 4 + 3 less the overlaps 2 + 2.
     assert hypervolume([(1.0, 3.0), (2.0, 2.0), (3.0, 1.0)], (4.0, 4.0)) == 6.0
     assert hypervolume([(5.0, 0.0), (math.nan, 1.0)], (4.0, 4.0)) == 0.0
 
 
-def test_crowding_is_the_box_around_a_point():
+def test_crowding_distance_is_the_normalised_neighbour_box():
     # Spans 4 and 4; the middle point lies between (0, 4) and (4, 0): 4/4 + 4/4.
     assert crowding([(0.0, 4.0), (1.0, 1.0), (4.0, 0.0)]) == [math.inf, 2.0, math.inf]
     # Second front alone: its ends are infinite; equal points count as one.
@@ -61,7 +61,7 @@ def test_places_put_feasible_points_first():
 
 
 @given(points)
-def test_scores_sort_as_places_do(rows):
+def test_pareto_scores_sort_like_places(rows):
     found, numbers = places(rows), scores(rows)
     for i in range(len(rows)):
         for j in range(len(rows)):
@@ -69,5 +69,5 @@ def test_scores_sort_as_places_do(rows):
             assert rows[i] != rows[j] or numbers[i] == numbers[j]
 
 
-def test_nothing_has_no_place():
+def test_empty_fronts_have_no_places_or_volume():
     assert fronts([]) == crowding([]) == places([]) == [] and hypervolume([], (1.0,)) == 0.0

@@ -49,7 +49,7 @@ def test_rows_come_back_in_order(tmp_path: Path) -> None:
     assert [(part.rows, part.first) for part in parts.live] == [(3, 0), (1, 3)]
 
 
-def test_a_metric_that_comes_later_is_null_before(tmp_path: Path) -> None:
+def test_later_metric_is_null_in_earlier_rows(tmp_path: Path) -> None:
     parts = CurveParts(tmp_path, [])
     add(parts, 0, a=1.0)
     add(parts, 1, b=2.0)
@@ -62,19 +62,19 @@ def test_a_metric_that_comes_later_is_null_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["high", [1.0]])
-def test_only_numbers_are_taken(tmp_path: Path, value: object) -> None:
+def test_non_numeric_curve_values_are_refused(tmp_path: Path, value: object) -> None:
     parts = CurveParts(tmp_path, [])
     with pytest.raises(StoreError, match="one number per metric"):
         parts.add_chunk([0], [Stream.SEARCH], [0], [0], {"loss": [value]})  # pyright: ignore
 
 
-def test_columns_of_a_chunk_are_equally_long(tmp_path: Path) -> None:
+def test_unequal_curve_columns_are_refused(tmp_path: Path) -> None:
     parts = CurveParts(tmp_path, [])
     with pytest.raises(StoreError, match="one number per metric"):
         parts.add_chunk([1, 2], [Stream.SEARCH] * 2, [0, 0], [1, 1], {"loss": np.zeros(3)})
 
 
-def test_what_no_commit_lists_is_deleted(tmp_path: Path) -> None:
+def test_uncommitted_curve_parts_are_deleted(tmp_path: Path) -> None:
     parts = CurveParts(tmp_path, [])
     add(parts, 0)
     settle(parts)
@@ -88,7 +88,7 @@ def test_what_no_commit_lists_is_deleted(tmp_path: Path) -> None:
     assert read(tmp_path, again.live)["env_steps"].to_pylist() == [0, 1]
 
 
-def test_a_damaged_part_is_named(tmp_path: Path) -> None:
+def test_damaged_curve_part_is_named(tmp_path: Path) -> None:
     parts = CurveParts(tmp_path, [])
     for index in range(2):
         add(parts, index)
@@ -104,7 +104,7 @@ def test_a_damaged_part_is_named(tmp_path: Path) -> None:
         CurveParts(tmp_path, parts.live)
 
 
-def test_many_parts_become_few_and_keep_every_row(
+def test_curve_parts_are_merged_without_losing_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts_module, "MERGE_PARTS", 4)
@@ -124,9 +124,7 @@ def test_many_parts_become_few_and_keep_every_row(
     CurveParts(tmp_path, parts.live)
 
 
-def test_a_crash_while_merging_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_crash_during_merge_loses_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts_module, "MERGE_PARTS", 4)
     parts = CurveParts(tmp_path, [])
     for index in range(3):
@@ -140,7 +138,7 @@ def test_a_crash_while_merging_loses_nothing(
     assert read(tmp_path, again.live)["env_steps"].to_pylist() == [0, 1, 2]
 
 
-def test_a_large_buffer_goes_to_disk_before_the_commit(
+def test_large_curve_buffer_is_flushed_before_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts_module, "BUFFER_ROWS", 10)

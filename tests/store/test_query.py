@@ -63,7 +63,9 @@ def study(tmp_path_factory: pytest.TempPathFactory, meta: StudyMeta, make_trial:
         ("SELECT 1 AS a -- a comment; and more", ["a"], [(1,)]),
     ],
 )
-def test_reading(study: Path, sql: str, columns: list[str], rows: list[tuple]) -> None:
+def test_select_returns_columns_and_rows(
+    study: Path, sql: str, columns: list[str], rows: list[tuple]
+) -> None:
     assert run_query(study, sql) == (columns, rows)
 
 
@@ -101,7 +103,7 @@ def test_describe_and_summarize(study: Path) -> None:
         "PIVOT trials ON trial USING sum(value)",
     ],
 )
-def test_only_reading_statements_are_taken(study: Path, sql: str) -> None:
+def test_writing_sql_statements_are_refused(study: Path, sql: str) -> None:
     before = sorted(path.name for path in study.iterdir())
     with pytest.raises(StoreError, match=r"a query only reads, got a \w+ statement"):
         run_query(study, sql.format(study=study))
@@ -111,7 +113,7 @@ def test_only_reading_statements_are_taken(study: Path, sql: str) -> None:
 @pytest.mark.parametrize(
     "sql", ["", "  ", "-- nothing", "SELECT 1; SELECT 2", "SELECT 1; DROP VIEW x"]
 )
-def test_a_query_is_one_statement(study: Path, sql: str) -> None:
+def test_multiple_sql_statements_are_refused(study: Path, sql: str) -> None:
     with pytest.raises(StoreError, match="a query is one statement"):
         run_query(study, sql)
 
@@ -135,7 +137,7 @@ def test_a_query_is_one_statement(study: Path, sql: str) -> None:
         "SELECT * FROM query('SELECT * FROM read_text(''/etc/passwd'')')",
     ],
 )
-def test_other_files_are_out_of_reach(study: Path, sql: str) -> None:
+def test_query_cannot_read_files_outside_the_study(study: Path, sql: str) -> None:
     (study.parent / "other.txt").write_text("secret")
     Path(f"{study}2").mkdir(exist_ok=True)
     (Path(f"{study}2") / "other.txt").write_text("secret")
@@ -156,7 +158,7 @@ def test_other_files_are_out_of_reach(study: Path, sql: str) -> None:
         ("SELECT * FROM python_rows", "does not exist"),
     ],
 )
-def test_mistakes_are_told(study: Path, sql: str, words: str) -> None:
+def test_sql_mistakes_are_reported(study: Path, sql: str, words: str) -> None:
     import pyarrow as pa
 
     python_rows = pa.table({"a": [1]})
@@ -165,7 +167,7 @@ def test_mistakes_are_told(study: Path, sql: str, words: str) -> None:
     assert python_rows.num_rows == 1
 
 
-def test_nothing_is_written_anywhere(
+def test_query_writes_no_files(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = tmp_path / "work"
@@ -179,7 +181,7 @@ def test_nothing_is_written_anywhere(
 
 
 @pytest.mark.parametrize("name", ["it's", "a[1]*", "sp ace", 'quo"te'])
-def test_odd_folders_are_taken_literally(
+def test_query_handles_special_characters_in_paths(
     tmp_path: Path, meta: StudyMeta, make_trial: Make, name: str
 ) -> None:
     study = fill(StudyFolder(tmp_path / name / "toy"), meta, [make_trial(0)])
@@ -188,14 +190,16 @@ def test_odd_folders_are_taken_literally(
     assert run_query(tmp_path / "link", "SELECT trial FROM trials")[1] == [(0,)]
 
 
-def test_params_no_struct_can_hold_stay_columns(folder: StudyFolder, meta: StudyMeta) -> None:
+def test_conflicting_param_names_stay_separate_columns(
+    folder: StudyFolder, meta: StudyMeta
+) -> None:
     kinds = {"env": "text", "env.load": "float"}
     study = fill(folder, dataclasses.replace(meta, param_kinds=kinds), [])
     columns, _ = run_query(study, "SELECT * FROM trials")
     assert columns[-2:] == ["param.env", "param.env.load"]
 
 
-def test_before_the_first_commit_it_says_so(folder: StudyFolder, meta: StudyMeta) -> None:
+def test_query_before_the_first_commit_is_refused(folder: StudyFolder, meta: StudyMeta) -> None:
     with StudyStore(folder, meta):
         words = r"^toy has no trials.parquet yet; host .* is running it: wait a minute"
         with pytest.raises(StoreError, match=words):
@@ -207,7 +211,7 @@ def test_before_the_first_commit_it_says_so(folder: StudyFolder, meta: StudyMeta
 LONG = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"
 
 
-def test_a_query_ends_after_its_time(study: Path) -> None:
+def test_query_stops_after_its_time_limit(study: Path) -> None:
     with pytest.raises(StoreError, match=r"^the query was stopped after 0.2 s; .* more time$"):
         run_query(study, LONG, 0.2)
     with pytest.raises(StoreError, match="was stopped after"):  # while rows are taken, too
@@ -215,7 +219,7 @@ def test_a_query_ends_after_its_time(study: Path) -> None:
     assert run_query(study, "SELECT 1 AS one", None) == (["one"], [(1,)])
 
 
-def test_a_query_has_so_much_memory_and_no_more(
+def test_query_stops_at_its_memory_and_cell_limits(
     study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "MEMORY", "50MB")
@@ -227,7 +231,7 @@ def test_a_query_has_so_much_memory_and_no_more(
         run_query(study, "SELECT range, range FROM range(1000000)")
 
 
-def test_rows_are_taken_in_turns_and_may_be_more_than_a_list_holds(
+def test_streamed_rows_may_exceed_the_cell_limit(
     study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "CELLS", 10)
@@ -241,7 +245,7 @@ def test_rows_are_taken_in_turns_and_may_be_more_than_a_list_holds(
     assert last == (49_999, 50_000) and sum(sizes) == 50_000 and max(sizes) <= 10_000
 
 
-def test_what_is_done_with_rows_is_not_the_time_of_the_query(study: Path) -> None:
+def test_row_processing_does_not_count_towards_query_time(study: Path) -> None:
     with queries.streamed(study, "SELECT range FROM range(200000)", 5.0) as rows:
         turns = iter(rows)
         count = len(next(turns))
@@ -254,7 +258,7 @@ def test_what_is_done_with_rows_is_not_the_time_of_the_query(study: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_sort_beyond_its_memory_goes_to_disk_and_leaves_nothing_there(
+def test_large_sort_spills_to_disk_and_cleans_up(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -271,13 +275,13 @@ def test_a_sort_beyond_its_memory_goes_to_disk_and_leaves_nothing_there(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_go_to_disk_runs_again_with_more_memory(
+def test_query_that_cannot_spill_is_retried_with_more_memory(
     study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "MEMORY_AT_FIRST", "10MB")
     asked = []
-    begun = queries._opened
-    monkeypatch.setattr(queries, "_opened", lambda *a: (asked.append(a[3]), begun(*a))[1])
+    begun = queries._open_rows
+    monkeypatch.setattr(queries, "_open_rows", lambda *a: (asked.append(a[3]), begun(*a))[1])
     assert run_query(study, "SELECT len(list(range)) AS n FROM range(5000000)")[1] == [
         (5_000_000,)
     ]
@@ -344,7 +348,7 @@ TIMES = """SELECT trial, to_timestamp(trial + 0.25) AS at, to_timestamp(0) AS at
         ("America/St_Johns", "1969-12-31 20:30:", "-03:30", "-03:30"),
     ],
 )
-def test_times_need_no_other_package(
+def test_query_timestamps_do_not_require_pytz(
     study: Path, zone: str, minute: str, offset: str, short: str
 ) -> None:
     """DuckDB makes times with a zone by pytz, which is not installed with us."""
@@ -368,7 +372,7 @@ def test_times_need_no_other_package(
     assert at in table and begun in table
 
 
-def test_a_time_is_a_moment(study: Path) -> None:
+def test_query_timestamps_are_exact_instants(study: Path) -> None:
     sql = "SELECT to_timestamp(range / 4) AS at FROM range(40000) ORDER BY range DESC"
     columns, rows = run_query(study, sql)
     assert columns == ["at"] and len(rows) == 40_000  # more than come at once
@@ -377,7 +381,7 @@ def test_a_time_is_a_moment(study: Path) -> None:
         run_query(study, "SELECT to_timestamp(nothing) FROM trials")
 
 
-def test_results_become_json(study: Path) -> None:
+def test_query_rows_convert_to_json(study: Path) -> None:
     sql = """SELECT trial, trial, value, param, seed_values, 1.25::DECIMAL(4, 2) AS d,
         DATE '2024-05-01' AS day, true AS yes FROM trials ORDER BY trial"""
     rows = rows_as_json(*run_query(study, sql))
@@ -388,7 +392,7 @@ def test_results_become_json(study: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["trials", "curves"])
-def test_a_damaged_table_is_said_in_a_line_and_written_anew(
+def test_damaged_table_is_reported_and_can_be_republished(
     tmp_path: Path, meta: StudyMeta, make_trial: Make, table: str
 ) -> None:
     folder = StudyFolder(tmp_path / "toy")

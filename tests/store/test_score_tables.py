@@ -20,7 +20,7 @@ def seeds(number: int, count: int = 6) -> dict[int, tuple[float, ...]]:
     return {n: tuple(rng.normal([0.2, 0.6, 1.0], 0.2).tolist()) for n in range(count)}
 
 
-def test_one_configuration_is_its_means_and_their_aggregates() -> None:
+def test_on_each_gives_per_env_means_and_aggregates() -> None:
     given = {**seeds(1), 9: NAN}
     found = on_each(given)
     assert (found.seeds, found.lost) == (7, 1)
@@ -37,7 +37,7 @@ def test_one_configuration_is_its_means_and_their_aggregates() -> None:
     assert found.together["worst"].interval.kind == "none"
 
 
-def test_two_are_compared_seed_by_seed_where_they_share_seeds() -> None:
+def test_shared_seeds_give_paired_score_differences() -> None:
     ours, theirs = {**seeds(2), 8: (1.0, 1.0, 1.0)}, {**seeds(3), 5: NAN, 7: (9.0, 9.0, 9.0)}
     found = beside(ours, theirs, paired=True)
     assert (found.paired, found.seeds) == (True, 6)
@@ -61,7 +61,7 @@ def test_two_are_compared_seed_by_seed_where_they_share_seeds() -> None:
     assert found.improvement.value == pytest.approx(np.mean(chance))
 
 
-def test_other_seeds_are_compared_as_two_samples() -> None:
+def test_different_seeds_give_unpaired_score_differences() -> None:
     ours, theirs = seeds(4, 8), seeds(5, 6)
     found = beside(ours, theirs, paired=False)
     assert (found.paired, found.seeds) == (False, 6)
@@ -83,7 +83,7 @@ def test_other_seeds_are_compared_as_two_samples() -> None:
     assert beside({**ours, 9: NAN}, {**theirs, 8: NAN}, paired=False).lost == 2
 
 
-def test_profiles_share_thresholds_that_hold_every_score() -> None:
+def test_performance_profiles_share_thresholds() -> None:
     sides = [{**seeds(6), 6: NAN}, seeds(7, 4)]
     found = profiles(sides)
     flat = [score for side in sides for row in side.values() for score in row]
@@ -101,7 +101,7 @@ def test_profiles_share_thresholds_that_hold_every_score() -> None:
     assert found[1].band is None  # of four seeds
 
 
-def test_what_is_not_there_is_said() -> None:
+def test_score_tables_handle_diverged_and_missing_runs() -> None:
     nothing = on_each({0: NAN, 1: NAN})
     assert nothing.lost == 2 and {one.value for one in nothing.each} == {None}
     assert nothing.together["mean"].value is None

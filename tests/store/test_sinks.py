@@ -33,7 +33,7 @@ class SinkContract:
     def sink(self) -> Sink:
         raise NotImplementedError
 
-    def test_it_copies_again_and_again_and_leaves_the_tables_alone(
+    def test_sink_publishes_repeatedly_without_changing_tables(
         self, sink: Sink, folder: StudyFolder, meta: StudyMeta, make_trial: Make
     ) -> None:
         with StudyStore(folder, meta) as store:
@@ -49,7 +49,7 @@ class SinkContract:
         sink.close()
         sink.close()
 
-    def test_it_has_a_name_to_be_blamed_by(self, sink: Sink) -> None:
+    def test_sink_name_is_an_identifier(self, sink: Sink) -> None:
         assert sink.name.isidentifier()
 
 
@@ -65,7 +65,7 @@ class TestTensorBoardSink(SinkContract):
         return TensorBoardSink(Follower())
 
 
-def test_csv_says_what_the_tables_say(
+def test_csv_files_match_the_tables(
     folder: StudyFolder, meta: StudyMeta, make_trial: Make
 ) -> None:
     rows = [

@@ -37,13 +37,13 @@ def test_iqm_equals_the_trimmed_mean(values: list[float]) -> None:
 
 
 @given(st.permutations([0.1, 0.2, 0.3, 1e16, -1e16, 0.7, 1.1, 5.0, 9.0]))
-def test_no_order_of_seeds_changes_a_bit(values: list[float]) -> None:
+def test_aggregates_do_not_depend_on_seed_order(values: list[float]) -> None:
     for kind in AGGREGATES:
         assert aggregate(values, kind) == aggregate(sorted(values), kind)
 
 
 @pytest.mark.parametrize("kind", AGGREGATES)
-def test_nan_stays_nan_wherever_it_stands(kind: str) -> None:
+def test_nan_values_propagate_through_aggregates(kind: str) -> None:
     for place in range(9):
         values = [1.0] * 9
         values[place] = math.nan
@@ -72,7 +72,7 @@ def test_t_quantiles_equal_scipy(degrees: int) -> None:
         assert t_quantile(probability, degrees) == pytest.approx(expected, rel=1e-11, abs=1e-12)
 
 
-def test_t_quantile_refuses_what_has_none() -> None:
+def test_t_quantile_refuses_invalid_arguments() -> None:
     for probability, degrees in ((0.0, 3), (1.0, 3), (0.5, 0)):
         with pytest.raises(ConfigError):
             t_quantile(probability, degrees)
@@ -101,7 +101,7 @@ def test_bootstrap_equals_a_slow_loop(kind: str, count: int) -> None:
     assert interval(tuple(values), kind) == found
 
 
-def test_there_is_no_interval_where_none_is_honest() -> None:
+def test_interval_is_none_for_few_seeds_min_or_non_finite() -> None:
     assert interval([1.0, 2.0, 3.0, 4.0]).kind == "none"
     assert interval([1.0, 2.0, 3.0, 4.0]).low is None
     assert interval([1.0] * 16, "min").kind == "none"
@@ -112,7 +112,7 @@ def test_there_is_no_interval_where_none_is_honest() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [5, 8, 10, 11, 16, 30])
-def test_intervals_hold_the_mean_95_times_in_100(count: int) -> None:
+def test_mean_intervals_have_95_percent_coverage(count: int) -> None:
     """4,000 simulated trials of normal seeds: the standard error of the share is 0.35 %."""
     draws = np.random.default_rng(7).normal(450.0, 30.0, (4_000, count))
     held = 0
@@ -125,7 +125,7 @@ def test_intervals_hold_the_mean_95_times_in_100(count: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["median", "iqm"])
-def test_other_intervals_hold_their_statistic(kind: str) -> None:
+def test_bootstrap_intervals_have_nominal_coverage(kind: str) -> None:
     draws = np.random.default_rng(8).normal(0.0, 1.0, (1_500, 16))
     held = 0
     for values in draws:

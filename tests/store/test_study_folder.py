@@ -29,7 +29,7 @@ Make = Callable[..., TrialRow]
 
 
 @pytest.mark.parametrize("name", ["a", "cartpole-asha", "A.b_c-2", "x" * 100])
-def test_good_names(name: str) -> None:
+def test_valid_study_names_are_accepted(name: str) -> None:
     assert checked_name(name) == name
 
 
@@ -40,12 +40,12 @@ def test_good_names(name: str) -> None:
         *("x" * 101, "a\x00b", "naïve", "a\\b", "$(id)"),
     ],
 )
-def test_bad_names(name: str) -> None:
+def test_invalid_study_names_are_refused(name: str) -> None:
     with pytest.raises(StoreError, match="cannot name a study; use 1 to 100 letters"):
         checked_name(name)
 
 
-def test_a_free_name_is_counted_up(tmp_path: Path) -> None:
+def test_free_name_appends_the_next_number(tmp_path: Path) -> None:
     assert free_name(tmp_path, "toy") == "toy"
     for taken in ("toy", "toy-2", "toy-4"):
         (tmp_path / taken).mkdir()
@@ -60,7 +60,9 @@ def fill(root: Path, name: str, meta: StudyMeta, rows: list[TrialRow], **how: st
     return folder
 
 
-def test_the_only_study_needs_no_name(tmp_path: Path, meta: StudyMeta, make_trial: Make) -> None:
+def test_single_study_is_found_without_a_name(
+    tmp_path: Path, meta: StudyMeta, make_trial: Make
+) -> None:
     with pytest.raises(StoreError, match=r"there is no study in .*; start one$"):
         find_study(None, tmp_path)
     with pytest.raises(StoreError, match="there is no study in"):
@@ -78,7 +80,7 @@ def test_the_only_study_needs_no_name(tmp_path: Path, meta: StudyMeta, make_tria
         find_study("tow", tmp_path)
 
 
-def test_studies_are_listed_with_what_they_found(
+def test_list_studies_reports_state_and_best_value(
     tmp_path: Path, meta: StudyMeta, make_trial: Make
 ) -> None:
     rows = [make_trial(0, value=4.0), make_trial(1, value=9.0), make_trial(2, TrialState.RUNNING)]
@@ -102,7 +104,7 @@ def test_studies_are_listed_with_what_they_found(
     assert list_studies(tmp_path / "nowhere") == []
 
 
-def test_the_default_beside_the_winner_is_not_counted(
+def test_reference_default_is_not_counted_in_listing(
     tmp_path: Path, meta: StudyMeta, make_trial: Make
 ) -> None:
     rows = [make_trial(0, value=1.0), make_trial(-1, TrialState.REFERENCE, value=None)]
@@ -120,7 +122,7 @@ def test_the_leaderboard_is_read_from_the_journal(
     assert [entry.trial for entry in entries] == [1, 0]
 
 
-def test_study_files_are_replaced_whole(folder: StudyFolder) -> None:
+def test_study_files_are_replaced_atomically(folder: StudyFolder) -> None:
     folder.path.mkdir()
     folder.write_study("name: töy\n", "name: töy\nseed: 0\n")
     folder.write_study("name: toy\n", "name: toy\nseed: 1\n")
@@ -132,7 +134,7 @@ def test_study_files_are_replaced_whole(folder: StudyFolder) -> None:
     ]
 
 
-def test_a_study_whose_journal_was_deleted_is_named(tmp_path):
+def test_study_with_deleted_journal_is_named_in_the_error(tmp_path):
     parts = tmp_path / "lost" / "parts"
     parts.mkdir(parents=True)
     (parts / "000001.parquet").write_text("rows")
@@ -159,7 +161,7 @@ SKIPPED = (
 )
 
 
-def test_a_folder_that_cannot_be_entered_is_named_once_and_skipped(
+def test_unreadable_folder_is_skipped_with_one_warning(
     unreadable: Path, meta: StudyMeta, make_trial: Make
 ) -> None:
     one = fill(unreadable, "one", meta, [make_trial(0)])
@@ -180,7 +182,7 @@ def test_a_folder_that_cannot_be_entered_is_named_once_and_skipped(
     assert free_name(unreadable, "loop") == "loop-2" and free_name(unreadable, "gone") == "gone-2"
 
 
-def test_a_study_that_fails_while_it_is_read_hides_no_other(
+def test_unreadable_study_does_not_hide_others(
     tmp_path: Path,
     meta: StudyMeta,
     make_trial: Make,
@@ -200,7 +202,7 @@ def test_a_study_that_fails_while_it_is_read_hides_no_other(
     assert found["one"].error == "" and "Input/output error" in found["two"].error
 
 
-def test_a_folder_of_results_that_cannot_be_listed_is_an_error(
+def test_unreadable_results_folder_is_an_error(
     tmp_path: Path, cannot_enter: Callable[[Path], None]
 ) -> None:
     cannot_enter(tmp_path)
@@ -210,7 +212,7 @@ def test_a_folder_of_results_that_cannot_be_listed_is_an_error(
         find_study(None, tmp_path)
 
 
-def test_at_most_three_folders_are_named(tmp_path: Path) -> None:
+def test_skipped_folder_warning_names_at_most_three(tmp_path: Path) -> None:
     for name in "abcde":
         (tmp_path / name).symlink_to(name)
     assert look_inside(tmp_path).skipped.endswith(

@@ -32,7 +32,7 @@ def save_lanes(store: StudyStore) -> str:
     return path.name
 
 
-def test_a_new_study_and_its_resume(
+def test_store_creates_and_resumes_a_study(
     folder: StudyFolder, meta: StudyMeta, make_trial: Make
 ) -> None:
     with StudyStore(folder, meta) as store:
@@ -51,7 +51,9 @@ def test_a_new_study_and_its_resume(
         assert store.commit(loop_state="{}", checkpoint=None) == 2
 
 
-def test_lanes_are_kept_for_the_last_commit_only(folder: StudyFolder, meta: StudyMeta) -> None:
+def test_lane_checkpoints_are_kept_only_for_the_last_commit(
+    folder: StudyFolder, meta: StudyMeta
+) -> None:
     with StudyStore(folder, meta) as store:
         (folder.checkpoints / "best-3").mkdir(parents=True)
         for number in range(1, 4):
@@ -68,7 +70,7 @@ def test_lanes_are_kept_for_the_last_commit_only(folder: StudyFolder, meta: Stud
         assert store.head.phase == "finished" and store.checkpoint() is None
 
 
-def test_a_missing_checkpoint_is_said(folder: StudyFolder, meta: StudyMeta) -> None:
+def test_missing_lane_checkpoint_is_refused(folder: StudyFolder, meta: StudyMeta) -> None:
     with StudyStore(folder, meta) as store:
         with pytest.raises(StoreError, match=r"lane checkpoint .* is missing"):
             store.commit(loop_state="{}", checkpoint="lanes-000001")
@@ -95,7 +97,7 @@ def test_a_refused_commit_can_be_tried_again(
     assert pq.ParquetFile(folder.table("curves")).read().num_rows == 1
 
 
-def test_a_full_disk_is_said_and_can_be_tried_again(
+def test_full_disk_is_reported_and_commit_can_be_retried(
     folder: StudyFolder, meta: StudyMeta, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -116,14 +118,14 @@ def test_a_full_disk_is_said_and_can_be_tried_again(
     assert pq.ParquetFile(folder.table("curves")).read()["kl"].to_pylist() == [0.1]
 
 
-def test_half_files_of_a_crash_are_deleted(folder: StudyFolder, meta: StudyMeta) -> None:
+def test_partial_files_are_deleted_on_open(folder: StudyFolder, meta: StudyMeta) -> None:
     StudyStore(folder, meta).close()
     (folder.path / "curves.csv.partial").write_text("half")
     StudyStore(folder, meta).close()
     assert not list(folder.path.glob("*.partial"))
 
 
-def test_only_one_writes(folder: StudyFolder, meta: StudyMeta) -> None:
+def test_second_store_on_a_study_is_refused(folder: StudyFolder, meta: StudyMeta) -> None:
     store = StudyStore(folder, meta)
     with pytest.raises(StoreError, match="is being written by"):
         StudyStore(folder, meta)
@@ -138,7 +140,7 @@ STAGES = ["flush", "commit", "committed", "_delete_checkpoints", "publish"]
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_crash_between_any_two_steps_costs_nothing(
+def test_crash_between_commit_steps_loses_no_data(
     tmp_path: Path, meta: StudyMeta, make_trial: Make, stage: str, when: str
 ) -> None:
     """Break off at one step of the third commit, go on from the journal, compare."""

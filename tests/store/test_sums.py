@@ -98,7 +98,7 @@ def journal(tmp_path: Path, meta: StudyMeta) -> Journal:
     return Journal.create(tmp_path, meta)
 
 
-def test_sums_are_kept_over_commits_as_they_would_be_counted_anew(
+def test_incremental_checksums_match_a_full_recount(
     journal: Journal, make_trial: Make, meta: StudyMeta
 ) -> None:
     fill(journal, make_trial)
@@ -146,7 +146,7 @@ def read_all(folder: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_whatever_was_not_written_by_a_commit_is_refused_in_a_sentence(
+def test_external_journal_changes_are_refused(
     journal: Journal, make_trial: Make, change: str
 ) -> None:
     fill(journal, make_trial)
@@ -161,7 +161,7 @@ def test_whatever_was_not_written_by_a_commit_is_refused_in_a_sentence(
             use(journal.path.parent)
 
 
-def test_a_damaged_index_is_noticed_by_who_reads(journal: Journal, make_trial: Make) -> None:
+def test_damaged_journal_index_is_detected_on_read(journal: Journal, make_trial: Make) -> None:
     fill(journal, make_trial)
     journal.close()
     connection = sqlite3.connect(journal.path)
@@ -181,9 +181,7 @@ def test_a_damaged_index_is_noticed_by_who_reads(journal: Journal, make_trial: M
             list(reader.evaluations())
 
 
-def test_a_journal_without_checksums_opens_and_gets_them(
-    journal: Journal, make_trial: Make
-) -> None:
+def test_older_journal_without_checksums_is_upgraded(journal: Journal, make_trial: Make) -> None:
     fill(journal, make_trial)
     journal.close()
     connection = sqlite3.connect(journal.path)
@@ -217,7 +215,7 @@ def test_a_journal_without_checksums_opens_and_gets_them(
         "DELETE FROM meta WHERE key = 'goal'",
     ],
 )
-def test_damage_in_a_journal_without_checksums_is_no_traceback(
+def test_damaged_journal_without_checksums_is_refused(
     journal: Journal, make_trial: Make, change: str
 ) -> None:
     fill(journal, make_trial)
@@ -229,7 +227,7 @@ def test_damage_in_a_journal_without_checksums_is_no_traceback(
         read_all(journal.path.parent)
 
 
-def test_a_definition_that_is_no_text_any_more_is_no_traceback(journal: Journal) -> None:
+def test_undecodable_journal_schema_is_refused(journal: Journal) -> None:
     journal.close()
     content = journal.path.read_bytes()
     at = content.index(b"CREATE TABLE decisions") + 14

@@ -79,7 +79,7 @@ def text(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
-def test_the_schemas_are_those_of_the_docs(tmp_path: Path, meta: StudyMeta) -> None:
+def test_table_schemas_match_the_docs(tmp_path: Path, meta: StudyMeta) -> None:
     curves = [([0], [Stream.SEARCH], [0], [8], {"loss/policy": [1.0], "kl": [2.0]})]
     study = write(tmp_path / "a", meta, [], episodes(0, blocking=0.5), curves)
     assert text(read(study, "trials").schema) == " ".join(TRIALS_SCHEMA.split())
@@ -102,7 +102,9 @@ def test_an_empty_study_publishes_empty_tables(tmp_path: Path, meta: StudyMeta) 
     assert [read(study, name).num_rows for name in ("trials", "evaluations", "curves")] == [0] * 3
 
 
-def test_trials_are_the_leaderboard(tmp_path: Path, meta: StudyMeta, make_trial: Make) -> None:
+def test_trials_table_matches_the_leaderboard(
+    tmp_path: Path, meta: StudyMeta, make_trial: Make
+) -> None:
     rows = [
         make_trial(0, TrialState.STOPPED, rung=1, rung_value=3.0, stop_rule="asha eta=4"),
         make_trial(1, value=2.0, seed_values=(1.0, 2.0, 3.0, 1.5, 2.5)),
@@ -121,7 +123,7 @@ def test_trials_are_the_leaderboard(tmp_path: Path, meta: StudyMeta, make_trial:
     assert '"activation": "relu"' in table["params"].to_pylist()[0]
 
 
-def test_episodes_and_their_metrics(
+def test_evaluations_table_has_episodes_with_metrics(
     tmp_path: Path, meta: StudyMeta, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables_module, "_EVALUATIONS_AT_ONCE", 2)
@@ -135,7 +137,7 @@ def test_episodes_and_their_metrics(
     assert repr(table["blocking"].to_pylist()) == repr([math.nan] * 2 + [None] * 4)
 
 
-def test_row_groups_have_one_size_however_parts_are_cut(
+def test_parquet_row_groups_have_a_fixed_size(
     tmp_path: Path, meta: StudyMeta, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet_module, "GROUP_ROWS", 8)
@@ -154,7 +156,7 @@ def test_row_groups_have_one_size_however_parts_are_cut(
     assert read(tmp_path, "curves")["env_steps"].to_pylist() == list(range(31))
 
 
-def test_names_that_sql_takes() -> None:
+def test_metric_names_become_sql_column_names() -> None:
     names = ["eval/return_mean", "a.b-c", "Trial", "95th", "kl"]
     assert sql_names(names, taken=["trial", "kl"]) == {
         "95th": "metric_95th",
@@ -167,7 +169,7 @@ def test_names_that_sql_takes() -> None:
         sql_names(["a_B", "a/b"], taken=[])
 
 
-def test_tables_are_written_not_too_often(tmp_path: Path, meta: StudyMeta) -> None:
+def test_table_publication_is_rate_limited(tmp_path: Path, meta: StudyMeta) -> None:
     now = [0.0]
     with Journal.create(tmp_path, meta) as journal:
         publisher = Publisher(tmp_path, journal, 30.0, clock=lambda: now[0])
@@ -206,7 +208,9 @@ def test_a_failed_write_leaves_the_old_table(
         assert read(tmp_path, "trials").num_rows == 1
 
 
-def test_tables_equal_sees_one_bit(tmp_path: Path, meta: StudyMeta, make_trial: Make) -> None:
+def test_tables_equal_detects_single_bit_differences(
+    tmp_path: Path, meta: StudyMeta, make_trial: Make
+) -> None:
     curves = [([0], [Stream.SEARCH], [0], [step], {"kl": [0.1 * step]}) for step in range(5)]
     rows = [make_trial(0, value=math.nan, seed_values=(0.1, math.nan), started_at=1.0)]
     first = write(tmp_path / "a", meta, rows, episodes(0, x=0.0), curves)
@@ -234,7 +238,9 @@ def test_tables_equal_sees_one_bit(tmp_path: Path, meta: StudyMeta, make_trial: 
     assert "missing" in tables_equal(first, tmp_path / "f")[0]
 
 
-def test_missing_and_nan_are_not_equal(tmp_path: Path, meta: StudyMeta, make_trial: Make) -> None:
+def test_tables_equal_distinguishes_null_and_nan(
+    tmp_path: Path, meta: StudyMeta, make_trial: Make
+) -> None:
     first = write(tmp_path / "a", meta, [make_trial(0, value=math.nan, seed_values=(1.0,))])
     second = write(tmp_path / "b", meta, [make_trial(0, value=None, seed_values=(1.0,))])
     assert [line.split(" at ")[0] for line in tables_equal(first, second)] == [

@@ -57,12 +57,12 @@ def meta(env="CartPole-v1", keys="", held_out="{}", space="{}", metric="eval/ret
     ],
     ids=str,
 )
-def test_the_bounds_of_a_study(given, evaluated, trained):
+def test_value_bounds_follow_metric_and_env(given, evaluated, trained):
     assert value_bounds(meta(**given)) == Bounds(*evaluated)
     assert return_bounds(meta(**given)) == Bounds(*trained)
 
 
-def test_the_interval_on_a_leaderboard_ends_where_returns_end():
+def test_leaderboard_interval_is_clipped_to_the_return_range():
     """Student's interval of one seed in eight below 500 reaches 520; no mean can be there."""
     values = (500.0, 500.0, 500.0, 500.0, 380.3, 500.0, 500.0, 500.0)
     row = TrialRow(3, TrialState.FINISHED, "random", 0, "b", {})
@@ -76,7 +76,7 @@ def test_the_interval_on_a_leaderboard_ends_where_returns_end():
     assert entry.ci_low == 0.0 and entry.ci_high == pytest.approx(7.553, abs=0.001)
 
 
-def test_bounds_name_a_key_of_their_environment():
+def test_known_return_ranges_are_finite():
     for env in ("CartPole-v1", "MountainCar-v0", "Acrobot-v1"):
         known = find(env)
         assert all(map(math.isfinite, known.return_range({})))
@@ -105,7 +105,7 @@ def several(over="mean", metric="eval/return_mean", envs="[{id: CartPole-v1}, {i
     return StudyMeta("s", "h", text, "score", "maximize", "mean", {}, environments=SCALES)
 
 
-def test_scores_of_several_environments_end_where_their_returns_end():
+def test_score_bounds_follow_env_return_ranges():
     low, high = -20 / 480, 1.25  # no return of CartPole is below 0, none of Acrobot above 0
     ends = score_bounds(several())
     assert [(one.low, one.high) for one in ends] == [(low, 1.0), (0.0, high)]
@@ -124,14 +124,14 @@ def test_scores_of_several_environments_end_where_their_returns_end():
 
 
 @pytest.mark.parametrize("name", ["several", "cartpole", "nsfnet_rmsa", "pendulum"])
-def test_a_running_study_knows_the_range_that_its_record_has(name):
+def test_loaded_study_has_the_bounds_of_its_record(name):
     study = load(EVALUATIONS.parents[2] / "studies" / f"{name}.yaml")
     known = bounds_of(study)
     assert known == value_bounds(study_meta(study, "cpu", 1))
     assert (known == Bounds()) == (name == "pendulum")
 
 
-def test_intervals_over_environments_use_the_range_of_each():
+def test_multi_env_intervals_use_each_env_range():
     """Eight seeds at both ends of the scale show no spread, and may fail all the same."""
     ends = score_bounds(several())
     top = {seed: (1.0, 1.25) for seed in range(8)}
@@ -156,7 +156,7 @@ def test_intervals_over_environments_use_the_range_of_each():
     assert told.differences["mean"].interval.high <= 1.125 - sum(poor[0]) / 2 + 0.01
 
 
-def test_baselines_have_intervals_in_the_range_of_values():
+def test_baseline_intervals_use_value_bounds():
     row = BaselineRow("rule", {"search": (500.0,) * 8}, {})
     [alone] = baseline_entries([row], [], "maximize")
     [known] = baseline_entries([row], [], "maximize", Bounds(0.0, 500.0))

@@ -37,7 +37,7 @@ NULLS = {
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("seeds", [5, 6, 8, 16, 32])
 @pytest.mark.parametrize("null", NULLS)
-def test_a_constant_is_seldom_told_from_what_has_it_for_its_mean(null, seeds, paired) -> None:
+def test_constant_with_equal_mean_rarely_gets_a_verdict(null, seeds, paired) -> None:
     """400 pairs of samples; where 10 % fail, 8 seeds show no failure in 43 %."""
     rng, draw = np.random.default_rng(seeds), NULLS[null]
     mean, wrong = float(draw(np.random.default_rng(0), 1_000_000).mean()), 0
@@ -47,7 +47,7 @@ def test_a_constant_is_seldom_told_from_what_has_it_for_its_mean(null, seeds, pa
 
 
 @pytest.mark.parametrize("paired", [True, False])
-def test_the_same_difference_decides_where_no_unseen_seed_could_turn_it(paired) -> None:
+def test_constant_difference_decides_if_unseen_failures_cannot_flip(paired) -> None:
     def told(one, other, seeds, **more):
         return compare([one] * seeds, [other] * seeds, paired=paired, **more)
 
@@ -66,7 +66,7 @@ def test_the_same_difference_decides_where_no_unseen_seed_could_turn_it(paired) 
     assert told(0.1 + 0.2, 0.3, 8).verdict == "no_difference"  # a rounding apart
 
 
-def test_the_same_difference_of_sides_that_vary_is_a_sign_test() -> None:
+def test_constant_difference_of_varying_values_uses_sign_test() -> None:
     luck = np.random.default_rng(0).normal(0.0, 50.0, 6)
     found = decided_pairs((luck + 1.0).tolist(), luck.tolist())
     assert found.verdict == "better" and found.interval.kind == "none"
@@ -76,7 +76,7 @@ def test_the_same_difference_of_sides_that_vary_is_a_sign_test() -> None:
     assert decided_pairs((luck + 1.0).tolist(), luck.tolist(), [8]).verdict == "undecided"
 
 
-def test_seeds_asked_for_decide_if_they_show_the_same() -> None:
+def test_requested_seeds_suffice_to_decide() -> None:
     few = decided_pairs([1.2] * 16, [1.0] * 16)
     assert few.verdict == "undecided"
     seeds = 16 + few.more_seeds
@@ -84,7 +84,7 @@ def test_seeds_asked_for_decide_if_they_show_the_same() -> None:
     assert decided_pairs([1.2] * (seeds - 1), [1.0] * (seeds - 1), [16]).verdict == "undecided"
 
 
-def test_a_known_range_leaves_less_unseen() -> None:
+def test_known_value_range_tightens_verdicts() -> None:
     """The winner may fail to 0, and not below; the other side may reach 500, and not more."""
     ours, theirs = [500.0] * 12 + [480.0, 470.0, 450.0, 490.0], [400.0] * 16
     assert decided_pairs(ours, theirs).verdict == "undecided"
@@ -93,7 +93,7 @@ def test_a_known_range_leaves_less_unseen() -> None:
     assert decided_pairs(ours, theirs, bounds=Bounds(low=0.0)).verdict == "undecided"
 
 
-def test_the_interval_of_one_difference_is_clopper_and_pearsons() -> None:
+def test_constant_difference_interval_uses_clopper_pearson() -> None:
     """Of 8 seeds none had another difference: at most so many of all do, in 96 %."""
     share = stats.binomtest(0, 8).proportion_ci(0.92, "exact").high
     found = paired_interval([9.0] * 8, [4.0] * 8, bounds=Bounds(0.0, 10.0))
@@ -102,7 +102,7 @@ def test_the_interval_of_one_difference_is_clopper_and_pearsons() -> None:
     assert found.high == 5.0
 
 
-def test_unseen_seeds_weigh_as_gaffkes_bound_says() -> None:
+def test_lowest_mean_follows_gaffke_bound() -> None:
     """The weighted mean of n seeds and one at the worst is below 0 as often as a product says."""
     values, worst = [0.5, 2.0, 1.0, 3.0, 1.5, 0.8], -4.0
     product = float(np.prod([4.0 / (4.0 + value) for value in values]))
@@ -116,13 +116,13 @@ def test_unseen_seeds_weigh_as_gaffkes_bound_says() -> None:
     )
 
 
-def test_more_than_a_hundred_seeds_weigh_as_a_hundred_do() -> None:
+def test_lowest_mean_is_stable_beyond_100_seeds() -> None:
     draw = np.random.default_rng(3).normal(1.0, 0.1, 101).tolist()
     few, many = lowest_mean(draw[:100], -1.0, 0.04), lowest_mean(draw, -1.0, 0.04)
     assert few == pytest.approx(many, abs=0.005) and many < np.mean(draw)
 
 
-def test_a_pair_of_unlike_seeds_has_the_same_ends_as_one_constant() -> None:
+def test_unpaired_ends_against_a_constant_match_monte_carlo() -> None:
     """Beside a constant the other side's seeds are the differences."""
     b = [7.0, 8.0, 6.5, 7.5, 8.5, 7.0]
     ends = unpaired_ends([10.0] * 6, b, 0.04, Bounds(0.0, 12.0))
@@ -133,7 +133,7 @@ def test_a_pair_of_unlike_seeds_has_the_same_ends_as_one_constant() -> None:
     assert failing.at == pytest.approx(slow, abs=0.05)
 
 
-def test_both_sides_may_hide_a_failure() -> None:
+def test_unseen_failures_are_considered_for_both_trials() -> None:
     """A winner of 500 on 8 seeds fails on one in ten as easily as its opponent."""
     ours, theirs = [500.0] * 8, [458.0, 463.0, 455.0, 461.0, 466.0, 459.0, 452.0, 464.0]
     known = decided_pairs(ours, theirs, bounds=Bounds(0.0, 500.0))
@@ -146,7 +146,7 @@ def test_both_sides_may_hide_a_failure() -> None:
     )
 
 
-def test_the_weight_of_an_unseen_failure_falls_with_noise_and_rises_with_a_longer_tail() -> None:
+def test_unseen_failure_weight_depends_on_noise_and_tail() -> None:
     """By the formulas, for failures of the first side."""
 
     def weight(own, other):
@@ -170,7 +170,7 @@ def test_the_weight_of_an_unseen_failure_falls_with_noise_and_rises_with_a_longe
 
 @pytest.mark.parametrize("noise", [0.0, 1e-9, 1e-6, 1e-3, 1.0, 3.0])
 @pytest.mark.parametrize("paired", [True, False])
-def test_noise_beside_a_rare_failure_changes_nothing(noise, paired) -> None:
+def test_rare_failures_rarely_give_a_verdict_at_any_noise(noise, paired) -> None:
     """B fails on 3 % of seeds, and A has its mean: 8 seeds of B show no failure in 78 %."""
     rng, wrong = np.random.default_rng(12), 0
     for _ in range(60):
@@ -180,7 +180,7 @@ def test_noise_beside_a_rare_failure_changes_nothing(noise, paired) -> None:
     assert wrong <= 3
 
 
-def test_the_interval_goes_over_smoothly_from_constant_to_noisy() -> None:
+def test_paired_interval_is_continuous_as_noise_vanishes() -> None:
     shape = np.random.default_rng(1).normal(size=8)
     lows = [
         paired_interval((450.0 + noise * shape).tolist(), [400.0] * 8).low
@@ -189,7 +189,7 @@ def test_the_interval_goes_over_smoothly_from_constant_to_noisy() -> None:
     assert lows == pytest.approx([lows[0]] * 5, rel=0.02)
 
 
-def test_the_tail_that_one_side_has_may_go_on() -> None:
+def test_long_tailed_costs_keep_the_error_rate() -> None:
     """Log-normal costs beside a constant at their mean: 12 % were told apart beside noise."""
     for noise in (0.0, 1e-6, 1e-3):
         rng, wrong = np.random.default_rng(4), 0
@@ -200,7 +200,7 @@ def test_the_tail_that_one_side_has_may_go_on() -> None:
         assert wrong <= stats.binom.ppf(0.999, 300, 0.05)
 
 
-def test_one_mean_at_a_ceiling_allows_for_a_failure() -> None:
+def test_bounded_interval_at_the_ceiling_allows_for_a_failure() -> None:
     found = bounded_interval([500.0] * 8, Bounds(0.0, 500.0))
     assert (found.low, found.high) == (pytest.approx(500 * 0.05 ** (1 / 8), abs=0.1), 500.0)
     assert bounded_interval([500.0] * 8, Bounds(high=500.0)).low is None
@@ -210,7 +210,7 @@ def test_one_mean_at_a_ceiling_allows_for_a_failure() -> None:
     assert bounded_interval(noisy, Bounds(0.0, 500.0)) == bounded_interval(noisy)
 
 
-def test_the_interval_of_one_mean_holds_it_where_one_seed_in_ten_fails() -> None:
+def test_bounded_interval_covers_mean_with_rare_failures() -> None:
     """Student's interval of 8 seeds held it in 54 %."""
     rng, held = np.random.default_rng(0), 0
     for _ in range(200):
@@ -220,7 +220,7 @@ def test_the_interval_of_one_mean_holds_it_where_one_seed_in_ten_fails() -> None
     assert held >= 186
 
 
-def test_the_interval_of_a_difference_ends_where_the_values_end() -> None:
+def test_difference_interval_respects_value_bounds() -> None:
     """Means between 0 and 1 differ by 1 at most; Student's interval here reaches 1.2."""
     ours, theirs = [1.0, 0.9, 1.0, 1.0, 0.2, 1.0], [0.0, 0.1, 0.0, 0.0, 0.9, 0.0]
     for paired in (True, False):
@@ -244,7 +244,7 @@ RECORDED = [
 
 @pytest.mark.parametrize("seeds", [8, 16])
 @pytest.mark.parametrize(("env", "one", "other"), RECORDED)
-def test_recorded_returns_of_equal_means_are_seldom_told_apart(env, one, other, seeds) -> None:
+def test_recorded_returns_with_equal_means_rarely_get_a_verdict(env, one, other, seeds) -> None:
     """Seeds drawn from 32 recorded ones, one side shifted to the other's mean."""
     columns = pq.read_table(EVALUATIONS, columns=["env", "who", "greedy"]).to_pylist()
     values = {
@@ -261,7 +261,7 @@ def test_recorded_returns_of_equal_means_are_seldom_told_apart(env, one, other, 
     assert wrong <= stats.binom.ppf(0.999, 150, 0.08)
 
 
-def test_what_holds_on_a_condition_is_seldom_false() -> None:
+def test_conditional_verdicts_are_rarely_false() -> None:
     """B fails on 3 to 10 %, A has its mean: false if fewer than 1 in n of B's seeds fail."""
     rng, false = np.random.default_rng(5), 0
     for share in (0.03, 0.1):

@@ -27,7 +27,7 @@ from hpo.studies.study_values import count_of, number_of, seconds_of
         ([1], None),
     ],
 )
-def test_counts(given, count):
+def test_counts_are_parsed(given, count):
     assert count_of(given) == count
 
 
@@ -53,5 +53,5 @@ def test_numbers_keep_their_type():
         ("-2h", None),
     ],
 )
-def test_times(given, seconds):
+def test_times_are_parsed(given, seconds):
     assert seconds_of(given) == seconds

@@ -48,13 +48,13 @@ def told(text, overrides=()):
         ("loggers: [{type: csv, top_k: 5}]", "Known: none"),
     ],
 )
-def test_where_it_belongs(text, words):
+def test_misplaced_key_reports_its_section(text, words):
     found = told(text)
     assert found.startswith("unknown key ") and words in found
     assert ("belongs" in found) == ("belongs" in words)
 
 
-def test_an_override_is_told_as_one():
+def test_misplaced_override_suggests_correct_override():
     found = told("", ["search.population=6"])
     assert found.endswith("is all trials: type budget.trials=6")
 
@@ -77,5 +77,5 @@ def test_an_override_is_told_as_one():
         ("metric: {name: reward}", "unknown metric 'reward'; did you mean 'eval/return_mean'?"),
     ],
 )
-def test_slips_of_a_stranger_are_told_in_words(text, words):
+def test_common_beginner_mistakes_have_specific_messages(text, words):
     assert words in told(text)

@@ -16,25 +16,25 @@ STUDY = loads(
 BUCKETS = [bucket.config for bucket in buckets_of(STUDY).found]
 
 
-def test_buckets_differ_in_words_and_a_knob_that_is_not_active_is_left_out():
+def test_program_labels_are_distinct_and_omit_inactive_keys():
     words = {words_of_bucket(STUDY, config, 200) for config in BUCKETS}
     assert len(words) == len(BUCKETS) == 6
     assert "layer_norm=False, hidden_sizes=[64,64]" in words
     assert not any("gamma" in text for text in words)
 
 
-def test_what_differs_from_the_default_comes_first():
+def test_program_label_lists_non_default_values_first():
     config = {**STUDY.default(), "hidden_sizes": [32]}
     assert words_of_bucket(STUDY, config, 200) == "hidden_sizes=[32], layer_norm=False"
     assert words_of_bucket(STUDY, config, 30) == "hidden_sizes=[32], ..."
 
 
-def test_without_a_searched_shape_it_is_the_environment():
+def test_program_label_is_environment_without_searched_shape():
     study = loads(HEAD + "space: {gamma: {min: 0.9, max: 0.99}}\n")
     assert words_of_bucket(study, study.default()) == "CartPole-v1"
 
 
 @pytest.mark.parametrize("most", [16, 22, 36])
-def test_they_have_no_more_letters_than_asked(most):
+def test_program_label_respects_maximum_length(most):
     for config in BUCKETS:
         assert len(words_of_bucket(STUDY, config, most)) <= most

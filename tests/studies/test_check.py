@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hpo.studies.check import Cost, check
+from hpo.studies.check import ProgramCost, check
 from hpo.studies.init_file import init_text
 from hpo.studies.load import load, loads
 
@@ -17,14 +17,14 @@ def warned(report):
     return tuple(text for text in report.warnings if not text.startswith("one seed per trial"))
 
 
-def test_a_space_of_traced_knobs_is_one_bucket():
+def test_space_of_batched_hyperparameters_needs_one_program():
     report = check(loads(BASE + "space: {gamma: {min: 0.9, max: 0.99}}\n" + EARLY))
     assert report.bucket_count == 1
     assert report.buckets[0][0].quanta.rungs == (20_000, 80_000)
     assert warned(report) == ()
 
 
-def test_buckets_are_the_distinct_static_parts():
+def test_programs_are_distinct_static_combinations():
     text = BASE + (
         "space:\n"
         "  hidden_sizes: {values: [[64], [32]]}\n"
@@ -39,19 +39,19 @@ def test_buckets_are_the_distinct_static_parts():
     assert report.bucket_count_exact
 
 
-def test_equal_minibatches_written_twice_are_one_bucket():
+def test_equal_minibatches_share_one_program():
     text = BASE + "space: {minibatch_size: {values: [250, 500]}, layer_norm: {values: [false]}}\n"
     assert check(loads(text)).bucket_count == 2
     assert check(loads(text), bucket_key=lambda config: "all").bucket_count == 1
 
 
-def test_a_real_static_knob_compiles_for_every_trial():
+def test_continuous_static_hyperparameter_compiles_per_trial():
     report = check(loads(BASE + "space: {hidden_gain: {min: 0.5, max: 2.0}}\n"))
     assert not report.bucket_count_exact
     assert "every trial compiles a program" in report.warnings[0]
 
 
-def test_expected_steps_follow_by_hand():
+def test_expected_env_steps_equal_hand_calculation():
     text = (
         BASE
         + EARLY
@@ -70,12 +70,12 @@ def test_expected_steps_follow_by_hand():
     assert expected.total == expected.search + expected.confirm
 
 
-def test_a_budget_of_steps_cuts_the_total():
+def test_env_steps_budget_caps_expected_total():
     text = BASE + "space: {gamma: {min: 0.9, max: 0.99}}\nbudget: {env_steps: 1M}\n"
     assert check(loads(text)).expected.total == 1_000_000
 
 
-def test_a_grid_has_only_its_points():
+def test_grid_search_expects_only_grid_points_and_enqueued():
     text = BASE + "space: {layer_norm: {values: [true, false]}}\nsearch: {method: grid}\n"
     assert check(loads(text)).expected.trials == 2  # the default is one of them
     text = BASE + (
@@ -86,7 +86,7 @@ def test_a_grid_has_only_its_points():
     assert check(loads(text)).expected.trials == 4  # the default, 0.95, and both ends
 
 
-def test_a_random_share_of_what_is_random_is_told():
+def test_random_share_without_learning_method_gives_warning():
     text = BASE + "space: {gamma: {min: 0.9, max: 0.99}}\n"
     report = check(loads(text + "search: {method: sobol, random_share: 0.5}\n"))
     assert warned(report) == (
@@ -95,7 +95,7 @@ def test_a_random_share_of_what_is_random_is_told():
     assert warned(check(loads(text + "search: {method: tpe, random_share: 0.5}\n"))) == ()
 
 
-def test_rules_that_never_or_nearly_always_hold_are_told():
+def test_forbid_rules_that_always_or_never_apply_give_warning():
     text = BASE + (
         "space: {gamma: {min: 0.9, max: 0.99, default: 0.9}}\n"
         "forbid: ['gamma < 0.5', 'gamma > 0.9']\n"
@@ -124,7 +124,7 @@ def test_rules_that_never_or_nearly_always_hold_are_told():
         ),
     ],
 )
-def test_whole_numbers_for_a_real_number_are_told(name, kind, words):
+def test_integer_values_of_real_hyperparameter_give_warning(name, kind, words):
     text = BASE + f"space: {{{name}: {{min: 1, max: 8, distribution: {kind}}}}}\n"
     assert f"{name} takes {words}" in check(loads(text)).warnings[0]
 
@@ -138,11 +138,11 @@ def test_whole_numbers_for_a_real_number_are_told(name, kind, words):
         "ent_coef: {values: [0, 1]}",
     ],
 )
-def test_whole_numbers_are_told_only_where_nobody_asked_for_them(line):
+def test_integer_distribution_chosen_explicitly_gives_no_warning(line):
     assert warned(check(loads(BASE + f"space: {{{line}}}\n"))) == ()
 
 
-def test_whole_numbers_of_an_environment_that_only_code_knows_are_told(tmp_path):
+def test_integer_values_of_custom_environment_key_give_warning(tmp_path):
     (tmp_path / "mine.py").write_text("")
     text = BASE.replace("CartPole-v1", "mine") + "imports: [mine.py]\n"
     study = loads(text + "space: {env.level: {min: 0, max: 3}}\n", source=tmp_path)
@@ -150,12 +150,12 @@ def test_whole_numbers_of_an_environment_that_only_code_knows_are_told(tmp_path)
     assert "env.level takes only whole numbers" in check(study).warnings[0]
 
 
-def test_lanes_and_memory_come_from_the_caller():
+def test_check_report_uses_given_lanes_and_memory():
     text = BASE + "space: {gamma: {min: 0.9, max: 0.99}}\n"
     report = check(
         loads(text),
         lambda config: f"of {config['num_envs']}",
-        lambda key: Cost(int(key.removeprefix("of ")), 2**30, 7, 1),
+        lambda key: ProgramCost(int(key.removeprefix("of ")), 2**30, 7, 1),
     )
     assert "8 lanes; 1,024 MiB" in report.text()
     data = json.loads(json.dumps(report.as_data()))
@@ -163,7 +163,7 @@ def test_lanes_and_memory_come_from_the_caller():
     assert data["programs"][0]["memory_bytes"] == 2**30
 
 
-def test_policies_that_nothing_keeps_are_warned_of():
+def test_keep_best_zero_with_snapshots_gives_warning():
     text = BASE + (
         "space: {gamma: {min: 0.9, max: 0.99}}\nseeds: {per_config: 2}\nbudget: {trials: 7}\n"
         "checkpoint: {keep_best: 3, policies_every: 50k, best_of_each: true}\n"
@@ -173,7 +173,7 @@ def test_policies_that_nothing_keeps_are_warned_of():
     assert any("checkpoint.keep_best is 0: none is kept" in text for text in none.warnings)
 
 
-def test_the_text_says_it_all():
+def test_check_text_lists_programs_rungs_and_expected_steps():
     text = BASE + EARLY + "space: {gamma: {min: 0.9, max: 0.99}}\nforbid: ['gamma < 0.91']\n"
     said = check(loads(text)).text()
     for words in ("1 bucket", "rungs 20,000, 80,000", "16 chunks", "expected", "refuses"):
@@ -207,14 +207,14 @@ def _of_minibatches(fixed="", space="", env="CartPole-v1", rows="num_envs: 4, ro
         (", num_minibatches: 8, network: gru", None),
     ],
 )
-def test_minibatches_that_are_not_as_asked_are_told(fixed, words):
+def test_wrong_number_of_minibatches_gives_warning(fixed, words):
     if "gru" in fixed:
         fixed = fixed.replace("num_minibatches: 8", "num_minibatches: 4")
     found = _of_minibatches(fixed)
     assert len(found) == (words is not None) and (words or "") in "".join(found)
 
 
-def test_a_last_minibatch_of_one_sample_is_told():
+def test_last_minibatch_of_one_sample_gives_warning():
     rows = "num_envs: 5, rollout_length: 5"
     (found,) = _of_minibatches(", num_minibatches: 7", rows=rows)  # six of 4, and one of 1
     assert "a minibatch is one sample" in found
@@ -242,7 +242,7 @@ def test_minibatches_of_whole_segments_are_counted_in_segments(how):
     assert _of_minibatches(", num_minibatches: 6", rows=rows) == []
 
 
-def test_only_the_values_that_are_wrong_are_told():
+def test_minibatch_warning_lists_only_wrong_values():
     found = _of_minibatches(space=", num_minibatches: {values: [2, 4, 6, 8]}")
     assert len(found) == 2 and ": 6 (makes 4; type 4)" in found[0]
     assert found[1].endswith("with num_minibatches 8 (type 4)")
@@ -253,7 +253,7 @@ def test_only_the_values_that_are_wrong_are_told():
     assert len(found) == 1 and "8 samples" in found[0]  # 12 samples are cut into 4 or 6
 
 
-def test_minibatches_of_one_sample_of_several_bodies_are_told_nothing_of():
+def test_multi_agent_minibatches_give_no_warning():
     fixed = ", num_minibatches: 8"
     assert _of_minibatches(fixed, env="{id: navigators, agents: 3}") == []
 
@@ -278,7 +278,7 @@ SPACE = "space: {learning_rate: {min: 1e-4, max: 1e-2}}\n"
         ("budget: {trials: 1}\n", ""),
     ],
 )
-def test_seeds_that_are_too_few_for_a_verdict_are_told(text, told):
+def test_too_few_test_seeds_give_warning(text, told):
     found = [w for w in check(loads(BASE + SPACE + text)).warnings if "seed" in w]
     assert (len(found) == 1 and found[0].startswith(told)) if told else found == []
 
@@ -296,9 +296,9 @@ def test_seeds_that_are_too_few_for_a_verdict_are_told(text, told):
         (24, "early_terminate: {type: pbt, every: 20k}\n", False),
     ],
 )
-def test_a_model_that_no_trial_waits_for_is_warned_of(lanes, text, blind):
+def test_too_few_trials_for_tpe_give_warning(lanes, text, blind):
     study = loads(BASE + SPACE + "seeds: {per_config: 2}\nbudget: {trials: 12}\n" + text)
-    warnings = check(study, cost_of=lambda bucket: Cost(lanes, 1, 1, 1)).warnings
+    warnings = check(study, cost_of=lambda bucket: ProgramCost(lanes, 1, 1, 1)).warnings
     found = [text for text in warnings if text.startswith("tpe acts as random search: ")]
     trials = 3 * ((2 if "startup" in text else 10) + min(8, lanes) // 2)
     fewer = "population.lanes to 8 and " if lanes > 8 else ""
@@ -306,9 +306,11 @@ def test_a_model_that_no_trial_waits_for_is_warned_of(lanes, text, blind):
     assert len(found) == blind and all(warning.endswith(words) for warning in found)
 
 
-def test_more_trials_are_advised_only_where_there_are_fewer():
+def test_warning_suggests_more_trials_only_if_needed():
     text = "seeds: {per_config: 2}\nbudget: {trials: 30}\nsearch: {options: {n_startup_trials: 2}}"
-    warnings = check(loads(BASE + SPACE + text), cost_of=lambda bucket: Cost(64, 1, 1, 1)).warnings
+    warnings = check(
+        loads(BASE + SPACE + text), cost_of=lambda bucket: ProgramCost(64, 1, 1, 1)
+    ).warnings
     (found,) = [one for one in warnings if one.startswith("tpe acts as random search: 34 trials")]
     assert found.endswith("there are 30; set population.lanes to 8")
 
@@ -317,10 +319,12 @@ def test_more_trials_are_advised_only_where_there_are_fewer():
     ("trials", "seeds", "choose", "warned"),
     [(48, 1, 0, True), (12, 1, 0, True), (4, 1, 0, False), (48, 2, 0, False), (48, 1, 3, False)],
 )
-def test_a_winner_of_many_trials_on_one_seed_needs_a_selection(trials, seeds, choose, warned):
+def test_many_trials_on_one_seed_need_selection_seeds(trials, seeds, choose, warned):
     text = f"seeds: {{per_config: {seeds}}}\nbudget: {{trials: {trials}}}\n"
     text += f"confirm: {{top_k: 1, choose: {choose}, report: 4}}\n"
-    warnings = check(loads(BASE + SPACE + text), cost_of=lambda bucket: Cost(2, 1, 1, 1)).warnings
+    warnings = check(
+        loads(BASE + SPACE + text), cost_of=lambda bucket: ProgramCost(2, 1, 1, 1)
+    ).warnings
     found = [one for one in warnings if "luck picks the winner; set confirm.top_k" in one]
     assert len(found) == warned
 
@@ -330,7 +334,7 @@ PAGES = ["README.md", "docs/start.md", "docs/tune.md"]
 
 
 @pytest.mark.parametrize("place", [*PAGES, "studies/first.yaml", "hpo init Acrobot-v1"])
-def test_studies_to_start_from_give_no_warning(place):
+def test_starter_studies_give_no_warnings(place):
     if place in PAGES:
         blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / place).read_text(), re.S)
         study = next(loads(f"{text}\n") for text in blocks if "confirm:" in text)
@@ -339,7 +343,7 @@ def test_studies_to_start_from_give_no_warning(place):
     else:
         study = load(ROOT / place)
     asked = study.population.lanes or study.budget.trials * study.seeds.first
-    assert check(study, cost_of=lambda bucket: Cost(asked, 1, 1, 1)).warnings == ()
+    assert check(study, cost_of=lambda bucket: ProgramCost(asked, 1, 1, 1)).warnings == ()
     plan = (study.seeds.per_config, study.confirm.top_k, study.confirm.choose)
     assert plan == ((1, 3, 3) if place in PAGES else (1, 1, 0))
 
@@ -357,7 +361,7 @@ def test_studies_to_start_from_give_no_warning(place):
         ("asha", "", ""),
     ],
 )
-def test_an_audit_that_nothing_uses_is_warned_of(rule, more, unfit):
+def test_useless_audit_gives_warning(rule, more, unfit):
     text = f"name: s\nenv: CartPole-v1\nenv_steps: 100k\nbudget: {{trials: 4}}\n{more}\n"
     text += "space: {gamma: {min: 0.9, max: 0.99, distribution: uniform}}\n"
     text += f"early_terminate: {{type: {rule}, min: 10k, audit: 0.1}}\n"

@@ -23,18 +23,18 @@ def of_old(text):
     return "\n".join("fixed: {}" if line == fixed else line for line in lines) + "\n"
 
 
-def test_the_table_holds_what_a_default_is_no_longer():
+def test_old_defaults_differ_from_current_defaults():
     assert all(KNOBS[name].default != value for name, value in DEFAULTS_OF_OLD.items())
 
 
-def test_a_record_says_what_the_study_leaves_to_them():
+def test_resolved_study_states_defaults_that_changed():
     study = loads(BASE + "fixed: {learning_rate: 0.02}\n")
     assert resolved(study)["fixed"] == {"learning_rate": 0.02, "normalise_rewards": True}
     searched = BASE + SPACE.replace("gamma", "learning_rate").replace("0.9,", "0.0001,")
     assert resolved(loads(searched))["fixed"] == {"normalise_rewards": True}
 
 
-def test_a_record_of_old_is_read_with_the_defaults_of_its_day():
+def test_old_record_is_read_with_old_defaults():
     config = recorded(of_old(BASE + SPACE)).default()
     assert config["normalise_rewards"] is False and config["reward_clip"] is None
     assert config["learning_rate"] == 3e-4
@@ -44,7 +44,7 @@ def test_a_record_of_old_is_read_with_the_defaults_of_its_day():
     assert now["reward_clip"] == 10.0
 
 
-def test_a_study_of_old_does_not_go_on_with_other_defaults(tmp_path):
+def test_old_study_does_not_resume_with_new_defaults(tmp_path):
     meta = study_meta(loads(BASE + SPACE), "cpu", 1)
     meta = type(meta)(**{**vars(meta), "study_text": of_old(BASE + SPACE)})
     with pytest.raises(StoreError, match="type False for it under fixed") as caught:
@@ -61,7 +61,7 @@ OTHER = "{name: eval/length_mean, goal: minimize, aggregate: mean}"
 
 @pytest.mark.parametrize("then", ["", ", training_weight: 0.0"])  # before 2026-11-27, and then
 @pytest.mark.parametrize("text", [f"metric: {FIRST}\n", f"objectives: [{FIRST}, {OTHER}]\n"])
-def test_a_study_from_before_training_weight_is_resumed(text, then):
+def test_study_without_training_weight_is_resumed(text, then):
     study = loads(BASE + text)
     meta = study_meta(study, "cpu", 1)
     assert "training_weight" not in meta.study_text
@@ -79,7 +79,7 @@ def without_tiles(text):
     return text.replace(line, line.replace(", tiles: auto", ""))
 
 
-def test_lanes_of_old_stay_in_tiles_that_fit_them():
+def test_old_studies_keep_narrow_tiles():
     text = without_tiles(resolved_yaml(loads(BASE + "population: {lanes: 9}\n")))
     assert recorded(text).population.tiles == "narrow"
     assert as_recorded(text)["population"]["tiles"] == "narrow"
@@ -95,7 +95,7 @@ SEARCHED = (
 @pytest.mark.parametrize(
     ("section", "text"), [("fixed", CENTRED), ("space", SEARCHED)], ids=["fixed", "searched"]
 )
-def test_an_initial_average_of_zero_keeps_the_meaning_of_its_day(section, text):
+def test_zero_average_reward_initial_keeps_its_old_meaning(section, text):
     """It stood for the average of the first rollout, which is `off` today."""
     zero, off = loads(BASE + text % "0"), loads(BASE + text % "off")
     meta = study_meta(zero, "cpu", 1)
@@ -107,7 +107,7 @@ def test_an_initial_average_of_zero_keeps_the_meaning_of_its_day(section, text):
     check_continues(old, replace(off, population=narrow.population))
 
 
-def test_an_old_record_runs_with_the_meaning_of_its_day():
+def test_old_record_runs_with_old_meaning_of_zero():
     text = without_tiles(resolved_yaml(loads(BASE + CENTRED % "0")))
     assert recorded(text).default()["average_reward_initial"] is None
     again = loads(text, overrides=of_its_day(read_text(text, "study.resolved.yaml")))

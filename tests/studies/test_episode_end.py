@@ -19,19 +19,19 @@ def study(env="CartPole-v1", steps="4k", more=""):
 
 
 @pytest.mark.parametrize("id_", list(ENVIRONMENTS))
-def test_environments_that_end_are_evaluated_as_ever(id_):
+def test_environments_with_time_limit_use_default_cutoff(id_):
     assert LONGEST == STEP_LIMIT == 100_000
     assert cut_after(study(id_)) == LONGEST
     assert endless_note(study(id_)) == "" and not may_cut(study(id_))
 
 
-def test_a_limit_is_the_file_s_or_the_environment_s():
+def test_episode_limit_is_read_from_file_or_environment():
     assert own_limit(study()) == 500
     shorter = dataclasses.replace(study(), env=EnvSpec("CartPole-v1", {"max_steps_in_episode": 9}))
     assert own_limit(shorter) == 9 and own_limit(study("own")) is None
 
 
-def test_atari_s_limit_is_of_frames_and_said_in_env_steps():
+def test_atari_frame_limit_is_converted_to_env_steps():
     pytest.importorskip("ale_py")
     assert own_limit(study("gym:ALE/Pong-v5")) == 27_000
     spec = EnvSpec("gym:ALE/Pong-v5", {"frameskip": 3, "max_num_frames_per_episode": 400})
@@ -40,7 +40,7 @@ def test_atari_s_limit_is_of_frames_and_said_in_env_steps():
 
 
 @pytest.mark.parametrize(("steps", "limit"), [("4k", 20_000), ("50k", 50_000), ("1M", 100_000)])
-def test_what_nobody_knows_to_end_is_cut_by_what_training_sees(steps, limit):
+def test_episodes_without_known_limit_are_cut_with_a_note(steps, limit):
     found = study("own", steps)
     assert cut_after(found) == limit and may_cut(found)
     assert f"own has no known episode limit, so evaluations cut episodes after {limit:,}" in (
@@ -54,12 +54,12 @@ def test_what_nobody_knows_to_end_is_cut_by_what_training_sees(steps, limit):
     assert cut_words(found, [limit - 1]) == ""
 
 
-def test_a_fixed_number_of_steps_cuts_nothing():
+def test_fixed_evaluation_steps_need_no_cutoff():
     found = study("own", more="evaluation: {steps: 1000}\n")
     assert endless_note(found) == "" and cut_words(found, [20_000]) == ""
 
 
-def test_a_limit_above_the_longest_is_cut_and_said():
+def test_limit_above_maximum_is_cut_and_reported():
     spec = EnvSpec("CartPole-v1", {"max_steps_in_episode": 1_000_000})
     found = dataclasses.replace(study(), env=spec)
     assert may_cut(found) and "1 of 2 evaluation episodes" in cut_words(found, [100_000, 7])

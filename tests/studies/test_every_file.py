@@ -132,7 +132,7 @@ def folder(tmp_path_factory):
         table.update(kept)
 
 
-def test_the_documents_show_studies():
+def test_documentation_pages_contain_studies():
     assert {"README.md", "study.md", "environments.md"} <= {page for page, *_ in COMPLETE}
     assert {"networks.md", "ppo.md", "optical.md", "ray.md", "search.md"} <= {
         page for page, *_ in PARTS
@@ -140,7 +140,7 @@ def test_the_documents_show_studies():
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_a_study_that_ships_is_taken(path, capsys):
+def test_shipped_study_passes_check(path, capsys):
     _skip_without_its_package(path.read_text())
     if path.stem in COSTLY:
         said = check(load(path)).text()
@@ -154,7 +154,7 @@ KNOWN = (" has no known episode limit", "one seed per trial", "trials start befo
 
 
 @pytest.mark.parametrize("block", COMPLETE, ids=_named)
-def test_a_study_that_the_documents_show_is_taken(block, folder, capsys):
+def test_documented_study_passes_check(block, folder, capsys):
     _skip_without_its_package(block[2])
     path = folder / f"line{block[1]}.yaml"
     path.write_text(block[2])
@@ -174,7 +174,7 @@ def _validator(given, folder):
 
 
 @pytest.mark.parametrize("block", PARTS, ids=_named)
-def test_a_part_of_a_study_that_the_documents_show_is_taken(block, folder):
+def test_documented_study_fragment_is_valid(block, folder):
     _skip_without_its_package(block[2])
     for text in map(_whole, _one_env(block[2])):
         report = check(loads(text, source=folder))

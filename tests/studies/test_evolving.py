@@ -17,7 +17,7 @@ budget: {trials: 8}
 """
 
 
-def test_keys_have_defaults_that_are_written_back():
+def test_pbt_defaults_are_resolved():
     study = loads(BASE + "early_terminate: {type: pbt}\n")
     early = study.early_terminate
     assert early.evolves and early.every == 10_000
@@ -65,13 +65,13 @@ def test_rungs_are_the_multiples_of_every():
         ),
     ],
 )
-def test_what_cannot_be_is_told_where_it_stands(text, line, words):
+def test_invalid_pbt_settings_are_refused_with_line(text, line, words):
     with pytest.raises(StudyError) as caught:
         loads(BASE + text + "\n")
     assert any(m.line == line and words in m.text for m in caught.value.mistakes), caught.value
 
 
-def test_static_knobs_are_refused_with_the_reason():
+def test_pbt_with_static_hyperparameters_is_refused():
     text = BASE.replace("space:\n", "space:\n  hidden_sizes: {values: [[8], [16]]}\n")
     with pytest.raises(StudyError) as caught:
         loads(text + "early_terminate: {type: pbt}\n")
@@ -79,14 +79,14 @@ def test_static_knobs_are_refused_with_the_reason():
     assert mistake.line == 4 and "part of the compiled program" in mistake.text
 
 
-def test_static_keys_of_an_environment_are_refused_too():
+def test_pbt_with_static_environment_keys_is_refused():
     text = "env: {id: rmsa, topology: ring4}\nenv_steps: 100k\nbudget: {trials: 8}\n"
     text += "early_terminate: {type: pbt}\nspace:\n  env.k: {values: [2, 3]}\n"
     with pytest.raises(StudyError, match=r"env\.k is part of the compiled program"):
         loads(text)
 
 
-def test_a_population_needs_a_size():
+def test_pbt_needs_at_least_two_trials():
     text = BASE.replace("trials: 8", "trials: null, env_steps: 10M")
     with pytest.raises(StudyError, match=r"budget\.trials must be at least 2"):
         loads(text + "early_terminate: {type: pbt}\n")

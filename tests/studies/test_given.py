@@ -11,7 +11,7 @@ TEXT = "# mine\nenv: CartPole-v1\nenv_steps: 10k\n"
 PLAIN = Given("run", "my.yaml")
 
 
-def test_a_command_that_changes_nothing_leaves_the_file_alone():
+def test_command_without_overrides_leaves_file_unchanged():
     assert PLAIN.on_top_of(TEXT) == TEXT
     assert given_in(TEXT) is None and without_given(TEXT) == TEXT
     assert Given("run", "my.yaml", out="elsewhere").on_top_of(TEXT) == TEXT
@@ -26,7 +26,7 @@ def test_a_command_that_changes_nothing_leaves_the_file_alone():
         Given("run", "my.yaml", name="my-2"),
     ],
 )
-def test_what_is_written_is_read_back(command):
+def test_recorded_command_round_trip(command):
     stored = command.on_top_of(TEXT)
     assert given_in(stored) == command
     assert without_given(stored) == TEXT
@@ -38,7 +38,7 @@ def test_what_is_written_is_read_back(command):
 
 
 @drawn(st.text(max_size=40))
-def test_no_override_breaks_out_of_its_comment(text):
+def test_override_text_cannot_escape_its_comment(text):
     stored = Given("run", "my.yaml", (f"name={text}",)).on_top_of(TEXT)
     lines = stored.split("\n")
     assert all(line.startswith("#") for line in lines[:3])
@@ -47,7 +47,7 @@ def test_no_override_breaks_out_of_its_comment(text):
 
 
 @pytest.mark.parametrize("text", ["#", "", "hpo run", "#   hpo run x.yaml --set", "#   rm 'x"])
-def test_a_comment_that_was_changed_tells_nothing(text):
+def test_edited_command_comment_is_ignored(text):
     mark = PLAIN.on_top_of(TEXT), Given("train", "x").on_top_of(TEXT).split("\n")[0]
     assert given_in(f"{mark[1]}\n{text}\n{TEXT}") is None
 

@@ -47,7 +47,7 @@ def test_a_study_of_a_gymnasium_environment_loads_and_is_checked():
         ("workers: 2", "step_timeout: soon", 7, "population.step_timeout is 'soon'; allowed: a t"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(old, new, line, said):
+def test_gymnasium_mistakes_are_refused_with_line(old, new, line, said):
     text = STUDY.replace(old, new)
     if "Blackjack" in new:
         text = "\n".join(row for row in text.splitlines() if "env." not in row)
@@ -55,7 +55,7 @@ def test_what_is_wrong_is_said_with_its_line(old, new, line, said):
     assert any(at == line and said in told for at, told in found), found
 
 
-def test_an_eval_env_that_looks_different_is_refused():
+def test_eval_env_with_different_spaces_is_refused():
     text = STUDY.replace("gym:CartPole-v1, max_episode_steps: 200", "gym:FrozenLake-v1")
     text = text.replace("max_episode_steps: 500", "map_name: 8x8").replace(
         "env.sutton_barto_reward", "env.is_slippery"
@@ -63,7 +63,7 @@ def test_an_eval_env_that_looks_different_is_refused():
     assert any("different observations or actions" in told for _, told in mistakes(text))
 
 
-def test_workers_are_refused_where_they_have_nothing_to_do():
+def test_workers_for_compiled_environment_are_refused():
     text = "env: CartPole-v1\nenv_steps: 20k\npopulation: {workers: 2}\n"
     assert mistakes(text) == [
         (
@@ -74,37 +74,37 @@ def test_workers_are_refused_where_they_have_nothing_to_do():
     ]
 
 
-def test_the_number_of_workers_may_change_when_a_study_goes_on():
+def test_worker_count_may_change_on_resume():
     one, other = loads(STUDY), loads(STUDY.replace("workers: 2", "workers: auto"))
     for before, after in ((one, other), (other, one)):
         changes = diff(resolved(before), resolved(after))
         assert [(c.key, c.allowed) for c in changes] == [("population.workers", True)]
 
 
-def test_ids_that_imports_may_register_are_left_to_the_run(tmp_path):
+def test_unknown_gymnasium_ids_are_allowed_with_imports(tmp_path):
     (tmp_path / "mine.py").write_text("")
     text = "imports: [mine.py]\nenv: {id: gym:Mine-v0, size: 3}\nenv_steps: 20k\n"
     assert loads(text, source=Path(tmp_path)).env.id == "gym:Mine-v0"
 
 
-def test_a_study_to_start_from_loads():
+def test_gymnasium_starter_study_loads():
     assert loads(init_text("gym:Pendulum-v1")).env.id == "gym:Pendulum-v1"
 
 
 @pytest.mark.skipif(find_spec("Box2D") is None, reason="Box2D is not installed")
 @pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning")  # Box2D's, by SWIG
-def test_a_study_to_start_from_takes_an_id_that_only_gymnasium_has():
+def test_starter_study_accepts_gymnasium_id_without_prefix():
     study = loads(init_text("LunarLander-v3"))
     assert study.env.id == "gym:LunarLander-v3" and study.name == "gym-lunarlander-v3"
 
 
-def test_an_id_without_its_prefix_is_told_with_it():
+def test_gymnasium_id_without_prefix_suggests_prefix():
     text = "env: LunarLander-v3\nenv_steps: 20k\n"
     [(line, told)] = mistakes(text)
     assert line == 1 and "did you mean 'gym:LunarLander-v3'?" in told
 
 
-def test_a_study_to_start_from_offers_no_parameter_that_does_nothing(monkeypatch):
+def test_starter_study_omits_inactive_environment_parameters(monkeypatch):
     def lander(wind):
         keys = {"enable_wind": EnvKey("bool", wind)}
         params = {"gravity": -10.0, "wind_power": 15.0}
@@ -116,7 +116,7 @@ def test_a_study_to_start_from_offers_no_parameter_that_does_nothing(monkeypatch
     assert "env.wind_power" in init_text("gym:Lander")
 
 
-def test_a_limit_on_steps_may_change_and_unset_it_is_no_part_of_a_study():
+def test_step_timeout_may_change_and_is_omitted_if_unset():
     plain, limited = loads(STUDY), loads(STUDY.replace("workers: 2", "step_timeout: 1m30s"))
     assert "step_timeout" not in resolved(plain)["population"]
     assert limited.population.step_timeout == resolved(limited)["population"]["step_timeout"] == 90
@@ -128,7 +128,7 @@ def test_a_limit_on_steps_may_change_and_unset_it_is_no_part_of_a_study():
     assert len(changes) == 2
 
 
-def test_a_limit_on_steps_of_a_compiled_environment_is_refused():
+def test_step_timeout_for_compiled_environment_is_refused():
     text = STUDY.replace("gym:CartPole-v1, max_episode_steps: 200", "CartPole-v1")
     lines = [row for row in text.splitlines() if "env." not in row and "eval_env" not in row]
     found = mistakes("\n".join(lines).replace("workers: 2", "step_timeout: 5s"))

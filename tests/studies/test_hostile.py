@@ -11,7 +11,7 @@ def files(tmp_path_factory):
     return hostile.hostile_files(tmp_path_factory.mktemp("hostile"))
 
 
-def test_there_are_two_hundred_of_every_category(files):
+def test_hostile_files_cover_all_categories(files):
     assert len(files) == len(set(files)) == 200
     categories = {path.stem.split("_", 1)[1] for path in files}
     assert categories >= {
@@ -31,13 +31,13 @@ def test_there_are_two_hundred_of_every_category(files):
     assert len({path.read_bytes() for path in files}) == 200
 
 
-def test_each_is_refused_at_a_line(files, monkeypatch):
+def test_each_hostile_file_is_refused_at_a_line(files, monkeypatch):
     monkeypatch.setattr(hostile, "SECONDS", 20.0)  # `scripts/acceptance engine 8` holds the second
     faults = {path.name: hostile.fault_of_load(path) for path in files}
     assert {name: fault for name, fault in faults.items() if fault} == {}
 
 
-def test_nothing_was_written_or_run(files):
+def test_hostile_files_write_and_run_nothing(files):
     before = sorted(files[0].parent.iterdir())
     assert before == sorted(files)
     assert not Path("pwned").exists()
@@ -56,7 +56,7 @@ except HpoError as error:
 
 
 @pytest.mark.parametrize("index", [0, 75, 140, -1])
-def test_a_command_that_refuses_well_passes(files, index, monkeypatch):
+def test_command_checker_accepts_proper_refusal(files, index, monkeypatch):
     monkeypatch.setattr(hostile, "SECONDS", 20.0)  # a loaded machine starts Python slowly
     assert hostile.fault_of_command(files[index], [sys.executable, "-c", CLI]) is None
 
@@ -71,14 +71,14 @@ def test_a_command_that_refuses_well_passes(files, index, monkeypatch):
         ("open('left', 'w').close()" + CLI, "something was written"),
     ],
 )
-def test_the_judge_of_commands_notices(files, code, fault, monkeypatch):
+def test_command_checker_detects_faults(files, code, fault, monkeypatch):
     monkeypatch.setattr(hostile, "SECONDS", 20.0)
     found = hostile.fault_of_command(files[0], [sys.executable, "-c", code])
     assert found is not None
     assert fault in found
 
 
-def test_the_judge_notices_a_file_that_is_accepted(tmp_path):
+def test_load_checker_detects_accepted_file(tmp_path):
     path = tmp_path / "fine.yaml"
     path.write_text("env: CartPole-v1\nenv_steps: 1k\n")
     assert hostile.fault_of_load(path) == "was accepted"
@@ -101,7 +101,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_files_as_large_as_allowed_are_refused_briefly(name, tmp_path, monkeypatch):
+def test_large_hostile_files_are_refused_quickly(name, tmp_path, monkeypatch):
     path = tmp_path / f"{name}.yaml"
     monkeypatch.setattr(hostile, "SECONDS", 20.0)  # `scripts/acceptance engine 8` holds the second
     path.write_text(LARGE[name])

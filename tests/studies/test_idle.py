@@ -100,7 +100,7 @@ def study(text, env="CartPole-v1"):
         ),
     ],
 )
-def test_what_changes_nothing_is_told_with_what_it_needs(text, env, told):
+def test_idle_hyperparameter_is_reported_with_its_requirement(text, env, told):
     found = idle_knobs(study(text, env))
     assert told in found
     assert told in check(study(text, env)).warnings
@@ -160,7 +160,7 @@ def test_what_changes_nothing_is_told_with_what_it_needs(text, env, told):
         ),
     ],
 )
-def test_what_may_change_something_is_not_told(text, env):
+def test_effective_hyperparameters_are_not_reported_as_idle(text, env):
     assert idle_knobs(study(text, env)) == []
 
 
@@ -173,14 +173,14 @@ def test_what_may_change_something_is_not_told(text, env):
         "space: {network: {values: [own, transformer]}}",
     ],
 )
-def test_a_network_that_imports_register_may_use_every_knob(text, tmp_path):
+def test_imported_network_may_use_every_hyperparameter(text, tmp_path):
     (tmp_path / "own.py").write_text("")
     whole = f"env: rmsa\nenv_steps: 320k\nevaluation: {{steps: 9}}\nimports: [own.py]\n{text}"
     assert idle_knobs(loads(whole, source=tmp_path)) == []
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_shipped_studies_name_no_idle_knob(path):
+def test_shipped_studies_have_no_idle_hyperparameters(path):
     assert idle_knobs(load(path)) == []
 
 
@@ -207,7 +207,7 @@ def numbers(knobs):
 
 
 @pytest.mark.parametrize("name", sorted(CHANGED))
-def test_the_table_says_what_the_core_does(name):
+def test_idle_table_matches_behaviour_of_the_core(name):
     """Without what it needs a knob moves no number; with each of its needs it moves some."""
     idle = {"lr_schedule": "constant"}
     if name == "gae_lambda":
@@ -225,7 +225,7 @@ def test_the_table_says_what_the_core_does(name):
         assert np.any(numbers(met) != numbers({**met, name: CHANGED[name]})), need
 
 
-def test_the_table_names_knobs():
+def test_idle_table_contains_only_known_hyperparameters():
     for name, needs in NEEDS.items():
         assert name in KNOBS and needs
         for need in needs:

@@ -94,7 +94,7 @@ def test_a_full_study_is_read():
     assert [logger.type for logger in study.loggers] == ["csv", "console"]
 
 
-def test_three_lines_suffice(tmp_path):
+def test_minimal_study_needs_two_keys(tmp_path):
     path = tmp_path / "tiny.yaml"
     path.write_text("env: CartPole-v1\nenv_steps: 10k\n")
     study = load(path)
@@ -104,7 +104,7 @@ def test_three_lines_suffice(tmp_path):
     assert study.early_terminate is None
 
 
-def test_every_mistake_is_told_at_its_line():
+def test_every_mistake_is_reported_at_its_line():
     text = BASE + (
         "fixed: {num_envs: 0, gama: 1}\n"
         "search: {method: tpee}\n"
@@ -121,7 +121,7 @@ def test_every_mistake_is_told_at_its_line():
     assert "did you mean 'csv'" in words[4]
 
 
-def test_the_line_is_that_of_the_key_inside_of_a_block():
+def test_mistake_in_block_reports_line_of_the_key():
     text = (
         "env: CartPole-v1\nenv_steps: 1k\nspace:\n  gamma:\n    min: 0.9\n    max: 1.5\n"
         "    distribution: uniform\n"
@@ -159,7 +159,7 @@ def test_the_line_is_that_of_the_key_inside_of_a_block():
         ("clip_eps", "[]", "type {values: [...]}"),
     ],
 )
-def test_distributions_are_held_against_the_knob(name, value, words):
+def test_distribution_must_fit_its_hyperparameter(name, value, words):
     text = BASE + f"  {name}: {value}\n"
     found = mistakes(text)
     assert found[0][0] == 6
@@ -178,7 +178,7 @@ REAL = [(name, _whole_bounds(knob)) for name, knob in KNOBS.items() if knob.type
 
 
 @pytest.mark.parametrize(("name", "bounds"), [pair for pair in REAL if pair[1]])
-def test_whole_bounds_of_a_real_knob_mean_the_numbers_between(name, bounds):
+def test_integer_bounds_of_real_hyperparameter_mean_uniform(name, bounds):
     text = BASE.split("space:")[0] + (
         f"space: {{{name}: {{min: {bounds[0]}, max: {bounds[1]}}}}}\nbudget: {{trials: 4}}\n"
     )
@@ -188,7 +188,7 @@ def test_whole_bounds_of_a_real_knob_mean_the_numbers_between(name, bounds):
     assert bounds[0] < middle < bounds[1] and isinstance(parameter.default, float)
 
 
-def test_real_knobs_with_whole_bounds_are_most_of_them():
+def test_most_real_hyperparameters_have_integer_bounds():
     assert {"ent_coef", "gae_lambda", "log_std_init"} <= {name for name, bounds in REAL if bounds}
     assert sum(bounds is not None for _, bounds in REAL) > 40
 
@@ -205,17 +205,17 @@ def test_real_knobs_with_whole_bounds_are_most_of_them():
         ("env.force_mag: {min: 5, max: 15}", "uniform"),
     ],
 )
-def test_a_real_number_is_real_unless_the_file_says_otherwise(line, kind):
+def test_real_hyperparameter_is_uniform_unless_stated_otherwise(line, kind):
     study = loads(f"env: CartPole-v1\nenv_steps: 8k\nspace: {{{line}}}\nbudget: {{trials: 4}}\n")
     assert study.space.parameters[0].distribution.kind == kind
 
 
-def test_american_spelling_is_taken():
+def test_american_spelling_is_accepted():
     study = loads(BASE + "fixed: {normalize_observations: true, optimizer: adam}\n")
     assert study.fixed == {"normalise_observations": True, "optimiser": "adam"}
 
 
-def test_one_knob_with_a_distribution_for_each_case():
+def test_hyperparameter_may_have_one_distribution_per_condition():
     text = BASE.replace("  learning_rate: {min: 1e-5, max: 1e-2, distribution: log_uniform}\n", "")
     study = loads(
         text
@@ -264,7 +264,7 @@ def test_one_knob_with_a_distribution_for_each_case():
         ("enqueue: [{vf_coef: 0.1}]\n", "'vf_coef' is not searched"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(extra, words):
+def test_incompatible_sections_are_refused(extra, words):
     line, text = only(BASE + extra)
     assert words in text
     assert line >= 6
@@ -298,7 +298,7 @@ def test_contradictions_within_the_space_are_found_before_the_run():
         ("metric.goal=minimize", lambda s: s.metric.goal == "minimize"),
     ],
 )
-def test_overrides_are_as_if_the_file_said_so(override, check):
+def test_overrides_are_equivalent_to_file_content(override, check):
     assert check(loads(BASE, overrides=[override]))
 
 
@@ -326,27 +326,27 @@ def test_overrides_reach_into_lists():
         ("gamma=0.9", "it is a knob that is searched: type 'space.gamma={value: 0.9}'"),
     ],
 )
-def test_faulty_overrides_are_named(override, words):
+def test_invalid_overrides_are_reported(override, words):
     found = mistakes(BASE, overrides=[override])
     assert any(text.startswith("override ") and words in text for _, text in found), found
     assert all(line is None for line, _ in found)
 
 
-def test_a_knob_at_the_top_of_the_file_is_told_where_it_belongs():
+def test_hyperparameter_at_top_level_suggests_section():
     line, words = only(BASE + "clip_eps: 0.2\n")
     assert (line, words) == (6, "unknown key 'clip_eps'; it is a knob: write it under `fixed`")
     assert "write it under `space`" in only(BASE + "clip_eps: [0.1, 0.2]\n")[1]
     assert "write it under `fixed`" in only(BASE + "hidden_sizes: [64, 64]\n")[1]
 
 
-def test_what_is_searched_is_fixed_as_the_message_says():
+def test_fixing_searched_hyperparameter_suggests_space_override():
     text = only(BASE, overrides=["fixed.gamma=0.9"])[1]
     assert "both searched and fixed; remove one, or search {value: 0.9} alone" in text
     study = loads(BASE, overrides=["space.gamma={value: 0.9}"])
     assert study.space.default()["gamma"] == 0.9
 
 
-def test_what_is_enqueued_runs_once():
+def test_duplicate_enqueued_trials_run_once():
     entries = "{learning_rate: 1e-3}, {gamma: 0.95}, {}, {gamma: 0.95, learning_rate: 1e-3}"
     text = f"enqueue: [{entries}]\n"
     default = loads(BASE).space.default()
@@ -354,12 +354,12 @@ def test_what_is_enqueued_runs_once():
     assert loads(BASE + text).enqueue == ({"gamma": 0.95},)
 
 
-def test_the_name_can_be_given_from_outside():
+def test_study_name_can_be_passed_to_loader():
     assert loads(BASE, name="other").name == "other"
     assert "../x" in only(BASE, name="../x")[1]
 
 
-def test_imports_let_unknown_names_pass_and_run_nothing(tmp_path):
+def test_imports_allow_unknown_names_without_execution(tmp_path):
     (tmp_path / "my_envs.py").write_text("raise SystemExit('imported')\n")
     text = BASE.replace("CartPole-v1", "{id: Mine-v0, size: 3}") + (
         "fixed: {network: my_network}\nimports: [my_envs.py]\nmetric: {name: eval/score}\n"
@@ -391,7 +391,7 @@ def test_a_space_can_come_from_a_file(tmp_path):
     assert "did you mean 'vf_coef'" in words
 
 
-def test_mistakes_in_a_space_file_say_both_places(tmp_path):
+def test_mistakes_in_space_file_report_both_locations(tmp_path):
     (tmp_path / "mine.yaml").write_text("space:\n  gamma: {min: 0.9, max: 0.99}\n  gama: {}\n")
     text = "env: CartPole-v1\nenv_steps: 1k\nspace: {file: mine.yaml}\n"
     line, words = only(text, source=tmp_path)
@@ -407,7 +407,7 @@ def test_shipped_spaces_are_found_from_anywhere(tmp_path):
     assert all(KNOBS[name].traced for name in study.space.names)
 
 
-def test_the_default_is_the_knobs_own_or_else_the_middle():
+def test_space_default_is_hyperparameter_default_or_middle():
     study = loads(
         "env: CartPole-v1\nenv_steps: 1k\nspace:\n"
         "  gamma: {min: 0.5, max: 0.6, distribution: uniform}\n"
@@ -424,7 +424,7 @@ def test_many_mistakes_are_cut_short():
     assert found[-1] == (None, "and more mistakes")
 
 
-def test_the_loader_is_light():
+def test_loader_imports_no_heavy_packages():
     code = (
         "import sys, hpo.studies.load; "
         "heavy = {'numpy', 'jax', 'optuna', 'pyarrow', 'duckdb', 'rich'} & set(sys.modules); "
@@ -452,7 +452,7 @@ def test_a_distribution_that_does_not_fit_the_actions_is_refused(env, where, lin
     assert loads(text.replace(where, fitting)).env.id == env
 
 
-def test_what_a_study_was_begun_with_is_read_without_the_files_that_it_names():
+def test_recorded_study_is_read_without_referenced_files():
     text = (
         BASE.replace("CartPole-v1", "own")
         + "imports: [gone.py]\ninit: {from: gone/}\nmetric: {name: eval/own}\n"
@@ -467,7 +467,7 @@ def test_what_a_study_was_begun_with_is_read_without_the_files_that_it_names():
 
 
 @pytest.mark.parametrize("rule", ["pbt", "asha"])
-def test_a_rule_in_the_place_of_a_method_is_sent_to_its_own(rule):
+def test_stopping_rule_as_search_method_suggests_early_terminate(rule):
     (_, said), *_ = mistakes(BASE + f"search: {{method: {rule}}}\n")
     assert f"type `early_terminate: {{type: {rule}}}`" in said
 
@@ -487,7 +487,7 @@ budget: {trials: 2}
 
 
 @pytest.mark.parametrize("text", [GYMNASIUM, SEVERAL])
-def test_a_recorded_study_is_read_where_its_environment_is_not_installed(text, monkeypatch):
+def test_recorded_study_is_read_without_environment_package(text, monkeypatch):
     study = loads(text)
     kept = resolved_yaml(study)
 
@@ -501,7 +501,7 @@ def test_a_recorded_study_is_read_where_its_environment_is_not_installed(text, m
         loads(text)
 
 
-def test_a_goal_begun_is_the_one_that_is_meant():
+def test_abbreviated_goal_suggests_full_name():
     for given, meant in (("max", "maximize"), ("MIN", "minimize")):
         with pytest.raises(StudyError, match=f"unknown goal '{given}'; did you mean '{meant}'"):
             loads(STUDY_OF_GOAL.format(given))
@@ -515,7 +515,7 @@ metric: {{name: eval/return_mean, goal: {}}}
 """
 
 
-def test_zero_is_not_advised_where_it_is_given():
+def test_log_uniform_from_zero_with_zero_share_suggests_positive_min():
     text = STUDY_OF_GOAL.format("maximize").replace("min: 1e-5", "min: 0")
     with pytest.raises(StudyError, match=r"`zero: 0.2` adds 0"):
         loads(text)
@@ -534,7 +534,7 @@ def test_zero_is_not_advised_where_it_is_given():
         "early_terminate: {type: pbt}\nbudget: {trials: 8}\npopulation: {lanes: 4}\n",
     ],
 )
-def test_a_study_made_without_a_file_is_refused_in_the_same_words(text):
+def test_unchecked_study_is_refused_with_the_same_messages(text):
     with pytest.raises(StudyError) as caught:
         loads(BASE + text)
     unchecked = recorded(BASE + text)
@@ -556,6 +556,6 @@ def test_every_field_of_a_study_is_a_key_of_its_file():
     ("rule", "first"),
     [("asha", 30_000), ("hyperband", 6_250), ("median", 6_250), ("plateau", 6_250)],
 )
-def test_where_nothing_is_said_the_first_rung_of_asha_is_late(rule, first):
+def test_default_first_rung_of_asha_is_late(rule, first):
     text = f"{{env: CartPole-v1, env_steps: 100k, early_terminate: {{type: {rule}}}}}"
     assert loads(text).early_terminate.min == first

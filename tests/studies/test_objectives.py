@@ -18,7 +18,7 @@ space:
 SEVERAL = "objectives: [{name: eval/return_mean}, {name: env_steps, goal: minimize}]\n"
 
 
-def test_what_is_written_is_read_and_written_back():
+def test_objectives_and_constraints_round_trip():
     text = (
         BASE + SEVERAL + "constraints: [{metric: eval/length_mean, max: 200}, "
         "{metric: seconds, min: 1, max: 2.5}]\nsearch: {warm_start: {study: old}, ahead: never}\n"
@@ -84,7 +84,7 @@ def test_one_objective_is_the_metric():
         ("search: {ahead: sometimes}\n", "unknown ahead 'sometimes'"),
     ],
 )
-def test_mistakes_are_told_with_their_line(text, words):
+def test_objective_mistakes_are_reported_with_line(text, words):
     with pytest.raises(StudyError) as caught:
         loads(BASE + text)
     told = str(caught.value).splitlines()

@@ -37,7 +37,7 @@ def mistake(old, new, source="."):
     return str(raised.value)
 
 
-def test_keys_are_searched_as_buckets():
+def test_searched_static_network_keys_give_separate_programs():
     study = loads(STUDY)
     statics = [bucket.static for bucket in buckets_of(study).found]
     assert len(statics) == 4
@@ -46,7 +46,7 @@ def test_keys_are_searched_as_buckets():
     assert study.enqueue[0]["env.bitrates"] == (100,)
 
 
-def test_heuristics_stand_beside_the_trials_unless_told_otherwise():
+def test_default_baselines_are_used_unless_given():
     assert loads(STUDY).baselines == ("ksp_ff", "ff_ksp")
     assert loads(STUDY + "baselines: [kme_ff]\n").baselines == ("kme_ff",)
     named = loads(STUDY + "baselines: [ksp_bf@10, 'ksp_bf@10:hops']\n")
@@ -58,14 +58,14 @@ def test_heuristics_stand_beside_the_trials_unless_told_otherwise():
         loads(pole + "baselines: [ksp_ff]\n")
 
 
-def test_the_names_of_heuristics_are_those_of_the_heuristics():
+def test_settings_and_heuristics_list_the_same_names():
     from hpo.core.envs.optical.heuristics import HEURISTICS
     from hpo.core.envs.optical.optical_settings import HEURISTIC_NAMES
 
     assert tuple(HEURISTICS) == HEURISTIC_NAMES
 
 
-def test_the_schema_takes_it():
+def test_schema_accepts_optical_study():
     from jsonschema import Draft202012Validator
 
     from hpo.studies.yaml_io import plain, read_text
@@ -120,7 +120,7 @@ def test_the_schema_takes_it():
         ("service_blocking_probability", "path_0_share", 10, "histograms: true"),
     ],
 )
-def test_mistakes_have_their_line(old, new, line, words):
+def test_optical_mistakes_are_reported_with_line(old, new, line, words):
     text = mistake(old, new)
     assert words in text
     assert text.startswith(f"s.yaml:{line}: ")
@@ -151,7 +151,7 @@ def test_loading_needs_no_jax():
 
 
 @pytest.mark.parametrize("name", ["deeprmsa", "nsfnet_rmsa"])
-def test_the_studies_that_ship(name):
+def test_shipped_optical_studies_load_without_warnings(name):
     study = load(Path(hpo.__file__).parent / "studies" / f"{name}.yaml")
     assert study.metric.name == "eval/service_blocking_probability"
     assert study.env.values["load"] == 250

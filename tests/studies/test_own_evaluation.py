@@ -23,7 +23,7 @@ def study(more="", text=STUDY):
     return loads(text.replace("EVAL\n", more), "s.yaml")
 
 
-def test_the_line_says_what_to_type():
+def test_note_on_searched_eval_environment_suggests_eval_env():
     told = own_evaluation_note(study())
     assert told == (
         "env.g is searched, and evaluates, too: trials with an easier environment win; for the "
@@ -32,7 +32,7 @@ def test_the_line_says_what_to_type():
 
 
 @pytest.mark.parametrize("line", ["", "  env.m: {min: 1.0, max: 3.0, distribution: uniform}\n"])
-def test_what_it_says_to_type_makes_one_environment_of_all(line):
+def test_suggested_eval_env_is_equal_for_all_trials(line):
     given = study(line)
     told = own_evaluation_note(given)
     assert ("env.m" in told) == bool(line)
@@ -49,6 +49,6 @@ def test_what_it_says_to_type_makes_one_environment_of_all(line):
     assert apart(*worlds[0]) and not apart(*worlds[1])
 
 
-def test_nothing_is_said_where_nothing_of_the_task_is_searched():
+def test_no_note_without_searched_environment_keys():
     text = STUDY.replace("  env.g: {min: 5.0, max: 15.0, distribution: uniform}\n", "")
     assert own_evaluation_note(study(text=text)) == ""

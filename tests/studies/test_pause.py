@@ -18,7 +18,7 @@ PLAIN = BASE + "early_terminate: {type: asha, min: 10k}\n"
 PAUSED = BASE + "early_terminate: {type: asha, min: 10k, pause: 12}\n"
 
 
-def test_a_study_that_pauses_says_so_and_one_that_does_not_is_what_it_was():
+def test_pause_is_resolved_only_when_set():
     study = loads(PAUSED)
     assert study.early_terminate.pause == 12
     assert resolved(loads(resolved_yaml(study))) == resolved(study)
@@ -42,7 +42,7 @@ def test_a_study_that_pauses_says_so_and_one_that_does_not_is_what_it_was():
         (PAUSED + "executor: {type: ray, workers: 1}\n", 6, "executor.type: local (here: ray)"),
     ],
 )
-def test_what_it_does_not_go_with_is_refused_with_its_line(text, line, words):
+def test_incompatible_pause_settings_are_refused_with_line(text, line, words):
     with pytest.raises(StudyError) as refused:
         loads(text)
     said = [(mistake.line, mistake.text) for mistake in refused.value.mistakes]

@@ -10,7 +10,7 @@ import yaml
 
 from hpo.errors import StudyError
 from hpo.search.samplers.proposal_queue import Proposer
-from hpo.search.samplers.registry import Past, make_sampler
+from hpo.search.samplers.registry import PriorTrial, make_sampler
 from hpo.studies.init_file import init_text
 from hpo.studies.load import loads
 from hpo.studies.portfolio import (
@@ -38,14 +38,14 @@ def study(space=SPACE, search="{method: random, portfolio: 8}", more=""):
     return loads(f"{head}\nsearch: {search}\nspace:{space}{more}")
 
 
-def test_whole_space_takes_every_place_as_it_was_learnt():
+def test_full_space_takes_all_portfolio_configurations_unchanged():
     found = places_of(study())
     assert [placed.params for placed in found.used] == [*map(dict, read_portfolio().places)]
     assert not any(placed.moved for placed in found.used)
     assert (found.repeated, found.forbidden) == ((), ())
 
 
-def test_first_trials_are_the_default_enqueued_and_learnt_ones_in_order():
+def test_first_trials_are_default_enqueued_and_portfolio_in_order():
     given = study(search="{method: tpe, portfolio: 3}", more="\nenqueue: [{gamma: 0.95}]")
     proposer = Proposer(given, make_sampler(given))
     found = proposer.propose(0, range(7), []).found
@@ -55,12 +55,12 @@ def test_first_trials_are_the_default_enqueued_and_learnt_ones_in_order():
     learnt = [one.params for one in found[2:5]]
     assert learnt == [dict(place) for place in read_portfolio().places[:3]]
     # a resumed study, which proposes from the third trial on, gets the same ones
-    known = [Past(one.trial, one.params) for one in found[:3]]
+    known = [PriorTrial(one.trial, one.params) for one in found[:3]]
     again = Proposer(given, make_sampler(given)).propose(1, range(3, 5), known).found
     assert [one.params for one in again] == learnt[1:]
 
 
-def test_values_outside_of_a_range_become_the_nearest_inside():
+def test_portfolio_values_are_clipped_to_nearest_allowed():
     space = """
   learning_rate: {min: 1e-4, max: 1e-3, distribution: log_uniform}
   gamma: {values: [0.9, 0.99, 0.995]}
@@ -78,7 +78,7 @@ def test_values_outside_of_a_range_become_the_nearest_inside():
     assert first.moved == ("learning_rate", "gamma", "update_epochs")
 
 
-def test_places_are_in_every_space_that_they_are_moved_to():
+def test_moved_portfolio_configurations_are_inside_the_space():
     spaces = [
         SPACE,
         "\n  learning_rate: {min: 1e-5, max: 2e-4, distribution: log_uniform}",
@@ -108,7 +108,7 @@ def test_inactive_hyperparameters_get_no_value():
         assert set(placed.params) == {"network", "gamma"}
 
 
-def test_repeated_and_forbidden_places_are_skipped_and_said():
+def test_repeated_and_forbidden_configurations_are_skipped_and_reported():
     coarse = study("\n  normalise_observations: {values: [false, true]}")
     found = places_of(coarse)
     assert [placed.params for placed in found.used] == [{"normalise_observations": True}]
@@ -121,12 +121,12 @@ def test_repeated_and_forbidden_places_are_skipped_and_said():
     )
 
 
-def test_a_skipped_place_is_replaced_by_the_next_one():
+def test_skipped_portfolio_configuration_is_replaced_by_next():
     asked = study(search="{portfolio: 3}", more='forbid: ["clip_eps < 0.1"]')
     assert len(places_of(asked).used) == 3
 
 
-def test_a_study_from_before_is_resolved_as_it_was():
+def test_study_without_portfolio_resolves_without_the_key():
     plain = study(search="{method: random}")
     assert "portfolio" not in resolved(plain)["search"]
     asked = resolved(study())["search"]
@@ -143,12 +143,12 @@ def test_a_study_from_before_is_resolved_as_it_was():
         ("{driver: ray_tune, portfolio: 2}", "portfolio"),
     ],
 )
-def test_mistakes_name_what_to_type(search, words):
+def test_portfolio_mistakes_suggest_correct_keys(search, words):
     with pytest.raises(StudyError, match=words):
         study(search=search)
 
 
-def test_digest_of_the_portfolio_is_among_the_versions_of_a_study():
+def test_portfolio_digest_is_recorded_in_versions():
     from hpo.machine.software import versions_of_study
 
     given = study()
@@ -165,7 +165,7 @@ def short(search="{method: tpe, portfolio: 3}", more=SHORT, trials=4):
     return loads(f"{text}\nsearch: {search}\nspace:{SPACE}{more}")
 
 
-def test_the_forecast_is_that_of_the_recorded_plan():
+def test_forecast_equals_recorded_plan():
     plans = yaml.safe_load(FORECAST.read_text())["plans"]
     plan = next(one for one in plans if (one["portfolio"], one["report"]) == (3, 4))
     found = forecast_of(short())
@@ -190,7 +190,7 @@ def test_other_studies_have_no_forecast(other):
     assert forecast_of(other) is None
 
 
-def test_a_written_study_is_a_short_one_of_twelve_runs():
+def test_init_writes_short_study_of_twelve_runs():
     written = loads(init_text("Acrobot-v1"))
     assert forecast_of(written) is not None
     confirm = written.confirm

@@ -38,7 +38,9 @@ def test_rungs_are_min_times_powers_of_eta_below_the_run():
         (1_000_000, None, 1000, 63, 16, ()),
     ],
 )
-def test_chosen_chunks(env_steps, first, steps_per_update, k, chunks, rung_chunks):
+def test_quanta_choose_expected_chunk_sizes(
+    env_steps, first, steps_per_update, k, chunks, rung_chunks
+):
     quanta = quanta_of(study(env_steps, first), steps_per_update)
     assert (quanta.updates_per_chunk, quanta.chunks, quanta.rung_chunks) == (
         k,
@@ -56,7 +58,9 @@ def test_chosen_chunks(env_steps, first, steps_per_update, k, chunks, rung_chunk
     steps_per_update=st.integers(16, 20_000),
     every=st.none() | st.floats(0.01, 0.5),
 )
-def test_marks_are_whole_and_near(env_steps, share, eta, steps_per_update, every):
+def test_rungs_and_end_are_whole_chunks_within_5_percent(
+    env_steps, share, eta, steps_per_update, every
+):
     first = max(1, int(env_steps * share))
     points = "rungs" if every is None else max(1, int(env_steps * every))
     given_study = study(env_steps, first, eta, points)

@@ -59,12 +59,12 @@ def test_an_alias_is_a_copy():
     assert plain(root) == {"a": {"x": 1}, "b": {"x": 2}}
 
 
-def test_an_alias_of_nothing_is_named():
+def test_undefined_alias_is_reported():
     with pytest.raises(StudyError, match=r"^s.yaml:2: alias \*there names nothing defined before"):
         read_text("a: &here 1\nb: [*there, 2]\n", "s.yaml")
 
 
-def test_all_duplicates_and_tags_are_told_at_once():
+def test_all_duplicate_keys_and_tags_are_reported_at_once():
     with pytest.raises(StudyError) as caught:
         read_text("a: 1\na: 2\nb: !x 3\nc: {d: 1, d: 2}\n", "s.yaml")
     assert [mistake.line for mistake in caught.value.mistakes] == [2, 3, 4]
@@ -89,14 +89,14 @@ def test_fifty_levels_are_read_and_one_more_is_not():
 
 
 @pytest.mark.parametrize("name", ["missing.yaml", "", "a\x00b"])
-def test_what_cannot_be_opened_is_said(tmp_path, name):
+def test_unreadable_file_is_a_study_error(tmp_path, name):
     with pytest.raises(StudyError):
         read_file(tmp_path / name, name)
 
 
 @settings(deadline=None)
 @given(st.text(max_size=200))
-def test_no_text_gives_anything_but_nodes_or_a_study_error(text):
+def test_any_text_gives_nodes_or_study_error(text):
     try:
         plain(read_text(text, "x"))
     except StudyError as error:
@@ -120,5 +120,5 @@ _data = st.recursive(
 @settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=12), _data, min_size=1, max_size=5))
 @example({"<<": {"<<": None}})
-def test_what_is_written_is_read_back(data):
+def test_yaml_write_and_read_round_trip(data):
     assert repr(plain(read_text(to_yaml(data), "x"))) == repr(data)

@@ -115,7 +115,7 @@ def test_equal_studies_do_not_differ():
         ("population.lanes=8", False),
     ],
 )
-def test_what_may_change_between_two_starts(override, allowed):
+def test_only_allowed_changes_are_accepted_on_resume(override, allowed):
     found = changes(override)
     assert found
     assert all(change.allowed for change in found) is allowed
@@ -126,7 +126,7 @@ def test_a_changed_key_is_shown_with_both_values():
     assert str(changes("budget.trials=8")[0]) == ("budget.trials: 9 -> 8 (a budget may only grow)")
 
 
-def test_a_study_of_old_says_how_its_whole_bounds_go_on():
+def test_old_study_with_integer_bounds_suggests_int_uniform():
     """Whole bounds of a real knob were whole numbers once."""
     text = "env: CartPole-v1\nenv_steps: 8k\nspace: {ent_coef: {min: 0, max: 1}}\n"
     whole = text.replace("max: 1", "max: 1, distribution: int_uniform")
@@ -135,7 +135,7 @@ def test_a_study_of_old_says_how_its_whole_bounds_go_on():
     assert diff(resolved(loads(whole)), resolved(loads(whole))) == []
 
 
-def test_auto_values_that_a_rule_resolved_are_no_change():
+def test_resolved_auto_values_are_not_changes():
     ran = resolved(loads(FULL, overrides=["population.lanes=64", "population.device=cpu"]))
     assert diff(ran, resolved(loads(FULL))) == []
 

@@ -20,7 +20,7 @@ def test_trials_that_all_run_at_once_are_halved_exactly(eta, trials):
 
 
 @pytest.mark.parametrize("eta", [2.0, 3.0, 4.0])
-def test_single_trials_pass_as_asha_lets_them(eta):
+def test_single_trials_pass_rung_like_sequential_asha(eta):
     rng, passed = np.random.default_rng(0), []
     for _ in range(300):
         values, count = [], 0
@@ -33,7 +33,7 @@ def test_single_trials_pass_as_asha_lets_them(eta):
     assert first == pytest.approx(np.mean(passed), abs=1.2)
 
 
-def test_paused_trials_resume_as_the_cut_off_falls():
+def test_paused_trials_are_promoted_in_forecast():
     """At least floor(n / eta) of them, and those that were among the best for a while."""
     first, second = trials_past(replace(RANDOM, pause=64))
     assert (first, second) == (16, 4)
@@ -44,7 +44,7 @@ def test_paused_trials_resume_as_the_cut_off_falls():
     assert none_kept < alone
 
 
-def test_one_trial_finishes_though_all_wait():
+def test_one_paused_trial_is_always_finished():
     assert trials_past(replace(RANDOM, trials=3, at_once=1, pause=10)) == (1, 1)
 
 
@@ -53,7 +53,7 @@ def test_a_median_stops_half():
     assert first == 32
 
 
-def test_trials_of_late_brackets_pass_early_rungs():
+def test_late_brackets_pass_early_rungs():
     first, second = trials_past(replace(RANDOM, kind="brackets", trials=1000, at_once=1000))
     weights = np.array([16 / 3, 4 / 2, 1.0]) / (16 / 3 + 4 / 2 + 1.0)
     assert first == pytest.approx(1000 * (weights[0] / 4 + weights[1] + weights[2]), rel=0.1)
@@ -71,7 +71,7 @@ def test_a_protected_default_is_never_stopped():
     assert trials_past(alone)[0] > 2.5 > trials_past(replace(alone, keeps_first=False))[0]
 
 
-def test_learnt_proposals_pass_more_often():
+def test_model_proposals_pass_rungs_more_often():
     race = replace(RANDOM, at_once=4)
     learnt = replace(race, learns_from=10, random_share=0.2)
     assert trials_past(learnt)[0] > 1.15 * trials_past(race)[0]
@@ -82,7 +82,7 @@ def test_learnt_proposals_pass_more_often():
     assert trials_past(at_once) == trials_past(RANDOM)
 
 
-def test_many_trials_pass_in_the_same_shares():
+def test_forecast_scales_with_number_of_trials():
     few = trials_past(replace(RANDOM, trials=2_000, at_once=16))
     many = trials_past(replace(RANDOM, trials=200_000, at_once=1_600))
     assert many == pytest.approx([100 * past for past in few])

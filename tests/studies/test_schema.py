@@ -21,12 +21,12 @@ def errors(text):
     return [error.message for error in VALIDATOR.iter_errors(plain(read_text(text, "x")))]
 
 
-def test_the_schema_is_one():
+def test_schema_is_valid_json_schema():
     jsonschema.Draft202012Validator.check_schema(schema())
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_shipped_studies_are_valid_in_both_forms(path):
+def test_shipped_and_resolved_studies_match_schema(path):
     data = plain(read_file(path, path.name))
     assert list(VALIDATOR.iter_errors(data)) == []
     study = loads(path.read_text(), source=path.parent)
@@ -34,18 +34,18 @@ def test_shipped_studies_are_valid_in_both_forms(path):
 
 
 @pytest.mark.parametrize("env", ENVIRONMENTS)
-def test_files_to_start_from_load_and_are_valid(env):
+def test_starter_files_load_and_match_schema(env):
     text = init_text(env)
     assert loads(text).env.id == env
     assert errors(text) == []
 
 
-def test_a_file_to_start_from_searches_what_decides_where_observations_are_numbers():
+def test_starter_file_searches_normalisation_for_numeric_observations():
     assert "normalise_observations" in loads(init_text("CartPole-v1")).space.names
     assert "normalise_observations" not in loads(init_text("rmsa")).space.names
 
 
-def test_what_a_file_to_start_from_offers_is_legal_too():
+def test_commented_suggestions_in_starter_file_are_valid():
     text = init_text("CartPole-v1")
     lines = [
         line.replace("  # ", "  ", 1) if line.startswith("  # ") and "{" in line else line

@@ -7,7 +7,7 @@ import pytest
 from hpo.cli import main
 from hpo.errors import ConfigError
 from hpo.studies.load import load
-from hpo.studies.script_flags import Flag, command_init_text, flags_of_script
+from hpo.studies.script_flags import ScriptFlag, command_init_text, flags_of_script
 
 ARGPARSE = """
 raise SystemExit("it was run")
@@ -36,7 +36,7 @@ def main(dropout, shuffle): ...
 """
 
 
-def test_flags_of_argparse_dataclasses_and_click():
+def test_argparse_dataclass_and_click_flags_are_read():
     found = {flag.flag: flag.default for flag in flags_of_script(ARGPARSE)}
     assert found == {
         "--lr": 3e-4, "--hidden": 64, "--seed": 1, "--steps": 20_000, "--name": None,
@@ -45,7 +45,7 @@ def test_flags_of_argparse_dataclasses_and_click():
     found = {flag.flag: flag.default for flag in flags_of_script(TYRO)}
     assert found["--learning-rate"] == 2.5e-4
     assert list(found)[-2:] == ["--anneal-lr", "--batch-size"]
-    assert flags_of_script(CLICK) == [Flag("--dropout", 0.1), Flag("--shuffle", True)]
+    assert flags_of_script(CLICK) == [ScriptFlag("--dropout", 0.1), ScriptFlag("--shuffle", True)]
 
 
 def test_the_study_of_a_script_loads(tmp_path, monkeypatch):

@@ -33,7 +33,7 @@ evaluation: {steps: 500}
 """
 
 
-def test_a_list_is_read_with_its_scores():
+def test_environment_list_is_loaded_with_scores():
     study = loads(SEVERAL)
     assert labels(study) == ("CartPole-v1", "rmsa", "MountainCar-v0")
     assert study.spread == 3
@@ -47,7 +47,7 @@ def test_a_list_is_read_with_its_scores():
     assert env_words(study) == "CartPole-v1, rmsa and MountainCar-v0"
 
 
-def test_what_is_written_down_loads_to_the_same_study():
+def test_resolved_multi_environment_study_round_trip():
     study = loads(SEVERAL)
     again = loads(resolved_yaml(study), "study.resolved.yaml")
     assert resolved(again) == resolved(study)
@@ -72,12 +72,12 @@ def test_what_is_written_down_loads_to_the_same_study():
         ),
     ],
 )
-def test_environments_with_one_id_are_called_by_what_they_differ_in(values, labels):
+def test_environments_with_same_id_are_labelled_by_differences(values, labels):
     asked = [EnvSpec("rmsa", one) for one in values]
     assert labels_of([EnvSpec("CartPole-v1", {"k": 1}), *asked]) == ("CartPole-v1", *labels)
 
 
-def test_each_alone_has_its_own_knobs():
+def test_each_environment_has_only_its_parameters():
     study = loads(SEVERAL)
     assert [alone(study, at).space.names for at in range(3)] == [
         ("learning_rate",),
@@ -93,7 +93,7 @@ def test_each_alone_has_its_own_knobs():
     assert scales(trained) == scales(study)
 
 
-def test_all_environments_count():
+def test_env_steps_include_all_environments():
     study = loads(SEVERAL + "budget: {trials: 4}\n")
     one = alone(study, 0)
     quanta = quanta_of(study, 1024)
@@ -143,7 +143,7 @@ def test_all_environments_count():
         ),
     ],
 )
-def test_what_does_not_go_is_refused_in_a_line(change, text):
+def test_invalid_environment_list_is_refused_in_one_line(change, text):
     base = {"env": "env: [CartPole-v1, MountainCar-v0]", "env_steps": "env_steps: 10k"}
     base[change.partition(":")[0]] = change
     with pytest.raises(StudyError) as caught:
@@ -152,7 +152,7 @@ def test_what_does_not_go_is_refused_in_a_line(change, text):
     assert "study.yaml:" in str(caught.value)
 
 
-def test_what_a_known_environment_does_not_measure_is_no_metric_beside_an_unknown_one(tmp_path):
+def test_metric_must_exist_in_every_known_environment(tmp_path):
     (tmp_path / "mine.py").touch()
     (tmp_path / "s.yaml").write_text(
         "env: [CartPole-v1, {id: mine, scores: {random: 0.9, reference: 0.1}}]\n"
@@ -162,6 +162,6 @@ def test_what_a_known_environment_does_not_measure_is_no_metric_beside_an_unknow
         load(tmp_path / "s.yaml")
 
 
-def test_verbs_for_one_environment_say_so():
+def test_single_environment_commands_refuse_several():
     with pytest.raises(ConfigError, match="a replay is for one environment, but study is over"):
         only_one_environment(loads(SEVERAL), "a replay")

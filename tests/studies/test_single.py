@@ -29,7 +29,7 @@ checkpoint: {keep_best: 0, parts: [optimiser]}
 """
 
 
-def test_one_configuration_is_left_and_it_is_the_default_one():
+def test_train_study_has_only_the_default_configuration():
     given = loads(TEXT)
     one = single(given)
     assert one.fixed == {"gamma": 0.98, "learning_rate": 2e-3}
@@ -47,13 +47,13 @@ def test_one_configuration_is_left_and_it_is_the_default_one():
         assert getattr(one, kept) == getattr(given, kept)
 
 
-def test_it_can_be_written_and_read_and_stays_what_it_is():
+def test_train_study_round_trip():
     one = single(loads(TEXT))
     assert resolved(loads(resolved_yaml(one))) == resolved(one)
     assert single(one) == one
 
 
-def test_evaluations_asked_for_stay():
+def test_given_evaluation_interval_is_kept():
     assert single(loads(TEXT + "evaluation: {every: 25k}\n")).evaluation.every == 25_000
 
 
@@ -73,7 +73,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_it_is_read_and_written(policy):
+def test_init_section_round_trip(policy):
     study = load(written(policy, "init: {from: policy, keep: critic}\n"))
     assert study.init == Init("policy", "critic", "fresh")
     data = resolved(study)["init"]
@@ -103,13 +103,13 @@ def test_it_is_read_and_written(policy):
         ("checkpoint: {parts: optimiser}", "allowed: a list of some of"),
     ],
 )
-def test_its_mistakes_are_told_at_their_line(policy, text, told):
+def test_init_mistakes_are_reported_with_line(policy, text, told):
     with pytest.raises(StudyError) as error:
         load(written(policy, f"{text}\n"))
     assert "x.yaml:3: " in str(error.value) and told in str(error.value)
 
 
-def test_the_optimiser_is_found(policy):
+def test_restored_optimiser_is_found_in_policy_folder(policy):
     (policy / "policy" / "parts" / "optimiser.npz").write_bytes(b"")
     study = load(written(policy, "init: {from: policy, optimiser: restored}\n"))
     assert study.init == Init("policy", "all", "restored")

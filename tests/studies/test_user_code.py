@@ -16,7 +16,7 @@ def folder(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def test_files_run_once_a_process_and_may_use_each_other(folder):
+def test_imported_files_run_once_and_may_import_each_other(folder):
     (folder / "uc_log.py").write_text("ran = []\n")
     (folder / "uc_one.py").write_text("import uc_log\nuc_log.ran.append(__name__)\n")
     (folder / "uc_two.py").write_text("import uc_one, uc_log\nuc_log.ran.append(__name__)\n")
@@ -25,7 +25,7 @@ def test_files_run_once_a_process_and_may_use_each_other(folder):
     assert sys.modules["uc_log"].ran == ["uc_one", "uc_two"]
 
 
-def test_a_file_called_like_a_package_hides_nothing(folder):
+def test_file_named_like_a_package_does_not_shadow_package(folder):
     (folder / "json.py").write_text("mine = True\n")
     import_user_code(["json.py"], folder)
     import json
@@ -50,7 +50,7 @@ def test_a_file_called_like_a_package_hides_nothing(folder):
         ),
     ],
 )
-def test_what_goes_wrong_is_told_with_file_and_line(folder, text, told):
+def test_import_errors_report_file_and_line(folder, text, told):
     if "hpo.core" in text:
         pytest.importorskip("jax")
     (folder / "uc_bad.py").write_text(text)
@@ -62,14 +62,14 @@ def test_what_goes_wrong_is_told_with_file_and_line(folder, text, told):
         import_user_code(["uc_bad.py"], folder)
 
 
-def test_a_file_cannot_take_stdout_away(folder):
+def test_imported_file_cannot_replace_stdout(folder):
     (folder / "uc_silent.py").write_text("import sys\nsys.stdout = sys.stderr = None\n")
     kept = sys.stdout, sys.stderr
     import_user_code(["uc_silent.py"], folder)
     assert (sys.stdout, sys.stderr) == kept
 
 
-def test_an_edit_within_a_second_counts(folder, monkeypatch):
+def test_edit_within_one_second_is_detected(folder, monkeypatch):
     """Python takes bytecode for current where seconds and size of the file are the same."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path, seen = folder / "uc_edited.py", []
@@ -81,7 +81,7 @@ def test_an_edit_within_a_second_counts(folder, monkeypatch):
     assert seen == [1, 2]
 
 
-def test_a_file_that_was_mended_is_run_again_with_what_it_imports(tmp_path):
+def test_fixed_file_is_imported_again_with_its_imports(tmp_path):
     (tmp_path / "mended_part.py").write_text("VALUE = 1\n")
     (tmp_path / "mended_file.py").write_text("from mended_part import VALUE\n")
     import_user_code(["mended_file.py"], tmp_path)
@@ -98,7 +98,7 @@ def test_a_file_that_was_mended_is_run_again_with_what_it_imports(tmp_path):
         import_user_code(["mended_file.py"], tmp_path)
 
 
-def test_an_environment_written_anew_takes_the_place_of_the_one_before(tmp_path):
+def test_redefined_environment_replaces_the_previous_one(tmp_path):
     from hpo.core.envs import registry
     from hpo.core.plan import EnvPlan
 

@@ -103,13 +103,13 @@ def test_verifying_opens_nothing_outside_its_folder(bundle, tmp_path):
     assert done.returncode == 0 and done.stderr == "[]\n", done.stderr
 
 
-def test_the_same_study_gives_the_same_bytes(source, study, bundle, tmp_path):
+def test_bundles_of_the_same_study_are_byte_identical(source, study, bundle, tmp_path):
     words = ["--source", str(source), "-o", str(tmp_path / "again.zip")]
     assert main(["bundle", str(study), *words]) == 0
     assert (tmp_path / "again.zip").read_bytes() == bundle.read_bytes()
 
 
-def test_any_unzip_gives_a_study_that_hpo_reads(bundle, study, tmp_path):
+def test_unzipped_bundle_is_a_readable_study(bundle, study, tmp_path):
     with zipfile.ZipFile(bundle) as zipped:
         assert zipped.testzip() is None
         zipped.extractall(tmp_path / "recorded")
@@ -118,7 +118,7 @@ def test_any_unzip_gives_a_study_that_hpo_reads(bundle, study, tmp_path):
     assert (tmp_path / "recorded" / "study.yaml").read_text() == (study / "study.yaml").read_text()
 
 
-def test_claims_are_what_top_says_with_sql_that_gives_their_numbers(study, members):
+def test_bundle_claims_match_top_and_their_sql(study, members):
     with Journal(study) as journal:
         conclusion = conclusion_of(journal)
     best = read_leaderboard(StudyFolder(study))[0]
@@ -143,7 +143,7 @@ def test_claims_are_what_top_says_with_sql_that_gives_their_numbers(study, membe
     assert query(study, cost["sql"])[1] == [tuple(cost["numbers"]["rows"].values())]
 
 
-def test_a_verdict_without_a_condition_is_claimed_as_such(tmp_path, capsys):
+def test_unconditional_verdict_is_claimed_in_the_bundle(tmp_path, capsys):
     """Its winner is so far ahead that no unseen failure could turn the difference."""
     study = write_study(tmp_path, level=70.0)
     path = tmp_path / "clear.zip"
@@ -164,7 +164,7 @@ def test_a_verdict_without_a_condition_is_claimed_as_such(tmp_path, capsys):
     assert code == 0 and better in said.out
 
 
-def test_another_trial_than_the_best(source, study, tmp_path, capsys):
+def test_trial_other_than_the_best_can_be_bundled(source, study, tmp_path, capsys):
     words = ["bundle", str(study), "--source", str(source), "-o", str(tmp_path / "b.zip")]
     assert main([*words[:2], "1", *words[2:]]) == 0
     said = capsys.readouterr().out
@@ -186,7 +186,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_other_kinds_of_studies(tmp_path, capsys, kind):
+def test_bundles_of_other_study_kinds_verify(tmp_path, capsys, kind):
     study = write_study(tmp_path, more=KINDS[kind])
     words = ["bundle", str(study), "--source", str(tmp_path), "-o", str(tmp_path / "b.zip")]
     assert main(words) == 0
@@ -194,7 +194,7 @@ def test_other_kinds_of_studies(tmp_path, capsys, kind):
     assert code == 0, said
 
 
-def test_a_claimed_search_value_is_the_tables_with_training_returns_in_it(tmp_path, capsys):
+def test_claimed_search_value_includes_training_returns(tmp_path, capsys):
     study = write_study(tmp_path, more="metric: {training_weight: 0.5}")
     words = ["--source", str(tmp_path), "-o", str(tmp_path / "b.zip")]
     assert main(["bundle", str(study), "1", *words]) == 0
@@ -225,7 +225,7 @@ def test_a_claimed_search_value_is_the_tables_with_training_returns_in_it(tmp_pa
 # ---------------------------------------------------------------------- what changed
 
 
-def test_every_changed_byte_is_named_by_its_member(tmp_path):
+def test_changed_bundle_byte_is_attributed_to_its_member(tmp_path):
     files = {"bundle.json": b'{"a": 1}', "journal.sqlite": bytes(range(40)), "source/my.py": b"x"}
     for name, data in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -308,7 +308,7 @@ def test_damaged_bundles_are_refused_in_a_sentence(bundle, members, tmp_path, ca
 # ---------------------------------------------------------------------- what is made up
 
 
-def test_a_claim_changed_by_hand_is_refuted_with_both_numbers(members, tmp_path, capsys):
+def test_changed_claim_is_refuted_with_both_numbers(members, tmp_path, capsys):
     real = json.loads(members["claims.json"])["claims"][1]["numbers"]["difference"]
 
     def flatter(data):
@@ -322,7 +322,7 @@ def test_a_claim_changed_by_hand_is_refuted_with_both_numbers(members, tmp_path,
 
 
 @pytest.mark.parametrize("part", ["sentences", "sql", "estimator"])
-def test_words_of_a_claim_changed_by_hand_are_refuted(members, tmp_path, capsys, part):
+def test_changed_claim_text_is_refuted(members, tmp_path, capsys, part):
     def change(data):
         claim = data["claims"][0]
         claim[part] = [f"{claim[part][0]}!"] if part == "sentences" else f"{claim[part]}!"
@@ -331,14 +331,14 @@ def test_words_of_a_claim_changed_by_hand_are_refuted(members, tmp_path, capsys,
     assert code == 1 and re.search(rf"claims\[0\]\.{part}.*: claimed", said.out)
 
 
-def test_a_key_given_twice_shows_readers_nothing_else(members, tmp_path, capsys):
+def test_duplicate_json_key_in_claims_is_refused(members, tmp_path, capsys):
     text = members["claims.json"].replace(b'"sql": "', b'"sql": "x", "sql": "', 1)
     assert text != members["claims.json"]
     code, said = verified(packed({**members, "claims.json": text}, tmp_path / "b.zip"), capsys)
     assert code == 1 and "its JSON was not written by hpo" in said.out
 
 
-def test_rows_and_claims_changed_together_differ_from_the_journal(
+def test_consistently_changed_rows_and_claims_are_detected(
     source, study, members, tmp_path, capsys
 ):
     better = write_study(tmp_path / "better", level=30.0, code=(source / "my_code.py").read_text())
@@ -353,7 +353,7 @@ def test_rows_and_claims_changed_together_differ_from_the_journal(
     assert "evaluations.parquet" in said.out and "conclusion.against.means" in said.out
 
 
-def test_code_and_study_of_others_are_not_those_that_ran(members, tmp_path, capsys):
+def test_replaced_code_and_study_are_detected_and_not_run(members, tmp_path, capsys):
     members["source/my_code.py"] = trap(tmp_path / "ran").encode()
     members["study.resolved.yaml"] += b"# more\n"
     code, said = verified(packed(members, tmp_path / "b.zip"), capsys)
@@ -404,7 +404,7 @@ def test_hostile_zips_are_refused_before_anything_is_written(tmp_path, capsys, k
     assert [one.name for one in tmp_path.iterdir()] == ["b.zip"]
 
 
-def test_what_is_no_zip_at_all(tmp_path, capsys):
+def test_non_zip_bundles_are_refused(tmp_path, capsys):
     (tmp_path / "text").write_text("hello")
     for path in (tmp_path, tmp_path / "none.zip", tmp_path / "text"):
         code, said = verified(path, capsys)
@@ -412,7 +412,7 @@ def test_what_is_no_zip_at_all(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("word", ["--play", "--retrain"])
-def test_code_is_named_and_not_run_without_leave(bundle, capsys, monkeypatch, word):
+def test_bundled_code_is_not_run_without_allow_code(bundle, capsys, monkeypatch, word):
     monkeypatch.setattr("sys.stdin", None)
     code, said = verified(bundle, capsys, word)
     assert code == 2 and "source/my_code.py" in said.err and "--allow-code" in said.err
@@ -422,7 +422,7 @@ def test_code_is_named_and_not_run_without_leave(bundle, capsys, monkeypatch, wo
 @pytest.mark.parametrize(
     "key", ["algorithm: study/my_code.py:SAC", "space: {file: study/space.yaml}"]
 )
-def test_a_study_made_up_runs_and_reads_nothing_of_this_folder(tmp_path, monkeypatch, key):
+def test_forged_study_text_runs_no_local_code(tmp_path, monkeypatch, key):
     """A record is no study file: it has an algorithm with its class, and a space in full."""
     (tmp_path / "study").mkdir()
     (tmp_path / "study" / "my_code.py").write_text(trap(tmp_path / "ran"))
@@ -434,7 +434,7 @@ def test_a_study_made_up_runs_and_reads_nothing_of_this_folder(tmp_path, monkeyp
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_bundle_of_the_format_before_still_verifies(members, tmp_path, capsys):
+def test_previous_bundle_format_still_verifies(members, tmp_path, capsys):
     """It has no report and no page, and its claims lack keys that were added since."""
     older = {name: data for name, data in members.items() if name not in _ADDED}
     claims = json.loads(older["claims.json"])

@@ -158,12 +158,12 @@ def assert_close(one, other, where=""):
         assert one == other, where
 
 
-def test_the_vectors_are_what_python_computes():
+def test_statistics_vectors_match_python():
     """To write them again: python tests/views/test_bundle_page.py"""
     assert_close(json.loads(VECTORS.read_text()), json.loads(json.dumps(vectors())))
 
 
-def test_the_page_computes_the_same_vectors(tmp_path):
+def test_verify_page_computes_the_same_statistics(tmp_path):
     body = """
       const all = JSON.parse(require('fs').readFileSync(process.argv[2], 'utf8'));
       console.log(JSON.stringify(all.map((one) => {
@@ -198,7 +198,7 @@ def test_numbers_are_written_as_python_writes_them(tmp_path):
     assert found == [[number(value), f"{value:z.2f}"] for value in values]
 
 
-def test_json_of_python_is_read_and_a_key_twice_is_not(tmp_path):
+def test_verify_page_json_parser_rejects_duplicate_keys(tmp_path):
     body = """
       const tried = (text) => {
         try { return [page.parseJson(text)]; } catch (error) { return error.message; }
@@ -215,7 +215,7 @@ def test_json_of_python_is_read_and_a_key_twice_is_not(tmp_path):
 # ---------------------------------------------------------------------- bundles
 
 
-def test_the_page_computes_all_claims_of_a_bundle(bundle, tmp_path, capsys):
+def test_verify_page_confirms_all_bundle_claims(bundle, tmp_path, capsys):
     [found] = checked(tmp_path, [bundle])
     assert found["holds"] and found["wrong"] == [] and found["reports"]
     states = {claim["about"]: claim["status"] for claim in found["claims"]}
@@ -243,7 +243,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_page_computes_or_names_what_it_cannot(kind, tmp_path):
+def test_verify_page_confirms_or_explains_open_claims(kind, tmp_path):
     more, computed = KINDS[kind]
     folder = write_study(tmp_path / "s", more=more)
     words = ["--source", str(tmp_path / "s"), "-o", str(tmp_path / "b.zip")]
@@ -256,7 +256,7 @@ def test_the_page_computes_or_names_what_it_cannot(kind, tmp_path):
     assert all(claim["why"] for claim in found["claims"] if claim["status"] == "open")
 
 
-def test_the_page_refuses_what_python_refuses(bundle, members, tmp_path, capsys):
+def test_verify_page_refuses_tampered_bundles_like_python(bundle, members, tmp_path, capsys):
     tampered = list(tampered_bundles(members, bundle, tmp_path))
     assert len(tampered) == 20
     found = checked(tmp_path, [path for _, path in tampered])
@@ -267,7 +267,7 @@ def test_the_page_refuses_what_python_refuses(bundle, members, tmp_path, capsys)
         assert answer.get("damaged") or answer["wrong"], what
 
 
-def test_an_evaluation_changed_in_the_journal_is_found(bundle, tmp_path, members, capsys):
+def test_changed_journal_evaluation_is_detected(bundle, tmp_path, members, capsys):
     import sqlite3
 
     import numpy as np
@@ -294,7 +294,7 @@ def test_an_evaluation_changed_in_the_journal_is_found(bundle, tmp_path, members
 # ---------------------------------------------------------------------- the page
 
 
-def test_the_page_runs_its_script_and_the_report_s_alone():
+def test_verify_page_csp_allows_only_known_scripts():
     page = verify_page()
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.S)
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page).group(1)
@@ -330,7 +330,7 @@ def repacked(members, path, method, change=None):
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_a_bundle_packed_again_names_the_member_that_changed(members, tmp_path, capsys, method):
+def test_repacked_bundle_error_names_the_changed_member(members, tmp_path, capsys, method):
     lied = {"claims.json": members["claims.json"] + b" "}
     code, said = verified(repacked(members, tmp_path / "a.zip", method, lied), capsys)
     assert code == 2 and "claims.json changed since hpo wrote it" in said.err
@@ -358,7 +358,7 @@ def test_a_forged_report_or_page_is_refused(members, tmp_path, capsys):
         assert code == 1 and f"{name}: {what}" in said.out
 
 
-def test_the_report_of_a_bundle_names_no_folder_of_this_machine(members):
+def test_bundled_report_contains_no_local_paths(members):
     text = members["report.html"].decode()
     assert "/tmp" not in text and "--study" not in text and "UTC" in text
 

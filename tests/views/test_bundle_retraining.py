@@ -12,7 +12,7 @@ from helpers.bundles import verified
 from helpers.recorded_study import change_journal
 from hpo.cli import main
 from hpo.errors import StoreError
-from hpo.search.analysis.replay import Seeds, replay
+from hpo.search.analysis.replay import ReplayedSeeds, replay
 from hpo.store.journal import Journal
 from hpo.store.query import query
 from hpo.store.rows import Stream
@@ -130,7 +130,7 @@ def levels_of(path, capsys, *words):
     return code, {one["name"]: one for one in found["levels"]}, found
 
 
-def test_every_seed_of_the_verdict_is_trained_again(source, tmp_path, capsys):
+def test_verify_retrain_retrains_every_claimed_seed(source, tmp_path, capsys):
     path = bundled(source / "results" / "noisy", source, tmp_path / "b.zip")
     code, levels, found = levels_of(path, capsys, "--play", "--retrain")
     assert code == 0, found
@@ -144,7 +144,7 @@ def test_every_seed_of_the_verdict_is_trained_again(source, tmp_path, capsys):
     assert any(lost)  # they diverge again, too
 
 
-def test_a_sample_of_seeds_is_counted_and_vouches_for_no_others(source, tmp_path, capsys):
+def test_retraining_a_seed_sample_vouches_only_for_those(source, tmp_path, capsys):
     path = bundled(source / "results" / "noisy", source, tmp_path / "b.zip")
     code, said = verified(path, capsys, "--retrain", "--seeds", "2", "--allow-code")
     assert code == 0 and "retrained   yes  bit-equal on 2 of 8 test seeds (" in said.out, said
@@ -154,7 +154,7 @@ def test_a_sample_of_seeds_is_counted_and_vouches_for_no_others(source, tmp_path
     assert "trains 4 runs of 2,000 examples" in said.err
 
 
-def test_seeds_are_drawn_anew_and_both_sides_have_the_same(source, tmp_path):
+def test_retrained_seed_sample_is_random_and_shared_by_both_trials(source, tmp_path):
     from hpo.views.bundle.verify import Bundle
 
     path = bundled(source / "results" / "noisy", source, tmp_path / "b.zip")
@@ -170,7 +170,7 @@ def test_seeds_are_drawn_anew_and_both_sides_have_the_same(source, tmp_path):
 
 
 @pytest.mark.parametrize("those", [slice(None), slice(1, 2), slice(-1, None)])
-def test_forged_test_seeds_are_refuted_one_by_one(source, own, tmp_path, capsys, those):
+def test_retraining_refutes_each_forged_test_seed(source, own, tmp_path, capsys, those):
     row = winner(own)
     seeds = [seed for seed in range(SEEDS) if seed not in row.report_diverged][those]
     assert seeds
@@ -194,7 +194,7 @@ def test_forged_seeds_of_the_default_are_refuted(source, own, tmp_path, capsys):
     assert code == 1 and f"the default, test seed {seed}: retrained" in str(levels["retrained"])
 
 
-def test_a_seed_that_is_said_to_diverge_is_trained_again(source, own, tmp_path, capsys):
+def test_retraining_refutes_a_forged_divergence(source, own, tmp_path, capsys):
     row = rows_of(own)[0]
     lost = next(seed for seed in range(SEEDS) if seed not in row.report_diverged)
     kept = [v for seed, v in row.by_report_seed.items() if seed != lost and v == v]
@@ -209,7 +209,7 @@ def test_a_seed_that_is_said_to_diverge_is_trained_again(source, own, tmp_path, 
     assert told in levels["retrained"]["wrong"]
 
 
-def test_a_curve_that_was_changed_is_noticed(source, own):
+def test_replay_detects_a_changed_curve(source, own):
     """An evaluation may be true and the curve beside it made up, or rows of it left out."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -221,7 +221,7 @@ def test_a_curve_that_was_changed_is_noticed(source, own):
     ours = pc.and_(ours, pc.equal(table["replicate"], seed))
     first = pc.and_(ours, pc.equal(table["env_steps"], 100))
     pq.write_table(table.filter(pc.invert(first)), path)
-    seeds = Seeds(Stream.REPORT, tuple(range(SEEDS)))
+    seeds = ReplayedSeeds(Stream.REPORT, tuple(range(SEEDS)))
     found = replay(StudyFolder(own), row.trial, source, seeds=seeds)
     assert found.apart == (seed,)
     place = table.column_names.index("loss")
@@ -230,9 +230,9 @@ def test_a_curve_that_was_changed_is_noticed(source, own):
     assert replay(StudyFolder(own), row.trial, source, seeds=seeds).apart == (seed,)
 
 
-def test_on_another_processor_means_of_seeds_are_compared():
+def test_replay_on_different_hardware_compares_seed_means():
     """Every run differs there in its last digits, and may end anywhere in their spread."""
-    side = play_and_train.Side(3, "trial 3", Stream.REPORT, tuple(range(6)), tuple(range(6)))
+    side = play_and_train.ClaimSeeds(3, "trial 3", Stream.REPORT, tuple(range(6)), tuple(range(6)))
     found = replayed([10.0, 12.0, 11.0, 13.0, 9.0, 11.0], [11.0, 9.5, 12.0, 10.0, 12.5, 10.5])
     holds, words = play_and_train._means_agree(side, found)
     assert holds is True and "within the interval" in words
@@ -246,14 +246,14 @@ def test_on_another_processor_means_of_seeds_are_compared():
 
 
 def replayed(now, recorded):
-    from hpo.search.analysis.replay import Point, Replay
+    from hpo.search.analysis.replay import Replay, ReplayedPoint
 
     pairs = enumerate(zip(recorded, now, strict=True))
-    points = [Point(100, seed, 3, (was,), (here,)) for seed, (was, here) in pairs]
+    points = [ReplayedPoint(100, seed, 3, (was,), (here,)) for seed, (was, here) in pairs]
     return dataclasses.replace(Replay("s", 3, (), tuple(points), 0, 0), apart=(0, 1))
 
 
-def test_a_kept_state_of_other_bytes_is_not_the_recorded_one(source, own, tmp_path, capsys):
+def test_verify_play_detects_a_changed_saved_state(source, own, tmp_path, capsys):
     row = winner(own)
     path = next(own.glob(f"policies/trial_{row.trial}/lane"))
     other = path.read_bytes()[32:]
@@ -267,7 +267,7 @@ def test_a_kept_state_of_other_bytes_is_not_the_recorded_one(source, own, tmp_pa
     assert code == 1 and "lane: is damaged" in str(levels["consistent"]["wrong"])
 
 
-def test_code_that_is_not_the_studys_never_runs(own, tmp_path):
+def test_replay_never_runs_changed_code(own, tmp_path):
     evil = tmp_path / "evil"
     evil.mkdir()
     (evil / "noisy.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{CODE}")
@@ -276,7 +276,7 @@ def test_code_that_is_not_the_studys_never_runs(own, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_the_cost_has_the_chunks_in_which_seeds_diverged(source, tmp_path, capsys):
+def test_claimed_cost_includes_diverged_runs(source, tmp_path, capsys):
     folder = source / "results" / "noisy"
     path = bundled(folder, source, tmp_path / "b.zip")
     said = capsys.readouterr().out

@@ -154,7 +154,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_a_changed_bundle_is_refused_by_name(whole, tmp_path, capsys, kind):
+def test_tampered_bundle_error_names_the_change(whole, tmp_path, capsys, kind):
     change, words = REFUSED[kind]
     members = dict(whole)
     change(members)
@@ -179,7 +179,7 @@ UNREAD = {
 
 
 @pytest.mark.parametrize("kind", UNREAD)
-def test_what_a_level_does_not_read_is_named_by_it(whole, tmp_path, capsys, kind):
+def test_verify_lists_unchecked_changes(whole, tmp_path, capsys, kind):
     change, words = UNREAD[kind]
     members = dict(whole)
     change(members)
@@ -188,7 +188,7 @@ def test_what_a_level_does_not_read_is_named_by_it(whole, tmp_path, capsys, kind
     assert code == 0 and words in level, said
 
 
-def test_other_words_of_another_version_are_shown_beside_ours(whole, tmp_path, capsys):
+def test_claims_worded_by_another_version_are_shown_next_to_ours(whole, tmp_path, capsys):
     """A later version may word a claim differently; its numbers are compared all the same."""
     members = dict(whole)
     json_in(members, "lock.json", lambda data: data.update(hpo="9.9"))
@@ -272,7 +272,7 @@ def test_a_journal_that_contradicts_itself_is_refused(source, tmp_path, capsys, 
     assert code == 1 and words in said.out, said
 
 
-def test_fewer_test_seeds_than_the_study_asks_for_are_counted(source, tmp_path, capsys):
+def test_verify_reports_missing_test_seeds(source, tmp_path, capsys):
     shutil.copytree(source, tmp_path / "own")
     folder = tmp_path / "own" / "results" / "recorded"
     fewer = "DELETE FROM evaluations WHERE stream = 'report' AND replicate > 5"
@@ -284,7 +284,7 @@ def test_fewer_test_seeds_than_the_study_asks_for_are_counted(source, tmp_path, 
     assert code == 0 and "6 of the 8 test seeds that its study asks for" in said.out, said
 
 
-def test_rows_that_are_made_up_throughout_are_only_claimed(source, tmp_path, capsys):
+def test_fabricated_rows_are_reported_as_claimed_only(source, tmp_path, capsys):
     """No level below --retrain can know; so none of the sentences stands there as checked."""
     better = tmp_path / "better"
     write_study(better, level=70.0, code=(source / "my_code.py").read_text())
@@ -300,7 +300,7 @@ def test_rows_that_are_made_up_throughout_are_only_claimed(source, tmp_path, cap
 
 
 @pytest.mark.parametrize("name", ["../../x", "/tmp/x", ".x", "a b", "x.."])
-def test_a_name_that_leads_out_of_the_results_is_refused(source, whole, tmp_path, capsys, name):
+def test_study_name_with_path_traversal_is_refused(source, whole, tmp_path, capsys, name):
     members = dict(whole)
     for one in (tmp_path / "all", tmp_path / "results"):
         one.mkdir()

@@ -36,7 +36,7 @@ from hpo.views.charts.model import (
     steps_scale,
     value_scale,
 )
-from hpo.views.charts.search_charts import _ends, curves, history, pareto
+from hpo.views.charts.search_charts import _interval_ends, curves, history, pareto
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.charts.svg import panel_svg
 
@@ -76,7 +76,7 @@ def lines(panel, style=None):
 # ---------------------------------------------------------------------- scales
 
 
-def test_scales_hold_all_values_and_keep_ticks_inside():
+def test_chart_scales_cover_values_and_contain_ticks():
     scale = value_scale([30.0, 480.0, math.nan, math.inf], "v")
     assert scale.low < 30.0 < 480.0 < scale.high and not scale.log
     assert all(scale.low <= value <= scale.high for value, _ in scale.ticks)
@@ -89,7 +89,7 @@ def test_scales_hold_all_values_and_keep_ticks_inside():
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (3.0, 480.0), (-1.6e3, -150.0), (0, 1e-7)])
-def test_round_ticks_are_few_even_and_inside(low, high):
+def test_round_ticks_are_few_evenly_spaced_and_in_range(low, high):
     ticks = round_ticks(low, high)
     assert 2 <= len(ticks) <= 6 and low <= ticks[0] < ticks[-1] <= high
     gaps = [b - a for a, b in pairwise(ticks)]
@@ -112,7 +112,7 @@ def test_round_ticks_are_few_even_and_inside(low, high):
         {"values": [f"kind{index}" for index in range(30)]},
     ],
 )
-def test_ticks_along_a_knob_rise_with_its_values(fields):
+def test_knob_ticks_increase_with_the_value(fields):
     distribution = make_distribution(fields)
     ticks = knob_ticks(distribution)
     shares = [share for share, _ in ticks]
@@ -163,7 +163,7 @@ def test_curves_are_means_over_seeds_of_the_best_trials(snapshot):
     )
 
 
-def test_curves_colour_the_winner_and_the_default_alone(snapshot):
+def test_curves_chart_highlights_only_winner_and_default(snapshot):
     """Everything else is grey, and both are named at the ends of their lines."""
     for panel in curves(snapshot).panels:
         coloured = {line.trial: line.style for line in lines(panel) if line.style != "faint"}
@@ -177,7 +177,7 @@ def test_curves_colour_the_winner_and_the_default_alone(snapshot):
 
 
 @pytest.mark.parametrize("width", [920, 358])
-def test_names_at_lines_stay_inside_and_do_not_overlap(width):
+def test_line_labels_stay_inside_and_do_not_overlap(width):
     scale = Scale(0.0, 1.0, ((0.0, "0"), (1.0, "1")), "value")
     labels = tuple(Label(0.5 + at / 1000, f"a name {at}", "c0") for at in range(4))
     text = panel_svg(XY("t", scale, scale, (), wide=True, labels=labels), width, "a")
@@ -189,7 +189,7 @@ def test_names_at_lines_stay_inside_and_do_not_overlap(width):
     assert heights[0] >= 0 and heights[-1] <= 300
 
 
-def test_values_with_training_returns_in_them_are_named_so(tmp_path):
+def test_charts_label_values_mixed_with_training_returns(tmp_path):
     results = samples.make_audited(tmp_path, metric=Metric(training_weight=0.5))
     mixed = read_snapshot(StudyFolder(results.folder))
     *_, panel = curves(mixed).panels
@@ -200,9 +200,9 @@ def test_values_with_training_returns_in_them_are_named_so(tmp_path):
 
 
 @pytest.mark.parametrize("most", [1, 3, 5, 80])
-def test_curves_read_the_points_that_they_draw_and_no_more(snapshot, most):
+def test_curves_chart_reads_only_the_drawn_points(snapshot, most):
     wanted = {n: ("choose", "report") if n % 2 else ("search",) for n in snapshot.rows}
-    found = search_charts._training(snapshot, wanted, dict.fromkeys(wanted, most))
+    found = search_charts._training_curves(snapshot, wanted, dict.fromkeys(wanted, most))
     _, rows = query(
         snapshot.folder.path,
         "SELECT trial, stream, env_steps, episode_return FROM curves "
@@ -214,11 +214,11 @@ def test_curves_read_the_points_that_they_draw_and_no_more(snapshot, most):
             slow.setdefault(trial, {}).setdefault(at, []).append(value)
     assert slow.keys() == found.keys() and max(map(len, slow.values())) > 5
     for trial, curve in slow.items():
-        even = {at: sorted(values) for at, values in search_charts._evenly(curve, most)}
+        even = {at: sorted(values) for at, values in search_charts._thin_evenly(curve, most)}
         assert {at: sorted(values) for at, values in found[trial].items()} == even
 
 
-def test_slices_and_rails_show_values_at_one_point_of_all_trials(snapshot):
+def test_slice_and_parallel_charts_use_a_common_env_step(snapshot):
     at = min(snapshot.points.values)  # no later one has nine in ten of them
     values = snapshot.points.values[at]
     assert "at 2k env steps" in slices(snapshot).caption
@@ -235,7 +235,7 @@ def test_slices_and_rails_show_values_at_one_point_of_all_trials(snapshot):
     assert panel.strands[-1].shares[-1] > panel.strands[0].shares[-1]
 
 
-def test_importance_is_one_chart_of_what_the_test_explains_with_intervals(snapshot):
+def test_importance_chart_shows_shares_with_intervals(snapshot):
     picture = importance(snapshot)
     (panel,) = picture.panels
     decided = snapshot.answer.decided
@@ -256,7 +256,7 @@ def test_importance_says_that_too_few_trials_were_evaluated(tmp_path):
     assert picture.panels == () and "needs at least 10" in picture.caption
 
 
-def test_the_front_has_no_trial_below_its_line(front):
+def test_pareto_chart_has_no_point_beyond_the_front(front):
     (panel,) = pareto(front).panels
     on_front = {entry.trial for entry in front.entries if entry.front == 1}
     assert {dot.trial for dot in dots(panel, "c1")} == on_front
@@ -270,14 +270,14 @@ def test_the_front_has_no_trial_below_its_line(front):
     )
 
 
-def test_several_values_of_one_knob_lie_on_axes_of_their_own(tmp_path):
+def test_parallel_chart_axis_lists_categorical_values(tmp_path):
     space = samples.search.WITH_BUCKETS
     asked = seen_of(tmp_path, "buckets", space=space)
     (panel,) = parallel(asked).panels
     assert [text for _, text in panel.rails[1].ticks] == ["[16]", "[32]", "[64, 64]"]
 
 
-def test_large_studies_are_thinned_to_the_best_and_an_even_choice(snapshot):
+def test_large_studies_are_thinned_to_best_and_evenly_ranked_trials(snapshot):
     kept = snapshot.thinned(snapshot.rows, 10)
     ranks = {entry.trial: entry.rank for entry in snapshot.entries}
     assert [ranks[trial] for trial in kept] == [1, 2, 3, 4, 5, 6, 17, 28, 39, 50]
@@ -289,7 +289,7 @@ def test_large_studies_are_thinned_to_the_best_and_an_even_choice(snapshot):
 
 @pytest.mark.parametrize("width", [920, 448, 358])
 @pytest.mark.parametrize("builder", [*BUILDERS, pareto])
-def test_every_panel_is_an_svg_inside_of_its_box(builder, width, snapshot, front):
+def test_chart_panels_are_valid_svg_within_bounds(builder, width, snapshot, front):
     for panel in builder(front if builder is pareto else snapshot).panels:
         root = ElementTree.fromstring(
             panel_svg(panel, width, "what it shows").replace(
@@ -309,7 +309,7 @@ def test_every_panel_is_an_svg_inside_of_its_box(builder, width, snapshot, front
         assert texts and "nan" not in " ".join(filter(None, texts))
 
 
-def test_marks_carry_their_trial_and_what_is_said_about_it():
+def test_chart_marks_have_trial_number_and_escaped_tooltip():
     scale = Scale(0.0, 1.0, ((0.0, "0"), (1.0, "1")), "value")
     marks = (
         Dot(0.5, 0.5, "c0", 7, "<b>seven</b>"),
@@ -323,7 +323,7 @@ def test_marks_carry_their_trial_and_what_is_said_about_it():
     assert "x" * 30 not in long and "…" in long
 
 
-def test_empty_pictures_of_nothing(tmp_path):
+def test_charts_of_an_empty_study_have_captions(tmp_path):
     one = {"budget": samples.search.Budget(1), "confirm": None}
     lost = seen_of(tmp_path, "lost", space=samples.search.Space(()), **one)
     for builder in (*BUILDERS, pareto):
@@ -347,7 +347,7 @@ def test_the_command_writes_a_png(kind, snapshot, tmp_path, monkeypatch, capsys)
 BUILDERS_BY_NAME = {builder.__name__: builder for builder in BUILDERS}
 
 
-def test_other_formats_by_suffix_and_what_cannot_be_drawn(snapshot, front, tmp_path, capsys):
+def test_plot_formats_follow_suffix_and_errors_are_reported(snapshot, front, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     draw_picture(tmp_path / "front.svg", pareto(front), "front")
     assert "<svg" in (tmp_path / "front.svg").read_text()
@@ -376,7 +376,7 @@ def test_a_legend_of_many_names_stays_inside_the_picture():
     assert many.get_window_extent().width == pytest.approx(few.get_window_extent().width, rel=0.05)
 
 
-def test_names_below_a_narrow_panel_hide_nothing():
+def test_legend_below_a_narrow_panel_does_not_overlap():
     figures = pytest.importorskip("matplotlib.figure")
     keys = tuple(Key(f"knob {i}", "c0", "line") for i in range(5))
     scale = Scale(0, 1, ((0, "0"),), "env steps")
@@ -390,16 +390,16 @@ def test_names_below_a_narrow_panel_hide_nothing():
         assert box.y1 <= axes.xaxis.label.get_window_extent().y0 and box.y0 >= figure.bbox.y0
 
 
-def test_bands_end_where_returns_end():
+def test_curve_bands_respect_return_bounds():
     """Student's interval of these is [409, 543] and [-3.6, 7.6]; CartPole gives 0 to 500."""
     bounds = Bounds(0.0, 500.0)
-    low, high = _ends((500.0, 500.0, 500.0, 500.0, 380.0), bounds)
+    low, high = _interval_ends((500.0, 500.0, 500.0, 500.0, 380.0), bounds)
     assert (low, high) == (pytest.approx(409.4, abs=0.1), 500.0)
-    assert _ends((0.0, 0.0, 0.0, 0.0, 10.0), bounds)[0] == 0.0
-    assert _ends((100.0, 600.0), bounds) == (100.0, 600.0)  # a range is what was seen
+    assert _interval_ends((0.0, 0.0, 0.0, 0.0, 10.0), bounds)[0] == 0.0
+    assert _interval_ends((100.0, 600.0), bounds) == (100.0, 600.0)  # a range is what was seen
 
 
-def test_an_effect_s_band_ends_where_returns_end(snapshot):
+def test_effect_bands_respect_return_bounds(snapshot):
     """Of episodes of at most 8 steps the return is at most 8."""
 
     def highest(seen):

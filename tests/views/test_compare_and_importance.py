@@ -38,7 +38,7 @@ def compared(capsys, results, a, b):
     return data, capsys.readouterr().out
 
 
-def test_the_winner_and_another_are_compared_on_the_seeds_that_both_ran_on(capsys, results):
+def test_compare_uses_seeds_shared_by_winner_and_rival(capsys, results):
     winner, other = results.leaderboard[:2]
     assert len(winner.values) == 6 and winner.value_from == "report" and other.confirmed
     with Journal(results.folder) as journal:
@@ -62,7 +62,7 @@ def test_the_winner_and_another_are_compared_on_the_seeds_that_both_ran_on(capsy
     assert [float(line[2]) for line in lines] == pytest.approx(data["means"], rel=1e-3)
 
 
-def test_a_trial_that_violates_a_constraint_is_named(capsys, tmp_path):
+def test_compare_names_trials_violating_constraints(capsys, tmp_path):
     limit = Constraint("eval/return_max", max=47.0)
     results = samples.make_results(tmp_path, constraints=(limit,))
     two = [entry for entry in results.leaderboard if entry.confirmed][:2]
@@ -82,7 +82,7 @@ def test_the_objective_that_is_compared_is_named(capsys, tmp_path):
     assert data["caution"].endswith(said) and said in " ".join(text.split())
 
 
-def test_two_that_did_not_win_get_no_verdict_from_seeds_that_ranked_them(capsys, results):
+def test_compare_gives_no_verdict_on_selection_seeds(capsys, results):
     _, second, third = results.leaderboard[:3]
     data, text = compared(capsys, results, second.trial, third.trial)
     assert data["paired"] and data["seeds"] == [5, 5] and data["caution"] == ""
@@ -92,7 +92,7 @@ def test_two_that_did_not_win_get_no_verdict_from_seeds_that_ranked_them(capsys,
     assert wins + ties + losses == 5
 
 
-def test_a_stopped_trial_is_compared_at_the_last_env_steps_that_both_reached(capsys, results):
+def test_stopped_trial_is_compared_at_the_last_common_env_steps(capsys, results):
     stopped = next(e for e in results.leaderboard if e.state == "stopped" and not e.is_default)
     ran = next(e for e in results.leaderboard if e.value_from == "search")
     data, text = compared(capsys, results, ran.trial, stopped.trial)
@@ -119,7 +119,7 @@ def grown(tmp_path):
     return results, won
 
 
-def test_who_won_before_a_study_grew_is_compared_on_the_seeds_that_report(capsys, grown):
+def test_earlier_winner_is_compared_on_test_seeds(capsys, grown):
     results, won = grown
     data, _ = compared(capsys, results, won[1], won[0])
     assert data["paired"] and data["seeds"] == [6, 6] and data["caution"] == ""
@@ -128,7 +128,7 @@ def test_who_won_before_a_study_grew_is_compared_on_the_seeds_that_report(capsys
     assert data["difference"] == pytest.approx(mean(ours) - mean(theirs))
 
 
-def test_runs_of_a_stage_that_did_not_end_are_compared_too(capsys, grown, tmp_path):
+def test_compare_uses_runs_of_an_unfinished_confirm_stage(capsys, grown, tmp_path):
     """The rows of trials do not have their values, the evaluations do."""
     (results, won), folder = grown, tmp_path / "cut"
     shutil.copytree(results.folder, folder)
@@ -166,7 +166,7 @@ def test_search_values_are_paired_unless_a_replicate_diverged(capsys, results, t
 
 
 @pytest.mark.parametrize("form", ["csv", "tensorboard"])
-def test_a_damaged_table_is_no_traceback_of_an_export(capsys, tmp_path, form):
+def test_export_reports_a_damaged_table(capsys, tmp_path, form):
     folder = samples.make_results(tmp_path).folder
     (folder / "curves.parquet").write_bytes(b"")
     assert main(["export", form, "--study", str(folder), "--to", str(tmp_path / "to")]) == 2
@@ -198,7 +198,7 @@ def test_options_that_would_do_nothing_are_refused(capsys, results, words, told)
     assert told in printed.err and "Traceback" not in printed.err and printed.out == ""
 
 
-def test_through_a_pipe_no_line_is_longer_than_80_columns(capsys, results):
+def test_piped_compare_and_importance_fit_80_columns(capsys, results):
     winner = results.leaderboard[0]
     other = next(e for e in results.leaderboard if e.value_from == "search")
     for words in (["importance"], ["compare", str(winner.trial), str(other.trial)]):
@@ -207,7 +207,7 @@ def test_through_a_pipe_no_line_is_longer_than_80_columns(capsys, results):
         assert len(lines) > 3 and max(map(len, lines)) <= 80
 
 
-def test_a_picture_of_importance_has_the_options_of_the_words(capsys, results, tmp_path):
+def test_importance_plot_accepts_the_command_options(capsys, results, tmp_path):
     where = ["--study", str(results.folder)]
     target = tmp_path / "picture.svg"
     for given in (["--at", "2.01k"], []):  # as it may be printed: to three digits
@@ -225,7 +225,7 @@ def compared_studies(capsys, root, a, b):
     return json.loads(printed.out) if code == 0 else printed.err
 
 
-def test_a_trial_that_was_not_confirmed_is_compared_on_the_seeds_of_the_search(capsys, results):
+def test_unconfirmed_trial_is_compared_on_search_seeds(capsys, results):
     winner = results.leaderboard[0]
     other = next(e for e in results.leaderboard if e.value_from == "search")
     with Journal(results.folder) as journal:
@@ -235,7 +235,7 @@ def test_a_trial_that_was_not_confirmed_is_compared_on_the_seeds_of_the_search(c
     assert data["verdict"].endswith("6 shared search seeds, which also ranked the trials")
 
 
-def test_winners_of_two_studies_are_compared_on_seeds_that_chose_nothing(capsys, tmp_path):
+def test_winners_of_two_studies_are_compared_on_test_seeds(capsys, tmp_path):
     one = samples.make_results(tmp_path, "one")
     samples.make_results(tmp_path, "two", seed=5, confirm=None)
     assert one.best.value_from == "report"
@@ -250,7 +250,7 @@ def test_winners_of_two_studies_are_compared_on_seeds_that_chose_nothing(capsys,
     assert text.count("hpo confirm") == 1 and str(tmp_path / "two") in text
 
 
-def test_studies_of_one_seed_are_compared_seed_by_seed(capsys, tmp_path):
+def test_studies_with_equal_seed_are_compared_pairwise(capsys, tmp_path):
     one = samples.make_results(tmp_path, "one")
     two = samples.make_results(tmp_path, "two", search=SearchSpec("sobol"))
     samples.make_results(tmp_path, "apart", seed=5)
@@ -266,7 +266,7 @@ def test_studies_of_one_seed_are_compared_seed_by_seed(capsys, tmp_path):
     assert "run apart's file with --set seed=0 --name apart-seed0" in text
 
 
-def test_values_in_which_training_returns_count_differently_get_no_verdict(capsys, tmp_path):
+def test_different_training_weights_give_no_verdict(capsys, tmp_path):
     mixed = Metric(training_weight=0.5)
     samples.make_results(tmp_path, "plain", confirm=None)
     shows = samples.ReturningFactory(lanes=12, block=4, diverges_above=0.3)
@@ -291,7 +291,7 @@ def test_values_in_which_training_returns_count_differently_get_no_verdict(capsy
     assert said.startswith("No verdict: training returns") and "better" not in said
 
 
-def test_who_has_which_seeds_is_said_where_none_are_the_same(capsys, tmp_path):
+def test_compare_lists_seed_counts_if_none_are_shared(capsys, tmp_path):
     samples.make_results(tmp_path, "one")
     bare = samples.make_results(tmp_path, "bare", confirm=None)
     data = compared_studies(capsys, tmp_path, "one", "bare")
@@ -317,9 +317,7 @@ def test_who_has_which_seeds_is_said_where_none_are_the_same(capsys, tmp_path):
     assert "trial -1 6 test seeds" in told and f"hpo confirm {other} -1" in told
 
 
-def test_one_trial_alone_was_not_selected_and_a_ceiling_asks_for_no_seeds(
-    capsys, tmp_path, monkeypatch
-):
+def test_compare_at_the_ceiling_suggests_no_more_seeds(capsys, tmp_path, monkeypatch):
     samples.make_results(tmp_path, "one")
     samples.make_results(tmp_path, "alone", confirm=None, budget=samples.search.Budget(trials=1))
     studies = compare._studies
@@ -340,7 +338,7 @@ def test_one_trial_alone_was_not_selected_and_a_ceiling_asks_for_no_seeds(
     assert text.endswith("Both reach 500, the environment's limit; more seeds may differ.")
 
 
-def test_a_ceiling_on_few_seeds_decides_nothing(capsys, results, monkeypatch):
+def test_ceiling_on_few_seeds_gives_no_verdict(capsys, results, monkeypatch):
     _, sides = compare._trials(StudyFolder(results.folder), (0, 1))
     alike = replace(compare._compared_values(*sides), values=[[500.0]] * 2, paired=True)
     monkeypatch.setattr(compare, "_compared_values", lambda *_: alike)
@@ -365,7 +363,7 @@ def test_compare_writes_numbers_as_the_leaderboard_does(capsys, results, monkeyp
     assert "by 12248 [" in text and "e+0" not in text
 
 
-def test_nobody_is_called_better_by_nothing(capsys, tmp_path):
+def test_identical_values_give_no_significant_difference(capsys, tmp_path):
     samples.make_results(tmp_path, "one")
     samples.make_results(tmp_path, "two")
     assert main(["compare", "one", "two", "--out", str(tmp_path)]) == 0
@@ -375,7 +373,7 @@ def test_nobody_is_called_better_by_nothing(capsys, tmp_path):
     assert "better" not in text and "wins 0, ties 6, loses 0" in text
 
 
-def test_the_environments_ceiling_leaves_no_unseen_seed_above_it(capsys, results, monkeypatch):
+def test_compare_uses_the_known_return_ceiling(capsys, results, monkeypatch):
     """As `hpo top` knows it: CartPole returns at most 500; without that more seeds are needed."""
     values = [[500.0] * 8, [250.0 + 10.0 * seed for seed in range(8)]]
     _, sides = compare._trials(StudyFolder(results.folder), (0, 1))
@@ -386,7 +384,7 @@ def test_the_environments_ceiling_leaves_no_unseen_seed_above_it(capsys, results
     assert data["decision"] == "better" and text.startswith("Trial 0 is better")
 
 
-def test_who_is_ahead_is_named_with_a_positive_number(capsys, results):
+def test_compare_names_the_leader_with_a_positive_difference(capsys, results):
     _, second, third = results.leaderboard[:3]
     for pair in ((second.trial, third.trial), (third.trial, second.trial)):
         data, text = compared(capsys, results, *pair)
@@ -396,7 +394,7 @@ def test_who_is_ahead_is_named_with_a_positive_number(capsys, results):
         assert said in " ".join(text.split())
 
 
-def test_unlike_environments_lead_to_no_verdict(capsys, tmp_path):
+def test_different_environments_give_no_verdict(capsys, tmp_path):
     hard = EnvSpec("CartPole-v1", {"gravity": 20.0})
     samples.make_results(tmp_path, "plain")
     samples.make_results(tmp_path, "same", env=EnvSpec("CartPole-v1", {"gravity": 9.8}))
@@ -411,7 +409,7 @@ def test_unlike_environments_lead_to_no_verdict(capsys, tmp_path):
     )
 
 
-def test_seeds_that_sorted_equal_configurations_call_none_of_them_better(capsys, tmp_path):
+def test_selection_seeds_never_call_equal_configurations_better(capsys, tmp_path):
     """All 8 trials are equal; by a test on the seeds that sorted them many pairs differ."""
     rng = np.random.default_rng(8)
     decisions = []
@@ -442,7 +440,7 @@ def test_seeds_that_sorted_equal_configurations_call_none_of_them_better(capsys,
     assert sum(decisions) > 0.1 * len(decisions)  # what it would have said
 
 
-def test_compare_and_the_end_of_a_run_name_the_same_command(capsys, tmp_path):
+def test_compare_and_run_suggest_the_same_confirm_command(capsys, tmp_path):
     """Also where few test seeds are known, where a first look would propose 8."""
     for name, confirm in (
         ("few", "confirm: {top_k: 2, choose: 4, report: 3}"),

@@ -8,7 +8,7 @@ import termios
 from hpo.views.terminal.console import hush_keys
 
 
-def test_keys_are_not_echoed_into_a_picture_and_are_again_after_it(monkeypatch):
+def test_key_echo_is_disabled_while_drawing_and_restored(monkeypatch):
     keyboard, screen = pty.openpty()
     with os.fdopen(screen) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
@@ -21,6 +21,6 @@ def test_keys_are_not_echoed_into_a_picture_and_are_again_after_it(monkeypatch):
     os.close(keyboard)
 
 
-def test_without_a_terminal_nothing_is_done(monkeypatch):
+def test_hush_keys_does_nothing_without_a_terminal(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     hush_keys()()

@@ -20,7 +20,7 @@ print("nor this", file=sys.stderr, flush=True)
 
 
 @pytest.mark.parametrize(("argument", "is_fine"), [("let go", True), ("hold on", False)])
-def test_what_is_written_to_a_terminal_that_is_gone_goes_nowhere(argument, is_fine):
+def test_output_to_a_closed_terminal_is_discarded(argument, is_fine):
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
         [sys.executable, "-c", CODE, argument], stdin=subprocess.PIPE, stdout=theirs, stderr=theirs

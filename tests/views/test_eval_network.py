@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hpo.cli import main
-from hpo.core.envs.optical.heuristic_evaluation import Evaluation
+from hpo.core.envs.optical.heuristic_evaluation import HeuristicSums
 from hpo.errors import ConfigError
 from hpo.views.charts.model import Band, Line
 from hpo.views.commands.eval_network import blocking_picture, draw_curves, parse_loads
@@ -89,7 +89,7 @@ def test_a_policy_and_heuristics_serve_the_same_requests(capsys, policy):
         assert row["ci_low"] < row["mean"] < row["ci_high"]
 
 
-def test_a_policy_that_does_what_a_heuristic_does_differs_in_nothing():
+def test_policy_identical_to_ksp_ff_has_identical_blocking():
     from hpo.core.envs.optical.heuristic_evaluation import PolicyRule, evaluate_heuristic
     from hpo.core.envs.optical.optical_environment import make_from_keys
 
@@ -113,7 +113,7 @@ def test_a_policy_that_does_what_a_heuristic_does_differs_in_nothing():
     assert ours.blocked.any()
 
 
-def test_loads_are_one_curve(capsys, network, tmp_path):
+def test_eval_loads_gives_one_blocking_curve(capsys, network, tmp_path):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "curve.png"
     given = ("--env", network, "--heuristic", "ksp_ff", "--loads", "0.5:40.5:20")
@@ -126,21 +126,21 @@ def test_loads_are_one_curve(capsys, network, tmp_path):
     assert picture.read_bytes()[:4] == b"\x89PNG"
 
 
-def test_the_text_says_the_bound_where_nothing_was_blocked(capsys, network):
+def test_zero_blocking_is_printed_as_an_upper_bound(capsys, network):
     assert (
         main(["eval", "--env", network, "--heuristic", "ksp_ff", "--set", "load=0.1", *FEW]) == 0
     )
     assert "below 0.0025 (3/n)" in capsys.readouterr().out
 
 
-def test_the_load_at_a_blocking(capsys, network):
+def test_find_load_reports_the_load_with_interval(capsys, network):
     data = answer(capsys, "--env", network, "--heuristic", "ksp_ff", "--find-load", "0.1", *FEW)
     [row] = data["supported_loads"]
     assert row["ci_low"] < row["load"] < row["ci_high"]
     assert 1.0 < row["load"] < 60.0
 
 
-def test_how_much_more_load_a_policy_carries_than_each_heuristic(capsys, policy):
+def test_find_load_compares_policy_with_each_heuristic(capsys, policy):
     given = [policy, "--heuristic", "ksp_ff,ff_ksp", "--find-load", "0.2", *FEW, "--seeds", "6"]
     data = answer(capsys, *given)
     loads = {row["rule"]: row["load"] for row in data["supported_loads"]}
@@ -156,7 +156,7 @@ def test_how_much_more_load_a_policy_carries_than_each_heuristic(capsys, policy)
     assert max(map(len, lines[-4:])) <= 80
 
 
-def test_a_trace_has_a_row_for_every_request(capsys, network, tmp_path):
+def test_network_trace_has_one_row_per_request(capsys, network, tmp_path):
     requests = [(0, 1, 50, 0.0, 9), (3, 1, 100, 1.0, 9), (2, 0, 25, 1.5, 9)]
     lines = ["source,destination,bitrate,arrival,holding"]
     lines += [",".join(map(str, row)) for row in requests]
@@ -202,7 +202,7 @@ def test_a_trace_has_a_row_for_every_request(capsys, network, tmp_path):
         ([], "nothing to evaluate"),
     ],
 )
-def test_mistakes_are_one_line(capsys, network, argv, words):
+def test_eval_network_mistakes_get_one_line_errors(capsys, network, argv, words):
     assert words in refusal(capsys, "eval", "--env", network, *argv)
 
 
@@ -212,19 +212,19 @@ def test_a_policy_for_another_network_is_refused(capsys, network, policy):
 
 
 @pytest.mark.parametrize("more", [[], ["--trace", "x.csv"]])
-def test_a_key_without_its_file_is_refused(capsys, policy, more):
+def test_eval_set_without_env_file_is_refused(capsys, policy, more):
     text = refusal(capsys, "eval", policy, "--heuristic", "ksp_ff", "--set", "load=150", *more)
     assert "--set changes a key of --env FILE; give that file too" in text
 
 
-def test_what_is_no_network_is_refused(capsys, tmp_path):
+def test_eval_env_refuses_non_optical_environments(capsys, tmp_path):
     path = tmp_path / "pole.yaml"
     path.write_text("env: CartPole-v1\n")
     text = refusal(capsys, "eval", "--env", str(path), "--heuristic", "ksp_ff")
     assert "not an optical network" in text
 
 
-def test_more_paths_than_there_are_is_one_line(capsys, network):
+def test_missing_candidate_paths_give_a_one_line_warning(capsys, network):
     given = ["--env", network, "--heuristic", "ksp_ff", "--set", "k=7", *FEW]
     assert main(["eval", *given]) == 0
     lines = capsys.readouterr().err.splitlines()
@@ -241,7 +241,7 @@ def test_missing_matplotlib_names_the_extra(capsys, network, monkeypatch):
     )
 
 
-def test_loads_are_read():
+def test_load_ranges_are_parsed():
     assert parse_loads("100:130:10") == [100.0, 110.0, 120.0, 130.0]
     for text in ("", "1:2", "1:2:0", "1:2:nan", "inf:1:1", "1:1e9:1e-9", "-1:2:1"):
         with pytest.raises(ConfigError):
@@ -253,10 +253,10 @@ def evaluation(blocking):
     table = np.asarray(blocking, np.float64)
     loads = np.array([100.0 + 50 * at for at in range(len(table))])
     none = np.zeros_like(table)
-    return Evaluation(loads, 1_000, 1_000 * table, np.ones_like(table), none, none)
+    return HeuristicSums(loads, 1_000, 1_000 * table, np.ones_like(table), none, none)
 
 
-def test_a_plot_has_paired_intervals_and_names_at_its_lines(tmp_path):
+def test_blocking_plot_shows_paired_differences_and_line_labels(tmp_path):
     """Two rules whose own intervals overlap differ on every seed."""
     rng = np.random.default_rng(0)
     shared = rng.uniform(0.02, 0.08, (3, 10))
@@ -273,7 +273,7 @@ def test_a_plot_has_paired_intervals_and_names_at_its_lines(tmp_path):
     assert (tmp_path / "x.png").stat().st_size > 5_000
 
 
-def test_a_plot_of_one_rule_or_without_blocking_is_drawn(tmp_path):
+def test_blocking_plot_works_for_one_rule_or_zero_blocking(tmp_path):
     for name, values in (("one", [[0.1] * 5, [0.2] * 5]), ("nothing", [[0.0] * 5, [0.0] * 5])):
         picture = blocking_picture({"ksp_ff": evaluation(values)}, "a network")
         assert len(picture.panels) == 1

@@ -43,7 +43,7 @@ def _here(studies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(studies)
 
 
-def test_the_table_has_what_the_runs_gave(tmp_path: Path) -> None:
+def test_exported_table_matches_the_runs(tmp_path: Path) -> None:
     assert main(["export", "table", "--to", str(tmp_path), "--study", "tiny"]) == 0
     table = read_table(tmp_path / "tiny")
     rows = hpo.open("tiny").rows
@@ -55,7 +55,7 @@ def test_the_table_has_what_the_runs_gave(tmp_path: Path) -> None:
     assert {"jax", "gymnax", "portfolio"} <= about["versions"].keys()
 
 
-def test_a_study_that_stops_runs_is_refused(tmp_path, capsys) -> None:
+def test_export_table_refuses_studies_with_early_stopping(tmp_path, capsys) -> None:
     assert main(["export", "table", "--to", str(tmp_path), "--study", "stopping"]) == 2
     assert (
         "a table needs whole runs: run it with `early_terminate: null`" in capsys.readouterr().err

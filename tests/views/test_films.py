@@ -20,7 +20,7 @@ def pictures(count, height=10, width=14):
         yield np.full((height, width, 3), 20 * number, np.uint8)
 
 
-def test_a_gif_has_every_picture_at_its_rate(tmp_path):
+def test_gif_contains_all_frames_at_the_given_rate(tmp_path):
     path = tmp_path / "film.gif"
     assert films.write_film(str(path), 20.0, pictures(5)) == 5
     with Image.open(path) as film:
@@ -30,7 +30,7 @@ def test_a_gif_has_every_picture_at_its_rate(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["film.gif"]
 
 
-def test_a_gif_faster_than_viewers_are_leaves_pictures_out(tmp_path):
+def test_fast_gif_drops_frames(tmp_path):
     path = tmp_path / "film.gif"
     assert films.write_film(str(path), 125.0, pictures(7)) == 7
     with Image.open(path) as film:
@@ -38,7 +38,7 @@ def test_a_gif_faster_than_viewers_are_leaves_pictures_out(tmp_path):
         assert film.info["duration"] == 20  # 24 ms, in hundredths of a second
 
 
-def test_an_mp4_gets_even_pictures_and_its_rate(tmp_path, monkeypatch):
+def test_mp4_frames_have_even_size_and_the_given_rate(tmp_path, monkeypatch):
     seen = []
 
     def write_frames(path, size, **options):
@@ -59,7 +59,7 @@ def test_an_mp4_gets_even_pictures_and_its_rate(tmp_path, monkeypatch):
     assert path.read_bytes() == b"film"
 
 
-def test_what_fails_leaves_nothing(tmp_path):
+def test_failed_film_leaves_no_file(tmp_path):
     def failing(after):
         yield from pictures(after)
         raise ConfigError("no more")
@@ -70,7 +70,7 @@ def test_what_fails_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_what_the_disk_refuses_is_a_sentence(tmp_path, monkeypatch):
+def test_disk_errors_while_filming_are_reported(tmp_path, monkeypatch):
     def full(self, *args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -87,7 +87,7 @@ def test_what_the_disk_refuses_is_a_sentence(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_link_is_followed(tmp_path):
+def test_film_path_may_be_a_symlink(tmp_path):
     link = tmp_path / "link.gif"
     (tmp_path / "there").mkdir()
     link.symlink_to("there/film.gif")
@@ -96,7 +96,7 @@ def test_a_link_is_followed(tmp_path):
         assert link.is_symlink() and film.n_frames == 2
 
 
-def test_a_name_or_a_missing_package_is_said_at_once(tmp_path, monkeypatch):
+def test_check_film_reports_bad_names_and_missing_packages(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"its name must end in .gif or .mp4"):
         films.check_film("film.avi")
     with pytest.raises(ConfigError, match=r"its folder .*none"):
@@ -108,7 +108,7 @@ def test_a_name_or_a_missing_package_is_said_at_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("quickly")
-def test_a_network_is_not_filmed(tmp_path, capsys):
+def test_video_of_optical_networks_is_refused(tmp_path, capsys):
     env, film = tmp_path / "env.json", tmp_path / "net.gif"
     env.write_text(json.dumps({"id": "rmsa", "topology": "ring4", "k": 2, "slots": 10}))
     given = ["eval", "--env", str(env), "--heuristic", "ksp_ff", "--video", str(film)]

@@ -32,7 +32,7 @@ def results(tmp_path, monkeypatch):
     return samples.make_results(Path("results"))
 
 
-def test_the_last_values_of_a_trial_that_had_others_are_called_so(tmp_path, results, capsys):
+def test_best_notes_hyperparameters_changed_during_training(tmp_path, results, capsys):
     rule, budget = EarlyTerminate("pbt", every=2_000), samples.search.Budget(trials=6)
     copied = samples.make_results(tmp_path, early_terminate=rule, budget=budget, confirm=None)
     for found, several in ((copied, True), (results, False)):
@@ -49,7 +49,7 @@ def printed(results, **how):
     return console.file.getvalue()
 
 
-def test_every_next_command_works_as_it_is_printed(results, capsys):
+def test_suggested_next_commands_run(results, capsys):
     assert len(next_commands(results.folder, results.leaderboard, results.conclusion)) == 2
     commands = next_commands(results.folder, results.leaderboard, results.conclusion, verbose=True)
     assert len(commands) == 3
@@ -59,7 +59,7 @@ def test_every_next_command_works_as_it_is_printed(results, capsys):
         assert main(words[1:]) == 0, capsys.readouterr().err
 
 
-def test_where_the_default_is_better_it_is_what_is_to_be_kept(results):
+def test_next_command_trains_the_default_if_better(results):
     worse = conclude(Evidence({0: 1.0}, dict(enumerate([2.0, 3.0]))))
     worse = dataclasses.replace(worse, against=dataclasses.replace(worse.against, verdict="worse"))
     commands = dict(next_commands(results.folder, results.leaderboard, worse))
@@ -69,7 +69,7 @@ def test_where_the_default_is_better_it_is_what_is_to_be_kept(results):
     assert words[3:5] == ["--name", "small-default"] and "the default" in commands[train]
 
 
-def test_where_a_heuristic_is_better_it_comes_first_and_is_what_to_run(results):
+def test_next_command_runs_the_heuristic_if_better(results):
     policy, rule = ({seed: at + 0.1 * seed for seed in range(8)} for at in (1.0, 5.0))
     found = conclude(Evidence(policy, policy, name="trial 3", baselines={"ksp_ff": rule}))
     found = dataclasses.replace(found, said=tuple(sentences(found)))
@@ -81,7 +81,7 @@ def test_where_a_heuristic_is_better_it_comes_first_and_is_what_to_run(results):
     assert not any("hpo best" in command or "confirm" in command for command, _ in commands)
 
 
-def test_commands_name_the_study_where_there_are_several(results, tmp_path, capsys):
+def test_next_commands_name_the_study_if_several_exist(results, tmp_path, capsys):
     assert target(results.folder) == ""
     samples.make_results(Path("results"), "other")
     assert target(results.folder) == " --study small"
@@ -93,7 +93,7 @@ def test_commands_name_the_study_where_there_are_several(results, tmp_path, caps
                 assert main(shlex.split(command)[1:]) == 0
 
 
-def test_the_end_of_a_run_fits_eighty_columns_and_says_it_all(results):
+def test_run_summary_fits_80_columns_and_16_lines(results):
     text = printed(results)
     assert max(map(len, text.splitlines())) <= 80 and len(text.splitlines()) <= 16
     assert text.splitlines()[0] == results.conclusion.said[0]
@@ -109,9 +109,7 @@ def test_the_end_of_a_run_fits_eighty_columns_and_says_it_all(results):
     assert f"nothing trained or was evaluated in {idle} of the time" in more
 
 
-def test_where_it_is_undecided_the_command_that_would_decide_is_named(
-    tmp_path, monkeypatch, capsys
-):
+def test_undecided_summary_gives_the_deciding_confirm_command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     poor = samples.search.parameter(
         "learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform"
@@ -132,7 +130,7 @@ def test_where_it_is_undecided_the_command_that_would_decide_is_named(
     assert f"2 trials on {3 + more} test seeds: {2 * more} runs" in capsys.readouterr().err
 
 
-def test_commands_of_a_study_with_a_long_name_fit_and_work(tmp_path, monkeypatch, capsys):
+def test_next_commands_of_long_study_names_fit_and_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     long = "a-study-with-a-long-name-as-sweeps-of-many-things-have"
     samples.make_results(Path("results"), "other")
@@ -148,7 +146,7 @@ def test_commands_of_a_study_with_a_long_name_fit_and_work(tmp_path, monkeypatch
         assert main(words[1:]) == 0, capsys.readouterr().err
 
 
-def test_an_exported_policy_is_told_with_its_trial_seed_and_value(results, capsys):
+def test_export_reports_trial_seed_and_value_of_the_policy(results, capsys):
     best = results.best
     assert main(["best", "--export", "policy", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
@@ -169,7 +167,7 @@ def test_quiet_prints_the_leaderboard_and_the_winner_only(results):
     assert text.splitlines()[0] == results.conclusion.said[0]
 
 
-def test_the_document_holds_what_python_has(results):
+def test_results_json_has_the_python_fields(results):
     data = json.loads(json.dumps(results_data(results), allow_nan=False))
     parts = {
         "state",
@@ -193,12 +191,12 @@ def test_the_document_holds_what_python_has(results):
     ("states", "nothing"),
     [((), False), (("failed", "diverged"), True), (("failed", "stopped"), False)],
 )
-def test_a_study_whose_every_trial_failed_has_an_exit_code_of_its_own(states, nothing):
+def test_study_with_only_failed_trials_is_detected(states, nothing):
     found = SimpleNamespace(leaderboard=[SimpleNamespace(state=state) for state in states])
     assert nothing_learnt(found) is nothing
 
 
-def test_a_study_whose_every_trial_failed_says_how_to_begin_again(results):
+def test_summary_of_failed_trials_suggests_new(results):
     entries = [
         dataclasses.replace(entry, state="failed", value=None) for entry in results.leaderboard
     ]

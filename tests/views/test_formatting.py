@@ -48,19 +48,19 @@ def test_durations_never_show_sixty_of_anything(seconds, text):
     assert duration(seconds) == text
 
 
-def test_numbers_that_are_not_finite_are_said_as_they_are():
+def test_non_finite_numbers_are_formatted_as_nan_and_inf():
     assert number(math.nan) == "nan"
     assert number(-math.inf) == "-inf"
     assert between(1.0, None) == ""
 
 
-def test_close_discounts_stay_apart():
+def test_param_formatting_keeps_close_discounts_distinct():
     assert param(0.9987) != param(0.9991)
     assert param(True) == "true"
     assert param("tanh") == "tanh"
 
 
-def test_sparkline_is_as_wide_as_asked_and_survives_everything():
+def test_sparkline_has_requested_width_and_handles_nan():
     assert sparkline([]) == ""
     assert sparkline([math.nan, None]) == "  "
     assert sparkline([3.0, 3.0]) == "▁▁"

@@ -57,7 +57,7 @@ def press():
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_the_first_press_is_answered_before_python_gets_to_its_handler(handled, unshared):
+def test_first_ctrl_c_is_answered_before_the_python_handler(handled, unshared):
     heard, answered = [], threading.Event()
 
     def first():
@@ -75,7 +75,7 @@ def test_the_first_press_is_answered_before_python_gets_to_its_handler(handled, 
     assert heard[0] < handled[0]
 
 
-def test_the_second_press_leaves(handled, unshared):
+def test_second_ctrl_c_quits(handled, unshared):
     left, told, answered, gone = [], [], threading.Event(), threading.Event()
 
     def first():
@@ -98,7 +98,7 @@ def test_the_second_press_leaves(handled, unshared):
     assert left == [130]
 
 
-def test_a_second_press_leaves_even_if_nothing_can_be_said(handled):
+def test_second_ctrl_c_quits_even_if_the_message_fails(handled):
     left, answered, gone = [], threading.Event(), threading.Event()
 
     def cannot():
@@ -121,7 +121,7 @@ def test_a_second_press_leaves_even_if_nothing_can_be_said(handled):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_what_batch_systems_and_terminals_send_counts_once_however_often_it_comes(number):
+def test_repeated_batch_signals_count_once(number):
     """`timeout` and shells send it twice: to the process, and to its group."""
     told, left, rounds = [], [], threading.Event()
     before = {each: signal.signal(each, lambda *given: None) for each in (number, signal.SIGINT)}
@@ -143,7 +143,7 @@ def test_what_batch_systems_and_terminals_send_counts_once_however_often_it_come
     assert (told, left) == ([1, 2], [130])
 
 
-def test_a_later_sigterm_leaves():
+def test_later_sigterm_quits():
     now, told, left, gone = [0.0], [], [], threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *given: None)
 
@@ -167,7 +167,7 @@ def test_a_later_sigterm_leaves():
     assert (told, left) == ([2], [130])
 
 
-def test_a_compile_that_goes_on_is_left_without_a_second_press(handled, monkeypatch):
+def test_stuck_compile_is_quit_after_one_ctrl_c(handled, monkeypatch):
     left, told, gone = [], [], threading.Event()
     monkeypatch.setattr(watched_run, "PATIENCE", 0.2)
 
@@ -184,7 +184,7 @@ def test_a_compile_that_goes_on_is_left_without_a_second_press(handled, monkeypa
     assert (told, left) == ([1, 2], [130])
 
 
-def test_a_compile_that_ends_in_time_ends_the_study_cleanly(handled):
+def test_compile_that_ends_in_time_allows_a_clean_stop(handled):
     left, looks, ended = [], iter((True, True, False)), threading.Event()
 
     def is_stuck():
@@ -202,7 +202,7 @@ def test_a_compile_that_ends_in_time_ends_the_study_cleanly(handled):
     assert left == []
 
 
-def test_it_hears_nothing_before_it_is_armed_nor_afterwards(handled):
+def test_listener_ignores_signals_unless_armed(handled):
     heard = []
     ear = InterruptListener(lambda: heard.append(1), lambda: heard.append(2))
     with ear:
@@ -214,7 +214,7 @@ def test_it_hears_nothing_before_it_is_armed_nor_afterwards(handled):
     assert len(handled) == 2
 
 
-def test_outside_of_the_main_thread_it_does_nothing():
+def test_listener_does_nothing_outside_the_main_thread():
     def enter():
         with InterruptListener(lambda: None, lambda: None) as ear:
             ear.arm()

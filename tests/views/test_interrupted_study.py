@@ -91,7 +91,7 @@ def test_best_names_the_leader_at_the_latest_shared_point(capsys, interrupted):
     assert "its run yet; see: hpo top --study " in capsys.readouterr().err
 
 
-def test_who_was_cut_by_the_budget_leads_those_stopped_before(capsys, spent):
+def test_trial_cut_by_the_budget_ranks_above_stopped_trials(capsys, spent):
     """It has the highest value at the latest point, and ranks first."""
     values = read_points(spent).values
     at = max(at for at, found in values.items() if len(found) > 1)
@@ -105,7 +105,7 @@ def test_who_was_cut_by_the_budget_leads_those_stopped_before(capsys, spent):
     assert top.startswith("No trial has finished its run. Trial ") and "unfinished" in top
 
 
-def test_compare_takes_the_latest_point_of_both(capsys, interrupted, spent):
+def test_compare_uses_the_last_common_env_step(capsys, interrupted, spent):
     text = say(capsys, interrupted, "compare", "3", "4")
     assert "on 2 shared search seeds at 8k env steps, the last point both reached" in text
     assert text.startswith("No verdict: trial ")
@@ -120,11 +120,11 @@ def test_compare_takes_the_latest_point_of_both(capsys, interrupted, spent):
     assert "To decide, train both on test seeds (16 runs, " in text
 
 
-def test_importance_says_at_which_point(capsys, interrupted):
+def test_importance_reports_the_env_step_of_interrupted_studies(capsys, interrupted):
     assert "Trials are compared at 8k env steps." in say(capsys, interrupted, "importance")
 
 
-def test_what_if_judges_shorter_runs(tmp_path, interrupted):
+def test_what_if_of_interrupted_study_uses_shorter_runs(tmp_path, interrupted):
     """As it judges those of a study that was asked for these and ran to its end."""
     ran(tmp_path / "short", name="cut", early_terminate=None, env_steps=8_000)
     rules = ["none", "asha,eta=2,min=2k", "median,min=2k"]
@@ -142,6 +142,6 @@ def test_what_if_judges_shorter_runs(tmp_path, interrupted):
     assert any(row.stopped > 0 for row in cut.rows)
 
 
-def test_a_record_with_a_whole_trial_is_left_as_it_is(tmp_path):
+def test_record_with_a_finished_trial_is_not_shortened(tmp_path):
     folder = samples.make_results(tmp_path).folder
     assert read_record(folder, quantum).shortened is None

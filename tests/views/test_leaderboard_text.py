@@ -75,7 +75,7 @@ def cells(entries, trial):
 
 
 @pytest.mark.parametrize("width", [80, 81, 100, 160])
-def test_the_table_fits_and_nothing_in_it_is_cut(width):
+def test_leaderboard_fits_the_width_without_truncation(width):
     entries = samples.entries(*rows())
     text = printed(entries, width)
     assert max(map(len, text.splitlines())) <= width
@@ -84,7 +84,7 @@ def test_the_table_fits_and_nothing_in_it_is_cut(width):
 
 
 @pytest.mark.parametrize("width", [80, 200])
-def test_every_hyperparameter_that_differs_is_a_column_or_named_below(width):
+def test_varying_hyperparameters_are_columns_or_listed_below(width):
     entries = samples.entries(*rows())
     text = printed(entries, width)
     assert "rate" in text and "schedule" not in text
@@ -104,7 +104,7 @@ def test_every_hyperparameter_that_differs_is_a_column_or_named_below(width):
     assert "a_rather_long_name" in named and f"hpo show {entries[0].trial}" in named
 
 
-def test_values_stand_under_the_seeds_they_are_from():
+def test_leaderboard_values_are_in_their_seed_columns():
     entries = samples.entries(*rows())
     winner = cells(entries, 77)
     assert winner["status"] == "winner" and winner["select*8"] == "95"
@@ -116,7 +116,7 @@ def test_values_stand_under_the_seeds_they_are_from():
     assert [column.name for column in board_columns(Board.of(same))][3:] == ["search*3"]
 
 
-def test_a_stopped_trial_has_the_value_and_the_env_steps_of_its_last_rung():
+def test_stopped_trial_shows_value_and_env_steps_of_last_rung():
     entries = samples.entries(*rows())
     stopped = cells(entries, 78)
     assert stopped["status"] == "stopped 8.19k" and stopped["search"] in ("-1234", "-1235")
@@ -133,7 +133,7 @@ def test_a_stopped_trial_has_the_value_and_the_env_steps_of_its_last_rung():
     assert paused["status"] == "paused 4.1k" and paused["search"] == "3.5"
 
 
-def test_the_default_is_a_row_wherever_it_ranks():
+def test_default_has_a_row_at_any_rank():
     entries = samples.entries(*rows())
     last = replace(entries[-1], is_default=True)
     text = printed([*entries[:-1], last], 100, most=3)
@@ -144,13 +144,13 @@ def test_the_default_is_a_row_wherever_it_ranks():
     assert cells([replace(ended, is_default=True)], ended.trial)["status"] == "default"
 
 
-def test_a_value_of_fewer_seeds_does_not_stand_under_more():
+def test_value_of_fewer_seeds_is_not_in_a_larger_seed_column():
     entries = samples.entries(*rows())
     fewer = replace(entries[1], choose_value=1.0, choose_seeds=4)
     assert cells([entries[0], fewer], fewer.trial)["select*8"] == "-"
 
 
-def test_test_values_of_unequal_seeds_say_how_many():
+def test_unequal_test_seed_counts_get_a_seeds_column():
     entries = samples.entries(*rows())
     default = replace(entries[1], is_default=True, report_value=3.0, report_seeds=8)
     pair = [entries[0], default]
@@ -159,14 +159,14 @@ def test_test_values_of_unequal_seeds_say_how_many():
     assert (other["test"], other["test\nseeds"]) == ("3", "8")
 
 
-def test_most_cuts_the_table_and_says_how_many_are_left():
+def test_leaderboard_limit_reports_the_remaining_count():
     text = printed(samples.entries(*rows()), 100, most=3)
     assert "11 more: hpo top -n 14" in text
     lines = [line.split()[0] for line in text.splitlines() if line[:3].strip().isdigit()]
     assert lines[:3] == ["1", "2", "3"] and len(lines) == 4  # and the default
 
 
-def test_intervals_that_rich_could_take_for_markup_are_printed():
+def test_intervals_are_not_parsed_as_rich_markup():
     row = samples.row(0, value=5.0, seed_values=(float("nan"),) * 5)
     text = printed(samples.entries(row), 100)
     assert "default" in text and "search*5" in text
@@ -184,7 +184,7 @@ def test_intervals_that_rich_could_take_for_markup_are_printed():
         ({"seed_values": (1.0,)}, "on 1 search seed, which also chose it."),
     ],
 )
-def test_the_winner_is_told_with_the_seeds_behind_its_number(fields, words):
+def test_winner_line_names_the_seeds_of_its_value(fields, words):
     row = samples.row(3, **{"value": 1.0, "seed_values": (1.0, 1.0), **fields})
     worse = samples.row(4, value=0.5, seed_values=(0.5,))
     assert words in winner_line(samples.entries(row, worse), "eval/return_mean")
@@ -193,19 +193,19 @@ def test_the_winner_is_told_with_the_seeds_behind_its_number(fields, words):
 @pytest.mark.parametrize(
     ("value_from", "name"), [("search", VALUE), ("report", "eval/return_mean")]
 )
-def test_a_value_with_training_returns_in_it_is_named_so(value_from, name):
+def test_winner_line_names_values_with_training_returns(value_from, name):
     (entry,) = samples.entries(samples.row(0, value=1.0, seed_values=(1.0,)))
     said = winner_line([replace(entry, value_from=value_from)], VALUE)
     assert said.startswith(f"Trial 0 leads: {name} 1 on 1 ")
 
 
-def test_the_legend_says_where_training_returns_count():
+def test_legend_explains_training_returns():
     legend = " ".join(explained().split())
     assert "training returns count in search and select values." in legend
     assert "feasible keeps the constraints. front: 1 for the Pareto front" in legend
 
 
-def test_seeds_of_one_trial_select_nothing():
+def test_winner_line_of_a_single_trial_mentions_no_selection():
     alone = samples.row(3, value=1.0, seed_values=(1.0, 1.0))
     said = winner_line(samples.entries(alone), "eval/return_mean")
     assert said.endswith("on 2 seeds of its one trial.")
@@ -213,11 +213,11 @@ def test_seeds_of_one_trial_select_nothing():
     assert "No trial has finished its run" in winner_line(samples.entries(alone), "x")
 
 
-def test_without_trials_there_is_no_winner():
+def test_empty_leaderboard_has_no_winner():
     assert "no winner" in winner_line([], "eval/return_mean")
 
 
-def test_baselines_stand_below_with_their_difference():
+def test_baselines_are_listed_below_with_differences():
     entries = samples.entries(*rows())
     seeds = tuple(float(x) for x in range(470, 486))  # the winner's less ten
     known = [BaselineRow("ksp_ff", {"report": seeds, "search": (1.0,)})]
@@ -255,7 +255,7 @@ def searched(count=40):
     return samples.entries(*found)
 
 
-def test_structure_comes_first_and_equal_knobs_are_said_once():
+def test_static_knobs_come_first_and_equal_knobs_are_noted():
     entries = searched()
     apart, same = knob_columns(Board.of(entries[:10]).trials)
     assert [column.name for column in apart] == [
@@ -271,7 +271,7 @@ def test_structure_comes_first_and_equal_knobs_are_said_once():
     assert head.index("num_") < head.index("rate") < head.index("gamma")
 
 
-def test_there_is_one_table_and_what_has_no_room_is_named_below():
+def test_columns_without_room_are_listed_below_the_table():
     for width in (40, 50, 200):
         text = printed(searched(), width, 10)
         assert len(re.findall("(?m)^─", text)) == 1
@@ -279,7 +279,7 @@ def test_there_is_one_table_and_what_has_no_room_is_named_below():
     assert "gamma" in printed(searched(), 40, 10).partition("Not shown: ")[2]
 
 
-def test_the_default_is_the_last_row_however_poor_it_is():
+def test_low_ranked_default_is_the_last_row():
     entries = samples.entries(*rows())
     shown = entries[:3]
     entries = [replace(entry, is_default=entry.trial == 11) for entry in entries]
@@ -291,13 +291,13 @@ def test_the_default_is_the_last_row_however_poor_it_is():
     assert any("10 more: hpo top -n 14" in line for line in lines)
 
 
-def test_of_one_trial_alone_every_knob_has_a_column():
+def test_single_trial_leaderboard_shows_all_knobs():
     apart, same = knob_columns(Board.of(searched()[:1]).trials)
     assert len(apart) == 5 and not same
 
 
 @pytest.mark.parametrize(("room", "shown"), [(80, True), (40, False)])
-def test_long_names_of_environments_are_folded_or_said_below(room, shown):
+def test_long_env_names_are_folded_or_listed_below(room, shown):
     names = ["deeprmsa_load=150_topology=nsfnet_deeprmsa", "x" * 60]
     trials = [samples.row(n, value=1.0, params={}, scores=(0.5, 1.5)) for n in range(3)]
     console = Console(file=io.StringIO(), width=room, markup=False, highlight=False)

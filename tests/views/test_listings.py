@@ -14,12 +14,12 @@ from hpo.views.commands.catalogue import (
 )
 
 
-def test_every_knob_and_environment_has_a_line():
+def test_listings_cover_all_knobs_and_environments():
     assert [row[0] for row in knobs_listing().rows] == list(KNOBS)
     assert [row[0] for row in envs_listing().rows] == list(ENVIRONMENTS)
 
 
-def test_the_tables_are_json_without_infinities():
+def test_listing_json_contains_no_infinities():
     knobs = json.loads(json.dumps(knobs_data(), allow_nan=False))
     rate = next(knob for knob in knobs if knob["name"] == "learning_rate")
     assert rate["low"] == 0.0 and rate["high"] is None and rate["traced"] is True
@@ -27,7 +27,7 @@ def test_the_tables_are_json_without_infinities():
     assert envs[0]["id"] == "CartPole-v1" and envs[0]["params"]["gravity"] == 9.8
 
 
-def test_studies_say_when_they_changed():
+def test_study_listing_shows_time_since_last_change():
     one = StudySummary("a", "running", 10, 4, 1.5, "eval/return_mean", 1000.0, Path("results/a"))
     bad = StudySummary("b", "damaged", 0, 0, None, "", None, Path("results/b"), "is damaged")
     rows = studies_listing([one, bad], now=1090.0).rows
@@ -35,7 +35,7 @@ def test_studies_say_when_they_changed():
     assert rows[1] == ["b", "damaged", "0 of 0", "-", "", ""]
 
 
-def test_a_hyperparameter_has_one_line_at_most_as_wide_as_the_terminal():
+def test_listing_lines_fit_the_terminal_width():
     lines = knobs_listing().cropped(80).splitlines()
     assert lines[0].split() == ["hyperparameter", "default", "range", "meaning"]
     assert len(lines) == len(KNOBS) + 2 and max(map(len, lines)) <= 80
@@ -45,7 +45,7 @@ def test_a_hyperparameter_has_one_line_at_most_as_wide_as_the_terminal():
     assert len(lines) == len(ENVIRONMENTS) + 2 and max(map(len, lines)) <= 80
 
 
-def test_without_a_word_the_usual_ones_are_listed_and_one_name_shows_all(capsys):
+def test_knobs_lists_common_ones_and_details_by_name(capsys):
     assert main(["knobs"]) == 0
     out = capsys.readouterr().out
     assert len(out.splitlines()) == 23 and f"{len(KNOBS) - 20} more: hpo knobs --all" in out
@@ -58,7 +58,7 @@ def test_without_a_word_the_usual_ones_are_listed_and_one_name_shows_all(capsys)
     assert "env.max_torque" in capsys.readouterr().out
 
 
-def test_a_word_says_which_knobs_and_environments(capsys):
+def test_search_word_filters_knobs_and_environments(capsys):
     assert main(["knobs", "GAE", "--json"]) == 0
     names = [knob["name"] for knob in json.loads(capsys.readouterr().out)]
     assert "gae_lambda" in names and "learning_rate" not in names

@@ -29,7 +29,7 @@ from hpo.store.rows import Commit
 from hpo.store.study_folder import StudyFolder
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.live.library import Library
-from hpo.views.live.server import Guard, LiveServer, is_loopback
+from hpo.views.live.server import LiveServer, RequestGuard, is_loopback
 from hpo.views.live.study_status import ASKED, read_standing
 from hpo.views.report.report import PARTS, head_html
 
@@ -88,14 +88,14 @@ def server(root):
 # ---------------------------------------------------------------------- what is there
 
 
-def test_the_list_has_every_study_and_nothing_else(server):
+def test_live_list_shows_every_study(server):
     assert ask(server, "/")[0] == 200
     text = whole_list(server)
     assert re.findall(r'href="/study/([^"]+)"', text) == ["small", "audited"]
     assert text.count(">finished<") == 2 and "100%" in text
 
 
-def test_a_study_s_pieces_are_those_of_its_report(server, root):
+def test_live_page_sections_match_the_report(server, root):
     snapshot = read_snapshot(StudyFolder(root / "audited"))
     page = ask(server, "/study/audited")[2]
     built = {name: build(snapshot) for name, (_, build) in PARTS.items()}
@@ -112,14 +112,14 @@ def test_a_study_s_pieces_are_those_of_its_report(server, root):
     assert ask(server, "/part/audited/lanes")[2] == ""  # no section of a finished study
 
 
-def test_what_takes_long_is_not_asked_for_by_the_page(server):
+def test_slow_sections_are_loaded_only_on_request(server):
     page = ask(server, "/study/audited")[2]
     for name in ASKED:
         assert f'class="piece" data-study="audited" data-part="{name}"' not in page
         assert re.search(rf'<button [^>]*class="ask"[^>]* data-part="{name}"', page)
 
 
-def test_no_page_brings_code_or_style_of_its_own_or_names_another_place(server):
+def test_live_pages_have_no_inline_code_or_external_links(server):
     pages = ["/", "/study/audited", "/list-part"]
     pieces = re.findall(r'data-part="(\w+)"', ask(server, "/study/audited")[2])
     pages += [f"/part/audited/{name}" for name in pieces]
@@ -165,14 +165,14 @@ def test_no_page_brings_code_or_style_of_its_own_or_names_another_place(server):
         "/live.js/x",
     ],
 )
-def test_no_name_leads_out_of_the_listing(server, place):
+def test_live_page_prevents_path_traversal(server, place):
     status, _, text = ask(server, place)
     assert status == 404
     assert SECRET not in text
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
-def test_nothing_but_get_and_head(server, method):
+def test_live_page_allows_only_get_and_head(server, method):
     status, headers, _ = ask(server, "/study/small", method)
     assert status == 405
     assert headers["Allow"] == "GET, HEAD"
@@ -184,7 +184,7 @@ def test_head_is_get_without_its_body(server):
     assert head[1]["Content-Length"] == got[1]["Content-Length"] == str(len(got[2].encode()))
 
 
-def test_what_has_not_changed_is_not_sent_again(server):
+def test_unchanged_content_returns_304(server):
     tag = ask(server, "/part/audited/history")[1]["ETag"]
     status, headers, text = ask(server, "/part/audited/history", If_None_Match=tag)
     assert (status, text, headers["ETag"]) == (304, "", tag)
@@ -204,12 +204,12 @@ def test_what_has_not_changed_is_not_sent_again(server):
         ("localhost.evil", 421),
     ],
 )
-def test_a_name_that_is_not_this_machine_s_is_refused(server, host, status):
+def test_foreign_host_header_is_refused(server, host, status):
     """A page elsewhere whose name is made to point here must read nothing (DNS rebinding)."""
     assert ask(server, "/list-part", Host=host)[0] == status
 
 
-def test_what_is_no_address_is_refused(server):
+def test_malformed_request_url_is_refused(server):
     with socket.create_connection(("127.0.0.1", server.guard.port), timeout=60) as raw:
         raw.sendall(b"GET http://[ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         with raw.makefile() as answer:
@@ -217,8 +217,8 @@ def test_what_is_no_address_is_refused(server):
     assert ask(server, "/list-part")[0] == 200
 
 
-def test_a_server_that_others_reach_knows_its_names_and_numbers():
-    guard = Guard("0.0.0.0", 80, "t", frozenset({"box", "box.example"}))
+def test_public_server_accepts_its_host_names_and_addresses():
+    guard = RequestGuard("0.0.0.0", 80, "t", frozenset({"box", "box.example"}))
     assert guard.knows("10.1.2.3:80") and guard.knows("BOX:80") and guard.knows("box.example")
     assert not guard.knows("evil.example") and not guard.knows(None)
     assert is_loopback("::1") and not is_loopback("box")
@@ -227,7 +227,7 @@ def test_a_server_that_others_reach_knows_its_names_and_numbers():
 # ---------------------------------------------------------------------- the token
 
 
-def test_without_the_token_nothing_is_told(root):
+def test_requests_without_token_are_forbidden(root):
     with serving(root, token="right") as server:
         for place in ("/", "/study/small", "/part/small/head", "/live.js", "/?token=wrong", "/x"):
             status, _, text = ask(server, place)
@@ -243,7 +243,7 @@ def test_without_the_token_nothing_is_told(root):
             assert ask(server, "/", Cookie=cookie)[0] == 403
 
 
-def test_the_token_is_asked_for_once_and_leaves_the_address(root):
+def test_token_is_moved_from_url_to_cookie(root):
     with serving(root, token="right") as server:
         assert server.url.endswith("/?token=right")
         status, headers, _ = ask(server, "/states?study=a&token=right&study=b")
@@ -258,7 +258,7 @@ def test_the_token_is_asked_for_once_and_leaves_the_address(root):
 # ---------------------------------------------------------------------- studies that change
 
 
-def test_a_damaged_study_says_so_and_the_others_stay(tmp_path):
+def test_damaged_study_is_reported_without_hiding_others(tmp_path):
     samples.make_results(tmp_path)
     shutil.copytree(tmp_path / "small", tmp_path / "bad")
     (tmp_path / "bad" / "journal.sqlite").write_bytes(b"SQLite format 3\0" + bytes(5000))
@@ -273,7 +273,7 @@ def test_a_damaged_study_says_so_and_the_others_stay(tmp_path):
         assert ask(server, "/state/small")[0] == 404
 
 
-def test_a_folder_that_cannot_be_entered_says_so_and_the_others_stay(tmp_path, cannot_enter):
+def test_unreadable_folder_is_reported_without_hiding_others(tmp_path, cannot_enter):
     samples.make_results(tmp_path)
     (tmp_path / "lost+found").mkdir()
     (tmp_path / "loop").symlink_to("loop")
@@ -293,7 +293,7 @@ def test_a_folder_that_cannot_be_entered_says_so_and_the_others_stay(tmp_path, c
             assert status == 503 and text.endswith("/ cannot be read: Permission denied\n")
 
 
-def test_any_folder_s_name_is_text(tmp_path):
+def test_folder_names_are_html_escaped(tmp_path):
     samples.make_results(tmp_path)
     (tmp_path / "small").rename(tmp_path / "<b>&'\"x")
     with serving(tmp_path) as server:
@@ -304,7 +304,7 @@ def test_any_folder_s_name_is_text(tmp_path):
         assert status == 200 and "<b>" not in page
 
 
-def test_while_pages_are_read_a_study_ends_as_it_would_alone(tmp_path):
+def test_reading_live_pages_does_not_affect_the_study(tmp_path):
     """Pages are read all the time; nothing is held up, and the tables and files are equal."""
     alone = run(samples.study("alone"), tmp_path / "alone", samples.FACTORY, (), often())
     errors, reads, done = [], [], threading.Event()
@@ -343,7 +343,7 @@ def often():
     return samples.search.quick(commit_seconds=0.0, publish_seconds=0.0)
 
 
-def test_what_runs_where_is_shown_while_it_runs(tmp_path):
+def test_live_page_shows_lanes_of_a_running_study(tmp_path):
     folder = tmp_path / "running"
     with serving(tmp_path) as server:
         seen = []
@@ -365,7 +365,7 @@ def test_what_runs_where_is_shown_while_it_runs(tmp_path):
     assert "Running." in now and "<dt>phase</dt><dd>search</dd>" in now
 
 
-def test_what_is_shown_is_never_older_than_the_study(tmp_path):
+def test_live_page_is_never_older_than_the_study(tmp_path):
     """Commits between two looks and during one, another study of that name, and none at all."""
     folder = samples.make_results(tmp_path / "results").folder
     library, rng = Library(tmp_path / "results"), random.Random(0)
@@ -409,7 +409,7 @@ def test_what_is_shown_is_never_older_than_the_study(tmp_path):
     assert shown() == really()
 
 
-def test_a_reader_decodes_every_trial_once_and_the_next_one_nothing(tmp_path, monkeypatch):
+def test_live_page_decodes_each_trial_only_once(tmp_path, monkeypatch):
     folder = samples.make_results(tmp_path).folder
     journal = folder / "journal.sqlite"
     os.utime(journal, (1e9, 1e9))  # older than a tick of the clock
@@ -424,7 +424,7 @@ def test_a_reader_decodes_every_trial_once_and_the_next_one_nothing(tmp_path, mo
     assert len(decoded) == len(set(decoded)) == 24
 
 
-def test_a_study_whose_process_died_says_so(tmp_path):
+def test_live_page_shows_a_died_process(tmp_path):
     folder = samples.make_results(tmp_path).folder
     with Journal(folder, writable=True) as journal:
         head = journal.head()
@@ -440,7 +440,7 @@ def test_a_study_whose_process_died_says_so(tmp_path):
 # ---------------------------------------------------------------------- the command
 
 
-def test_mistakes_are_told_in_words(tmp_path, root, capsys, server):
+def test_serve_mistakes_are_reported(tmp_path, root, capsys, server):
     taken = str(server.guard.port)
     for words, told in [
         (["serve", str(tmp_path / "none")], "no such folder"),
@@ -454,7 +454,7 @@ def test_mistakes_are_told_in_words(tmp_path, root, capsys, server):
         assert told in err and out == ""
 
 
-def test_the_command_prints_where_it_serves_and_ends_well_at_ctrl_c(root):
+def test_serve_prints_the_url_and_stops_on_ctrl_c(root):
     code = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "from hpo.cli import main; sys.exit(main())"

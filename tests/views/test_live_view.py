@@ -21,7 +21,7 @@ def screen(picture, width=80):
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_the_picture_fits_the_terminal(width):
+def test_live_view_fits_the_terminal(width):
     states = dict.fromkeys(TrialState, 99_999)
     best = Best(99_999, -1234.5678, -2345.678, -1100.11, (1.0,) * 16)
     crowded = samples.progress(states=states, best=best, phase=Phase.CHOOSE)
@@ -30,7 +30,7 @@ def test_the_picture_fits_the_terminal(width):
     assert max(map(len, lines)) <= width
 
 
-def test_the_picture_says_everything():
+def test_live_view_shows_progress_lanes_and_best_trial():
     text = "\n".join(screen(panel("cartpole", samples.progress(), 0.0, "", (1, 5.1))))
     for words in (
         "52%",
@@ -46,7 +46,7 @@ def test_the_picture_says_everything():
         assert words in text
 
 
-def test_before_a_trial_has_ended_the_picture_says_who_leads():
+def test_live_view_shows_the_leader_before_any_trial_finishes():
     """In a population that evolves that is all there is until the end."""
     one = samples.progress(best=None, leader=Leader(7, -312.5, 81_920))
     text = "\n".join(screen(panel("", one, 0.0, "")))
@@ -56,7 +56,7 @@ def test_before_a_trial_has_ended_the_picture_says_who_leads():
     assert "best       none has finished yet" in "\n".join(screen(panel("", nobody, 0.0, "")))
 
 
-def test_clocks_go_on_between_two_chunks():
+def test_live_view_clock_advances_between_updates():
     text = "\n".join(screen(panel("", samples.progress(), 10.0, "")))
     # The time left is that of the last boundary: at the next one it may not be longer.
     assert "55s, 39s left" in text
@@ -65,7 +65,7 @@ def test_clocks_go_on_between_two_chunks():
 
 
 @pytest.mark.parametrize("phase", [Phase.SEARCH, Phase.CHOOSE, Phase.REPORT])
-def test_nothing_is_said_to_be_done_while_something_runs(phase):
+def test_live_view_shows_100_percent_only_when_done(phase):
     last = samples.progress(phase=phase, env_steps=16_000_000, seconds_left=0.0)
     text = "\n".join(screen(panel("", last, 60.0, "")))
     assert "99%" in text and "nearly done" in text and "0.0s left" not in text
@@ -75,7 +75,7 @@ def test_nothing_is_said_to_be_done_while_something_runs(phase):
     assert "(100%)" in status_line(done) and "left" not in status_line(done)
 
 
-def test_a_study_is_drawn_and_the_terminal_left_as_it_was(tmp_path):
+def test_live_view_restores_the_terminal_after_a_study(tmp_path):
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=80, height=24)
     study = samples.study()
@@ -104,7 +104,7 @@ def test_a_study_is_drawn_and_the_terminal_left_as_it_was(tmp_path):
         assert words in said
 
 
-def test_what_follows_a_compile_is_named_after_its_program():
+def test_live_view_names_the_step_after_a_compile():
     view = LiveView("x", Console(file=io.StringIO(), width=80, height=24))
     for words, next_step in (
         ("training: corridor", "chunk"),
@@ -113,7 +113,7 @@ def test_what_follows_a_compile_is_named_after_its_program():
         view.compile_ends(words, 1.0)
         assert view._now == f"first {next_step}"
     view.on_chunk(samples.progress())  # one of them trains; both took the time
-    assert "2 compiles (2.0s)" in "\n".join(screen(view._picture()))
+    assert "2 compiles (2.0s)" in "\n".join(screen(view._current_panel()))
 
 
 def test_the_cursor_comes_back_after_an_error():
@@ -140,7 +140,7 @@ class Hangup(io.StringIO):
 
 # The thread that draws ends with the terminal; that is all it could do.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_terminal_that_goes_away_harms_no_study(tmp_path):
+def test_closed_terminal_does_not_stop_the_study(tmp_path):
     console = Console(file=Hangup(4), force_terminal=True, width=80, height=24)
     factory = samples.search.AnalyticFactory(lanes=12, block=4, chunk_seconds=0.01)
     with LiveView("x", console) as view:
@@ -148,7 +148,7 @@ def test_a_terminal_that_goes_away_harms_no_study(tmp_path):
     assert results.state == "finished"
 
 
-def test_a_line_is_folded_at_words_and_a_command_stays_whole():
+def test_live_view_wraps_messages_but_not_commands():
     console = Console(file=io.StringIO(), width=40, highlight=False)
     view = LiveView("hpo run my.yaml --set budget.trials=12 --set env_steps=100k", console)
     view.say("compiled the training program: CartPole-v1 in 26s")

@@ -53,7 +53,7 @@ def with_baselines(snapshot, **values):
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_the_better_half_has_half_of_the_height_at_least(sign):
+def test_leaders_scale_gives_half_the_height_to_the_better_half(sign):
     values = [sign * v for v in (-1e6, -300.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
     scale = leaders_scale(values, "v", sign)
     assert scale.cut and not scale.holds(sign * -1e6) and scale.holds(sign * 6.0)
@@ -62,7 +62,7 @@ def test_the_better_half_has_half_of_the_height_at_least(sign):
     assert not leaders_scale([sign * v for v in (1.0, 2.0, 3.0)], "v", sign).cut
 
 
-def test_what_must_be_on_it_is_and_ties_at_the_top_keep_a_scale():
+def test_leaders_scale_includes_kept_values_and_handles_ties():
     values = [0.0] * 3 + [500.0] * 12
     assert leaders_scale(values, "v", 1.0).holds(0.0)  # nothing else differs
     far = leaders_scale([1.0, 2.0, 3.0, -1e6], "v", 1.0, kept=[-50.0])
@@ -87,7 +87,7 @@ def test_values_outside_are_marked_on_the_edge_and_counted(snapshot):
 # ---------------------------------------------------------------------- baselines
 
 
-def test_baselines_are_level_lines_of_the_seeds_of_the_search(snapshot):
+def test_baselines_are_horizontal_lines_of_search_seed_means(snapshot):
     seen = with_baselines(snapshot, first=(1.0, 3.0), second=(5.0,), none=())
     lines, keys = baseline_lines(seen, Stream.SEARCH, seen.numbers_scale())
     assert [[y for _, y in line.points] for line in lines] == [[5.0, 5.0], [2.0, 2.0]]
@@ -97,7 +97,7 @@ def test_baselines_are_level_lines_of_the_seeds_of_the_search(snapshot):
     assert baseline_lines(seen, Stream.REPORT, seen.numbers_scale()) == ([], [])
 
 
-def test_baselines_stand_in_history_and_evaluations_not_in_training(snapshot):
+def test_baseline_lines_are_in_history_and_evaluation_charts(snapshot):
     seen = with_baselines(snapshot, rule=(250.0,))
     panels = [*history(seen).panels, *curves(seen).panels]
     drawn = [any(getattr(mark, "dashed", False) for mark in panel.marks) for panel in panels]
@@ -108,7 +108,7 @@ def test_baselines_stand_in_history_and_evaluations_not_in_training(snapshot):
 # ---------------------------------------------------------------------- main effects
 
 
-def test_main_effects_are_those_of_the_answer(snapshot):
+def test_effects_chart_matches_the_computed_main_effects(snapshot):
     answer = snapshot.answer
     picture = effects(snapshot)
     assert answer.decided.names and len(picture.panels) == len(answer.decided.names)
@@ -121,7 +121,7 @@ def test_main_effects_are_those_of_the_answer(snapshot):
         assert bands and all(low <= high for band in bands for _, low, high in band.points)
 
 
-def test_effects_of_choices_stand_above_the_names_of_their_values(snapshot):
+def test_categorical_effects_align_with_their_labels(snapshot):
     choices = Parameter("kind", make_distribution({"values": ["a", "b", "c"]}), "a")
     points = [
         EffectPoint(float(i), 4, float(i), Interval(i - 1.0, i + 1.0, "t")) for i in range(3)
@@ -137,7 +137,7 @@ def test_effects_of_choices_stand_above_the_names_of_their_values(snapshot):
     assert [dots[i] for i in range(3)] == pytest.approx([ticks[name] for name in "abc"])
 
 
-def test_where_nothing_decided_no_effect_is_drawn(tmp_path):
+def test_effects_chart_is_empty_without_significant_knobs(tmp_path):
     few = read_snapshot(StudyFolder(samples.make_results(tmp_path, budget=Budget(6)).folder))
     assert few.answer is None and not effects(few).panels
 
@@ -145,7 +145,7 @@ def test_where_nothing_decided_no_effect_is_drawn(tmp_path):
 # ---------------------------------------------------------------------- schedules
 
 
-def test_a_schedule_has_a_step_line_a_member_and_a_line_a_copy(population):
+def test_schedule_chart_has_a_step_line_per_member_and_copy_lines(population):
     picture = schedule(population)
     copies = [row for row in population.decisions if row.source is not None]
     assert copies and {panel.title for panel in picture.panels} == {"learning_rate", "gamma"}
@@ -163,7 +163,7 @@ def test_a_schedule_has_a_step_line_a_member_and_a_line_a_copy(population):
             assert after[float(row.env_steps)] == pytest.approx(end)
 
 
-def test_the_default_beside_the_winner_is_in_the_learning_curves_alone(tmp_path):
+def test_reference_default_is_shown_only_in_learning_curves(tmp_path):
     poor = samples.search.parameter(
         "learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform"
     )  # a default that copies another one
@@ -188,12 +188,12 @@ def test_the_default_beside_the_winner_is_in_the_learning_curves_alone(tmp_path)
     assert key.label == "the default (5 test seeds)"
 
 
-def test_without_copies_there_is_no_schedule(snapshot):
+def test_schedule_chart_is_empty_without_copies(snapshot):
     assert not schedule(snapshot).panels
 
 
 @pytest.mark.parametrize("builder", [schedule, effects, history, parallel])
-def test_matplotlib_draws_them_too(builder, population, snapshot, tmp_path):
+def test_matplotlib_draws_schedule_and_baseline_charts(builder, population, snapshot, tmp_path):
     pytest.importorskip("matplotlib")
     seen = with_baselines(population if builder is schedule else snapshot, rule=(200.0,))
     draw_picture(tmp_path / "x.png", builder(seen), "study")
@@ -204,7 +204,7 @@ def test_matplotlib_draws_them_too(builder, population, snapshot, tmp_path):
 
 
 @pytest.mark.parametrize("width", [920, 358])
-def test_a_page_can_brush_every_rail(width, snapshot):
+def test_parallel_chart_has_brush_data_for_every_axis(width, snapshot):
     [panel] = parallel(snapshot).panels
     root = ElementTree.fromstring(
         panel_svg(panel, width, "x").replace("<svg ", f'<svg xmlns="{SVG[1:-1]}" ', 1)

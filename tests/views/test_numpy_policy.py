@@ -68,7 +68,7 @@ def test_numpy_gives_the_actions_of_the_policy(tmp_path, kind):
     assert "NumPy's actions differ" in difference(tmp_path / "numpy" / FILE)
 
 
-def test_forward_needs_numpy_alone(tmp_path):
+def test_numpy_export_requires_only_numpy(tmp_path):
     export(made(tmp_path / "policy", *KINDS["categorical"]), tmp_path / "numpy")
     lines = ["import sys", "from forward import Policy", f"policy = Policy({FILE!r})"]
     lines += ["print(policy.act([0.1, 0.2, 0.3, 0.4]))", "assert 'jax' not in sys.modules"]
@@ -82,7 +82,7 @@ def test_forward_needs_numpy_alone(tmp_path):
     assert done.stdout.strip() in ("0", "1"), done.stderr
 
 
-def test_several_choices_and_masks():
+def test_numpy_policy_handles_multi_discrete_masks():
     policy = forward.Policy.__new__(forward.Policy)
     policy.about = {"distribution": "multi_discrete", "sizes": [2, 3]}
     x, mask = np.array([1.0, 2.0, 5.0, 4.0, 3.0]), np.array([1, 0, 0, 0, 1], bool)
@@ -103,12 +103,12 @@ def test_several_choices_and_masks():
         ("CartPole-v1", {"dtype": "bfloat16"}, "it is a mlp in bfloat16"),
     ],
 )
-def test_what_numpy_does_not_play_is_said(tmp_path, env, given, why):
+def test_unsupported_numpy_export_gives_a_reason(tmp_path, env, given, why):
     assert export(made(tmp_path / "policy", env, given), tmp_path / "numpy").startswith(why)
     assert not (tmp_path / "numpy").exists()
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "no JSON", '{"arrays": 3}', "[" * 100_000])
-def test_made_up_files_are_no_policy(tmp_path, text):
+def test_malformed_numpy_policy_files_are_refused(tmp_path, text):
     (tmp_path / FILE).write_text(text)
     assert "was not written by hpo" in difference(tmp_path / FILE)

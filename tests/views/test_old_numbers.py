@@ -466,7 +466,7 @@ def studied(tmp_path_factory):
 
 
 @pytest.mark.parametrize("one", NUMBERS, ids=str)
-def test_a_number_of_the_old_screens_is_within_reach(one, studied):
+def test_old_screen_numbers_are_still_available(one, studied):
     old = one.old(studied)
     if not one.path:
         text = studied.say(one.command)
@@ -477,7 +477,7 @@ def test_a_number_of_the_old_screens_is_within_reach(one, studied):
     assert now == (pytest.approx(old) if isinstance(old, float) else old)
 
 
-def test_the_study_shows_what_the_list_is_about(studied):
+def test_sample_study_has_all_old_screen_numbers(studied):
     """A number that is none everywhere would be found anywhere."""
     missing = [str(n) for n in NUMBERS if n.old(studied) is None]
     assert missing == []

@@ -95,14 +95,14 @@ def test_a_batch_may_have_any_size(tmp_path, onnxruntime):
         ("rmsa", {"network": "mlp"}, "its environment masks actions"),
     ],
 )
-def test_what_onnx_does_not_hold_is_refused(tmp_path, env, given, why, monkeypatch):
+def test_unsupported_onnx_export_is_refused(tmp_path, env, given, why, monkeypatch):
     for name in ("onnx", "onnx.reference"):  # not reached
         monkeypatch.setitem(sys.modules, name, SimpleNamespace())
     with pytest.raises(ConfigError, match=f"--onnx does not fit this policy: {why}"):
         model_of(made(tmp_path / "policy", env, given))
 
 
-def test_the_missing_package_is_named_and_nothing_is_written(tmp_path, monkeypatch):
+def test_missing_onnx_package_is_named_without_writing_files(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx.reference", None)
     policies = tmp_path / "policies"
     made(policies / "trial_3", *KINDS["categorical"])

@@ -35,7 +35,7 @@ from hpo.studies.spec import (
 from hpo.views.charts.several_studies import compared, sides_of
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.paper.document import paper_of
-from hpo.views.paper.markup import Table, latex, written
+from hpo.views.paper.markup import MarkupTable, latex, written
 from hpo.views.paper.references import bibtex, own_entry
 from hpo.views.paper.results import result_rows, results_table
 
@@ -64,7 +64,7 @@ def told(capsys, *words):
 # ---------------------------------------------------------------------- the numbers
 
 
-def test_numbers_are_those_of_the_query_and_of_the_verdict(results, tmp_path, capsys):
+def test_paper_numbers_match_query_and_verdict(results, tmp_path, capsys):
     found = told(
         capsys, "paper", "one", "--out", str(results), "--to", str(tmp_path / "p"), "--no-figures"
     )
@@ -87,7 +87,7 @@ def test_numbers_are_those_of_the_query_and_of_the_verdict(results, tmp_path, ca
     assert (default["mark"] == "*") == (against["verdict"] == "better")
 
 
-def test_the_table_shows_these_numbers_in_both_forms(snapshot):
+def test_paper_table_shows_values_in_latex_and_markdown(snapshot):
     table = results_table([snapshot])
     winner, default = result_rows(snapshot)
     for form in ("latex", "markdown"):
@@ -103,7 +103,7 @@ def test_the_table_shows_these_numbers_in_both_forms(snapshot):
     ("verdict", "words"),
     [("better", "significantly better"), ("worse", "significantly worse")],
 )
-def test_marks_are_explained_where_they_are_used(snapshot, verdict, words, monkeypatch):
+def test_significance_marks_are_explained_in_the_caption(snapshot, verdict, words, monkeypatch):
     against = replace(snapshot.conclusion.against, verdict=verdict)
     changed = replace(snapshot, conclusion=replace(snapshot.conclusion, against=against))
     table = results_table([changed])
@@ -123,7 +123,7 @@ def test_values_of_search_seeds_are_called_optimistic(tmp_path):
 # ---------------------------------------------------------------------- the words
 
 
-def test_the_methods_name_all_that_a_reviewer_asks_for(snapshot):
+def test_methods_text_names_all_reporting_details(snapshot):
     (text,) = paper_of([snapshot], figures=False).methods
     for part in ("CartPole-v1", "16,000 env steps", "search seeds", "selection seeds",
                  "test seeds", "log-uniform", "`gamma`", "ASHA", "60 configurations",
@@ -132,14 +132,14 @@ def test_the_methods_name_all_that_a_reviewer_asks_for(snapshot):
     assert "five selection seeds" in text and "six test seeds" in text
 
 
-def test_quotable_sentences_have_seeds_interval_and_test(snapshot):
+def test_results_text_has_seeds_interval_and_test(snapshot):
     (said,) = paper_of([snapshot], figures=False).results
     first = said.partition(". ")[0]
     assert "6 test seeds" in first and "95 % CI [" in first
     assert "exact sign-flip test" in first and "the default configuration" in first
 
 
-def test_citation_is_that_of_the_citation_file(tmp_path):
+def test_bibtex_entry_comes_from_the_citation_file(tmp_path):
     entry = own_entry()
     assert "{The hpo engineers}" in entry["author"] and "0.1.0" in entry["note"]
     given = {
@@ -156,7 +156,7 @@ def test_citation_is_that_of_the_citation_file(tmp_path):
     assert entry["title"] == r"{A \& B}" and entry["doi"] == "10.1/x"
 
 
-def test_all_that_is_cited_has_an_entry(snapshot):
+def test_cited_keys_have_bibtex_entries(snapshot):
     paper = paper_of([snapshot], figures=False)
     entries = re.findall(r"^@\w+\{([\w-]+),", bibtex(paper.cited), re.M)
     assert entries == paper.cited and "hpo" in entries and "li2020asha" in entries
@@ -187,7 +187,7 @@ def test_every_ascii_character_is_printable_in_latex():
 
 
 def test_negative_numbers_have_a_minus():
-    table = Table(
+    table = MarkupTable(
         ["a-b"],
         [
             [
@@ -202,7 +202,7 @@ def test_negative_numbers_have_a_minus():
     assert "$-$5 [$-$1.5, 2]" in text and "x-1" in text and "a-b &" not in text
 
 
-def test_wide_names_and_hostile_names_compile(tmp_path, capsys):
+def test_paper_with_hostile_names_compiles(tmp_path, capsys):
     if shutil.which("pdflatex") is None:
         pytest.skip("needs pdflatex")
     samples.make_results(tmp_path, "small")
@@ -223,7 +223,7 @@ def test_wide_names_and_hostile_names_compile(tmp_path, capsys):
 # ---------------------------------------------------------------------- files and figures
 
 
-def test_figures_have_their_fonts_inside_and_no_type_3(results, tmp_path, capsys):
+def test_paper_figures_embed_truetype_fonts(results, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     words = ["paper", "one", "two", "--out", str(results), "--to", str(tmp_path / "p")]
     found = told(capsys, *words)
@@ -239,7 +239,7 @@ def test_figures_have_their_fonts_inside_and_no_type_3(results, tmp_path, capsys
     assert "choose another folder with --to" in capsys.readouterr().err
 
 
-def test_equal_studies_give_equal_files(results, tmp_path):
+def test_paper_files_are_reproducible(results, tmp_path):
     pytest.importorskip("matplotlib")
     for name in ("a", "b"):
         words = ["paper", "one", "--out", str(results), "--to", str(tmp_path / name)]
@@ -277,7 +277,7 @@ RLIABLE = {  # version 1.2.0, with 20,000 resamples
 }
 
 
-def test_aggregates_are_those_of_rliable():
+def test_paper_aggregates_match_rliable():
     """Its percentile intervals are narrower: ours are expanded for few seeds (Hesterberg)."""
     for at, table in enumerate((OURS, THEIRS)):
         assert overall(table) == pytest.approx(RLIABLE["iqm"][at], rel=1e-9)
@@ -296,7 +296,7 @@ def test_aggregates_are_those_of_rliable():
     assert performance_profile(OURS, [0.0, 0.25, 0.5, 0.75, 1.0]) == RLIABLE["profile"]
 
 
-def test_improvement_over_the_default_is_that_of_the_verdict(results):
+def test_paper_improvement_over_default_matches_the_verdict(results):
     seen = [read_snapshot(StudyFolder(results / name)) for name in ("one", "two")]
     found = sides_of(seen)
     assert [side.name for side in found.sides] == ["one", "two", "default"]
@@ -327,7 +327,7 @@ def test_studies_on_different_environments_are_compared_by_normalised_scores(tmp
         ({"metric": Metric(goal="minimize", name="eval/length_mean")}, "no reference scores"),
     ],
 )
-def test_a_study_that_cannot_be_compared_is_named(tmp_path, results, changes, words):
+def test_paper_names_studies_that_cannot_be_compared(tmp_path, results, changes, words):
     found = samples.make_results(tmp_path, "other", **changes)
     seen = [read_snapshot(StudyFolder(path)) for path in (results / "one", found.folder)]
     paper = paper_of(seen)
@@ -335,7 +335,7 @@ def test_a_study_that_cannot_be_compared_is_named(tmp_path, results, changes, wo
     assert [one.name for one in paper.figures if one.name == "studies"] == []
 
 
-def test_several_objectives_have_a_front(tmp_path):
+def test_multi_objective_paper_has_a_front_table(tmp_path):
     objectives = (Metric(), Metric(name="eval/thrift"))
     custom = {"env": EnvSpec("own"), "imports": ("my_envs.py",), "confirm": None}
     found = samples.make_results(
@@ -349,7 +349,7 @@ def test_several_objectives_have_a_front(tmp_path):
 # ---------------------------------------------------------------------- hpo top
 
 
-def test_top_as_a_table_has_the_leaderboard_s_values(results, capsys):
+def test_top_latex_and_markdown_have_leaderboard_values(results, capsys):
     out = ["--study", "one", "--out", str(results)]
     entries = told(capsys, "top", *out)["leaderboard"]
     for flag, cells in (("--latex", r"\toprule"), ("--markdown", "| ---")):
@@ -361,7 +361,7 @@ def test_top_as_a_table_has_the_leaderboard_s_values(results, capsys):
     assert "choose one" in capsys.readouterr().err
 
 
-def test_a_recorded_study_of_imported_code_names_its_files(tmp_path):
+def test_methods_text_names_imported_code_files(tmp_path):
     write_study(tmp_path)
     seen = read_snapshot(StudyFolder(tmp_path / "results" / "recorded"))
     (text,) = paper_of([seen], figures=False).methods
@@ -411,7 +411,7 @@ def test_every_kind_of_study_has_methods_and_a_table(kind, tmp_path):
     assert all(value is not None and math.isfinite(value) for value in values)
 
 
-def test_a_short_study_says_what_was_learnt_and_which_test(tmp_path):
+def test_short_study_paper_names_portfolio_and_permutation_test(tmp_path):
     """Four runs, then four test seeds a side: no method proposed, no signs were flipped."""
     poor = search.parameter("learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform")
     samples.make_results(

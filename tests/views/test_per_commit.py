@@ -55,7 +55,7 @@ def change(folder):
     os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns + 1))
 
 
-def test_nothing_is_read_twice(folder):
+def test_unchanged_study_is_read_once(folder):
     make = Maker()
     kept = PerCommit(folder, make, make.clock)
     assert not kept.is_made
@@ -66,7 +66,7 @@ def test_nothing_is_read_twice(folder):
     assert kept.get().value == 3
 
 
-def test_looking_frees_no_lock_under_which_it_is_read(tmp_path):
+def test_change_check_does_not_release_file_locks(tmp_path):
     """POSIX frees all locks of a process on a file when it closes any descriptor of it."""
     journal = Journal.create(
         tmp_path, StudyMeta("s", "h", "name: s\n", "m", "maximize", "mean", {})
@@ -84,7 +84,7 @@ def test_looking_frees_no_lock_under_which_it_is_read(tmp_path):
     assert subprocess.run(command, check=False).returncode == 0
 
 
-def test_while_it_runs_a_study_costs_its_share_of_the_time(folder):
+def test_running_study_is_reread_at_a_bounded_rate(folder):
     make = Maker()
     kept = PerCommit(folder, make, make.clock)
     with StudyLock(folder):
@@ -104,7 +104,7 @@ def test_while_it_runs_a_study_costs_its_share_of_the_time(folder):
     assert kept.get().value == 4  # the end is shown at once
 
 
-def test_those_who_ask_while_it_is_made_wait_only_for_the_first(folder):
+def test_requests_during_a_reread_get_the_old_value(folder):
     begun, go_on = threading.Event(), threading.Event()
 
     def make(folder):
@@ -129,7 +129,7 @@ def test_those_who_ask_while_it_is_made_wait_only_for_the_first(folder):
     assert kept.get() is not old
 
 
-def test_a_hundred_who_ask_at_once_make_one(folder):
+def test_concurrent_requests_share_one_read(folder):
     make = Maker()
     kept = PerCommit(folder, make)
     found = []
@@ -141,7 +141,7 @@ def test_a_hundred_who_ask_at_once_make_one(folder):
     assert found == [1] * 100 and make.made == 1
 
 
-def test_a_study_that_is_gone_is_an_error_in_words(folder):
+def test_reading_a_deleted_study_raises_store_error(folder):
     (folder / JOURNAL_NAME).unlink()
     with pytest.raises(StoreError, match="cannot be read"):
         PerCommit(folder, Maker()).get()
@@ -165,7 +165,7 @@ def path_of(folder):
     return Path(folder) / JOURNAL_NAME
 
 
-def test_a_commit_while_it_is_read_is_not_lost(folder):
+def test_commit_during_a_read_is_detected(folder):
     found = []
 
     def make(folder):
@@ -178,7 +178,7 @@ def test_a_commit_while_it_is_read_is_not_lost(folder):
     assert [kept.get().value for _ in range(3)] == [100, 200, 200]
 
 
-def test_a_study_begun_anew_is_shown_at_once_though_both_run(folder):
+def test_restarted_running_study_is_reread_at_once(folder):
     make = Maker()
     kept = PerCommit(folder, make, make.clock)
     with StudyLock(folder):
@@ -189,7 +189,7 @@ def test_a_study_begun_anew_is_shown_at_once_though_both_run(folder):
         assert kept.get().value == 2
 
 
-def test_a_study_removed_and_put_back_is_read_again(folder):
+def test_restored_study_is_reread(folder):
     kept = PerCommit(folder, lambda folder: path_of(folder).stat().st_size)
     assert kept.get().value == 100
     path_of(folder).unlink()

@@ -93,7 +93,7 @@ def test_path_text_and_mapping_give_the_same_study(tmp_path):
     assert hpo.run(hpo.yaml(kept), tmp_path / "2").leaderboard == by_mapping.leaderboard
 
 
-def test_a_name_can_be_given_and_text_without_one_has_one():
+def test_study_name_can_be_given_and_has_a_default():
     nameless = {key: value for key, value in MAPPING.items() if key != "name"}
     assert read_study(nameless)[0].name == "study"
     assert read_study(hpo.yaml(TEXT), "other")[0].name == "other"
@@ -105,7 +105,7 @@ def load_of(text):
     return read_study(hpo.yaml(text))[0]
 
 
-def test_mistakes_say_where_and_what():
+def test_python_api_errors_name_source_and_key():
     with pytest.raises(StudyError, match=r"^the mapping: .*did you mean 'learning_rate'"):
         hpo.run({**MAPPING, "fixed": {"learning_rat": 1e-3}})
     with pytest.raises(StudyError, match=r"^hpo\.yaml\(\.\.\.\):9: "):
@@ -122,7 +122,7 @@ def test_mistakes_say_where_and_what():
         hpo.run({**MAPPING, "seed": object()})
 
 
-def test_check_says_what_the_command_says(monkeypatch):
+def test_check_returns_the_command_data(monkeypatch):
     monkeypatch.undo()
     found = hpo.check(MAPPING)
     assert not found.mistakes and found.as_data()["name"] == "small"
@@ -133,7 +133,7 @@ def test_check_says_what_the_command_says(monkeypatch):
 # ---------------------------------------------------------------------- what comes out
 
 
-def test_tables_are_dataframes_and_arrow_beside(done):
+def test_study_tables_are_available_as_pandas_and_arrow(done):
     study = hpo.open(done.folder)
     for name in ("trials", "evaluations", "curves"):
         columns, rows = query(
@@ -159,7 +159,7 @@ def test_tables_are_dataframes_and_arrow_beside(done):
         _ = study.baselines
 
 
-def test_answers_are_those_of_the_run(done):
+def test_opened_study_matches_the_run_results(done):
     study = done.open()
     assert list(study.leaderboard) == list(done.leaderboard) and study.best == done.best
     assert (study.name, study.state) == ("small", "finished")
@@ -169,7 +169,7 @@ def test_answers_are_those_of_the_run(done):
         hpo.open("smal", done.folder.parent)
 
 
-def test_html_is_whole_and_escaped(done):
+def test_notebook_html_is_complete(done):
     study = done.open()
     for shown in (study, study.leaderboard, done):
         html = shown._repr_html_()
@@ -180,7 +180,7 @@ def test_html_is_whole_and_escaped(done):
     assert repr(done).startswith("<Results of small: finished, trial ")
 
 
-def test_several_objectives_have_their_columns(tmp_path):
+def test_multi_objective_leaderboard_repr_has_objective_columns(tmp_path):
     objectives = (Metric(), Metric("eval/thrift", "minimize"))
     made = samples.make_results(tmp_path, "front", objectives=objectives)
     found = hpo.open(made.folder).leaderboard
@@ -188,7 +188,7 @@ def test_several_objectives_have_their_columns(tmp_path):
     assert {"front", "thrift"} <= set(header.split()) and "search" not in header
 
 
-def test_pictures_are_axes(done, monkeypatch):
+def test_plot_methods_return_matplotlib_axes(done, monkeypatch):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.switch_backend("Agg")
     plot = done.open().plot
@@ -205,14 +205,14 @@ def test_pictures_are_axes(done, monkeypatch):
     pyplot.close("all")
 
 
-def test_without_pandas_one_line_says_what_to_install(done, monkeypatch):
+def test_missing_pandas_names_the_extra(done, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'hpo-lanes\[notebook\]'"):
         _ = hpo.open(done.folder).curves
     assert hpo.open(done.folder).table("curves").num_rows > 0
 
 
-def test_a_policy_that_was_not_kept_is_said(done):
+def test_missing_policy_of_a_trial_is_refused(done):
     with pytest.raises(StoreError, match="kept no policy of trial 99"):
         done.policy(99)
 
@@ -220,7 +220,7 @@ def test_a_policy_that_was_not_kept_is_said(done):
 # ---------------------------------------------------------------------- conclusions
 
 
-def test_what_can_be_said_comes_from_seeds_that_chose_nothing():
+def test_verdict_uses_test_seeds_only():
     meta = StudyMeta("s", "h", "", "eval/return_mean", "maximize", "mean", {})
 
     def row(trial, report, **more):
@@ -254,7 +254,7 @@ def test_what_can_be_said_comes_from_seeds_that_chose_nothing():
 # ---------------------------------------------------------------------- while it runs
 
 
-def test_nothing_is_shown_where_nobody_looks_but_warnings_are(capsys, monkeypatch):
+def test_non_interactive_run_prints_only_warnings(capsys, monkeypatch):
     def factory(study, compiling, warn, environments):
         warn("one environment is slow")
         warnings.warn("and this", UserWarning, stacklevel=1)
@@ -266,7 +266,7 @@ def test_nothing_is_shown_where_nobody_looks_but_warnings_are(capsys, monkeypatc
     assert shown.err == "warning: one environment is slow\nwarning: and this\n" and not shown.out
 
 
-def test_a_notebook_has_one_line_that_is_updated(monkeypatch):
+def test_notebook_progress_updates_one_line(monkeypatch):
     shown = []
 
     class Handle:
@@ -290,13 +290,13 @@ def test_a_notebook_has_one_line_that_is_updated(monkeypatch):
     assert len(shown) == before
 
 
-def test_lines_come_no_faster_than_asked():
+def test_progress_lines_respect_the_minimum_interval():
     said = []
     hpo.run(MAPPING, "a", [OneLine(said.append, every_seconds=1e9)], progress=False)
     assert sum("env steps" in line for line in said) == 2  # the first, and the last
 
 
-def test_a_log_gets_lines_where_they_are_asked_for_and_else_nothing(capsys):
+def test_script_progress_is_printed_only_on_request(capsys):
     hpo.run(MAPPING, "a")
     hpo.train(MAPPING, "b")
     assert capsys.readouterr() == ("", "")  # nobody looks: a script says what it wants to
@@ -309,7 +309,7 @@ def test_a_log_gets_lines_where_they_are_asked_for_and_else_nothing(capsys):
 # ---------------------------------------------------------------------- one policy
 
 
-def test_learn_gives_the_policy_and_leaves_nothing(tmp_path, monkeypatch, quickly):
+def test_learn_returns_a_policy_and_leaves_no_files(tmp_path, monkeypatch, quickly):
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     policy = hpo.learn(
@@ -336,7 +336,7 @@ def test_learn_over_several_environments_is_refused_before_it_trains(monkeypatch
         hpo.learn(["CartPole-v1", "Acrobot-v1"])
 
 
-def test_learn_that_gives_nothing_says_why(monkeypatch):
+def test_learn_without_a_policy_reports_the_reason(monkeypatch):
     class Broken(Factory):
         def make(self, resolved, lanes):
             raise RuntimeError("no room")
@@ -347,7 +347,7 @@ def test_learn_that_gives_nothing_says_why(monkeypatch):
 
 
 @pytest.mark.parametrize("given", [{"callbacks": 3}, {"observers": "x"}, {"progress": "yes"}])
-def test_options_that_cannot_be_meant_are_told_in_a_line(given, tmp_path):
+def test_invalid_run_options_get_one_line_errors(given, tmp_path):
     ((name, value),) = given.items()
     with pytest.raises(ConfigError, match=f"^{name} is {value!r}; allowed: "):
         hpo.run({"env": "CartPole-v1", "env_steps": 1000}, tmp_path, **given)
@@ -361,12 +361,12 @@ def test_callbacks_that_would_never_be_called_are_refused(callback, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_configuration_that_is_no_mapping_is_told_in_a_line():
+def test_learn_refuses_a_non_mapping_configuration():
     with pytest.raises(ConfigError, match=r"config is \['gamma'\]; allowed: a mapping of"):
         hpo.learn("CartPole-v1", ["gamma"], env_steps=160)
 
 
-def test_a_wrong_unit_is_told_with_a_right_one(capsys):
+def test_wrong_env_steps_unit_gets_a_suggestion(capsys):
     for given, meant in (("20q", "20k"), ("2 m", "2M")):
         words = rf"env_steps is '{given}'; did you mean {meant}\? allowed: a whole number"
         with pytest.raises(StudyError, match=words):

@@ -33,7 +33,7 @@ def text(pieces, columns, rows, at_once=1):
     return "".join(pieces(Some(columns, rows, at_once)))
 
 
-def test_rows_of_a_query_are_aligned_and_cannot_steer_the_terminal():
+def test_query_table_is_aligned_and_escapes_control_characters():
     table = text(table_pieces, ["n", "x", "word", "list", "flag", "map"], ROWS)
     lines = table.splitlines()
     assert len(lines) == 4
@@ -61,7 +61,7 @@ def test_csv_can_be_read_back():
     ]
 
 
-def test_json_is_one_document_as_json_would_print_it():
+def test_query_json_equals_json_dumps():
     columns = ["n", "n", "word", "list", "flag", "map"]
     names = ["n", "n_2", "word", "list", "flag", "map"]
     found = text(json_pieces, columns, ROWS)
@@ -71,13 +71,13 @@ def test_json_is_one_document_as_json_would_print_it():
 
 
 @pytest.mark.parametrize("pieces", [csv_pieces, json_pieces, table_pieces])
-def test_the_pieces_that_rows_come_in_cannot_be_seen(pieces, monkeypatch):
+def test_query_output_does_not_depend_on_batch_size(pieces, monkeypatch):
     rows = [(n, "x" * n, None if n % 3 else float(n)) for n in range(20)]
     whole = text(pieces, ["n", "word", "x"], rows, 20)
     assert [text(pieces, ["n", "word", "x"], rows, size) for size in (1, 7)] == [whole] * 2
 
 
-def test_a_table_is_for_people_and_ends_where_nobody_reads_on(monkeypatch):
+def test_query_table_is_limited_but_csv_is_not(monkeypatch):
     monkeypatch.setattr(read_study, "CELLS", 10)
     with pytest.raises(StoreError, match=r"more than 10 cells; .* --csv or --json"):
         text(table_pieces, ["a", "b"], [(1, 2)] * 6)

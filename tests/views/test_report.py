@@ -16,7 +16,7 @@ from hpo.cli import main
 from hpo.store.study_folder import StudyFolder
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.leaderboard_text import next_commands
-from hpo.views.report.page import Cell, page, table
+from hpo.views.report.page import TableCell, page, table
 from hpo.views.report.report import report_html, write_report
 
 VOID = {"meta", "link", "br", "i", "circle", "path", "rect"}
@@ -62,7 +62,7 @@ def text(folder):
     return write_report(folder).read_text(encoding="utf-8")
 
 
-def test_a_link_in_place_of_the_report_is_replaced_and_its_target_stays(folder, tmp_path):
+def test_symlink_at_the_report_path_is_replaced(folder, tmp_path):
     other = tmp_path / "other.html"
     other.write_text("mine")
     folder.report.unlink(missing_ok=True)
@@ -71,7 +71,7 @@ def test_a_link_in_place_of_the_report_is_replaced_and_its_target_stays(folder, 
     assert other.read_text() == "mine" and not folder.report.is_symlink()
 
 
-def test_every_section_is_there_and_linked(text, folder):
+def test_report_has_all_sections_and_links(text, folder):
     parsed = Page(text)
     assert parsed.ids == WITH_EFFECTS
     links = [value for tag, name, value in parsed.attributes if (tag, name) == ("a", "href")]
@@ -88,7 +88,7 @@ def test_every_section_is_there_and_linked(text, folder):
     assert "seeds: {per_config: 2" in parsed.texts["code"]
 
 
-def test_the_next_commands_are_on_the_page_but_not_on_one_that_travels(text, folder):
+def test_portable_report_omits_local_next_commands(text, folder):
     snapshot = read_snapshot(folder)
     commands = next_commands(folder.path, snapshot.entries, snapshot.conclusion)
     listed = text.partition('<ul class="next">')[2].partition("</ul>")[0]
@@ -99,19 +99,19 @@ def test_the_next_commands_are_on_the_page_but_not_on_one_that_travels(text, fol
     assert '<ul class="next">' not in travelling and str(folder.path) not in travelling
 
 
-def test_the_navigation_wraps_inside_the_column(text):
+def test_report_navigation_wraps(text):
     (style,) = re.findall(r"<style>(.*?)</style>", text, re.S)
     (rule,) = re.findall(r"\nnav \{(.*?)\}", style, re.S)
     assert "flex-wrap: wrap" in rule and "overflow" not in rule and "nowrap" not in rule
 
 
-def test_what_scrolls_can_be_reached_by_the_keyboard(text):
+def test_scrollable_report_areas_are_keyboard_accessible(text):
     assert re.findall("<pre>", text) == []
     for box in re.findall(r'<div class="scroll[^>]*>', text):
         assert 'tabindex="0"' in box and 'role="region"' in box and "aria-label" in box
 
 
-def test_stops_and_the_study_are_collapsed(text):
+def test_stopping_and_study_sections_are_collapsed(text):
     """Costs, versions and decisions are no result."""
     for section in ("stopping", "study"):
         body = text.partition(f'<section id="{section}">')[2].partition("</section>")[0]
@@ -120,14 +120,14 @@ def test_stops_and_the_study_are_collapsed(text):
         assert "<table>" not in shown and "<pre" not in shown
 
 
-def test_the_audit_is_told(text, folder):
+def test_report_shows_the_audit(text, folder):
     audit = read_snapshot(folder).audit
     assert audit is not None and audit.whole.audited >= 10
     assert f"{audit.whole.wrong} of {audit.whole.audited} audited trials" in text
     assert "By rung: " in text and "wrong stops" in text
 
 
-def test_nothing_is_asked_of_a_network(text):
+def test_report_loads_nothing_from_the_network(text):
     parsed = Page(text)
     for tag, name, value in parsed.attributes:
         if name in ("src", "href", "xlink:href", "action", "data", "poster", "srcset"):
@@ -137,7 +137,7 @@ def test_nothing_is_asked_of_a_network(text):
     assert not re.findall(r"https?://", text.replace("http-equiv", ""))
 
 
-def test_only_the_code_of_this_package_may_run(text):
+def test_report_csp_allows_only_package_code(text):
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text).group(1)
     assert "default-src 'none'" in policy and "unsafe" not in policy
     for kind in ("script", "style"):
@@ -158,12 +158,12 @@ def test_names_that_look_like_code_stay_text(folder, tmp_path):
     assert "<script>alert" not in text and "<img" not in text
     assert parsed.texts["h1"] == evil and evil in parsed.texts["code"]
     assert {name for _, name, _ in parsed.attributes}.isdisjoint({"onerror", "src"})
-    part = table(evil, [evil], [[Cell(evil)], [Cell(evil)]])
+    part = table(evil, [evil], [[TableCell(evil)], [TableCell(evil)]])
     whole = page(evil, "", [("a", evil, part)], "")
     assert "<script>alert" not in whole and Page(whole).texts["td"] == 2 * evil
 
 
-def test_colours_and_alternatives_are_there_for_every_picture(text):
+def test_report_charts_have_colours_and_alt_text(text):
     parsed = Page(text)
     pictures = [value for tag, name, value in parsed.attributes if (tag, name) == ("svg", "role")]
     told = [
@@ -182,7 +182,7 @@ def test_colours_and_alternatives_are_there_for_every_picture(text):
 
 
 @pytest.mark.parametrize(("ground", "column"), [("#ffffff", 0), ("#15181c", 1)])
-def test_marks_stand_out_from_their_ground(ground, column):
+def test_chart_colours_have_sufficient_contrast(ground, column):
     from hpo.views.charts.model import STYLES
 
     for style, colours in STYLES.items():
@@ -215,7 +215,7 @@ def test_a_study_without_a_finished_trial_has_a_report(tmp_path, monkeypatch):
     assert "no winner" in text and "nan" not in text.replace("nance", "")
 
 
-def test_a_study_that_was_only_begun_has_a_report(folder, tmp_path):
+def test_empty_study_has_a_report(folder, tmp_path):
     from hpo.store.journal import Journal
 
     with Journal(folder.path) as journal:
@@ -229,7 +229,7 @@ def test_a_study_that_was_only_begun_has_a_report(folder, tmp_path):
     assert re.search(r"budget: (trials|env steps|time) \S+<", text)
 
 
-def test_several_objectives_have_their_front(tmp_path):
+def test_multi_objective_report_has_a_pareto_section(tmp_path):
     from hpo.studies.spec import EnvSpec, Metric
 
     metrics = (Metric(), Metric(name="eval/thrift"))
@@ -240,7 +240,7 @@ def test_several_objectives_have_their_front(tmp_path):
     assert "Pareto front: " in text and "; hypervolume 0." in text
 
 
-def test_the_command_writes_where_it_is_told(folder, tmp_path, capsys):
+def test_report_command_writes_to_the_given_path(folder, tmp_path, capsys):
     target = tmp_path / "there.html"
     words = ["--study", str(folder.path), "--to", str(target)]
     assert main(["report", *words]) == 0
@@ -252,7 +252,7 @@ def test_the_command_writes_where_it_is_told(folder, tmp_path, capsys):
     assert hpo.report(folder.path, to=tmp_path / "py.html").read_text() == target.read_text()
 
 
-def test_top_and_show_tell_the_audit(folder, capsys):
+def test_top_and_show_print_the_audit(folder, capsys):
     assert main(["top", "--study", str(folder.path)]) == 0
     assert "audited trials" in capsys.readouterr().out
     snapshot = read_snapshot(folder)
@@ -265,7 +265,7 @@ def test_top_and_show_tell_the_audit(folder, capsys):
     assert "finished better than the median" in " ".join(capsys.readouterr().out.split())
 
 
-def test_the_default_stands_beside_the_winner_on_its_seeds_alone(tmp_path, folder):
+def test_report_shows_the_default_only_on_shared_test_seeds(tmp_path, folder):
     def told(snapshot):
         return report_html(snapshot).partition("<dt>default</dt>")[2][:200]
 

@@ -30,7 +30,7 @@ def watched(tmp_path, view, **changes):
         return run(study, tmp_path / study.name, samples.FACTORY, [view], samples.search.quick())
 
 
-def test_one_trial_runs_and_several_run_on_fresh_seeds():
+def test_confirm_message_uses_singular_and_plural():
     view = LinesView(io.StringIO())
     view.on_confirm(Phase.CHOOSE, (10,))
     view.on_confirm(Phase.CHOOSE, (10, 12))
@@ -41,13 +41,13 @@ def test_one_trial_runs_and_several_run_on_fresh_seeds():
     ]
 
 
-def test_the_default_that_ran_for_comparison_only_is_named():
+def test_confirm_message_names_the_reference_default():
     view = LinesView(io.StringIO())
     view.on_confirm(Phase.REPORT, (3, -1))
     assert view.stream.getvalue() == "confirm: trials 3, -1 (the default) run on test seeds\n"
 
 
-def test_lines_tell_the_events_in_order(tmp_path):
+def test_lines_view_reports_events_in_order(tmp_path):
     stream = io.StringIO()
     ready = []
     view = LinesView(stream, "hpo run small.yaml", every_seconds=0.0)
@@ -76,7 +76,7 @@ def test_lines_come_at_most_every_few_seconds(tmp_path):
     assert sum(" env steps (" in line for line in stream.getvalue().splitlines()) == 2
 
 
-def test_the_console_logger_adds_a_line_a_trial(tmp_path):
+def test_console_logger_prints_one_line_per_trial(tmp_path):
     stream = io.StringIO()
     results = watched(tmp_path, LinesView(stream), loggers=(Logger("console"),))
     lines = stream.getvalue().splitlines()
@@ -85,7 +85,7 @@ def test_the_console_logger_adds_a_line_a_trial(tmp_path):
     assert any(" at 2k (asha" in line for line in ended)
 
 
-def test_a_study_gone_on_with_says_so(tmp_path):
+def test_lines_view_announces_a_resumed_study(tmp_path):
     watched(tmp_path, QuietView(io.StringIO()))
     stream = io.StringIO()
     bigger = samples.search.Budget(trials=26)
@@ -95,7 +95,7 @@ def test_a_study_gone_on_with_says_so(tmp_path):
     assert best[0] == "best so far" and "best so far" not in best[1:]
 
 
-def test_quiet_says_warnings_and_answers_only(tmp_path):
+def test_quiet_view_prints_only_warnings_and_answers(tmp_path):
     stream = io.StringIO()
     view = QuietView(stream, "hpo run small.yaml")
     watched(tmp_path, view)
@@ -109,12 +109,12 @@ def test_quiet_says_warnings_and_answers_only(tmp_path):
     assert lines[2].endswith("Resume with: hpo run small.yaml")
 
 
-def test_a_view_nobody_reads_harms_no_study(tmp_path):
+def test_closed_output_stream_does_not_stop_the_study(tmp_path):
     results = watched(tmp_path, LinesView(Hangup(3), every_seconds=0.0))
     assert results.state == "finished"
 
 
-def test_the_first_failures_are_told_with_their_messages():
+def test_first_failures_are_printed_with_their_messages():
     stream = io.StringIO()
     view = LinesView(stream)
     for number in range(9):
@@ -125,7 +125,7 @@ def test_the_first_failures_are_told_with_their_messages():
     assert lines[0] == "trial 0 failed after 0 env steps: ValueError: 0"
 
 
-def test_a_compile_that_fails_is_not_called_compiled():
+def test_failed_compile_is_not_reported_as_compiled():
     stream = io.StringIO()
     view = LinesView(stream)
     with pytest.raises(ValueError, match="no"), view.compiling("X"):
@@ -133,7 +133,7 @@ def test_a_compile_that_fails_is_not_called_compiled():
     assert stream.getvalue() == "compiling X\n"
 
 
-def test_what_ctrl_c_waits_for_is_said():
+def test_ctrl_c_message_names_the_pending_step():
     stream = io.StringIO()
     view = LinesView(stream)
     with view.compiling("X"):

@@ -23,7 +23,7 @@ from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.commands.analyses import what_if_text
 from hpo.views.formatting import origin_lines
 from hpo.views.leaderboard_text import winner_line
-from hpo.views.report.page import Cell, table
+from hpo.views.report.page import TableCell, table
 from hpo.views.report.report import write_report
 from hpo.views.resuming import resume_command, resuming
 from hpo.views.words import in_python, on_command_line
@@ -59,7 +59,7 @@ def interrupted(tmp_path, monkeypatch):
     return folder
 
 
-def test_an_interrupted_study_names_the_command_that_resumes_it(capsys, interrupted):
+def test_interrupted_study_prints_the_resume_command(capsys, interrupted):
     command = "hpo run results/cut/study.yaml --name cut"
     assert resume_command(interrupted) == command
     assert main(["top"]) == 0
@@ -68,18 +68,18 @@ def test_an_interrupted_study_names_the_command_that_resumes_it(capsys, interrup
     assert command in interrupted.report.read_text()
 
 
-def test_the_command_that_was_kept_with_the_study_resumes_it(interrupted):
+def test_resume_command_uses_the_stored_command_line(interrupted):
     given = Given("run", "my.yaml", ("budget.trials=9",), "cut")
     interrupted.study_file.write_text(given.on_top_of("env: CartPole-v1\n"))
     assert resume_command(interrupted) == "hpo run my.yaml --set budget.trials=9 --name cut"
 
 
-def test_without_a_kept_file_the_command_that_started_a_study_resumes_it(interrupted):
+def test_resume_hint_works_without_a_stored_study_file(interrupted):
     interrupted.study_file.unlink()
     assert resuming(interrupted.path) == "the command that started it resumes it"
 
 
-def test_curves_show_the_default_that_the_headline_names(finished):
+def test_curves_chart_includes_the_default(finished):
     picture = curves(read_snapshot(StudyFolder(finished.folder)))
     default = next(entry.trial for entry in finished.leaderboard if entry.is_default)
     for panel in picture.panels:
@@ -95,7 +95,7 @@ def test_a_legend_names_the_seeds_of_its_curve(finished):
     assert trials and all(label.endswith(" search seeds)") for label in trials)
 
 
-def test_the_first_of_a_leaderboard_leads_until_it_is_confirmed(finished, tmp_path):
+def test_unconfirmed_first_trial_is_leader_not_winner(finished, tmp_path):
     assert " is the winner: " in winner_line(finished.leaderboard, "return")
     found = samples.make_results(tmp_path, "plain", confirm=None)
     assert " leads: " in winner_line(found.leaderboard, "return")
@@ -103,7 +103,7 @@ def test_the_first_of_a_leaderboard_leads_until_it_is_confirmed(finished, tmp_pa
     assert [one.winner_word for one in snapshots] == ["winner", "leader"]
 
 
-def test_what_no_record_decides_is_a_dash(tmp_path):
+def test_what_if_shows_a_dash_for_unknown_results(tmp_path):
     """Rungs after the last evaluation of stopped trials: the rule's own stops are known."""
     found = samples.make_results(
         tmp_path,
@@ -125,7 +125,7 @@ def test_what_no_record_decides_is_a_dash(tmp_path):
     assert "-: unknown" in what_if_text(answer)
 
 
-def test_an_evaluation_says_which_seed_it_was_and_what_the_study_measured():
+def test_eval_shows_trial_seed_and_recorded_value_of_the_policy():
     about = {
         "trial": 24, "study": "first", "stream": "report", "replicate": 0,
         "metric": "eval/return_mean", "value": -104.35,
@@ -137,7 +137,7 @@ def test_an_evaluation_says_which_seed_it_was_and_what_the_study_measured():
 
 
 @pytest.mark.parametrize(("method", "reuses"), [("tpe", True), ("random", False)])
-def test_a_changed_range_names_new_together_with_warm_start(method, reuses):
+def test_changed_range_error_suggests_new_with_warm_start(method, reuses):
     text = """
 env: CartPole-v1
 env_steps: 4096
@@ -173,12 +173,14 @@ def test_a_grid_is_walked_in_the_order_of_the_file(tmp_path):
     assert given == [params for params in walked if params in given]
 
 
-def test_a_long_name_of_a_column_may_take_two_lines():
-    html = table("Trials", ["trial", "normalise_observations"], [[Cell("1"), Cell("true")]])
+def test_long_column_names_may_wrap():
+    html = table(
+        "Trials", ["trial", "normalise_observations"], [[TableCell("1"), TableCell("true")]]
+    )
     assert "normalise_<wbr>observations" in html and ">trial<" in html
 
 
-def test_alarms_of_xla_stay_out_of_the_terminal():
+def test_xla_log_messages_are_silenced_by_default():
     script = "import os, hpo.cli; hpo.cli.main(['--version'])\n"
     script += "print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
     for given, expected in ((None, "3"), ("0", "0")):

@@ -79,7 +79,7 @@ def test_a_trial_shows_the_returns_of_each_environment(capsys, folder):
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_each_environment_has_its_own_panel_of_training(capsys, folder, monkeypatch):
+def test_curves_chart_has_one_training_panel_per_environment(capsys, folder, monkeypatch):
     columns = pq.read_schema(folder / "curves.parquet").names
     shown_there = next(name for name in columns if name in ("loss", "skill"))
     monkeypatch.setattr(search_charts, "_RETURN", shown_there)
@@ -98,7 +98,7 @@ def test_each_environment_has_its_own_panel_of_training(capsys, folder, monkeypa
     assert picture.panels[-1].y.label == "score"
 
 
-def test_an_exported_policy_is_a_folder_an_environment(capsys, folder, tmp_path):
+def test_exported_policy_has_one_folder_per_environment(capsys, folder, tmp_path):
     assert main(["best", "--study", str(folder), "--export", str(tmp_path / "policy")]) == 0
     told = capsys.readouterr().err
     assert "wrote the policy of trial" in told
@@ -106,7 +106,7 @@ def test_an_exported_policy_is_a_folder_an_environment(capsys, folder, tmp_path)
     assert f"try: hpo eval {tmp_path / 'policy' / first}" in " ".join(told.split())
 
 
-def test_the_next_command_evaluates_a_policy_that_is_there(folder):
+def test_next_command_saves_the_winner_policy(folder):
     entries = read_leaderboard(StudyFolder(folder))
     with Journal(folder) as journal:
         conclusion = conclusion_of(journal)
@@ -116,14 +116,14 @@ def test_the_next_command_evaluates_a_policy_that_is_there(folder):
 
 
 @pytest.mark.parametrize("form", ["tensorboard", "wandb", "mlflow"])
-def test_a_tool_of_one_environment_is_refused_in_a_line(capsys, folder, tmp_path, form):
+def test_single_env_export_formats_are_refused(capsys, folder, tmp_path, form):
     target = tmp_path / "there"
     assert main(["export", form, "--study", str(folder), "--to", str(target)]) == 2
     assert f"hpo export {form} is for one environment, but" in capsys.readouterr().err
     assert not target.exists()
 
 
-def test_a_study_in_optunas_storage_comes_back_with_its_environments(capsys, folder, tmp_path):
+def test_optuna_round_trip_keeps_all_environments(capsys, folder, tmp_path):
     storage = f"sqlite:///{tmp_path / 'optuna.db'}"
     assert main(["export", "optuna", "--study", str(folder), "--to", storage]) == 0
     capsys.readouterr()
@@ -148,7 +148,7 @@ def scores_of(folder, trial, stream):
     return found
 
 
-def test_the_leaderboard_has_a_column_an_environment(capsys, folder):
+def test_leaderboard_has_one_column_per_environment(capsys, folder):
     data = shown(capsys, "top", "--study", folder)
     assert data["environments"] == list(engine.IDS)
     assert main(["top", "--study", str(folder)]) == 0
@@ -218,7 +218,7 @@ def starting(widths):
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e7])
-def test_environments_with_long_names_are_compared_within_eighty_columns(scale):
+def test_compare_with_long_env_names_fits_80_columns(scale):
     names = ["CartPole-v1", "deeprmsa_load=350_topology=cost239_deeprmsa"]
     rng = np.random.default_rng(0)
     sides = [
@@ -247,7 +247,7 @@ def test_environments_with_long_names_are_compared_within_eighty_columns(scale):
     assert found.differences["iqm"].interval.low is not None
 
 
-def test_seeds_that_diverged_are_said():
+def test_compare_reports_diverged_seeds():
     sides = {0: (0.5, 1.0), 1: (math.nan, math.nan)}, {0: (0.4, 0.9), 1: (0.2, 0.1)}
     lines = beside_lines(["a", "b"], sides, beside(*sides, paired=True), "xy")
     assert "1 seed diverged: excluded from differences, counted as losses" in lines
@@ -255,7 +255,7 @@ def test_seeds_that_diverged_are_said():
     assert "1 run diverged: excluded from differences, counted as losses" in lines
 
 
-def test_studies_over_other_environments_or_aggregates_are_not_compared(capsys, tmp_path, folder):
+def test_compare_refuses_different_envs_or_aggregates(capsys, tmp_path, folder):
     asked = engine.several(budget=Budget(trials=1), early_terminate=None)
     fewer = {"more_envs": asked.more_envs[:1]}
     for name, changes in (("low", {"over_environments": "worst"}), ("two", fewer)):
@@ -268,12 +268,12 @@ def test_studies_over_other_environments_or_aggregates_are_not_compared(capsys, 
         assert ("only values from the same environment" in error) == (name == "two")
 
 
-def test_one_trial_alone_is_not_compared(capsys, folder):
+def test_compare_requires_two_trials(capsys, folder):
     assert main(["compare", "0", "--study", str(folder)]) == 2
     assert "compare needs A and B" in capsys.readouterr().err
 
 
-def test_the_report_has_scores_and_the_profile(folder):
+def test_report_has_scores_and_performance_profile(folder):
     snapshot = read_snapshot(StudyFolder(folder))
     text = report_html(snapshot)
     assert '<section id="environments">' in text
@@ -287,7 +287,7 @@ def test_the_report_has_scores_and_the_profile(folder):
         assert share == pytest.approx(sum(score > tau for score in flat) / len(flat))
 
 
-def test_the_report_says_by_how_much_the_winner_is_above_the_default(folder):
+def test_report_shows_winner_minus_default_score(folder):
     """The winner of this study is the default, so another trial is made the default."""
     snapshot = read_snapshot(StudyFolder(folder))
     first = snapshot.winner.trial
@@ -305,11 +305,11 @@ def test_the_report_says_by_how_much_the_winner_is_above_the_default(folder):
     assert f">{told}</td>" in environments_section(changed)
 
 
-def test_training_one_configuration_tells_every_environment(tmp_path):
+def test_train_reports_every_environment(tmp_path):
     study = single(engine.several(seeds=Seeds(3)))
     results = run(study, tmp_path / "t", engine.factory(study), (), engine.samples.quick())
     data = train._data(study, results)
-    picture = train._picture(results)
+    picture = train._draw_curves(results)
     assert Path(picture).read_bytes().startswith(b"\x89PNG")  # a panel for each environment
     assert data["env_steps"] == 3 * 3 * 16_000 and len(data["seed_values"]) == 3
     lines = train._text(study, data).splitlines()
@@ -325,7 +325,7 @@ def test_training_one_configuration_tells_every_environment(tmp_path):
     assert one_policy(policy) == policy / sorted(engine.IDS)[0]
 
 
-def test_a_bundle_of_scores_verifies(folder, tmp_path, capsys):
+def test_multi_env_bundle_verifies(folder, tmp_path, capsys):
     path = str(tmp_path / "scores.zip")
     assert main(["bundle", str(folder), "-o", path, "--json"]) == 0
     value = json.loads(capsys.readouterr().out)["claims"][0]

@@ -17,7 +17,7 @@ DATA = {
     ("values", "told"),
     [([1.0, 3.0, 2.0], None), ([1.0, 3.0], "1 seed diverged"), ([2.0], "2 seeds diverged")],
 )
-def test_seeds_that_diverged_are_counted(values, told):
+def test_train_reports_diverged_seeds(values, told):
     study = dataclasses.replace(
         loads("env: CartPole-v1\nenv_steps: 4k\nbudget: {trials: 1}\n"), seeds=Seeds(3, tolerate=2)
     )
@@ -26,7 +26,7 @@ def test_seeds_that_diverged_are_counted(values, told):
     assert lines == ([] if told is None else [f"lost     {told}: no value, no policy"])
 
 
-def test_a_value_with_training_returns_in_it_is_not_of_evaluation_episodes_alone():
+def test_train_notes_values_with_training_returns():
     head = "env: CartPole-v1\nenv_steps: 4k\nbudget: {trials: 1}\n"
     plain, mixed = loads(head), loads(f"{head}metric: {{training_weight: 0.5}}\n")
     data = {**DATA, "seeds": 1, "seed_values": [2.0]}

@@ -31,7 +31,7 @@ def of_state(results, state):
     return next(e.trial for e in results.leaderboard if str(e.state) == state and not e.confirmed)
 
 
-def test_the_winner_has_everything(results, folder):
+def test_show_of_the_winner_has_stages_decisions_and_rank(results, folder):
     page = trial_page(folder, results.best.trial)
     data = page.as_json()
     assert data["rank"] == 1 and data["confirmed"] and data["value_from"] == "report"
@@ -73,7 +73,7 @@ def test_the_winner_has_everything(results, folder):
 _STAGES = ("search", "select", "test  ")
 
 
-def test_the_stages_are_of_the_metric_and_its_worst_seed_is_the_smallest(results, folder):
+def test_stage_rows_show_mean_worst_and_best_seed(results, folder):
     page = trial_page(folder, results.best.trial)
     text = trial_text(page)
     (test,) = (line.split() for line in text.splitlines() if line.startswith("test  "))
@@ -93,7 +93,7 @@ def mixed(tmp_path_factory):
     return StudyFolder(samples.make_audited(root, metric=metric).folder)
 
 
-def test_the_stages_show_the_values_that_were_ranked(mixed):
+def test_stage_rows_show_the_ranked_values(mixed):
     for trial in range(0, 60, 7):
         page = trial_page(mixed, trial)
         data, text = page.as_json(), trial_text(page)
@@ -108,14 +108,14 @@ def test_the_stages_show_the_values_that_were_ranked(mixed):
     assert "raining returns count" not in plain
 
 
-def test_training_returns_that_no_episode_gave_do_not_count(tmp_path):
+def test_missing_training_returns_are_not_mentioned(tmp_path):
     results = samples.make_results(tmp_path, metric=Metric(training_weight=0.5))
     page = trial_page(StudyFolder(results.folder), 1)
     assert "raining returns count" not in trial_text(page, verbose=True)
 
 
 @pytest.mark.parametrize("state", ["diverged", "failed"])
-def test_a_default_that_is_lost_says_so_and_has_no_rank(results, folder, state):
+def test_diverged_or_failed_default_has_no_rank(results, folder, state):
     page = trial_page(folder, of_state(results, "diverged"))
     at_rung = replace(page.entry, rung_value=4.4, search_seeds=0)
     lost = seen(replace(page, entry=at_rung), is_default=True, state=TrialState(state))
@@ -123,14 +123,14 @@ def test_a_default_that_is_lost_says_so_and_has_no_rank(results, folder, state):
     assert said == f"Trial {page.view.trial} is the default, which {state} in the search."
 
 
-def test_every_trial_is_json_and_fits_eighty_columns(results, folder):
+def test_trial_data_is_json_and_text_fits_the_width(results, folder):
     for entry in results.leaderboard:
         page = trial_page(folder, entry.trial)
         json.dumps(page.as_json(), allow_nan=False)
         assert max(map(len, trial_text(page).splitlines())) <= 100
 
 
-def test_a_stopped_trial_says_by_whom(results, folder):
+def test_stopped_trial_names_the_stopping_rule(results, folder):
     page = trial_page(folder, of_state(results, "stopped"))
     data = page.as_json()
     assert data["value"] is None and data["decisions"][-1]["action"] == "stop"
@@ -147,7 +147,7 @@ def test_a_diverged_trial_has_no_value(results, folder):
     assert " diverged (rank " in text.splitlines()[0] and ": " not in text.splitlines()[0]
 
 
-def test_the_means_are_those_of_the_episodes(results, folder):
+def test_trial_evaluation_means_match_the_episodes(results, folder):
     from hpo.store.query import query
 
     trial = results.best.trial
@@ -163,12 +163,12 @@ def test_the_means_are_those_of_the_episodes(results, folder):
         assert (row["return_min"], row["episodes"]) == (least, count)
 
 
-def test_an_unknown_trial_is_refused_with_those_there_are(folder):
+def test_unknown_trial_error_lists_the_range(folder):
     with pytest.raises(StoreError, match=r"no trial 99; its trials are 0 to 23"):
         trial_page(folder, 99)
 
 
-def test_before_the_tables_are_published_there_is_no_curve(results, tmp_path):
+def test_trial_without_published_tables_has_no_curve(results, tmp_path):
     import shutil
 
     copy = tmp_path / "copy"
@@ -179,7 +179,7 @@ def test_before_the_tables_are_published_there_is_no_curve(results, tmp_path):
     trial_text(page)
 
 
-def test_a_curve_is_drawn_with_blocks_or_without(results, folder):
+def test_trial_curve_is_drawn_with_or_without_unicode(results, folder):
     points = [CurvePoint(at, value) for at, value in ((10, None), (20, 1.0), (30, 9.0))]
     page = trial_page(folder, of_state(results, "stopped"))
     drawn = replace(page, curve=points)
@@ -187,7 +187,7 @@ def test_a_curve_is_drawn_with_blocks_or_without(results, folder):
     assert trial_text(drawn, blocks=False).isascii()
 
 
-def test_the_default_is_not_called_selected(tmp_path):
+def test_default_is_never_described_as_chosen(tmp_path):
     """Also where it is confirmed, on the seeds that chose another trial."""
     poor = samples.search.parameter(
         "learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform"

@@ -40,7 +40,7 @@ def say(made, monkeypatch, capsys):
     return say
 
 
-def test_the_list_has_a_line_a_record(say):
+def test_tuned_list_has_one_line_per_record(say):
     code, out, _ = say("tuned", "--tuned", "results/tuned")
     lines = out.splitlines()
     assert code == 0 and lines[0].split()[:2] == ["environment", "steps"]
@@ -55,7 +55,7 @@ def test_the_list_has_a_line_a_record(say):
     assert data[0]["results"][1]["verdict"] == "better"
 
 
-def test_a_record_is_printed_with_its_proof(say):
+def test_tuned_record_is_printed_with_its_results(say):
     code, out, _ = say("tuned", "CartPole-v1")
     assert code == 0
     assert "better than the default" in out.splitlines()[0]
@@ -97,7 +97,7 @@ def test_a_record_is_printed_with_its_proof(say):
         assert "worse than the default" in record_words(loser, stream)
 
 
-def test_every_proof_that_ships_fits_a_terminal(say):
+def test_shipped_tuned_records_fit_80_columns(say):
     shipped = Path(__file__).parents[2] / "results" / "tuned"
     for path in sorted(shipped.glob("*.yaml")):
         record = read_record(path)
@@ -120,12 +120,12 @@ def test_every_proof_that_ships_fits_a_terminal(say):
         (["tuned", "--tuned", "elsewhere", "CartPole-v1"], "no tuned configuration in elsewhere"),
     ],
 )
-def test_mistakes_are_one_line_and_exit_code_2(say, words, told):
+def test_tuned_mistakes_get_one_line_errors(say, words, told):
     code, out, err = say(*words)
     assert code == 2 and told in err and out == "" and len(err.splitlines()) == 1
 
 
-def test_check_says_what_is_at_fault(made, monkeypatch, capsys):
+def test_tuned_check_script_reports_and_repairs_faults(made, monkeypatch, capsys):
     monkeypatch.chdir(made)
     script = script_module("tuned_parts.main").main
 
@@ -158,7 +158,7 @@ def test_init_starts_at_the_tuned_configuration(say):
     assert study.metric.training_weight == plain.metric.training_weight == 0.5
 
 
-def test_a_query_reads_the_leaderboard(say, made, monkeypatch):
+def test_query_reads_tuned_results(say, made, monkeypatch):
     sql = "SELECT who FROM trials WHERE rank = 1"
     assert say("query", "--study", "results/tuned", "--csv", sql)[1] == "who\ntuned\n"
     assert say("query", "--study", "tuned", "--csv", sql)[1] == "who\ntuned\n"

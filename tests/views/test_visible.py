@@ -24,19 +24,19 @@ def clean(text):
     return all(char == "\n" or char.isprintable() for char in text)
 
 
-def test_control_characters_are_written_out_and_all_else_stays():
+def test_control_characters_are_escaped():
     assert shown(HOSTILE) == r"a\x1b]0;mine\x07\x1b[2J\rb\x9b31m\u202ec"
     assert shown("a\tb\nä 日本 ▁█") == "a\tb\nä 日本 ▁█"
 
 
-def test_a_terminal_gets_none_and_a_file_gets_the_text():
+def test_echo_escapes_for_terminals_but_not_for_files():
     terminal, file = Terminal(), io.StringIO()
     echo(HOSTILE, file=terminal)
     echo(HOSTILE, file=file)
     assert clean(terminal.getvalue()) and file.getvalue() == f"{HOSTILE}\n"
 
 
-def test_tables_and_lines_of_a_console_hold_none(monkeypatch):
+def test_console_tables_escape_control_characters(monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     terminal = Terminal()
     out = console(terminal)
@@ -46,12 +46,12 @@ def test_tables_and_lines_of_a_console_hold_none(monkeypatch):
 
 
 @pytest.mark.parametrize("words", [["top", "--study", HOSTILE], ["check", f"{HOSTILE}.yaml"]])
-def test_an_error_holds_none(capsys, words):
+def test_error_messages_escape_control_characters(capsys, words):
     assert main(words) == 2
     assert clean(capsys.readouterr().err)
 
 
-def test_views_print_through_one_door():
+def test_views_print_only_through_echo():
     root = Path(hpo.__file__).parent
     for path in [root / "cli.py", *sorted((root / "views").rglob("*.py"))]:
         if path.name == "output.py":

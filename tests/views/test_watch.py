@@ -30,7 +30,7 @@ def commit(folder, phase="running"):
         return head.number + 1
 
 
-def test_every_commit_comes_once_until_the_study_ends(tmp_path):
+def test_watch_shows_each_commit_once(tmp_path):
     folder = samples.make_results(tmp_path).folder
     first = commit(folder)
     steps = iter([None, "running", None, "running", "finished"])
@@ -46,7 +46,7 @@ def test_every_commit_comes_once_until_the_study_ends(tmp_path):
     assert seen == [first, first + 1, first + 2, first + 3]
 
 
-def test_a_study_that_dies_while_it_is_watched_ends_the_watching(tmp_path):
+def test_watch_ends_when_the_study_process_dies(tmp_path):
     folder = samples.make_results(tmp_path).folder
     number = commit(folder)
     lock = StudyLock(folder)
@@ -64,7 +64,7 @@ def test_a_finished_study_answers_with_its_verdict(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("phase, told", [("running", "has died"), ("interrupted", "interrupted")])
-def test_how_a_study_ended_is_told(tmp_path, capsys, phase, told):
+def test_watch_reports_how_a_study_ended(tmp_path, capsys, phase, told):
     folder = samples.make_results(tmp_path).folder
     number = commit(folder, phase)
     assert main(["watch", "--out", str(tmp_path)]) == 1
@@ -72,7 +72,7 @@ def test_how_a_study_ended_is_told(tmp_path, capsys, phase, told):
     assert told in err and f"after commit {number}" in err
 
 
-def test_json_is_one_document_a_line(tmp_path, capsys):
+def test_watch_json_prints_one_document_per_line(tmp_path, capsys):
     folder = samples.make_results(tmp_path).folder
     assert main(["watch", str(folder), "--json"]) == 0
     [line] = capsys.readouterr().out.splitlines()
@@ -91,7 +91,7 @@ def test_json_is_one_document_a_line(tmp_path, capsys):
     ],
     ids=["plain", "constraints", "objectives", "racing"],
 )
-def test_what_is_recorded_is_what_the_loop_said(tmp_path, changes):
+def test_recorded_progress_matches_observer_progress(tmp_path, changes):
     """At every commit the progress read from outside is the one its observers were shown."""
     told, pairs = [], []
 
@@ -114,7 +114,7 @@ def test_what_is_recorded_is_what_the_loop_said(tmp_path, changes):
             assert seen.leader == shown.leader
 
 
-def test_a_value_that_racing_moved_has_no_interval():
+def test_racing_adjusted_value_has_no_interval():
     """It is the mean of five seeds moved by what the sixth of others showed."""
     seeds = (0.86, 0.88, 0.9, 0.92, 0.94)
     moved = Best.of(7, 0.75, seeds, "mean", BUDGET_ENDED)
@@ -125,7 +125,7 @@ def test_a_value_that_racing_moved_has_no_interval():
     assert own.low is not None and own.high is not None and own.low < 0.9 < own.high
 
 
-def test_the_interval_of_the_best_ends_where_returns_end():
+def test_best_value_interval_respects_return_bounds():
     """In a study of CartPole no mean is above 500."""
     seeds, bounds = (500.0, 500.0, 500.0, 500.0, 380.0), bounds_of(samples.study())
     best = Best.of(7, 476.0, seeds, "mean", "", bounds=bounds)
@@ -135,7 +135,7 @@ def test_the_interval_of_the_best_ends_where_returns_end():
     assert bounds_of(longer).high == 900
 
 
-def test_the_picture_is_the_live_view_s(tmp_path):
+def test_watch_uses_the_live_view(tmp_path):
     folder = samples.make_results(tmp_path).folder
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(picture_of(None))

@@ -59,7 +59,7 @@ def of_command_line() -> re.Pattern[str]:
     return re.compile(rf"(?<![\w-])({typed})(?![\w-])|\bhpo ({'|'.join(commands)})\b|-- --\w")
 
 
-def test_nothing_below_views_speaks_of_the_command_line():
+def test_messages_outside_views_do_not_mention_cli_options():
     pattern, found = of_command_line(), dict[str, list[str]]()
     for place, tree in below_views():
         for node in literals(tree):
@@ -69,7 +69,7 @@ def test_nothing_below_views_speaks_of_the_command_line():
     assert found.keys() >= FLAGS_OF_FORMS
 
 
-def test_every_remedy_has_words_and_is_used():
+def test_remedies_have_texts_and_are_used():
     named = set[str]()
     for _, tree in below_views():
         for node in ast.walk(tree):
@@ -102,13 +102,13 @@ def test_every_remedy_has_words_and_is_used():
         ),
     ],
 )
-def test_words_come_behind_the_first_line(error, typed, called):
+def test_remedies_are_formatted_for_cli_and_python(error, typed, called):
     assert (on_command_line(error), in_python(error)) == (typed, called)
     again = pickle.loads(pickle.dumps(error))
     assert on_command_line(again) == typed
 
 
-def test_a_study_that_has_changed_says_what_to_type_in_python(tmp_path):
+def test_changed_study_error_suggests_python_arguments(tmp_path):
     samples.make_results(tmp_path, "small")
     with pytest.raises(StoreError) as told, speaks_python(), speaks_python():
         run(samples.study("small", seed=3, confirm=None), tmp_path / "small", samples.FACTORY)
@@ -118,7 +118,7 @@ def test_a_study_that_has_changed_says_what_to_type_in_python(tmp_path):
     assert "or start another study (--new):\n" in on_command_line(told.value)
 
 
-def test_calls_from_python_speak_so(monkeypatch, tmp_path):
+def test_python_run_errors_suggest_python_arguments(monkeypatch, tmp_path):
     def refuse(study, out, observers, *, warn, **settings):
         raise StoreError("it already has a study; start a new one", new=True)
 
@@ -129,7 +129,7 @@ def test_calls_from_python_speak_so(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("call", [hpo.open, hpo.report])
-def test_looking_back_from_python_speaks_so(call, tmp_path):
+def test_python_read_errors_suggest_python_arguments(call, tmp_path):
     with pytest.raises(StoreError, match=r'start one \(hpo\.run\("study\.yaml"\)\)$'):
         call(out=tmp_path)
     for name in ("one", "two"):
@@ -138,7 +138,7 @@ def test_looking_back_from_python_speaks_so(call, tmp_path):
         call(out=tmp_path)
 
 
-def test_what_if_from_python_speaks_so(tmp_path):
+def test_python_what_if_errors_suggest_python_arguments(tmp_path):
     samples.make_results(tmp_path, "small")
     with pytest.raises(ConfigError, match=r"^seeds is 9, but"):
         hpo.open(tmp_path / "small").what_if("none", seeds=9)

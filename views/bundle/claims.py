@@ -114,12 +114,12 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
     ran_with = {name: getattr(meta, name) for name in ("versions", "backend", "devices", "files")}
     about = {"study": meta.name, "trial": first.trial, "ran_with": ran_with}
     about |= {"environment": env_words(asked) if asked.algorithm.takes_env else ""}
-    about |= {"metric": metric_name(asked), **_possible(study)}
+    about |= {"metric": metric_name(asked), **_possible_values(study)}
     about |= {"env_steps": first.env_steps, "train_seconds": by_number[first.trial].train_seconds}
     return finite_json({**about, "claims": claims, "conclusion": as_json(study.conclusion)})
 
 
-def _possible(study: _Study) -> dict[str, Any]:
+def _possible_values(study: _Study) -> dict[str, Any]:
     """Return the range of values and the best one, for readers without the environment table."""
     meta = study.meta
     bounds = value_bounds(meta)
@@ -241,9 +241,9 @@ def _is_search_apart(
     shown = set(itertools.chain.from_iterable(of_seeds))
     if not row.seed_values:
         return False
-    if any(not _among(one, shown) for one in row.seed_values):
+    if any(not _is_among(one, shown) for one in row.seed_values):
         return True
-    return not _equal(row.value, aggregate(row.seed_values, meta.aggregate))
+    return not _is_equal(row.value, aggregate(row.seed_values, meta.aggregate))
 
 
 def _are_ends_apart(
@@ -262,13 +262,13 @@ def _apart_words(row: TrialRow, stream: str) -> str:
     return f"{JOURNAL_NAME}: trial {row.trial}'s {kind} values differ from its evaluations"
 
 
-def _among(value: float, others: Collection[float]) -> bool:
-    return any(_equal(value, other) for other in others)
+def _is_among(value: float, others: Collection[float]) -> bool:
+    return any(_is_equal(value, other) for other in others)
 
 
 def _all_equal(values: Sequence[float], others: Sequence[float]) -> bool:
     """Return whether values are the first of others, because a later stage may add seeds."""
-    return len(values) <= len(others) and all(map(_equal, values, others))
+    return len(values) <= len(others) and all(map(_is_equal, values, others))
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ class _Tables:
     def value(self, entry: Entry) -> tuple[str, dict[str, Any]] | None:
         """Return the SQL and the numbers behind a trial's value; None without rows."""
         sql = self._sql(entry.trial, entry.measured_from)
-        found = [*self._seeds(sql).values()]
+        found = [*self._values_by_seed(sql).values()]
         if not found:
             return None
         how = self.meta.aggregate if entry.measured_from == "search" else "mean"
@@ -301,7 +301,7 @@ class _Tables:
         """Return SQL and result for a trial and the default on shared test seeds; None without."""
         ours, theirs = (self._sql(one.trial, "report") for one in (row, default))
         a, b = (
-            self._seeds(sql) | dict.fromkeys(one.report_diverged, math.nan)
+            self._values_by_seed(sql) | dict.fromkeys(one.report_diverged, math.nan)
             for sql, one in ((ours, row), (theirs, default))
         )
         if not (both := a.keys() & b.keys()) or "report" in (*row.copies, *default.copies):
@@ -348,7 +348,7 @@ class _Tables:
             f"env_steps) IN {last} GROUP BY replicate ORDER BY replicate"
         )
 
-    def _seeds(self, sql: str) -> dict[int, float]:
+    def _values_by_seed(self, sql: str) -> dict[int, float]:
         """Return replicate -> value."""
         found: dict[int, float] = {}
         for replicate, seen, *trained in query(self.folder, sql)[1]:
@@ -362,7 +362,7 @@ class _Tables:
 
 
 @dataclass
-class Compared:
+class ClaimDifferences:
     wrong: list[str] = field(default_factory=list[str])  # values that differ, with both
     reworded: list[str] = field(default_factory=list[str])  # texts of another version
 
@@ -371,14 +371,16 @@ _TEXTS = ("sentences", "details", "sql", "estimator", "why", "tells")
 """Keys of a claim that another version of hpo may word differently."""
 
 
-def differences(claimed: Any, found: Any, ours: bool = True) -> Compared:
+def differences(claimed: Any, found: Any, ours: bool = True) -> ClaimDifferences:
     """Compare claims with those made here; `ours`: the same code made them."""
-    compared = Compared()
-    _compare(claimed, found, "", ours, compared)
+    compared = ClaimDifferences()
+    _compare_claims(claimed, found, "", ours, compared)
     return compared
 
 
-def _compare(claimed: Any, found: Any, where: str, ours: bool, to: Compared) -> None:
+def _compare_claims(
+    claimed: Any, found: Any, where: str, ours: bool, to: ClaimDifferences
+) -> None:
     key = where.rpartition(".")[2]
     if key in _TEXTS and not ours:
         if claimed != found:
@@ -386,19 +388,19 @@ def _compare(claimed: Any, found: Any, where: str, ours: bool, to: Compared) -> 
     elif is_dict(claimed) and is_dict(found):
         for name in {**found, **claimed}:
             inner = f"{where}.{name}".lstrip(".")
-            _compare(claimed.get(name), found.get(name), inner, ours, to)
+            _compare_claims(claimed.get(name), found.get(name), inner, ours, to)
     elif is_list(claimed) and is_list(found):
         if len(claimed) != len(found):
             count = f"{len(claimed)} claimed, the rows give {len(found)}"
             to.wrong.append(f"{where}: {count}")
             return
         for place, (one, other) in enumerate(zip(claimed, found, strict=True)):
-            _compare(one, other, f"{where}[{place}]", ours, to)
-    elif not _equal(claimed, found):
+            _compare_claims(one, other, f"{where}[{place}]", ours, to)
+    elif not _is_equal(claimed, found):
         to.wrong.append(f"{where}: claimed {claimed!r:.200}, the rows give {found!r:.200}")
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _is_equal(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=_CLOSE, abs_tol=1e-12)
     return type(one) is type(other) and one == other

@@ -126,12 +126,12 @@ def _as_written(path: Path, content: bytes) -> dict[str, bytes]:
     at = 0
     entries: list[Entry] = []
     members: dict[str, bytes] = {}
-    while content[at : at + 4] == b"PK\3\4" or _listed(content, at):
+    while content[at : at + 4] == b"PK\3\4" or _listed_name(content, at):
         if len(content) < (start := at + _LOCAL.size) or len(entries) == _MOST_MEMBERS:
             raise StoreError(f"{path} ends in a header, or has too many members")
         *_, method, _, _, crc, packed, size, length, _ = _LOCAL.unpack(content[at:start])
         name = content[start : start + length].decode("ascii", "backslashreplace")
-        listed = _listed(content, at) or name
+        listed = _listed_name(content, at) or name
         _check_name(name, entries, f"{path}: the member {listed}: ")
         if method or packed != size:
             raise StoreError(f"{path}: {listed} is compressed; members of a bundle are not")
@@ -154,7 +154,7 @@ def _as_written(path: Path, content: bytes) -> dict[str, bytes]:
     return members
 
 
-def _listed(content: bytes, at: int) -> str:
+def _listed_name(content: bytes, at: int) -> str:
     """Return the member's name at a position in the list of members, "" if it has none."""
     start = int.from_bytes(content[-6:-2], "little")
     entry = re.escape(struct.pack("<2I", _MODE, at)) + rb"([ -~]+?)PK[\1\5]"

@@ -19,7 +19,7 @@ from ...errors import counted
 from ...files.atomic_files import read_text
 from ...files.plain_data import parse_json
 from ...machine.software import versions_of_study
-from ...search.analysis.replay import Replay, Seeds, play, replay
+from ...search.analysis.replay import Replay, ReplayedSeeds, play, replay
 from ...search.checks import files_of_environment
 from ...store.comparison import compare
 from ...store.journal import Journal
@@ -39,7 +39,7 @@ _CLOSE = 1e-5  # relative; of what a processor computes when a policy is written
 
 
 @dataclass(frozen=True)
-class Side:
+class ClaimSeeds:
     """The seeds of one trial on which a claim is based."""
 
     trial: int
@@ -56,13 +56,15 @@ class Side:
         return f"{len(self.drawn)} of {seeds_text(len(self.replicates), self.stream)} ({shown})"
 
 
-def sides_of(bundle: Bundle, claims: Sequence[Mapping[str, Any]], most: int | None) -> list[Side]:
+def sides_of(
+    bundle: Bundle, claims: Sequence[Mapping[str, Any]], most: int | None
+) -> list[ClaimSeeds]:
     """Return the seeds behind the claims, at most `most` of each, drawn at random."""
     with Journal(bundle.folder) as journal:
         rows = {row.trial: row for row in journal.trials()}
         seen = {(one.trial, one.stream, one.replicate) for one in journal.evaluations()}
     default, order = default_of([*rows.values()]), dict[int, float]()
-    chance, found = random.SystemRandom(), list[Side]()
+    chance, found = random.SystemRandom(), list[ClaimSeeds]()
     for trial, kind in dict.fromkeys(
         (int(one["trial"]), str(one["seeds"])) for claim in claims for one in claim["rests_on"]
     ):
@@ -74,7 +76,7 @@ def sides_of(bundle: Bundle, claims: Sequence[Mapping[str, Any]], most: int | No
         drawn = sorted(sorted(own, key=lambda seed: order[seed])[:most])
         is_default = default is not None and default.trial == trial
         name = "the default" if is_default else f"trial {trial}"
-        found.append(Side(trial, name, stream, tuple(sorted(own)), tuple(drawn)))
+        found.append(ClaimSeeds(trial, name, stream, tuple(sorted(own)), tuple(drawn)))
     return found
 
 
@@ -85,7 +87,7 @@ def seconds_of_a_run(bundle: Bundle) -> float:
     return 0.0 if row is None else row.train_seconds / max(1, len(row.seed_values))
 
 
-def words_of(sides: Sequence[Side]) -> str:
+def words_of(sides: Sequence[ClaimSeeds]) -> str:
     """Return seeds and trials: `all 8 test seeds of trial 24 and of the default`."""
     trials: dict[str, list[str]] = {}
     for side in sides:
@@ -96,7 +98,7 @@ def words_of(sides: Sequence[Side]) -> str:
 # ---------------------------------------------------------------------- retrained
 
 
-def why_not_retrained(bundle: Bundle, sides: Sequence[Side]) -> str:
+def why_not_retrained(bundle: Bundle, sides: Sequence[ClaimSeeds]) -> str:
     """Return why nothing can be retrained, or ""; none of the bundle's code is run."""
     if bundle.outside:
         return f"files are not in it: {first_of(bundle.outside)}"
@@ -111,7 +113,9 @@ def _rests_on(claim: Mapping[str, Any], known: Set[tuple[int, str]]) -> bool:
     return bool(needed) and needed <= known
 
 
-def retrained(bundle: Bundle, claims: Sequence[Mapping[str, Any]], sides: Sequence[Side]) -> Level:
+def retrained(
+    bundle: Bundle, claims: Sequence[Mapping[str, Any]], sides: Sequence[ClaimSeeds]
+) -> Level:
     """Retrain the seeds behind the claims, and compare every number."""
     study = bundle.study
     if why := why_not_retrained(bundle, sides):
@@ -120,19 +124,20 @@ def retrained(bundle: Bundle, claims: Sequence[Mapping[str, Any]], sides: Sequen
     bundle.check_inside([*study.imports, *start, *files_of_environment(study)])
     folder, source = StudyFolder(bundle.folder), bundle.folder / SOURCE
     found = [
-        replay(folder, side.trial, source, seeds=Seeds(side.stream, side.drawn)) for side in sides
+        replay(folder, side.trial, source, seeds=ReplayedSeeds(side.stream, side.drawn))
+        for side in sides
     ]
     known = {(side.trial, str(side.stream)) for side in sides}
     own = [claim["about"] for claim in claims if _rests_on(claim, known)]
     searched = any(side.stream is Stream.SEARCH for side in sides)
     unread = "the other trials" if searched else "search seeds, and the other trials"
-    holds, words, wrong = _judged(bundle, sides, found)
+    holds, words, wrong = _retraining_result(bundle, sides, found)
     exact = words.startswith("bit-equal")
-    covers = _vouched(sides, exact) if holds else ""
+    covers = _retrained_head(sides, exact) if holds else ""
     return Level("retrained", holds, words, wrong, unread, own if holds else (), covers)
 
 
-def _vouched(sides: Sequence[Side], exact: bool) -> str:
+def _retrained_head(sides: Sequence[ClaimSeeds], exact: bool) -> str:
     """Return the heading of the sentences based on these seeds."""
     whole = all(side.drawn == side.replicates for side in sides)
     bits = "bit-equal" if exact else "not bit-equal"
@@ -141,8 +146,8 @@ def _vouched(sides: Sequence[Side], exact: bool) -> str:
     return f"Claimed, of which {words_of(sides)} were retrained, {bits}, and no others"
 
 
-def _judged(
-    bundle: Bundle, sides: Sequence[Side], found: Sequence[Replay]
+def _retraining_result(
+    bundle: Bundle, sides: Sequence[ClaimSeeds], found: Sequence[Replay]
 ) -> tuple[bool | None, str, list[str]]:
     trained, apart = sum(len(side.drawn) for side in sides), sum(len(one.apart) for one in found)
     if not apart:
@@ -156,13 +161,13 @@ def _judged(
         return False, equal, wrong
     answers = [_means_agree(*pair) for pair in zip(sides, found, strict=True)]
     each = "; ".join(words for _, words in answers)
-    words = f"not bit-equal on {words_of(sides)} ({_moved(bundle)}): {each}"
+    words = f"not bit-equal on {words_of(sides)} ({_changed_versions(bundle)}): {each}"
     if any(holds is False for holds, _ in answers):
         return False, words, []
     return (None if any(holds is None for holds, _ in answers) else True), words, []
 
 
-def _seeds_apart(side: Side, found: Replay) -> list[str]:
+def _seeds_apart(side: ClaimSeeds, found: Replay) -> list[str]:
     """Return a line for each seed with a different result, with both values."""
     lines, ends = list[str](), dict[int, str]()
     for point in found.points:
@@ -178,7 +183,7 @@ def _seeds_apart(side: Side, found: Replay) -> list[str]:
     return lines
 
 
-def _means_agree(side: Side, found: Replay) -> tuple[bool | None, str]:
+def _means_agree(side: ClaimSeeds, found: Replay) -> tuple[bool | None, str]:
     """Compare one value per seed; diverged seeds have none."""
     ends = {point.replicate: point for point in found.points}  # the last one stays
     before = [mean(point.recorded) for point in ends.values()]
@@ -187,7 +192,7 @@ def _means_agree(side: Side, found: Replay) -> tuple[bool | None, str]:
     return holds, f"{side.name} {words}"
 
 
-def _moved(bundle: Bundle) -> str:
+def _changed_versions(bundle: Bundle) -> str:
     """Return the versions that changed since the study ran."""
     with Journal(bundle.folder) as journal:
         was, here = journal.meta.versions, versions_of_study(bundle.study)
@@ -224,7 +229,7 @@ def playable(bundle: Bundle, episodes: int) -> Level:
         words = f"bit-equal on the {recorded}: {number(mean(point.recorded))}{also}"
         return Level("playable", not wrong, words, wrong, unread)
     holds, words = agree(point.recorded, new or point.replayed, "episode")
-    words = f"not bit-equal on the {recorded} ({_moved(bundle)}): {words}"
+    words = f"not bit-equal on the {recorded} ({_changed_versions(bundle)}): {words}"
     return Level("playable", False if wrong else holds, words, wrong, unread)
 
 
@@ -253,13 +258,15 @@ def _numpy_apart(bundle: Bundle) -> list[str]:
     given = parse_json(read_text(bundle.folder / NUMPY / FILE))
     if isinstance(about, str):
         return [f"{NUMPY}/{FILE}: {about}"]
-    wrong = [name for name in {**about, **given} if not _alike(about.get(name), given.get(name))]
+    wrong = [
+        name for name in {**about, **given} if not _is_close(about.get(name), given.get(name))
+    ]
     return [f"{NUMPY}/{FILE}: its {name} is not the policy's" for name in wrong]
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _is_close(one: Any, other: Any) -> bool:
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(_is_close(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
         a, b = np.asarray(one), np.asarray(other)
         numeric = a.dtype.kind in "fi" and b.dtype.kind in "fi" and a.shape == b.shape

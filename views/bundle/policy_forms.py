@@ -51,13 +51,13 @@ def describe(policy: Path, allowed: str, networks: Sequence[str]) -> dict[str, A
         network, dtype = document.config.get("network"), document.config.get("dtype")
         if network not in networks or dtype != "float32":
             return f"it is a {network} in {dtype}; {allowed} in float32"
-        about = _about(policy, document.imports)
+        about = _policy_description(policy, document.imports)
     except HpoError as error:  # damaged, or its environment is not installed here
         return str(error).replace(f"{policy}/", "")
     return about or "its distribution is a custom one, or its observations are not one array"
 
 
-def _about(policy: Path, imports: Sequence[str]) -> dict[str, Any] | None:
+def _policy_description(policy: Path, imports: Sequence[str]) -> dict[str, Any] | None:
     import_user_code(imports, policy / "imports")  # as its training did
     from ...core.envs import registry
     from ...core.policy import action_range, component_sizes, distribution_kind
@@ -151,7 +151,7 @@ class _Graph:
 
     def model(self) -> Any:
         """Return the whole model, for batches of any size."""
-        helper, action, about = self._onnx.helper, self._mode(self._outputs()), self._about
+        helper, action, about = self._onnx.helper, self._mode(self._add_network()), self._about
         self._nodes.append(helper.make_node("Identity", [action], ["action"]))
         types, value = self._onnx.TensorProto, helper.make_tensor_value_info
         given = helper.np_dtype_to_tensor_dtype(self.dtype)
@@ -162,7 +162,7 @@ class _Graph:
         opsets = [helper.make_opsetid("", _OPSET)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=_FORMAT)
 
-    def _add(self, operator: str, *inputs: Any, **attributes: Any) -> str:
+    def _add_node(self, operator: str, *inputs: Any, **attributes: Any) -> str:
         """Add a node whose inputs are names or constants, and return the name of its output."""
         names = [given if isinstance(given, str) else self._constant(given) for given in inputs]
         output = f"{operator}_{len(self._nodes)}"
@@ -174,8 +174,8 @@ class _Graph:
         self._constants.append(self._onnx.numpy_helper.from_array(np.asarray(value), name))
         return name
 
-    def _outputs(self) -> str:
-        config, arrays, add = self._config, self._arrays, self._add
+    def _add_network(self) -> str:
+        config, arrays, add = self._config, self._arrays, self._add_node
         x = add("Cast", "observation", to=self._onnx.TensorProto.FLOAT)
         if config["normalise_observations"]:
             clip = np.float32(config["observation_clip"])
@@ -184,19 +184,19 @@ class _Graph:
         elif self._plan.network == "cnn" and self.dtype == np.uint8:
             x = add("Mul", x, np.float32(1.0 / 255.0))
         tower = "encoder" if config["shared_encoder"] else "actor"
-        x = add("Flatten", self._convolved(x, tower) if self._plan.network == "cnn" else x)
+        x = add("Flatten", self._add_convolutions(x, tower) if self._plan.network == "cnn" else x)
         layers = sum(f"{tower}/dense_{number}/kernel" in arrays for number in range(len(arrays)))
         for number in range(layers):
             name = f"{tower}/dense_{number}"
             x = add("Gemm", x, arrays[f"{name}/kernel"], arrays[f"{name}/bias"])
-            x = self._activated(x, f"{tower}/norm_{number}")
+            x = self._add_activation(x, f"{tower}/norm_{number}")
         return add("Gemm", x, arrays["actor_head/kernel"], arrays["actor_head/bias"], transB=1)
 
-    def _convolved(self, x: str, tower: str) -> str:
+    def _add_convolutions(self, x: str, tower: str) -> str:
         """Return images [batch, H, W, C] after all convolutions."""
         from ...core.networks.cnn import convolutions_of, is_stacked
 
-        add, shape = self._add, [*self._about["observation"], 1]
+        add, shape = self._add_node, [*self._about["observation"], 1]
         if is_stacked(tuple(shape[:-1]), self._plan.env.history > 1):
             x = add("Reshape", x, np.array([-1, *shape[:4]]))  # frames first
             x = add("Transpose", x, perm=[0, 2, 3, 1, 4])
@@ -210,25 +210,25 @@ class _Graph:
             x = add("Transpose", x, perm=[0, 3, 1, 2])
             x = add("Conv", x, weights, bias, strides=[stride, stride])
             x = add("Transpose", x, perm=[0, 2, 3, 1])
-            x = self._activated(x, f"{tower}/convolution_norm_{i}")
+            x = self._add_activation(x, f"{tower}/convolution_norm_{i}")
         return x
 
-    def _activated(self, x: str, norm: str) -> str:
+    def _add_activation(self, x: str, norm: str) -> str:
         name, arrays = self._config["activation"], self._arrays
         if self._config["layer_norm"]:
             scale, bias = arrays[f"{norm}/scale"], arrays[f"{norm}/bias"]
-            x = self._add("LayerNormalization", x, scale, bias, epsilon=1e-6)
-        y = self._add(_OPERATORS.get(name) or name.title(), x, **_ATTRIBUTES.get(name, {}))
-        return self._add("Mul", x, y) if name == "silu" else y
+            x = self._add_node("LayerNormalization", x, scale, bias, epsilon=1e-6)
+        y = self._add_node(_OPERATORS.get(name) or name.title(), x, **_ATTRIBUTES.get(name, {}))
+        return self._add_node("Mul", x, y) if name == "silu" else y
 
-    def _columns(self, x: str, begin: int, end: int) -> str:
-        return self._add("Slice", x, np.array([begin]), np.array([end]), np.array([1]))
+    def _slice_columns(self, x: str, begin: int, end: int) -> str:
+        return self._add_node("Slice", x, np.array([begin]), np.array([end]), np.array([1]))
 
     def _mode(self, x: str) -> str:
-        about, add = self._about, self._add
+        about, add = self._about, self._add_node
         if self._kind in ("categorical", "multi_discrete"):
             ends = itertools.pairwise(np.cumsum([0, *about["sizes"]]).tolist())
-            best = [add("ArgMax", self._columns(x, *part), axis=1) for part in ends]
+            best = [add("ArgMax", self._slice_columns(x, *part), axis=1) for part in ends]
             chosen = add("Concat", *best, axis=1)
             return chosen if self._kind == "multi_discrete" else add("Squeeze", chosen, [1])
         low, high = np.asarray(about["range"] or [[-np.inf], [np.inf]], np.float32)
@@ -237,8 +237,8 @@ class _Graph:
         else:
             if self._kind == "beta":
                 x = add("Add", add("Softplus", x), np.float32(1.0))
-                alpha = self._columns(x, 0, len(low))
-                both = add("Add", alpha, self._columns(x, len(low), 2 * len(low)))
+                alpha = self._slice_columns(x, 0, len(low))
+                both = add("Add", alpha, self._slice_columns(x, len(low), 2 * len(low)))
                 share = add("Div", alpha, both)
             else:
                 half = np.float32(0.5)

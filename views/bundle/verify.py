@@ -80,7 +80,7 @@ class Bundle:
         if MANIFEST not in sums:
             raise StoreError(f"{path} is not a bundle: it has no {MANIFEST}")
         del sums[MANIFEST]
-        with self._fitting():
+        with self._as_bundle_errors():
             self._read_manifest(sums)
             lock = parse_json(read_text(self.folder / LOCK))
             self.outside, self._no_numpy = list(map(str, lock["not_in_it"])), str(lock["no_numpy"])
@@ -108,7 +108,7 @@ class Bundle:
             raise StoreError(first_of(wrong or [f"{MANIFEST} changed"]))
 
     @contextmanager
-    def _fitting(self) -> Generator[None]:
+    def _as_bundle_errors(self) -> Generator[None]:
         """Turn errors about forged contents into one sentence."""
         try:
             yield
@@ -130,7 +130,7 @@ class Bundle:
 
     def consistent(self) -> tuple[Level, dict[str, Any]]:
         """Recompute every claim; also return those derived from the rows."""
-        with self._fitting():
+        with self._as_bundle_errors():
             found = claims_of(self.folder, self.trial)
             text = read_text(self.folder / CLAIMS)
             claimed = parse_json(text)
@@ -142,12 +142,12 @@ class Bundle:
                 wrong.append(f"{CLAIMS}: its JSON was not written by hpo")
             with Journal(self.folder) as journal:
                 meta = journal.meta
-            rows, others = self._rows()
-            numpy, of_numpy = self._numpy()
+            rows, others = self._check_rows()
+            numpy, of_numpy = self._check_numpy()
             lock = parse_json(read_text(self.folder / LOCK))
-            wrong += [*self._study(meta), *self._foreign(meta), *others, *of_numpy]
+            wrong += [*self._study(meta), *self._foreign_members(meta), *others, *of_numpy]
             wrong += [*values_apart(self.folder), *self._policy(meta)]
-            shown, of_report = self._report(dict(lock["packages"]))
+            shown, of_report = self._check_report(dict(lock["packages"]))
             wrong += [*of_report, *self._page()]
         if wrong and not self.ours:
             other = (
@@ -155,7 +155,7 @@ class Bundle:
             )
             wrong.append(f"{other}, and may have computed differently: verify it with that one")
         words = f"{counted(len(found['claims']), 'claim')} from {counted(rows, 'row')}"
-        words += f"{self._seeds()}; {numpy}"
+        words += f"{self._missing_seeds_text()}; {numpy}"
         if not self.policy.is_dir():
             words += "; it has no policy"
         if not self.ours:
@@ -190,7 +190,7 @@ class Bundle:
         if default is not None and default.params != plain_json(study.space.default()):
             yield f"{JOURNAL_NAME}: trial {default.trial} is not the default of its study"
 
-    def _seeds(self) -> str:
+    def _missing_seeds_text(self) -> str:
         """Return how many of the study's requested test seeds the trial lacks."""
         with Journal(self.folder) as journal:
             row = journal.trial(self.trial)
@@ -198,7 +198,7 @@ class Bundle:
         ran = 0 if row is None else len(row.by_report_seed)
         return f"; {ran} of the {asked} test seeds that its study asks for" if ran < asked else ""
 
-    def _foreign(self, meta: StudyMeta) -> Iterator[str]:
+    def _foreign_members(self, meta: StudyMeta) -> Iterator[str]:
         """Yield members that journal and policy do not name, or whose bytes differ."""
         known: Sums = {}
         places = {SOURCE: source_files(meta, self.folder / SOURCE)}
@@ -217,7 +217,7 @@ class Bundle:
                 yield f"{name}: differs from the file that the study ran with"
         yield from (f"{name}: is missing" for name in known if name not in self.members)
 
-    def _numpy(self) -> tuple[str, list[str]]:
+    def _check_numpy(self) -> tuple[str, list[str]]:
         """Return a text on the policy for NumPy, and its faults."""
         there = [name for name in NUMPY_FILES if name in self.members]
         if not there:
@@ -238,7 +238,7 @@ class Bundle:
             return f"not for NumPy: {self._no_numpy}", wrong
         return f"NumPy gives the actions in {NUMPY}/{FILE}", wrong
 
-    def _report(self, packages: dict[str, str]) -> tuple[str, list[str]]:
+    def _check_report(self, packages: dict[str, str]) -> tuple[str, list[str]]:
         """Return a text on the report, and its faults."""
         if REPORT not in self.members:
             return "; it has no report", []
@@ -286,11 +286,11 @@ class Bundle:
         if not rows:
             yield f"{where}: claims an evaluation that the journal does not have"
         elif about.get("value") is not None:
-            measured = self._measured(Stream(stream), rows[0])
+            measured = self._measure_value(Stream(stream), rows[0])
             if differences(float(about["value"]), measured).wrong:
                 yield f"{where}: says that its value is {about['value']}, not {measured}"
 
-    def _measured(self, stream: Stream, row: Any) -> float:
+    def _measure_value(self, stream: Stream, row: Any) -> float:
         from ...search.state.objective import Objective
 
         objective = Objective.of(self.study)
@@ -314,7 +314,7 @@ class Bundle:
             wrong.append(f"{name}: {counted(added, 'row')} only in the journal")
         return rows, wrong
 
-    def _rows(self) -> tuple[int, list[str]]:
+    def _check_rows(self) -> tuple[int, list[str]]:
         """Return the number of rows, and how the tables differ from the journal's."""
         again, wrong, total = new_folder(self.folder / "from_journal"), list[str](), 0
         write_rows(self.folder, again)
@@ -331,5 +331,5 @@ class Bundle:
 
     @property
     def study(self) -> Study:
-        with self._fitting(), Journal(self.folder) as journal:
+        with self._as_bundle_errors(), Journal(self.folder) as journal:
             return recorded(journal.meta.study_text)

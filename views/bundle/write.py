@@ -84,7 +84,7 @@ def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path)
         write_text(staged / PAGE, verify_page())
         about = {"hpo": __version__, "not_in_it": outside, "no_numpy": why}
         write_text(staged / CLAIMS, as_text(claims))
-        write_text(staged / LOCK, as_text({**about, **_lock()}))
+        write_text(staged / LOCK, as_text({**about, **_software_here()}))
         paths = {p.relative_to(staged).as_posix(): p for p in staged.rglob("*") if p.is_file()}
         members = {name: sha256(paths[name]) for name in sorted(paths)}
         manifest = {"format": FORMAT, "trial": claims["trial"], "members": members}
@@ -119,7 +119,7 @@ def _copy_source(meta: StudyMeta, source: Path, to: Path) -> list[str]:
     if changes := changed_files(meta.files, source):
         told = "files changed since the study ran; restore them, or name the study file's folder"
         raise StoreError(f"{told}:\n{words_of_changes(changes)}", source="DIR")
-    _copy(source_files(meta, source), source, to)
+    _copy_files(source_files(meta, source), source, to)
     return [path for path in meta.files if not is_inside(path)]
 
 
@@ -129,17 +129,17 @@ def _copy_policy(kept: Path, meta: StudyMeta, to: Path) -> str:
         names = policy_files(kept, recorded(meta.study_text), meta.files)
     except StoreError as error:
         return " ".join(str(error).replace(f"{kept}/", "").split())
-    _copy(names, kept, to)
+    _copy_files(names, kept, to)
     return ""
 
 
-def _copy(names: Iterable[str], source: Path, to: Path) -> None:
+def _copy_files(names: Iterable[str], source: Path, to: Path) -> None:
     for name in names:
         make_folder((to / name).parent)
         shutil.copyfile(source / name, to / name)
 
 
-def _lock() -> dict[str, Any]:
+def _software_here() -> dict[str, Any]:
     """Return the software here; the study's versions are among the claims."""
     return {
         "python": platform.python_version(),

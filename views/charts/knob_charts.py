@@ -53,7 +53,7 @@ class _Values:
     knobs: Mapping[str, Parameter]  # the most important first
 
 
-def _compare(snapshot: Snapshot, most: int) -> _Values | None:
+def _comparable_values(snapshot: Snapshot, most: int) -> _Values | None:
     points = snapshot.points
     at = points.latest_shared(list(snapshot.rows))
     values = {n: v for n, v in points.values.get(at or 0, {}).items() if finite(v)}
@@ -61,11 +61,11 @@ def _compare(snapshot: Snapshot, most: int) -> _Values | None:
     if at is None or len(values) < 2 or not space.parameters:
         return None
     kept = {trial: values[trial] for trial in snapshot.thinned(values, most)}
-    shares = {trial: _shares(space, points.params(trial, at)) for trial in kept}
+    shares = {trial: _knob_shares(space, points.params(trial, at)) for trial in kept}
     return _Values(at, kept, shares, _important_first(snapshot))
 
 
-def _shares(space: Space, params: Mapping[str, Any]) -> dict[str, float]:
+def _knob_shares(space: Space, params: Mapping[str, Any]) -> dict[str, float]:
     found: dict[str, float] = {}
 
     def choose(key: str, parameter: Parameter) -> Any:
@@ -77,7 +77,7 @@ def _shares(space: Space, params: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def _where(snapshot: Snapshot, compared: _Values, most: int) -> str:
+def _caption_start(snapshot: Snapshot, compared: _Values, most: int) -> str:
     every = "all trials" if len(compared.values) >= len(snapshot.searched) else "trials"
     what = f"{snapshot.metric} of {every} at {steps(compared.at)} {snapshot.unit}"
     return f"{what}, the latest that nine in ten reached{snapshot.kept_words(most)}"
@@ -85,7 +85,7 @@ def _where(snapshot: Snapshot, compared: _Values, most: int) -> str:
 
 def parallel(snapshot: Snapshot) -> Picture:
     title = "Parallel coordinates"
-    compared = _compare(snapshot, _STRANDS)
+    compared = _comparable_values(snapshot, _STRANDS)
     if compared is None:
         return Picture("parallel", title, _TOO_FEW)
     keys = [*compared.knobs][:_RAILS]
@@ -104,7 +104,9 @@ def parallel(snapshot: Snapshot) -> Picture:
         style, tip = f"s{place * 5 // len(ordered)}", f"trial {trial}: {number(height)}; {said}"
         strands.append(Strand(tuple(crossed), style, trial, tip))
     left_out = len(compared.knobs) - len(keys)
-    caption = f"{_where(snapshot, compared, _STRANDS)}. Axes are those of the sampler; a line "
+    caption = (
+        f"{_caption_start(snapshot, compared, _STRANDS)}. Axes are those of the sampler; a line "
+    )
     caption += "below an axis belongs to a trial without that hyperparameter."
     if left_out > 0:
         caption += f" Left out: {counted(left_out, 'less important hyperparameter')}."
@@ -132,20 +134,24 @@ def _important_first(snapshot: Snapshot) -> dict[str, Parameter]:
 
 def slices(snapshot: Snapshot) -> Picture:
     title = "Slices"
-    compared = _compare(snapshot, _DOTS)
+    compared = _comparable_values(snapshot, _DOTS)
     if compared is None:
         return Picture("slices", title, _TOO_FEW)
     y = value_scale(compared.values.values(), snapshot.metric.removeprefix("eval/"))
     first = snapshot.winner.trial if snapshot.winner is not None else None
-    panels = [_slice(snapshot, compared, key, y, first) for key in [*compared.knobs][:_SLICES]]
+    panels = [
+        _slice_panel(snapshot, compared, key, y, first) for key in [*compared.knobs][:_SLICES]
+    ]
     legend = [Key("finished", "c0"), Key("not finished", "muted")]
     if first in compared.values:
         legend.append(Key(snapshot.winner_word, "c1", "ring"))
-    caption = f"{_where(snapshot, compared, _DOTS)}, along one hyperparameter each."
+    caption = f"{_caption_start(snapshot, compared, _DOTS)}, along one hyperparameter each."
     return Picture("slices", title, caption, panels, legend)
 
 
-def _slice(snapshot: Snapshot, compared: _Values, key: str, y: Scale, first: int | None) -> XY:
+def _slice_panel(
+    snapshot: Snapshot, compared: _Values, key: str, y: Scale, first: int | None
+) -> XY:
     parameter, dots = compared.knobs[key], list[Dot]()
     ended = {trial: snapshot.rows[trial].value is not None for trial in compared.values}
     for trial in sorted(ended, key=lambda n: (ended[n], n)):
@@ -177,10 +183,12 @@ def effects(snapshot: Snapshot) -> Picture:
         return Picture("effects", title, "No hyperparameter is shown to matter.")
     drawn = answer.effects
     named = dict(snapshot.study.space.keyed)
-    ends = [value for points in drawn.values() for point in points for value in _ends(point)]
+    ends = [
+        value for points in drawn.values() for point in points for value in _interval_ends(point)
+    ]
     y = value_scale(ends, snapshot.metric.removeprefix("eval/"), may_be_log=False)
     shown = [name for name in answer.decided.names if drawn.get(name)][:_PANELS]
-    panels = [_panel(name, drawn[name], named[name].distribution, y) for name in shown]
+    panels = [_effect_panel(name, drawn[name], named[name].distribution, y) for name in shown]
     if not panels:
         return Picture("effects", title, "Too few trials to draw an effect.")
     caption = f"{snapshot.metric} at {steps(answer.at)} {snapshot.unit}: means of groups of "
@@ -188,14 +196,16 @@ def effects(snapshot: Snapshot) -> Picture:
     return Picture("effects", title, caption, panels)
 
 
-def _ends(point: EffectPoint) -> tuple[float, float]:
+def _interval_ends(point: EffectPoint) -> tuple[float, float]:
     around = point.interval
     if around.low is None or around.high is None:
         return point.mean, point.mean
     return around.low, around.high
 
 
-def _panel(name: str, points: Sequence[EffectPoint], distribution: Distribution, y: Scale) -> XY:
+def _effect_panel(
+    name: str, points: Sequence[EffectPoint], distribution: Distribution, y: Scale
+) -> XY:
     axis = distribution.axis
     choices = axis.kind == "choice"
 
@@ -208,10 +218,10 @@ def _panel(name: str, points: Sequence[EffectPoint], distribution: Distribution,
     marks: list[Line | Band | Dot] = []
     if choices:
         for point in ordered:
-            ends = _ends(point)
+            ends = _interval_ends(point)
             marks.append(Band(((x(point) - _WIDTH, *ends), (x(point) + _WIDTH, *ends)), "c0"))
     else:
-        marks.append(Band(tuple((x(point), *_ends(point)) for point in ordered), "c0"))
+        marks.append(Band(tuple((x(point), *_interval_ends(point)) for point in ordered), "c0"))
         marks.append(Line(tuple((x(point), point.mean) for point in ordered), "c0"))
     for point in ordered:
         value = around(point.mean, point.interval)

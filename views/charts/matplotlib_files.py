@@ -67,10 +67,10 @@ def fill_figure(figure: Any, picture: Picture, study: str | None) -> list[Any]:
     known = {font.name for font in font_manager.fontManager.ttflist}
     family = next((name for name in FONTS if name in known), "sans-serif")
     with rc_context({"font.family": family, "font.size": LETTERS * _POINT}):
-        return _fill(figure, picture, study)
+        return _draw_panels(figure, picture, study)
 
 
-def _fill(figure: Any, picture: Picture, study: str | None) -> list[Any]:
+def _draw_panels(figure: Any, picture: Picture, study: str | None) -> list[Any]:
     rows = _rows(picture.panels)
     if study is not None:
         title = f"{study}: {picture.title}"
@@ -86,7 +86,7 @@ def _fill(figure: Any, picture: Picture, study: str | None) -> list[Any]:
         for place in axes[len(row) :]:
             place.set_axis_off()
     if picture.keys:
-        handles = [_handle(key) for key in picture.keys]
+        handles = [_legend_handle(key) for key in picture.keys]
         figure.legend(
             handles=handles,
             ncols=len(handles),
@@ -150,17 +150,17 @@ def draw_panel(axes: Any, panel: Panel) -> None:
             columns = math.ceil(len(panel.keys) / lines)
             place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": columns,
                      "borderaxespad": 0.1}  # fmt: skip
-        handles = [_handle(key) for key in panel.keys]
+        handles = [_legend_handle(key) for key in panel.keys]
         axes.legend(handles=handles, labelcolor=_SOFT, frameon=False, **place)
 
 
-def _handle(key: Key) -> Any:
+def _legend_handle(key: Key) -> Any:
     from matplotlib.lines import Line2D
 
     colour = _COLOURS[key.style]
     look: dict[str, Any]
     if key.shape in ("line", "dashed"):
-        look = {"linewidth": LINE * _POINT, "linestyle": _dashes(key.shape == "dashed")}
+        look = {"linewidth": LINE * _POINT, "linestyle": _line_style(key.shape == "dashed")}
     else:
         marker = {"dot": "o", "ring": "o", "cross": "x", "out": "v"}[key.shape]
         face = "none" if key.shape == "ring" else colour
@@ -203,7 +203,7 @@ def _draw_labels(axes: Any, panel: XY) -> None:
         )
 
 
-def _dashes(dashed: bool) -> Any:
+def _line_style(dashed: bool) -> Any:
     return (0, tuple(length * _POINT for length in DASH)) if dashed else "-"
 
 
@@ -220,7 +220,7 @@ def _draw_mark(axes: Any, mark: Line | Band | Dot, panel: XY) -> None:
             color=colour,
             linewidth=(THIN if mark.thin else LINE) * _POINT,
             drawstyle="steps-post" if mark.step else "default",
-            linestyle=_dashes(mark.dashed),
+            linestyle=_line_style(mark.dashed),
         )
     elif mark.shape == "cross":
         axes.plot([mark.x], [mark.y], "x", color=colour, markersize=5)

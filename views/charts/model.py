@@ -302,14 +302,14 @@ def knob_ticks(distribution: Distribution, apart: float = _APART) -> tuple[tuple
         return tuple((knob_share(distribution, value), param(value)) for value in values[::every])
     chosen: list[tuple[float, str]] = []
     ends = distribution.ends()
-    for value in (*ends, *_inner(distribution, ends)):
+    for value in (*ends, *_inner_ticks(distribution, ends)):
         share = knob_share(distribution, value)
         if all(abs(share - other) >= apart for other, _ in chosen):
             chosen.append((share, param(value)))
     return tuple(sorted(chosen))
 
 
-def _inner(distribution: Distribution, ends: Sequence[float]) -> list[float]:
+def _inner_ticks(distribution: Distribution, ends: Sequence[float]) -> list[float]:
     low, high = min(ends), max(ends)
     positive = [value for value in ends if value > 0]
     if "log" in distribution.kind and positive:

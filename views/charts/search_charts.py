@@ -100,7 +100,7 @@ def curves(snapshot: Snapshot) -> Picture:
     shown = snapshot.thinned(others, _OTHERS)
     own = {entry.trial: _streams_of(snapshot, entry) for entry in leaders}
     asked = [*_in_training(snapshot, own, shown), _in_evaluations(snapshot, own, shown)]
-    drawn = (_panel(snapshot, leaders, shown, measured) for measured in asked)
+    drawn = (_curves_panel(snapshot, leaders, shown, measured) for measured in asked)
     panels = [panel for panel in drawn if panel is not None]
     if not panels:
         return Picture("curves", "Learning curves", "No curve has been recorded yet.")
@@ -134,7 +134,7 @@ def _in_training(
         _Measured(
             "In training" if name is None else f"In training on {name}",
             "episode return",
-            _training(snapshot, streams, most, name),
+            _training_curves(snapshot, streams, most, name),
             return_bounds(snapshot.meta),
             streams,
         )
@@ -149,7 +149,7 @@ def _in_evaluations(
     title = "In evaluations" if snapshot.metric == snapshot.meta.metric else "At evaluations"
     if snapshot.study.space.parameters:
         title += " of the search"
-    found = _evaluated(snapshot, streams)
+    found = _evaluation_curves(snapshot, streams)
     return _Measured(title, snapshot.metric, found, value_bounds(snapshot.meta), streams)
 
 
@@ -184,7 +184,7 @@ def _named_curve(snapshot: Snapshot, entry: Entry, streams: Sequence[str], seeds
     return f"{name} ({' and '.join(kinds)} {noun})"
 
 
-def _training(
+def _training_curves(
     snapshot: Snapshot,
     wanted: Mapping[int, Sequence[str]],
     most: Mapping[int, int],
@@ -204,7 +204,9 @@ def _training(
     return dict(found)
 
 
-def _evaluated(snapshot: Snapshot, wanted: Mapping[int, Sequence[str]]) -> dict[int, Curve]:
+def _evaluation_curves(
+    snapshot: Snapshot, wanted: Mapping[int, Sequence[str]]
+) -> dict[int, Curve]:
     found: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for (stream, trial, at), values in snapshot.points.seeds.items():
         if stream in wanted.get(trial, ()):
@@ -212,11 +214,11 @@ def _evaluated(snapshot: Snapshot, wanted: Mapping[int, Sequence[str]]) -> dict[
     return {trial: {at: v for at, v in curve.items() if v} for trial, curve in found.items()}
 
 
-def _panel(
+def _curves_panel(
     snapshot: Snapshot, leaders: Sequence[Entry], others: Sequence[int], measured: _Measured
 ) -> XY | None:
     grey = _grey_lines(others, measured)
-    drawn = [_leader(snapshot, leaders, entry, measured) for entry in leaders]
+    drawn = [_leader_marks(snapshot, leaders, entry, measured) for entry in leaders]
     shown = [one for one in drawn if one is not None]
     bands_and_lines = [one.marks for one in reversed(shown)]  # the winner on top
     own = [*chain.from_iterable(bands_and_lines)]
@@ -255,17 +257,17 @@ def _value_scale(
 
 
 def _all_corners(marks: Iterable[Line | Band | Dot]) -> list[tuple[float, float]]:
-    return [*chain.from_iterable(map(_corners, marks))]
+    return [*chain.from_iterable(map(_mark_corners, marks))]
 
 
 def _grey_lines(others: Sequence[int], measured: _Measured) -> list[Line | Dot]:
     lines: list[Line | Dot] = []
     for trial in reversed(others):
-        found = _evenly(measured.found.get(trial, {}), _POINTS // 2)
+        found = _thin_evenly(measured.found.get(trial, {}), _POINTS // 2)
         points = [(at, mean(values)) for at, values in found]
         if points:
             tip = f"trial {trial}: {number(points[-1][1])} at {steps(points[-1][0])}"
-            lines.append(_mark(points, "faint", trial, tip))
+            lines.append(_line_or_dot(points, "faint", trial, tip))
     return lines
 
 
@@ -278,20 +280,22 @@ class _Leader:
     label: Label
 
 
-def _leader(
+def _leader_marks(
     snapshot: Snapshot, leaders: Sequence[Entry], entry: Entry, measured: _Measured
 ) -> _Leader | None:
-    points = _evenly(measured.found.get(entry.trial, {}), _POINTS)
+    points = _thin_evenly(measured.found.get(entry.trial, {}), _POINTS)
     if not points:
         return None
     style = _WINNER if entry is leaders[0] else _DEFAULT
     seeds = max(len(values) for _, values in points)
     marks: list[Line | Band | Dot] = []
     if seeds > 1:
-        marks.append(Band(tuple((at, *_ends(v, measured.bounds)) for at, v in points), style))
+        marks.append(
+            Band(tuple((at, *_interval_ends(v, measured.bounds)) for at, v in points), style)
+        )
     middle = tuple((at, mean(values)) for at, values in points)
     tip = f"trial {entry.trial}: {number(middle[-1][1])} at {steps(points[-1][0])}"
-    marks.append(_mark(middle, style, entry.trial, f"{tip}, {counted(seeds, 'seed')}"))
+    marks.append(_line_or_dot(middle, style, entry.trial, f"{tip}, {counted(seeds, 'seed')}"))
     streams = measured.streams.get(entry.trial, ())
     return _Leader(
         marks,
@@ -301,7 +305,7 @@ def _leader(
 
 
 def _is_inside(mark: Line | Dot, y: Scale) -> bool:
-    return all(y.holds(value) for _, value in _corners(mark))
+    return all(y.holds(value) for _, value in _mark_corners(mark))
 
 
 def _short_name(snapshot: Snapshot, entry: Entry) -> str:
@@ -313,25 +317,27 @@ def _short_name(snapshot: Snapshot, entry: Entry) -> str:
     return f"trial {entry.trial}"
 
 
-def _mark(points: Sequence[tuple[float, float]], style: str, trial: int, tip: str) -> Line | Dot:
+def _line_or_dot(
+    points: Sequence[tuple[float, float]], style: str, trial: int, tip: str
+) -> Line | Dot:
     if len(points) == 1:
         return Dot(*points[0], style, trial, tip)
     return Line(tuple(points), style, trial, tip, thin=style == "faint")
 
 
-def _evenly(curve: Curve, most: int) -> list[tuple[int, Sequence[float]]]:
+def _thin_evenly(curve: Curve, most: int) -> list[tuple[int, Sequence[float]]]:
     points = sorted(curve.items(), reverse=True)
     return points[:: -(-len(points) // most) or 1][::-1]
 
 
-def _ends(values: Sequence[float], bounds: Bounds) -> tuple[float, float]:
+def _interval_ends(values: Sequence[float], bounds: Bounds) -> tuple[float, float]:
     around = bounded_interval(values, bounds)
     if around.low is None or around.high is None:
         return min(values), max(values)
     return around.low, around.high
 
 
-def _corners(mark: Line | Band | Dot) -> Iterable[tuple[float, float]]:
+def _mark_corners(mark: Line | Band | Dot) -> Iterable[tuple[float, float]]:
     if isinstance(mark, Dot):
         yield mark.x, mark.y
         return
@@ -357,7 +363,10 @@ def history(snapshot: Snapshot) -> Picture:
         *lines,
         *(_cut_dot(snapshot, y, trial, stopped[trial]) for trial in cut),
         *best,
-        *(_dot(y, n, value, "c0", f"trial {n}: {number(value)}") for n, value in ended.items()),
+        *(
+            _clipped_dot(y, n, value, "c0", f"trial {n}: {number(value)}")
+            for n, value in ended.items()
+        ),
         *(_lost_cross(snapshot, y, trial) for trial in lost),
         *winner,
     ]
@@ -379,9 +388,9 @@ def history(snapshot: Snapshot) -> Picture:
 
 def _values_of(rows: Sequence[TrialRow]) -> tuple[dict[int, float], dict[int, float]]:
     """Return trial -> value of a full run; of the others at the last rung."""
-    ended = _finite({row.trial: row.value for row in rows})
+    ended = _finite_values({row.trial: row.value for row in rows})
     others = [row for row in rows if row.trial not in ended]
-    return ended, _finite({row.trial: row.rung_value for row in others})
+    return ended, _finite_values({row.trial: row.rung_value for row in others})
 
 
 def _kept_in_sight(snapshot: Snapshot, rows: Sequence[TrialRow]) -> list[float]:
@@ -394,7 +403,7 @@ def _kept_in_sight(snapshot: Snapshot, rows: Sequence[TrialRow]) -> list[float]:
 
 def _cut_dot(snapshot: Snapshot, y: Scale, trial: int, value: float) -> Dot:
     at = f"trial {trial}: {number(value)} at rung {snapshot.rows[trial].rung}"
-    return _dot(y, trial, value, "muted", f"{at}, {snapshot.state(trial)}")
+    return _clipped_dot(y, trial, value, "muted", f"{at}, {snapshot.state(trial)}")
 
 
 def _best_so_far(snapshot: Snapshot, x: Scale) -> list[Line]:
@@ -415,11 +424,11 @@ def _winner_ring(snapshot: Snapshot) -> list[Dot]:
     return [Dot(first.trial, first.search_value, "c1", shape="ring")]
 
 
-def _finite(values: Mapping[int, float | None]) -> dict[int, float]:
+def _finite_values(values: Mapping[int, float | None]) -> dict[int, float]:
     return {trial: value for trial, value in values.items() if value is not None and finite(value)}
 
 
-def _dot(y: Scale, trial: int, value: float, style: str, tip: str) -> Dot:
+def _clipped_dot(y: Scale, trial: int, value: float, style: str, tip: str) -> Dot:
     shape = "dot" if y.holds(value) else "out"
     return Dot(trial, min(max(value, y.low), y.high), style, trial, tip, shape)
 
@@ -477,7 +486,7 @@ def _pareto_panel(
     best = {entry.trial for entry in front}
     marks: list[Line | Dot] = []
     if alone and len(front) > 1:
-        marks.append(Line(_stairs(front, pair, goals), "c1"))
+        marks.append(Line(_front_corners(front, pair, goals), "c1"))
     below = sorted(shown, key=lambda entry: entry.trial in best)
     marks += [_front_dot(entry, pair, names, entry.trial in best) for entry in below]
     keys = [Key("on the front", "c1", "dot"), Key("dominated", "muted", "dot")]
@@ -496,7 +505,7 @@ def _front_dot(entry: Entry, pair: tuple[int, int], names: Sequence[str], is_bes
     return Dot(at, height, "c1" if is_best else "muted", entry.trial, tip, "dot")
 
 
-def _stairs(
+def _front_corners(
     front: Sequence[Entry], pair: tuple[int, int], goals: Sequence[str]
 ) -> tuple[tuple[float, float], ...]:
     """Return the corners of the line around the dominated area."""
@@ -519,7 +528,7 @@ def schedule(snapshot: Snapshot) -> Picture:
     ways = {trial: _schedule_of(snapshot, trial) for trial in members}
     last = max((way[-1][0] for way in ways.values()), default=0)
     named = dict(snapshot.study.space.keyed)
-    moved = [key for key in named if _changes(named[key], ways)]
+    moved = [key for key in named if _is_changed(named[key], ways)]
     panels = [
         _schedule_panel(
             snapshot, key, named[key], ways, members=members, copies=copies, last=float(last)
@@ -548,12 +557,12 @@ def _schedule_of(snapshot: Snapshot, trial: int) -> Way:
     return [*zip(starts, knobs, strict=True), (end, knobs[-1])]
 
 
-def _changes(parameter: Parameter, ways: Mapping[int, Way]) -> bool:
+def _is_changed(parameter: Parameter, ways: Mapping[int, Way]) -> bool:
     name = parameter.name
     return any(len({repr(knobs.get(name)) for _, knobs in way}) > 1 for way in ways.values())
 
 
-def _height(parameter: Parameter, knobs: Mapping[str, Any]) -> float | None:
+def _knob_height(parameter: Parameter, knobs: Mapping[str, Any]) -> float | None:
     if parameter.name not in knobs or not parameter.active(knobs):
         return None
     value = knobs[parameter.name]
@@ -580,7 +589,7 @@ def _schedule_panel(
             marks.append(Line(joined, "muted", row.trial, said, thin=True))
             ends.append(Dot(*joined[1], "muted", row.trial, said))
     for at, trial in enumerate(members):
-        heights = [(float(x), _height(parameter, knobs)) for x, knobs in ways[trial]]
+        heights = [(float(x), _knob_height(parameter, knobs)) for x, knobs in ways[trial]]
         points = tuple((x, y) for x, y in heights if y is not None)
         if len(points) < 2:
             continue
@@ -601,7 +610,7 @@ def _copy_line(
     if row.source is None or row.params is None or not {row.source, row.trial} <= ways.keys():
         return None
     source = next(knobs for x, knobs in reversed(ways[row.source]) if x < row.env_steps or x == 0)
-    before, after = _height(parameter, source), _height(parameter, row.params)
+    before, after = _knob_height(parameter, source), _knob_height(parameter, row.params)
     if before is None or after is None:
         return None
     return (float(row.env_steps), before), (float(row.env_steps), after)

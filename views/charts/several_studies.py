@@ -40,7 +40,7 @@ _SHARES = Scale(0.0, 1.0, tuple((at / 4, f"{at / 4:.0%}") for at in range(5)), "
 
 
 @dataclass(frozen=True)
-class Side:
+class MethodValues:
     """The test values of one method; `studies`: their origin."""
 
     name: str
@@ -54,17 +54,17 @@ class Side:
 
 @dataclass(frozen=True)
 class Sides:
-    sides: tuple[Side, ...]
+    sides: tuple[MethodValues, ...]
     environments: tuple[str, ...]
     label: str  # of the scores
     note: str = ""  # values that were left out
 
 
 @dataclass(frozen=True)
-class Compared:
+class SideAggregates:
     """One side's aggregates; `improvement`: over the default, or the last side."""
 
-    side: Side
+    side: MethodValues
     iqm: Estimate
     improvement: Estimate | None
 
@@ -92,22 +92,22 @@ def _require_test_values(snapshot: Snapshot) -> None:
     first = snapshot.winner
     if first is None or first.measured_from != Stream.REPORT:
         raise ConfigError(f"the winner of study {name!r} has no test seeds; remove it")
-    if snapshot.meta.goal == "minimize" and _reference(snapshot) is None:
+    if snapshot.meta.goal == "minimize" and _reference_scores(snapshot) is None:
         told = f"study {name!r} minimises {snapshot.meta.metric}, which has no reference scores"
         raise ConfigError(f"{told}; remove it")
 
 
-def _reference(snapshot: Snapshot) -> Reference | None:
+def _reference_scores(snapshot: Snapshot) -> Reference | None:
     if snapshot.study.more_envs:
         return None
     return reference_of(snapshot.study.env.id, snapshot.meta.metric)
 
 
-def _values(snapshot: Snapshot, trial: int, scaled: bool) -> BySeed:
+def _test_values(snapshot: Snapshot, trial: int, scaled: bool) -> BySeed:
     """Return a trial's values on test seeds, one score per environment."""
     if snapshot.study.more_envs:
         return snapshot.scores.of(trial, Stream.REPORT)
-    scale = _reference(snapshot) if scaled else None
+    scale = _reference_scores(snapshot) if scaled else None
     values = snapshot.rows[trial].by_report_seed
     if scale is None:
         return {seed: (value,) for seed, value in values.items()}
@@ -120,20 +120,20 @@ def _on_one(snapshots: Sequence[Snapshot]) -> Sides:
     if len(metrics) > 1:
         raise ConfigError(f"the studies measure {' and '.join(metrics)}; compare equal metrics")
     scaled = any(snapshot.meta.goal == "minimize" for snapshot in snapshots)
-    found: list[Side] = []
+    found: list[MethodValues] = []
     for snapshot in snapshots:
         if snapshot.winner is not None:
-            values = _values(snapshot, snapshot.winner.trial, scaled)
-            found.append(Side(snapshot.meta.name, values, (snapshot.meta.name,)))
+            values = _test_values(snapshot, snapshot.winner.trial, scaled)
+            found.append(MethodValues(snapshot.meta.name, values, (snapshot.meta.name,)))
     known = {side.name for side in found}
     if len(known) < len(found):
         raise ConfigError("two studies have the same name; give studies with different names")
-    found += _defaults(snapshots, scaled)
+    found += _default_sides(snapshots, scaled)
     label = "normalised score" if scaled else metric_name(snapshots[0].study)
     return Sides(tuple(found), (_environment(snapshots[0]),), label)
 
 
-def _defaults(snapshots: Sequence[Snapshot], scaled: bool) -> list[Side]:
+def _default_sides(snapshots: Sequence[Snapshot], scaled: bool) -> list[MethodValues]:
     """Return each study's default, or a single one if all have the same configuration."""
     having = [one for one in snapshots if _default_values(one, scaled)]
     configurations = {repr(sorted(one.study.default().items())) for one in having}
@@ -141,7 +141,7 @@ def _defaults(snapshots: Sequence[Snapshot], scaled: bool) -> list[Side]:
         having = having[:1]
     alone = len(having) == 1
     return [
-        Side(
+        MethodValues(
             _DEFAULT if alone else f"{_DEFAULT} of {one.meta.name}",
             _default_values(one, scaled),
             (one.meta.name,),
@@ -154,7 +154,7 @@ def _default_values(snapshot: Snapshot, scaled: bool) -> BySeed:
     first, default = snapshot.winner, snapshot.default
     if first is None or default is None or first.trial == default:
         return {}
-    return _values(snapshot, default, scaled)
+    return _test_values(snapshot, default, scaled)
 
 
 def _grid_of(
@@ -163,7 +163,7 @@ def _grid_of(
     """Return method -> environment -> its study; each method has one on every environment."""
     grid: dict[str, dict[str, Snapshot]] = {}
     for snapshot in snapshots:
-        cell = grid.setdefault(_method(snapshot), {})
+        cell = grid.setdefault(_method_name(snapshot), {})
         if _environment(snapshot) in cell:
             other = cell[_environment(snapshot)].meta.name
             told = f"{other!r} and {snapshot.meta.name!r} have the same method and environment"
@@ -182,40 +182,42 @@ def _on_several(snapshots: Sequence[Snapshot], environments: Sequence[str]) -> S
         if snapshot.study.more_envs:
             told = f"study {snapshot.meta.name!r} is over several environments itself"
             raise ConfigError(f"{told}; compare it with studies on the same ones")
-        if _reference(snapshot) is None:
+        if _reference_scores(snapshot) is None:
             told = f"{_environment(snapshot)} has no reference score of {snapshot.meta.metric}"
             raise ConfigError(f"{told}; give studies on one environment, or remove it")
     grid = _grid_of(snapshots, environments)
-    sides: list[Side] = []
+    sides: list[MethodValues] = []
     for name, cell in grid.items():
         label = "winner" if len(grid) == 1 else name
-        sides.append(_over(label, [cell[env] for env in environments], default=False))
+        sides.append(_side_over_studies(label, [cell[env] for env in environments], default=False))
     of_one = [next(iter(grid.values()))[env] for env in environments]
     if all(_default_values(one, scaled=True) for one in of_one):
-        sides.append(_over(_DEFAULT, of_one, default=True))
+        sides.append(_side_over_studies(_DEFAULT, of_one, default=True))
     return Sides(tuple(sides), tuple(environments), "normalised score", _cut_words(sides, of_one))
 
 
-def _method(snapshot: Snapshot) -> str:
+def _method_name(snapshot: Snapshot) -> str:
     rule = snapshot.study.early_terminate
     name = snapshot.study.search.method
     return name if rule is None else f"{name} + {rule.type}"
 
 
-def _over(name: str, snapshots: Sequence[Snapshot], default: bool) -> Side:
+def _side_over_studies(name: str, snapshots: Sequence[Snapshot], default: bool) -> MethodValues:
     """Return one side over several studies' environments, on equally many seeds of each."""
     columns: list[list[float]] = []
     for snapshot in snapshots:
         first = snapshot.winner
         trial = first.trial if first is not None else 0
-        values = _default_values(snapshot, True) if default else _values(snapshot, trial, True)
+        values = (
+            _default_values(snapshot, True) if default else _test_values(snapshot, trial, True)
+        )
         columns.append([values[seed][0] for seed in sorted(values)])
     fewest = min(map(len, columns))
     rows = [tuple(column[at] for column in columns) for at in range(fewest)]
-    return Side(name, dict(enumerate(rows)), tuple(one.meta.name for one in snapshots))
+    return MethodValues(name, dict(enumerate(rows)), tuple(one.meta.name for one in snapshots))
 
 
-def _cut_words(sides: Sequence[Side], snapshots: Sequence[Snapshot]) -> str:
+def _cut_words(sides: Sequence[MethodValues], snapshots: Sequence[Snapshot]) -> str:
     most = max(len(one.rows[one.winner.trial].by_report_seed) for one in snapshots if one.winner)
     fewest = min(len(side.scores) for side in sides)
     if fewest == most:
@@ -223,18 +225,18 @@ def _cut_words(sides: Sequence[Side], snapshots: Sequence[Snapshot]) -> str:
     return f"Of each study the first {fewest} test seeds are used, as many as all have."
 
 
-def compared(found: Sides) -> list[Compared]:
+def compared(found: Sides) -> list[SideAggregates]:
     """Return IQM and probability of improvement of each side, with 95 % intervals."""
     rival = next((side for side in found.sides if side.is_default), found.sides[-1])
-    answers: list[Compared] = []
+    answers: list[SideAggregates] = []
     for side in found.sides:
         iqm = on_each(side.scores).together["iqm"]
-        improvement = None if side is rival else _improvement(side, rival, found)
-        answers.append(Compared(side, iqm, improvement))
+        improvement = None if side is rival else _improvement_probability(side, rival, found)
+        answers.append(SideAggregates(side, iqm, improvement))
     return answers
 
 
-def _improvement(side: Side, rival: Side, found: Sides) -> Estimate:
+def _improvement_probability(side: MethodValues, rival: MethodValues, found: Sides) -> Estimate:
     """Return the probability of improvement; paired if both sides are from the same studies."""
     paired = side.studies == rival.studies
     between = beside(side.scores, rival.scores, paired)
@@ -251,12 +253,12 @@ def several_studies(snapshots: Sequence[Snapshot]) -> Picture:
     panels.append(_profile_panel(found))
     seeds = {len(side.scores) for side in found.sides}
     count = f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else str(min(seeds))
-    where = _listed(found.environments)
+    where = _list_in_words(found.environments)
     caption = f"Winners of {counted(len(snapshots), 'study').replace('studys', 'studies')} on "
     caption += f"{where}, {count} test seeds each, with 95 % intervals: interquartile mean "
     caption += f"(IQM), probability of improvement over {rival.name}, and performance profile "
     caption += "(share of runs with a score above)."
-    lost = sum(_diverged(side) for side in found.sides)
+    lost = sum(_diverged_seeds(side) for side in found.sides)
     if lost:
         caption += (
             f" {counted(lost, 'run')} diverged: excluded from the IQM, and lowest in the profile."
@@ -264,37 +266,37 @@ def several_studies(snapshots: Sequence[Snapshot]) -> Picture:
     return Picture("several", _TITLE, f"{caption} {found.note}".strip(), panels)
 
 
-def _diverged(side: Side) -> int:
+def _diverged_seeds(side: MethodValues) -> int:
     return sum(not all(map(math.isfinite, scores)) for scores in side.scores.values())
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_in_words(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _style(place: int, side: Side) -> str:
+def _style(place: int, side: MethodValues) -> str:
     return "base" if side.is_default else f"c{place % _MOST}"
 
 
-def _iqm_panel(answers: Sequence[Compared], label: str) -> XY:
+def _iqm_panel(answers: Sequence[SideAggregates], label: str) -> XY:
     estimates = [(one.side, one.iqm) for one in answers]
-    return _whiskers("Interquartile mean", label, estimates, answers)
+    return _interval_panel("Interquartile mean", label, estimates, answers)
 
 
-def _improvement_panel(answers: Sequence[Compared], rival: str) -> XY:
+def _improvement_panel(answers: Sequence[SideAggregates], rival: str) -> XY:
     estimates = [(one.side, one.improvement) for one in answers if one.improvement is not None]
-    found = _whiskers("Improvement", f"P(better than {rival})", estimates, answers)
+    found = _interval_panel("Improvement", f"P(better than {rival})", estimates, answers)
     ticks = tuple((at / 4, number(at / 4)) for at in range(5))
     even = Line(((0.5, found.y.low), (0.5, found.y.high)), "muted", thin=True, dashed=True)
     x = Scale(-0.02, 1.02, ticks, found.x.label)
     return replace(found, x=x, marks=(even, *found.marks))
 
 
-def _whiskers(
+def _interval_panel(
     title: str,
     label: str,
-    estimates: Sequence[tuple[Side, Estimate]],
-    answers: Sequence[Compared],
+    estimates: Sequence[tuple[MethodValues, Estimate]],
+    answers: Sequence[SideAggregates],
 ) -> XY:
     """Draw each estimate as a dot on the line of its interval, the first side on top."""
     places = {one.side.name: at for at, one in enumerate(answers)}
@@ -330,14 +332,14 @@ def _profile_panel(found: Sides) -> XY:
             ends = zip(one.thresholds, one.band, strict=True)
             marks.append(Band(tuple((at, *end) for at, end in ends), style))
         marks.append(Line(points, style, tip=side.name, dashed=side.is_default))
-        labels.append(Label(_height(points, low, high), side.name, style))
+        labels.append(Label(_profile_height(points, low, high), side.name, style))
     marks.sort(key=lambda mark: isinstance(mark, Line))  # bands below lines
     ticks = tuple((at, number(at)) for at in round_ticks(low, high, 4))
     x = Scale(low, high, ticks, found.label, cut=True)
     return XY("Performance profile", x, _SHARES, tuple(marks), labels=tuple(labels))
 
 
-def _height(points: Sequence[tuple[float, float]], low: float, high: float) -> float:
+def _profile_height(points: Sequence[tuple[float, float]], low: float, high: float) -> float:
     """Return a profile's height near its right end, before it falls to 0."""
     at = low + 0.9 * (high - low)
     for (_, before), (x, _) in pairwise(points):

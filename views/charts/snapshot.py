@@ -9,8 +9,8 @@ from functools import cached_property
 
 from ...errors import ConfigError
 from ...search.analysis.across_environments import EnvironmentScores, environment_scores
-from ...search.analysis.checkpoint_values import Points, point_at, points_of
-from ...search.analysis.knob_significance import Answer, answer_at
+from ...search.analysis.checkpoint_values import CheckpointValues, point_at, points_of
+from ...search.analysis.knob_significance import SignificantKnobs, answer_at
 from ...search.analysis.verdict import conclusion_of
 from ...search.state.usage import Usage
 from ...store.audits import Audit, audit_of
@@ -19,8 +19,8 @@ from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ...store.rows import (
     BaselineRow,
+    CommitHead,
     DecisionRow,
-    Head,
     StudyMeta,
     TrialRow,
     TrialState,
@@ -40,8 +40,8 @@ from .model import Scale, round_ticks
 class Snapshot:
     folder: StudyFolder
     meta: StudyMeta
-    head: Head
-    points: Points
+    head: CommitHead
+    points: CheckpointValues
     entries: Sequence[Entry]
     baselines: Sequence[BaselineEntry]
     decisions: Sequence[DecisionRow]
@@ -54,7 +54,7 @@ class Snapshot:
     scores: EnvironmentScores = field(default_factory=EnvironmentScores)
 
     @cached_property
-    def answer(self) -> Answer | None:
+    def answer(self) -> SignificantKnobs | None:
         if not self.study.space.parameters:
             return None
         try:

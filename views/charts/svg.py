@@ -71,9 +71,9 @@ def _xy(panel: XY, width: int) -> tuple[int, list[str]]:
     frame = _Frame(widest + 12, 24.0 if panel.y.label else 8.0, right, height - below)
     body = [*_y_axis(panel.y, frame), *_x_axis(panel.x, frame, height), *_labels(panel, frame)]
     if not panel.y.cut:
-        return height, [*body, *(_mark(mark, panel, frame) for mark in panel.marks)]
-    dots = [_mark(mark, panel, frame) for mark in panel.marks if isinstance(mark, Dot)]
-    lines = [_mark(mark, panel, frame) for mark in panel.marks if not isinstance(mark, Dot)]
+        return height, [*body, *(_mark_svg(mark, panel, frame) for mark in panel.marks)]
+    dots = [_mark_svg(mark, panel, frame) for mark in panel.marks if isinstance(mark, Dot)]
+    lines = [_mark_svg(mark, panel, frame) for mark in panel.marks if not isinstance(mark, Dot)]
     x, y = _n(frame.left), _n(frame.top)
     wide, high = _n(frame.right - frame.left), _n(frame.bottom - frame.top)
     window = (
@@ -96,12 +96,12 @@ def _y_axis(scale: Scale, frame: _Frame) -> Iterable[str]:
         yield _text(2, 12, scale.label, "label")
     for value, text in scale.ticks:
         y = frame.y(scale.share(value))
-        yield _rule(frame.left, y, frame.right, y, "grid")
+        yield _line_svg(frame.left, y, frame.right, y, "grid")
         yield _text(frame.left - 6, y + 4, text, "tick end")
 
 
 def _x_axis(scale: Scale, frame: _Frame, height: int) -> Iterable[str]:
-    yield _rule(frame.left, frame.bottom, frame.right, frame.bottom, "axis")
+    yield _line_svg(frame.left, frame.bottom, frame.right, frame.bottom, "axis")
     free = -math.inf
     for value, text in scale.ticks:
         x, half = frame.x(scale.share(value)), _text_width(text) / 2
@@ -109,22 +109,22 @@ def _x_axis(scale: Scale, frame: _Frame, height: int) -> Iterable[str]:
         if middle - half < free + 4:
             continue
         free = middle + half
-        yield _rule(x, frame.bottom, x, frame.bottom + 4, "axis")
+        yield _line_svg(x, frame.bottom, x, frame.bottom + 4, "axis")
         yield _text(middle, frame.bottom + 17, text, "tick mid")
     if scale.label:
         yield _text((frame.left + frame.right) / 2, height - 4, scale.label, "label mid")
 
 
-def _mark(mark: Line | Band | Dot, panel: XY, frame: _Frame) -> str:
+def _mark_svg(mark: Line | Band | Dot, panel: XY, frame: _Frame) -> str:
     if isinstance(mark, Band):
-        above = [_place(x, high, panel, frame) for x, _, high in mark.points]
-        below = [_place(x, low, panel, frame) for x, low, _ in reversed(mark.points)]
+        above = [_pixel_place(x, high, panel, frame) for x, _, high in mark.points]
+        below = [_pixel_place(x, low, panel, frame) for x, low, _ in reversed(mark.points)]
         return f'<path class="band {mark.style}" d="{_path([*above, *below])}Z"/>'
     if isinstance(mark, Line):
-        places = [_place(x, y, panel, frame) for x, y in mark.points]
+        places = [_pixel_place(x, y, panel, frame) for x, y in mark.points]
         kind = "line" + " thin" * mark.thin + " dashed" * mark.dashed
-        shape = f'd="{_path(_stepped(places) if mark.step else places)}"'
-        return _marked("path", f"{kind} {mark.style}", shape, mark.trial, mark.tip)
+        shape = f'd="{_path(_step_corners(places) if mark.step else places)}"'
+        return _shape_svg("path", f"{kind} {mark.style}", shape, mark.trial, mark.tip)
     x, y = frame.x(panel.x.share(mark.x)), frame.y(panel.y.share(mark.y))
     tag, kind = "path", mark.shape
     if mark.shape == "out":  # a triangle at the edge that the value is beyond
@@ -135,14 +135,14 @@ def _mark(mark: Line | Band | Dot, panel: XY, frame: _Frame) -> str:
     else:
         radius = RING if mark.shape == "ring" else DOT
         tag, shape = "circle", f'cx="{_n(x)}" cy="{_n(y)}" r="{radius}"'
-    return _marked(tag, f"{kind} {mark.style}", shape, mark.trial, mark.tip)
+    return _shape_svg(tag, f"{kind} {mark.style}", shape, mark.trial, mark.tip)
 
 
-def _place(x: float, y: float, panel: XY, frame: _Frame) -> tuple[float, float]:
+def _pixel_place(x: float, y: float, panel: XY, frame: _Frame) -> tuple[float, float]:
     return frame.x(panel.x.share(x)), frame.y(panel.y.share(y, _FAR * panel.y.cut))
 
 
-def _stepped(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def _step_corners(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     corners = list(places[:1])
     for (_, before), (x, y) in pairwise(places):
         corners += [(x, before), (x, y)]
@@ -150,7 +150,7 @@ def _stepped(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
 
 
 def _bars(panel: Bars, width: int) -> tuple[int, list[str]]:
-    names = [_short(bar.label) for bar in panel.bars]
+    names = [_short_text(bar.label) for bar in panel.bars]
     left = max(map(_text_width, names), default=0.0) + 10
     right = width - 12 - max((_text_width(bar.text) for bar in panel.bars), default=0.0)
     body: list[str] = []
@@ -163,7 +163,7 @@ def _bars(panel: Bars, width: int) -> tuple[int, list[str]]:
         )
         if bar.around is not None:
             low, high = (left + share * (right - left) for share in bar.around)
-            body.append(_rule(low, y + 11, high, y + 11, "whisker"))
+            body.append(_line_svg(low, y + 11, high, y + 11, "whisker"))
             length = max(length, high - left)
         body.append(_text(left + length + 6, y + 15, bar.text, "tick"))
     return max(_ROW, len(panel.bars) * _ROW), body
@@ -180,7 +180,7 @@ def _rails_up(panel: Parallel, width: int) -> tuple[int, list[str]]:
         body.append(_strand(strand, [*zip(xs, ys, strict=True)]))
     most = max(4, int((gap - 8) / _LETTER))
     for index, (x, rail) in enumerate(zip(xs, panel.rails, strict=True)):
-        body.append(_rule(x, frame.top, x, frame.bottom, "rail"))
+        body.append(_line_svg(x, frame.top, x, frame.bottom, "rail"))
         at = min(max(x, 2.0), width - 2.0)
         align = "mid"
         if index in (0, count - 1):
@@ -203,7 +203,7 @@ def _rails_across(panel: Parallel, width: int) -> tuple[int, list[str]]:
         xs = [frame.x(share) if share >= 0 else 8.0 for share in strand.shares]
         body.append(_strand(strand, [*zip(xs, ys, strict=True)]))
     for index, (y, rail) in enumerate(zip(ys, panel.rails, strict=True)):
-        body.append(_rule(frame.left, y, frame.right, y, "rail"))
+        body.append(_line_svg(frame.left, y, frame.right, y, "rail"))
         body.append(_text(2, y - 6, rail.label, "name halo"))
         free = -math.inf
         for share, text in rail.ticks:
@@ -232,7 +232,7 @@ def _brush(index: int, rail: Rail, start: tuple[float, float], end: tuple[float,
 def _strand(strand: Strand, places: Sequence[tuple[float, float]]) -> str:
     crossed = " ".join(f"{share:.3g}" for share in strand.shares)
     shape = f'd="{_path(places)}" data-c="{crossed}"'
-    return _marked("path", f"line strand {strand.style}", shape, strand.trial, strand.tip)
+    return _shape_svg("path", f"line strand {strand.style}", shape, strand.trial, strand.tip)
 
 
 def _folded_name(x: float, name: str, most: int, align: str) -> list[str]:
@@ -243,18 +243,18 @@ def _folded_name(x: float, name: str, most: int, align: str) -> list[str]:
         lines = [part for part in (name[:cut], name[cut:]) if part]
     first = 20 - 12 * (len(lines) - 1)
     return [
-        _text(x, first + 12 * row, _short(line), f"name {align}".strip())
+        _text(x, first + 12 * row, _short_text(line), f"name {align}".strip())
         for row, line in enumerate(lines)
     ]
 
 
-def _marked(tag: str, kind: str, shape: str, trial: int | None, tip: str) -> str:
+def _shape_svg(tag: str, kind: str, shape: str, trial: int | None, tip: str) -> str:
     whose = "" if trial is None else f' data-t="{trial}"'
     start = f'<{tag} class="{kind}" {shape}{whose}'
     return f"{start}><title>{escape(tip)}</title></{tag}>" if tip else f"{start}/>"
 
 
-def _rule(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+def _line_svg(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
     return f'<path class="{kind}" d="M{_n(x1)} {_n(y1)}L{_n(x2)} {_n(y2)}"/>'
 
 
@@ -274,5 +274,5 @@ def _text_width(text: str) -> float:
     return _LETTER * len(text)
 
 
-def _short(text: str) -> str:
+def _short_text(text: str) -> str:
     return text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"

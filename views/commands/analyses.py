@@ -17,7 +17,7 @@ from ..output import echo, note, print_answer, print_json
 from ..terminal.console import console, in_columns
 
 if TYPE_CHECKING:
-    from ...search.analysis.knob_significance import Answer
+    from ...search.analysis.knob_significance import SignificantKnobs
     from ...search.what_if import WhatIf
 
 _HEADER = ("rule", "stopped", "saved", "lost", "exact")
@@ -45,7 +45,9 @@ def do_importance(args: Namespace) -> int:
         print_json([{"at": one.at, "answer": one.as_json()} for one in answers])
         return 0
     unit = points.study.algorithm.unit
-    lines = [_over_progress(answers, unit) if args.over_progress else _answer(answers[0], unit)]
+    lines = [
+        _over_progress(answers, unit) if args.over_progress else _importance_text(answers[0], unit)
+    ]
     left_out = sorted(set(points.values) - set(found))
     if args.over_progress and left_out:
         some = ", ".join(map(steps, left_out))
@@ -54,7 +56,7 @@ def do_importance(args: Namespace) -> int:
     return 0
 
 
-def _answer(answer: Answer, unit: str) -> str:
+def _importance_text(answer: SignificantKnobs, unit: str) -> str:
     rows: list[list[str]] = []
     for knob in answer.decided.knobs:
         cells = ["-", "-", "-", "too few trials have it"]
@@ -70,13 +72,13 @@ def _answer(answer: Answer, unit: str) -> str:
     return "\n".join([first, "", table, "", point, *rest])
 
 
-def _share_of(name: str, answer: Answer) -> str:
+def _share_of(name: str, answer: SignificantKnobs) -> str:
     """Return the share that a hyperparameter explains, with a star where it matters."""
     knob = next((knob for knob in answer.decided.knobs if knob.name == name), None)
     return "-" if knob is None else f"{knob.share:.0%}{'*' * knob.decided}"
 
 
-def _over_progress(answers: Sequence[Answer], unit: str) -> str:
+def _over_progress(answers: Sequence[SignificantKnobs], unit: str) -> str:
     names = [knob.name for knob in answers[-1].decided.knobs]
     rows = [[name, *(_share_of(name, answer) for answer in answers)] for name in names]
     header = ["hyperparameter", *(steps(answer.at) for answer in answers)]

@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import ConfigError, counted
 from ...files.atomic_files import write_text
 from ...search.bench.bench import BenchResults, run_bench
-from ...search.bench.compare import Comparison, Estimate, Ratio, compare
+from ...search.bench.compare import BenchComparison, BenchEstimate, Ratio, compare
 from ...store.codec import finite_json
 from ...studies.bench_file import read_bench
 from ...studies.yaml_io import plain
@@ -44,7 +44,7 @@ def do_bench(args: Namespace) -> int:
     return 0
 
 
-def bench_json(results: BenchResults, found: Comparison) -> dict[str, Any]:
+def bench_json(results: BenchResults, found: BenchComparison) -> dict[str, Any]:
     return finite_json(
         {
             "hpo": __version__,
@@ -68,7 +68,7 @@ def write_outcomes(path: Path, results: BenchResults) -> None:
         write_grouped(writer, [table])
 
 
-def bench_text(results: BenchResults, found: Comparison) -> str:
+def bench_text(results: BenchResults, found: BenchComparison) -> str:
     spec, count = results.file.spec, len(results.environments)
     header = ("method", *map(str, spec.budgets), "env steps", "nearest")
     ratios = {one.method: one for one in found.ratios}
@@ -106,7 +106,7 @@ def bench_text(results: BenchResults, found: Comparison) -> str:
     )
 
 
-def _beats_row(results: BenchResults, found: Comparison, ratio: Ratio) -> tuple[str, ...]:
+def _beats_row(results: BenchResults, found: BenchComparison, ratio: Ratio) -> tuple[str, ...]:
     """Return per budget which share of configurations a method's choices beat, and its costs."""
     mine = [row for row in found.rows if row.method == ratio.method]
     cells: list[str] = []
@@ -122,12 +122,12 @@ def _beats_row(results: BenchResults, found: Comparison, ratio: Ratio) -> tuple[
     return ratio.method, *cells, _ratio(ratio), nearest
 
 
-def _score_row(results: BenchResults, found: Comparison, method: str) -> tuple[str, ...]:
+def _score_row(results: BenchResults, found: BenchComparison, method: str) -> tuple[str, ...]:
     scores = {one.budget: one.score for one in found.scores if one.method == method}
     return method, *(_score(scores.get(budget)) for budget in results.file.spec.budgets)
 
 
-def _score(found: Estimate | None) -> str:
+def _score(found: BenchEstimate | None) -> str:
     if found is None:
         return "-"
     if math.isnan(found.low):

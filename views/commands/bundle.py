@@ -14,7 +14,7 @@ from ...store.study_folder import find_study, first_of
 from ..bundle.levels import Level
 from ..bundle.page import verify_page
 from ..bundle.play_and_train import (
-    Side,
+    ClaimSeeds,
     playable,
     retrained,
     seconds_of_a_run,
@@ -66,7 +66,10 @@ def do_paper(args: Namespace) -> int:
         note(text)
     rows = sum(len(result_rows(snapshot)) for snapshot in snapshots)
     lines = [
-        *(fitted(_verdict(snapshot, len(snapshots)), sys.stdout) for snapshot in snapshots),
+        *(
+            fitted(_verdict_sentence(snapshot, len(snapshots)), sys.stdout)
+            for snapshot in snapshots
+        ),
         f"wrote {counted(len(written), 'file')} to {args.to}/ ({counted(rows, 'row')} of results)",
         f"compile: cd {args.to} && pdflatex paper && bibtex paper && pdflatex paper "
         "&& pdflatex paper",
@@ -76,7 +79,7 @@ def do_paper(args: Namespace) -> int:
     return 0
 
 
-def _verdict(snapshot: Snapshot, studies: int) -> str:
+def _verdict_sentence(snapshot: Snapshot, studies: int) -> str:
     """Return the first sentence of a study's verdict, with the study's name among several."""
     said = snapshot.conclusion.said
     first = said[0] if said else "No value yet."
@@ -95,7 +98,7 @@ def do_verify(args: Namespace) -> int:
     def show(level: Level) -> None:
         levels.append(level)
         if not args.json:
-            echo(_text(level))
+            echo(_level_text(level))
 
     with temporary_folder("verify") as temporary:
         bundle = Bundle(path, temporary / "study")
@@ -105,10 +108,10 @@ def do_verify(args: Namespace) -> int:
         for one in _levels_that_run(bundle, found, level.holds is True, args):
             show(one)
     holds = all(level.holds is not False for level in levels)
-    claims = _claims(found["claims"], levels[-1])
+    claims = _claims_data(found["claims"], levels[-1])
     data = {"path": str(path), "sha256": sha256(path), "holds": holds, "claims": claims}
     data["sentences"] = [said for one in claims for said in one["sentences"]]
-    lines = [*_said(claims, levels[-1]), f"sha256 {data['sha256']}"] if holds else []
+    lines = [*_claims_lines(claims, levels[-1]), f"sha256 {data['sha256']}"] if holds else []
     print_answer(
         args.json, {**data, "levels": [vars(level) for level in levels]}, "\n".join(lines)
     )
@@ -128,7 +131,7 @@ def _write_page(args: Namespace) -> int:
     return 0
 
 
-def _text(level: Level) -> str:
+def _level_text(level: Level) -> str:
     answer = {True: "yes", False: "NO", None: "-"}[level.holds]
     lines = [f"{level.name:<11} {answer:<4} {level.words}", *level.wrong]
     if level.not_read and level.holds:
@@ -144,7 +147,7 @@ def _levels_that_run(
     sides = sides_of(bundle, claims, args.seeds) if sound else []
     new = counted(args.episodes, "new episode")
     play = f"starts jax and plays the recorded episodes and {new}: about a minute"
-    train = f"starts jax and trains {_cost(bundle, sides)}"
+    train = f"starts jax and trains {_retraining_cost(bundle, sides)}"
     for name, asked, option, cost, why_not, run in (
         (
             "playable",
@@ -183,7 +186,7 @@ def _allow_code(bundle: Bundle, args: Namespace) -> None:
         raise StoreError(f"its code was not allowed to run: {first_of(bundle.code)}")
 
 
-def _cost(bundle: Bundle, sides: Sequence[Side]) -> str:
+def _retraining_cost(bundle: Bundle, sides: Sequence[ClaimSeeds]) -> str:
     if not sides:
         return "the seeds that its claims rest on"
     runs, unit = sum(len(side.drawn) for side in sides), unit_in(bundle.folder)
@@ -193,7 +196,7 @@ def _cost(bundle: Bundle, sides: Sequence[Side]) -> str:
     return f"{counted(runs, 'run')} of {length}, {words_of(sides)}{time}"
 
 
-def _claims(claims: Sequence[dict[str, Any]], retrained: Level) -> list[dict[str, Any]]:
+def _claims_data(claims: Sequence[dict[str, Any]], retrained: Level) -> list[dict[str, Any]]:
     """Return the claims, each with the retrained seeds that support it."""
     return [
         {
@@ -205,19 +208,19 @@ def _claims(claims: Sequence[dict[str, Any]], retrained: Level) -> list[dict[str
     ]
 
 
-def _said(claims: Sequence[dict[str, Any]], level: Level) -> list[str]:
+def _claims_lines(claims: Sequence[dict[str, Any]], level: Level) -> list[str]:
     """Return the sentences, grouped by their evidence."""
     again = [said for one in claims if one["retrained"] for said in one["sentences"]]
     rest = [said for one in claims if not one["retrained"] for said in one["sentences"]]
     lines = [""]
     if again:
-        lines += [f"{level.covers}:", *map(_indented, again)]
+        lines += [f"{level.covers}:", *map(_indent_sentence, again)]
     if rest:
-        lines += ["Claimed, not retrained:", *map(_indented, rest)]
+        lines += ["Claimed, not retrained:", *map(_indent_sentence, rest)]
     return lines
 
 
-def _indented(said: str) -> str:
+def _indent_sentence(said: str) -> str:
     return fitted(f"  {said}", sys.stdout)
 
 

@@ -50,14 +50,14 @@ def studies_listing(studies: Sequence[StudySummary], now: float | None = None) -
 
 
 def knobs_listing(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> Listing:
-    rows = [[knob.name, _default(knob.default), _range(knob), knob.meaning] for knob in knobs]
+    rows = [[knob.name, _default_text(knob.default), _range(knob), knob.meaning] for knob in knobs]
     return Listing(("hyperparameter", "default", "range", "meaning"), rows, [False] * 4)
 
 
 def knob_text(knob: Knob) -> str:
     lines = [
         ("meaning", knob.meaning),
-        ("default", _default(knob.default)),
+        ("default", _default_text(knob.default)),
         ("allowed", allowed(knob)),
         (
             "search",
@@ -102,7 +102,7 @@ def envs_data(envs: Iterable[EnvEntry] = tuple(ENVIRONMENTS.values())) -> list[d
     return [finite_json(asdict(env)) for env in envs]
 
 
-def _default(value: Any) -> str:
+def _default_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else param(value)
 
 
@@ -130,7 +130,9 @@ def do_knobs(args: Namespace) -> int:
         texts = {
             name: " ".join((name, knob.meaning, *names_of(name))) for name, knob in KNOBS.items()
         }
-        found = [KNOBS[n] for n in _with("hyperparameter", texts, args.word, "hpo knobs --all")]
+        found = [
+            KNOBS[n] for n in _names_with("hyperparameter", texts, args.word, "hpo knobs --all")
+        ]
     if args.json:
         print_json(knobs_data(found))
     elif args.word in KNOBS:
@@ -148,7 +150,7 @@ def do_envs(args: Namespace) -> int:
     if args.word is not None and is_hosted(args.word):
         found = [entry(args.word)]
     else:
-        known = _with("environment", texts, args.word, "hpo envs; Gymnasium's are gym:<id>")
+        known = _names_with("environment", texts, args.word, "hpo envs; Gymnasium's are gym:<id>")
         found = [ENVIRONMENTS[id_] for id_ in known]
     exact = next((env for env in found if env.id == args.word), None)
     if args.json:
@@ -162,7 +164,7 @@ def do_envs(args: Namespace) -> int:
     return 0
 
 
-def _with(what: str, texts: Mapping[str, str], word: str | None, command: str) -> list[str]:
+def _names_with(what: str, texts: Mapping[str, str], word: str | None, command: str) -> list[str]:
     found = [name for name, text in texts.items() if (word or "").lower() in text.lower()]
     if not found:
         raise ConfigError(f"no {what} has {word!r} in its name or meaning; to list all: {command}")

@@ -20,7 +20,7 @@ from typing import Any
 from ...errors import ConfigError, StoreError, counted
 from ...search.analysis.across_environments import EnvironmentScores, environment_scores
 from ...search.analysis.checkpoint_values import (
-    Points,
+    CheckpointValues,
     fresh_seeds,
     ranking_objective,
     read_points,
@@ -82,7 +82,7 @@ _LISTED = 8  # values of a side, at most, that are printed one by one
 
 
 def _environment_part(
-    sides: Sequence[_Side], chosen: _Chosen, *, decides: bool
+    sides: Sequence[_Side], chosen: _ComparedTrials, *, decides: bool
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the scores on each of several environments, as JSON data and as lines."""
     names, bounds = sides[0].scores.names, sides[0].scores.bounds
@@ -151,7 +151,7 @@ class _Side:
 
 
 @dataclass(frozen=True)
-class _Chosen:
+class _ComparedTrials:
     values: list[list[float]]
     paired: bool  # value i of both is from the same seed
     streams: tuple[Stream, Stream]
@@ -184,10 +184,10 @@ def do_compare(args: Namespace) -> int:
         unit=unit_of(meta.study_text),
         bounds=value_bounds(meta),
     )
-    chosen = replace(chosen, copied=_copied(sides, chosen))
-    result = _result(chosen)
-    refused = _refused(result, sides, chosen)
-    data, text = _answer(meta, result, sides, chosen, refused)
+    chosen = replace(chosen, copied=_sides_with_copies(sides, chosen))
+    result = _compare_values(chosen)
+    refused = _refusal_reason(result, sides, chosen)
+    data, text = _data_and_text(meta, result, sides, chosen, refused)
     print_answer(args.json, data, in_columns(text, sys.stdout, 2))
     return 0
 
@@ -198,7 +198,9 @@ class _Refusal:
     comparable: bool = True  # the values are of one kind, so that their difference means something
 
 
-def _refused(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> _Refusal | None:
+def _refusal_reason(
+    result: Comparison, sides: Sequence[_Side], chosen: _ComparedTrials
+) -> _Refusal | None:
     """Return the reason why there is no verdict, if any."""
     if differs := apart(sides[0].world, sides[1].world):
         why = f"they were evaluated in different environments ({differs})"
@@ -219,13 +221,13 @@ def _refused(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> _Re
     return _Refusal(_why_ranked(result, sides, chosen)) if chosen.ranked else None
 
 
-def _copied(sides: Sequence[_Side], chosen: _Chosen) -> tuple[str, ...]:
+def _sides_with_copies(sides: Sequence[_Side], chosen: _ComparedTrials) -> tuple[str, ...]:
     """Return the sides whose seeds trained alike."""
     each = zip(sides, chosen.streams, strict=True)
     return tuple(side.name for side, stream in each if str(stream) in side.copies)
 
 
-def _cautions(meta: StudyMeta, sides: Sequence[_Side], chosen: _Chosen) -> str:
+def _cautions_text(meta: StudyMeta, sides: Sequence[_Side], chosen: _ComparedTrials) -> str:
     said: list[str] = []
     if chosen.copied:
         said.append(COPIES_REMEDY)
@@ -237,11 +239,11 @@ def _cautions(meta: StudyMeta, sides: Sequence[_Side], chosen: _Chosen) -> str:
     return " ".join(said)
 
 
-def _answer(
+def _data_and_text(
     meta: StudyMeta,
     result: Comparison,
     sides: Sequence[_Side],
-    chosen: _Chosen,
+    chosen: _ComparedTrials,
     refused: _Refusal | None,
 ) -> tuple[dict[str, Any], str]:
     """Return the answer as JSON data and as text."""
@@ -250,7 +252,7 @@ def _answer(
     if comparable:
         on_each, lines = _environment_part(sides, chosen, decides=refused is None)
     unpaired = "" if chosen.paired else _why_unpaired(*sides)
-    caution = _cautions(meta, sides, chosen)
+    caution = _cautions_text(meta, sides, chosen)
     data = {
         "a": sides[0].name,
         "b": sides[1].name,
@@ -264,13 +266,17 @@ def _answer(
     }
     if chosen.ranked or chosen.copied:
         data["probability"] = None
-    first = _verdict(result, sides, chosen) if refused is None else f"No verdict: {refused.why}."
-    shown = [first, "", *_values(sides, chosen, result)]
+    first = (
+        _verdict_sentence(result, sides, chosen)
+        if refused is None
+        else f"No verdict: {refused.why}."
+    )
+    shown = [first, "", *_values_table(sides, chosen, result)]
     if result.paired and comparable:
         shown.append(_seed_by_seed(result, sides, chosen))
     deciding = _deciding_lines(result, sides, chosen) if comparable else []
     more = [unpaired, *lines] if unpaired else lines[1:]
-    return data, _text(shown, caution, more, deciding)
+    return data, _join_lines(shown, caution, more, deciding)
 
 
 def _decision_data(result: Comparison, refused: _Refusal | None) -> dict[str, Any]:
@@ -279,7 +285,9 @@ def _decision_data(result: Comparison, refused: _Refusal | None) -> dict[str, An
     return {"decision": result.verdict, "verdict": result.sentence()}
 
 
-def _deciding_lines(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> list[str]:
+def _deciding_lines(
+    result: Comparison, sides: Sequence[_Side], chosen: _ComparedTrials
+) -> list[str]:
     """Return the command that would decide; nothing where a verdict is known."""
     is_open = chosen.ranked or result.verdict == "undecided"
     if chosen.copied or not is_open:
@@ -288,7 +296,7 @@ def _deciding_lines(result: Comparison, sides: Sequence[_Side], chosen: _Chosen)
     return _what_decides(result, sides, chosen, which)
 
 
-def _result(chosen: _Chosen) -> Comparison:
+def _compare_values(chosen: _ComparedTrials) -> Comparison:
     """Compare values; seeds that ranked the trials, or copies, give only a difference."""
     ours, theirs = chosen.values
     found = compare(
@@ -311,17 +319,17 @@ def _result(chosen: _Chosen) -> Comparison:
     )
 
 
-def _why_ranked(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str:
+def _why_ranked(result: Comparison, sides: Sequence[_Side], chosen: _ComparedTrials) -> str:
     what = "chose the trials" if sides[0].study != sides[1].study else "ranked the trials"
     which = "which" if Stream.REPORT not in chosen.streams else "some of which"
-    return f"{_lead(result, sides, chosen)}, {which} also {what}"
+    return f"{_lead_text(result, sides, chosen)}, {which} also {what}"
 
 
 def number_in(word: str) -> int | None:
     return int(word) if word.isascii() and word.removeprefix("-").isdigit() else None
 
 
-def _compared_values(a: _Side, b: _Side) -> _Chosen:
+def _compared_values(a: _Side, b: _Side) -> _ComparedTrials:
     if a.study != b.study:
         return _of_two_studies(a, b)
     for stream in (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH):
@@ -333,7 +341,7 @@ def _compared_values(a: _Side, b: _Side) -> _Chosen:
     raise StoreError(f"{told}; to train both on test seeds: hpo confirm {a.trial} {b.trial}")
 
 
-def _of_two_studies(a: _Side, b: _Side) -> _Chosen:
+def _of_two_studies(a: _Side, b: _Side) -> _ComparedTrials:
     """Compare only on test seeds; paired if the studies have the same seed."""
     ours, theirs = a.values[Stream.REPORT], b.values[Stream.REPORT]
     shared = [seed for seed in ours if seed in theirs]
@@ -341,7 +349,7 @@ def _of_two_studies(a: _Side, b: _Side) -> _Chosen:
     if a.seed != b.seed or len(shared) < fewest:
         return _unpaired_values(a, b)
     values = [_of_seeds(side, shared) for side in (ours, theirs)]
-    return _Chosen(values, True, (Stream.REPORT, Stream.REPORT))
+    return _ComparedTrials(values, True, (Stream.REPORT, Stream.REPORT))
 
 
 def _is_better_elsewhere(a: _Side, b: _Side, stream: Stream) -> bool:
@@ -353,7 +361,7 @@ def _is_better_elsewhere(a: _Side, b: _Side, stream: Stream) -> bool:
     return any(a.values.get(other) and b.values.get(other) for other in others)
 
 
-def _on_stream(a: _Side, b: _Side, stream: Stream) -> _Chosen:
+def _on_stream(a: _Side, b: _Side, stream: Stream) -> _ComparedTrials:
     ours, theirs = a.values[stream], b.values[stream]
     shared = [seed for seed in ours if seed in theirs]
     paired = ours.keys() == theirs.keys() or len(shared) >= FEWEST_PAIRS
@@ -362,7 +370,7 @@ def _on_stream(a: _Side, b: _Side, stream: Stream) -> _Chosen:
         values = [_of_seeds(side, shared) for side in (ours, theirs)]
     earlier, interim = _looks_at(a, b, [seed for _, seed in shared])
     is_test = stream is Stream.REPORT
-    return _Chosen(
+    return _ComparedTrials(
         values,
         paired,
         (stream, stream),
@@ -410,7 +418,7 @@ def _why_unpaired(a: _Side, b: _Side) -> str:
     return "\n".join([f"{said}. To pair them on test seeds:", *commands])
 
 
-def _unpaired_values(a: _Side, b: _Side) -> _Chosen:
+def _unpaired_values(a: _Side, b: _Side) -> _ComparedTrials:
     order = (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH)
     x, y = (next(stream for stream in order if side.values.get(stream)) for side in (a, b))
     values = [list(side.values[stream].values()) for side, stream in ((a, x), (b, y))]
@@ -418,18 +426,18 @@ def _unpaired_values(a: _Side, b: _Side) -> _Chosen:
         stream is not Stream.REPORT and side.ranked.get(stream, 0) > 1
         for side, stream in ((a, x), (b, y))
     )
-    return _Chosen(values, False, (x, y), ranked=ranked)
+    return _ComparedTrials(values, False, (x, y), ranked=ranked)
 
 
 def _trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, list[_Side]]:
-    board = _board(folder)
+    board = _read_board(folder)
     for trial in numbers:
         if trial not in board.rows:
             raise StoreError(f"study {folder.name!r} has no trial {trial}", trials=folder.name)
     common = None
     if not all(board.has_full_run(number) for number in numbers):
         common = _values_in_common(folder, numbers)
-    sides = [_side(folder, board, number, f"trial {number}", common) for number in numbers]
+    sides = [_make_side(folder, board, number, f"trial {number}", common) for number in numbers]
     return board.meta, sides
 
 
@@ -456,7 +464,7 @@ def _values_in_common(folder: StudyFolder, numbers: Sequence[int]) -> _Common:
     return _Common(at, {n: points.seeds[str(Stream.SEARCH), n, at] for n in numbers})
 
 
-def _reached(points: Points, number: int) -> set[int]:
+def _reached(points: CheckpointValues, number: int) -> set[int]:
     """Return the env steps at which a trial was evaluated in the search."""
     found = ((trial, at) for kind, trial, at in points.seeds if kind == Stream.SEARCH)
     return {at for trial, at in found if trial == number}
@@ -466,11 +474,11 @@ def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
     sides, metas = [], []
     for name in (a, b):
         folder = find_study(name, root, note)
-        board = _board(folder)
+        board = _read_board(folder)
         first = min(board.trials.values(), key=lambda one: one.place, default=None)
         if first is None:
             raise StoreError(f"study {name!r} has no trial yet")
-        sides.append(_side(folder, board, first.trial, name))
+        sides.append(_make_side(folder, board, first.trial, name))
         metas.append(board.meta)
     for does, what, (ours, theirs) in (
         ("measures {}", "of the same metric", [meta.metric for meta in metas]),
@@ -489,7 +497,7 @@ def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
 
 
 @dataclass(frozen=True)
-class _Board:
+class _ComparedBoard:
     meta: StudyMeta
     rows: Mapping[int, TrialRow]
     trials: Mapping[int, TrialView]
@@ -516,8 +524,12 @@ class _Board:
         return self.trials[trial].has_value or any(self.fresh_of(trial).values())
 
 
-def _side(
-    folder: StudyFolder, board: _Board, number: int, name: str, common: _Common | None = None
+def _make_side(
+    folder: StudyFolder,
+    board: _ComparedBoard,
+    number: int,
+    name: str,
+    common: _Common | None = None,
 ) -> _Side:
     row, view, meta = board.rows[number], board.trials[number], board.meta
     whole = view.has_value and view.seeds > 0  # else they come from an earlier point
@@ -572,7 +584,7 @@ def _partial(row: TrialRow, fresh: Mapping[Stream, Mapping[int, float]]) -> set[
     return {stream for stream, known in ended.items() if fresh.get(stream) and not known}
 
 
-def _board(folder: StudyFolder) -> _Board:
+def _read_board(folder: StudyFolder) -> _ComparedBoard:
     with Journal(folder.path) as journal, journal.at_one_commit():
         rows = {row.trial: row for row in trials_seen(journal)}
         meta = journal.meta
@@ -581,37 +593,39 @@ def _board(folder: StudyFolder) -> _Board:
         weight = ranking_objective(journal).metric.training_weight
     views = map(TrialView.of, leaderboard_of(meta, list(rows.values())))
     trials = {view.trial: view for view in views}
-    return _Board(meta, rows, trials, scores, fresh, looks, weight)
+    return _ComparedBoard(meta, rows, trials, scores, fresh, looks, weight)
 
 
-def _text(lines: Sequence[str], caution: str, more: Sequence[str], deciding: Sequence[str]) -> str:
+def _join_lines(
+    lines: Sequence[str], caution: str, more: Sequence[str], deciding: Sequence[str]
+) -> str:
     lines = [*lines, *(["", caution] if caution else []), *(["", *more] if more else [])]
     return "\n".join([*lines, *deciding])
 
 
-def _verdict(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str:
+def _verdict_sentence(result: Comparison, sides: Sequence[_Side], chosen: _ComparedTrials) -> str:
     a, b = (side.name for side in sides)
     seeds = _seeds_words(result, chosen)
     word = WORDS[result.verdict][:1].upper() + WORDS[result.verdict][1:]
     if result.equal:
         return f"{word}: {a} and {b} have the same value on each of {seeds}."
     if result.verdict in ("better", "worse"):
-        ahead, behind, by = _ahead(result, sides)
+        ahead, behind, by = _leader_and_lead(result, sides)
         first = "T" + ahead[1:] if ahead.startswith("trial ") else ahead
         return f"{first} is better than {behind}: by {by} on {seeds}."
-    return f"{word}: {_lead(result, sides, chosen)}."
+    return f"{word}: {_lead_text(result, sides, chosen)}."
 
 
-def _lead(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str:
+def _lead_text(result: Comparison, sides: Sequence[_Side], chosen: _ComparedTrials) -> str:
     a, b = (side.name for side in sides)
     seeds = _seeds_words(result, chosen)
     if result.difference == 0.0:
         return f"{a} and {b} have the same mean on {seeds}"
-    ahead, behind, by = _ahead(result, sides)
+    ahead, behind, by = _leader_and_lead(result, sides)
     return f"{ahead} leads {behind} by {by} on {seeds}"
 
 
-def _ahead(result: Comparison, sides: Sequence[_Side]) -> tuple[str, str, str]:
+def _leader_and_lead(result: Comparison, sides: Sequence[_Side]) -> tuple[str, str, str]:
     """Return the leader, the other side, and the lead."""
     a, b = (side.name for side in sides)
     ahead, behind = (b, a) if result.difference < 0.0 else (a, b)
@@ -621,7 +635,7 @@ def _ahead(result: Comparison, sides: Sequence[_Side]) -> tuple[str, str, str]:
     return ahead, behind, with_interval(abs(result.difference), low, high)
 
 
-def _seeds_words(result: Comparison, chosen: _Chosen) -> str:
+def _seeds_words(result: Comparison, chosen: _ComparedTrials) -> str:
     kinds = {SEED_KINDS[stream] for stream in chosen.streams}
     kind = f"{kinds.pop()} " if len(kinds) == 1 else ""
     at = (
@@ -634,7 +648,9 @@ def _seeds_words(result: Comparison, chosen: _Chosen) -> str:
     return f"{result.seeds[0]} and {result.seeds[1]} {kind}seeds, not paired{at}"
 
 
-def _values(sides: Sequence[_Side], chosen: _Chosen, result: Comparison) -> list[str]:
+def _values_table(
+    sides: Sequence[_Side], chosen: _ComparedTrials, result: Comparison
+) -> list[str]:
     rows: list[list[str]] = []
     for side, values, mean in zip(sides, chosen.values, result.means, strict=True):
         around = bounded_interval(values, chosen.bounds)
@@ -649,7 +665,7 @@ def _values(sides: Sequence[_Side], chosen: _Chosen, result: Comparison) -> list
     return [lines[0], *lines[2:]]
 
 
-def _seed_by_seed(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str:
+def _seed_by_seed(result: Comparison, sides: Sequence[_Side], chosen: _ComparedTrials) -> str:
     ahead = int(result.difference < 0.0)
     ours, theirs = chosen.values[ahead], chosen.values[1 - ahead]
     sign = 1.0 if chosen.goal == "maximize" else -1.0
@@ -668,17 +684,17 @@ def _seed_by_seed(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -
 
 
 def _what_decides(
-    result: Comparison, sides: Sequence[_Side], chosen: _Chosen, which: str
+    result: Comparison, sides: Sequence[_Side], chosen: _ComparedTrials, which: str
 ) -> list[str]:
     said = _at_the_limit(chosen)
     if sides[0].study != sides[1].study:
         return [*said, *_what_decides_studies(result, sides, chosen, bool(said))]
-    command, cost, ended = _command(result, sides, chosen, which)
+    command, cost, ended = _deciding_command(result, sides, chosen, which)
     first = "To decide, train both" if ended else "Once the study has finished, decide"
     return [*said, "", f"{first} on test seeds ({cost}):", f"  {command}"]
 
 
-def _at_the_limit(chosen: _Chosen) -> list[str]:
+def _at_the_limit(chosen: _ComparedTrials) -> list[str]:
     top, bounds = chosen.values[0][0], chosen.bounds
     alike = constant([*chosen.values[0], *chosen.values[1]])
     if not alike or top not in (bounds.low, bounds.high):
@@ -686,8 +702,8 @@ def _at_the_limit(chosen: _Chosen) -> list[str]:
     return ["", f"Both reach {number(top)}, the environment's limit; more seeds may differ."]
 
 
-def _command(
-    result: Comparison, sides: Sequence[_Side], chosen: _Chosen, which: str
+def _deciding_command(
+    result: Comparison, sides: Sequence[_Side], chosen: _ComparedTrials, which: str
 ) -> tuple[str, str, bool]:
     """Return the command that decides, its cost, and whether the study has finished.
 
@@ -711,7 +727,7 @@ def _command(
 
 
 def _what_decides_studies(
-    result: Comparison, sides: Sequence[_Side], chosen: _Chosen, is_limit: bool
+    result: Comparison, sides: Sequence[_Side], chosen: _ComparedTrials, is_limit: bool
 ) -> list[str]:
     more = result.more_seeds or 0
     if not chosen.ranked:

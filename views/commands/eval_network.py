@@ -38,13 +38,13 @@ from ..output import finite_or_none, note, print_answer, write_csv
 from ..terminal.console import plain_warnings
 
 if TYPE_CHECKING:  # jax starts when a verb is known to need it
-    from ...core.envs.optical.heuristic_evaluation import Evaluation, Rule, Summary
+    from ...core.envs.optical.heuristic_evaluation import HeuristicSummary, HeuristicSums, Rule
     from ...core.envs.optical.optical_environment import OpticalEnvironment
     from ...core.envs.optical.supported_load import SupportedLoad
     from ...core.saved_policy import SavedPolicy
 
 
-Compared = Mapping[str, "Evaluation"]  # by rule
+Compared = Mapping[str, "HeuristicSums"]  # by rule
 _MOST_LOADS = 1000
 _LEVEL = 0.05  # of each difference alone
 _COLOURS = 6
@@ -98,8 +98,12 @@ def results_data(results: Compared, policies: Sequence[str]) -> dict[str, Any]:
                 {
                     "rule": rule,
                     "load": float(load),
-                    "service_blocking_probability": _figure(seen.service_summary(at), several),
-                    "bitrate_blocking_probability": _figure(seen.bitrate_summary(at), several),
+                    "service_blocking_probability": _figure_data(
+                        seen.service_summary(at), several
+                    ),
+                    "bitrate_blocking_probability": _figure_data(
+                        seen.bitrate_summary(at), several
+                    ),
                     "utilisation": float(seen.utilisation[at].mean()),
                 }
             )
@@ -119,7 +123,7 @@ def results_data(results: Compared, policies: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _figure(summary: Summary, several: bool) -> dict[str, Any]:
+def _figure_data(summary: HeuristicSummary, several: bool) -> dict[str, Any]:
     return {
         "mean": summary.mean,
         "std": summary.std if several else None,
@@ -189,7 +193,7 @@ def _answer_text(data: Mapping[str, Any]) -> str:
     size = f"{counted(data['seeds'], 'seed')} x {counted(data['requests_per_seed'], 'request')}"
     lines.append(f"{size} after {data['warmup_requests']} of warm-up, the same for every rule")
     header = ["rule", "load", "service blocking", "std", "95%", "bitrate blocking", "utilisation"]
-    rows = [_row(row) for row in data["results"]]
+    rows = [_table_row(row) for row in data["results"]]
     lines.append(aligned(header, rows, [False, True, True, True, False, True, True]))
     if data["differences"]:
         header = ["policy minus", "load", "service blocking", "std", "95%"]
@@ -198,7 +202,7 @@ def _answer_text(data: Mapping[str, Any]) -> str:
                 row["heuristic"],
                 number(row["load"]),
                 f"{row['mean']:+.5f}",
-                _spread(row["std"]),
+                _deviation_text(row["std"]),
                 between(row["ci_low"], row["ci_high"]),
             ]
             for row in data["differences"]
@@ -207,11 +211,11 @@ def _answer_text(data: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _spread(std: float | None) -> str:
+def _deviation_text(std: float | None) -> str:
     return "-" if std is None else f"{std:.5f}"
 
 
-def _row(row: Mapping[str, Any]) -> list[str]:
+def _table_row(row: Mapping[str, Any]) -> list[str]:
     service, bitrate = (row[f"{kind}_blocking_probability"] for kind in ("service", "bitrate"))
     around = between(service["ci_low"], service["ci_high"])
     if service["nothing_blocked"]:
@@ -220,7 +224,7 @@ def _row(row: Mapping[str, Any]) -> list[str]:
         row["rule"],
         number(row["load"]),
         f"{service['mean']:.5f}",
-        _spread(service["std"]),
+        _deviation_text(service["std"]),
         around,
         f"{bitrate['mean']:.5f}",
         f"{row['utilisation']:.3f}",
@@ -241,10 +245,12 @@ def blocking_picture(results: Compared, title: str) -> Picture:
     reach = 0.02 * (max(loads) - min(loads)) or 1.0
     x = Scale(min(loads) - reach, max(loads) + reach, ticks, "load, Erlang")
     named = list(zip(names, styles, seen, strict=True))
-    curves = [_Curve(name, style, _blocking(one)) for name, style, one in named]
+    curves = [_Curve(name, style, _blocking_points(one)) for name, style, one in named]
     panels = [_loads_panel("Blocking", "service blocking probability", curves, x)]
     if len(seen) > 1:
-        apart = [_Curve(name, style, _paired(one, seen[0])) for name, style, one in named[1:]]
+        apart = [
+            _Curve(name, style, _difference_points(one, seen[0])) for name, style, one in named[1:]
+        ]
         label = f"difference from {names[0]}"
         words = f"Minus {names[0]}, seed by seed"
         panels.append(_loads_panel(words, label, apart, x, even=True))
@@ -256,7 +262,7 @@ def blocking_picture(results: Compared, title: str) -> Picture:
 _Points = Sequence[tuple[float, float, float | None, float | None]]  # load, mean, interval
 
 
-def _blocking(seen: Evaluation) -> _Points:
+def _blocking_points(seen: HeuristicSums) -> _Points:
     found: list[tuple[float, float, float | None, float | None]] = []
     for at, load in enumerate(seen.loads):
         one = seen.service_summary(at)
@@ -265,7 +271,7 @@ def _blocking(seen: Evaluation) -> _Points:
     return found
 
 
-def _paired(ours: Evaluation, theirs: Evaluation) -> _Points:
+def _difference_points(ours: HeuristicSums, theirs: HeuristicSums) -> _Points:
     found: list[tuple[float, float, float | None, float | None]] = []
     differences = ours.service_blocking - theirs.service_blocking
     for load, values in zip(ours.loads, differences, strict=True):
@@ -349,7 +355,7 @@ def do_eval_network(args: Namespace) -> int:
         from ..pictures import require_matplotlib
 
         require_matplotlib("hpo eval --plot")
-    question = _question(args)
+    question = _read_question(args)
     if not question.rules:
         raise ConfigError("nothing to evaluate; give --heuristic ksp_ff, or all, or --policy DIR")
     if args.trace is not None:
@@ -357,7 +363,7 @@ def do_eval_network(args: Namespace) -> int:
     size: dict[str, Any] = {"seeds": args.seeds, "steps": args.steps, "seed": args.seed}
     if args.find_load is not None:
         found = found_loads(question, args.find_load, size)
-        return _print(args, {**question.head(), **found})
+        return _print_results(args, {**question.head(), **found})
     from ...core.envs.optical.heuristic_evaluation import evaluate_heuristic
 
     size |= {"loads": loads, "utilisation": True}
@@ -373,7 +379,7 @@ def do_eval_network(args: Namespace) -> int:
     if args.plot is not None:
         draw_curves(Path(args.plot), results, question.title)
         note(f"wrote {args.plot}")
-    return _print(args, data)
+    return _print_results(args, data)
 
 
 def _check_forms(args: Namespace) -> None:
@@ -409,11 +415,11 @@ def parse_loads(text: str) -> list[float]:
     return loads
 
 
-def _question(args: Namespace) -> _Question:
+def _read_question(args: Namespace) -> _Question:
     file = _optical_file(args)
     if args.sample and args.policy is None:
         raise ConfigError("--sample samples a policy's actions; give --policy DIR")
-    saved, id_, keys = _prepared(args, file)
+    saved, id_, keys = _load_policy_and_env(args, file)
     from ...core.envs import registry
     from ...core.envs.optical.heuristic_evaluation import PolicyRule, check_fits, make_agent
     from ...core.envs.optical.optical_environment import make_from_keys
@@ -436,7 +442,7 @@ def _question(args: Namespace) -> _Question:
     return _Question(environment, rules, policies, args.sample, title)
 
 
-def _prepared(
+def _load_policy_and_env(
     args: Namespace, file: EnvFile | None
 ) -> tuple[SavedPolicy | None, str, dict[str, Any]]:
     enable_compilation_cache()
@@ -485,9 +491,9 @@ def _trace(args: Namespace, question: _Question) -> int:
         "accepted": accepted,
         "blocked": count - accepted,
     }
-    return _print(args, data)
+    return _print_results(args, data)
 
 
-def _print(args: Namespace, data: Mapping[str, Any]) -> int:
+def _print_results(args: Namespace, data: Mapping[str, Any]) -> int:
     print_answer(args.json, data, results_text(data))
     return 0

@@ -88,7 +88,7 @@ def _eval_policy(args: Namespace) -> int:
         "returns": [finite_or_none(value) for value in returns],
         "about": dict(saved.about),
     }
-    print_answer(args.json, data, fitted(_text(data), sys.stdout, 8))
+    print_answer(args.json, data, fitted(_evaluation_text(data), sys.stdout, 8))
     return 0
 
 
@@ -215,7 +215,7 @@ def _is_network(policy: str | None) -> bool:
     return id_ in ENVIRONMENTS and ENVIRONMENTS[id_].source == "optical"
 
 
-def _text(data: dict[str, Any]) -> str:
+def _evaluation_text(data: dict[str, Any]) -> str:
     how = "the most likely action" if data["greedy"] else "sampled actions"
     lines = [f"{data['policy']} on {data['env']}, {counted(data['episodes'], 'episode')}, {how}"]
     lines += _lines_of_returns(data)

@@ -14,7 +14,7 @@ from typing import Any
 from ...errors import ConfigError, StoreError, counted
 from ...files.atomic_files import make_folder
 from ...importers.convert import add_space
-from ...importers.converted_study import Draft, is_of_the_file
+from ...importers.converted_study import ConvertedStudy, is_of_the_file
 from ...importers.formats import flags_of
 from ...importers.readers import NetworkFile
 from ...search.loggers import make_sink
@@ -123,7 +123,7 @@ _ORDER = (
 
 def do_import(args: Namespace) -> int:
     given = flags_of(args.rest) | ({} if args.env is None else {"env": args.env})
-    if args.kind == "wandb" and (path := _file(args.source)):
+    if args.kind == "wandb" and (path := _existing_file(args.source)):
         from ...importers.wandb_sweeps import has_program
 
         if has_program(path, given):
@@ -151,7 +151,7 @@ def do_import(args: Namespace) -> int:
     return 0
 
 
-def _file(given: str) -> Path:
+def _existing_file(given: str) -> Path:
     path = Path(given)
     if not path.is_file():
         raise ConfigError(f"{path}: no such file")
@@ -178,7 +178,7 @@ def _import_program(path: Path, given: Mapping[str, Any], to: str | None) -> int
     return 0
 
 
-def _draft(args: Namespace, given: Mapping[str, Any]) -> Draft:
+def _draft(args: Namespace, given: Mapping[str, Any]) -> ConvertedStudy:
     from ...importers import readers, storages, wandb_sweeps
 
     of_file = {
@@ -187,7 +187,7 @@ def _draft(args: Namespace, given: Mapping[str, Any]) -> Draft:
         "rlzoo": readers.read_hyperparameters,
     }
     if args.kind in of_file:
-        return of_file[args.kind](_file(args.source), given)
+        return of_file[args.kind](_existing_file(args.source), given)
     if args.kind == "xlron":
         return readers.read_flags(args.source, given)
     if args.kind == "optuna":

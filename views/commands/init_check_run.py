@@ -41,7 +41,7 @@ def do_init(args: Namespace) -> int:
     elif args.env is None:
         raise ConfigError("hpo init needs an environment, such as hpo init CartPole-v1")
     else:
-        names = _imported(args.imports)
+        names = _run_imports(args.imports)
         record = None if args.plain or names else known_record(args.env)
         text = init_text(args.env, names) if record is None else around_text(record)
     write_study(text, args.to)
@@ -50,7 +50,7 @@ def do_init(args: Namespace) -> int:
     return 0
 
 
-def _imported(paths: Sequence[str]) -> list[str]:
+def _run_imports(paths: Sequence[str]) -> list[str]:
     """Run files that register an environment; return their names as a study lists them."""
     if paths:
         from ...core.device_request import ask_for_devices
@@ -103,7 +103,7 @@ def do_check(args: Namespace) -> int:
         text = report.text() + (f"\nnote       {why}" if why else "")
         text = text if args.verbose else brief(report, why, args.file)
         lines = text.split("\n")
-        echo("\n".join(in_columns(line, sys.stdout, _indent(line)) for line in lines))
+        echo("\n".join(in_columns(line, sys.stdout, _hanging_indent(line)) for line in lines))
     return 2 if report.mistakes else 0
 
 
@@ -117,13 +117,13 @@ def _after_portfolio(study: Study, method: str) -> str:
 def brief(report: CheckReport, note: str, file: str) -> str:
     """Return a study's plan and cost, in at most fifteen lines."""
     lines = [
-        _answer(report, file),
+        _check_answer(report, file),
         "",
         f"  search    {_search_words(report.study)}",
-        f"  stopping  {_stopping(report)}",
+        f"  stopping  {_stopping_text(report)}",
         f"  confirm   {_confirm_words(report.study)}",
         f"  training  {_training_words(report)}",
-        *_further(report),
+        *_optional_lines(report),
     ]
     for kind, texts in (("mistake", report.mistakes), ("warning", report.warnings)):
         lines += ["", *(f"{kind}: {text}" for text in texts)] if texts else []
@@ -196,7 +196,7 @@ def _steps_words(report: CheckReport) -> list[str]:
     return [f"{total}({', '.join(parts)})"]
 
 
-def _further(report: CheckReport) -> Iterator[str]:
+def _optional_lines(report: CheckReport) -> Iterator[str]:
     """Yield lines that only some studies have."""
     forecast = forecast_of(report.study)
     if forecast is not None:
@@ -213,7 +213,7 @@ def _further(report: CheckReport) -> Iterator[str]:
         yield f"  forbid    refuses {report.rejected_share:.0%} of random draws"
 
 
-def _answer(report: CheckReport, file: str) -> str:
+def _check_answer(report: CheckReport, file: str) -> str:
     if report.mistakes:
         return f"This study has {counted(len(report.mistakes), 'mistake')}."
     trials, env = report.expected.trials, env_words(report.study)
@@ -229,7 +229,7 @@ def _answer(report: CheckReport, file: str) -> str:
     return f"OK. Runs {what} in about {middle} on this machine ({low} to {high})."
 
 
-def _stopping(report: CheckReport) -> str:
+def _stopping_text(report: CheckReport) -> str:
     search, early = report.study.search, report.study.early_terminate
     if early is None and search.driver != "ray_tune":
         return "none: every trial runs to its end"
@@ -244,7 +244,7 @@ def _stopping(report: CheckReport) -> str:
     return f"{rule} compares trials at {at} of {end}"
 
 
-def _indent(line: str) -> int:
+def _hanging_indent(line: str) -> int:
     if line.startswith(("warning: ", "mistake: ", "note: ", "OK. ")):
         return line.index(" ") + 1
     if line.startswith(_SENTENCES):

@@ -103,7 +103,7 @@ def table_pieces(rows: Rows) -> Iterator[str]:
     header = [name or "?" for name in rows.columns]
     widths, right, waiting = [*map(len, header)], [True] * len(header), list[list[str]]()
     for some in rows:
-        waiting += [[_cell(value) for value in row] for row in some]
+        waiting += [[_cell_text(value) for value in row] for row in some]
         if len(waiting) * len(header) > CELLS:
             told = f"the table has more than {CELLS:,} cells"
             raise StoreError(f"{told}; add LIMIT 1000, or use --csv or --json")
@@ -118,7 +118,7 @@ def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
-def _cell(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -126,9 +126,9 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_cell, value))}]"
+        return f"[{', '.join(map(_cell_text, value))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{key}: {_cell(item)}' for key, item in value.items())}}}"
+        return f"{{{', '.join(f'{key}: {_cell_text(item)}' for key, item in value.items())}}}"
     # One row is one line, and no text of a study may steer the terminal.
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
 
@@ -154,7 +154,7 @@ class _Board:
     conclusion: Conclusion
 
 
-def _read(folder: StudyFolder) -> _Board:
+def _read_board(folder: StudyFolder) -> _Board:
     with Journal(folder.path) as journal, journal.at_one_commit():
         meta, head = journal.meta, journal.head()
         rows = trials_seen(journal)
@@ -179,7 +179,7 @@ def _read(folder: StudyFolder) -> _Board:
 
 def do_top(args: Namespace) -> int:
     folder = study_of(args)
-    seen = _read(folder)
+    seen = _read_board(folder)
     if args.json:
         print_json(_top_data(folder.name, seen, args.n))
     elif args.latex or args.markdown:
@@ -290,7 +290,7 @@ def do_best(args: Namespace) -> int:
     if args.onnx and args.export is None:
         raise ConfigError("--onnx needs --export DIR, where it writes policy.onnx")
     folder = study_of(args)
-    seen = _read(folder)
+    seen = _read_board(folder)
     entries, meta = seen.entries, seen.meta
     first = entries[0] if entries else None
     if first is None or first.value is None:
@@ -343,7 +343,7 @@ def _print_fixed(meta: StudyMeta, params: Mapping[str, Any]) -> None:
     values = {**params, **as_recorded(meta.study_text)["fixed"]}
     echo("fixed:" if values else "fixed: {}")
     for name, value in values.items():
-        echo(f"  {name}: {_yaml(value)}")
+        echo(f"  {name}: {_yaml_text(value)}")
 
 
 def _finite(values: Mapping[int, float]) -> dict[int, float]:
@@ -376,7 +376,7 @@ def _print_leader(folder: StudyFolder, seen: _Board, args: Namespace) -> int:
     return 0
 
 
-def _yaml(value: Any) -> str:
+def _yaml_text(value: Any) -> str:
     if value is None:
         return "off"
     if isinstance(value, float):

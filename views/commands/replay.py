@@ -24,7 +24,7 @@ def do_replay(args: Namespace) -> int:
         raise ConfigError(f"{target} exists already; choose another folder with --export")
     folder = study_of(args)
     found = replay(folder, args.trial, Path(args.source), target, _say_compiling)
-    print_answer(args.json, _data(found, target), _text(found, unit_in(folder.path)))
+    print_answer(args.json, _replay_data(found, target), _replay_text(found, unit_in(folder.path)))
     if target is not None:
         print_exported(target, (folder.path / "study.resolved.yaml").read_text("utf-8"))
     return 0 if found.same else 1
@@ -35,7 +35,7 @@ def _say_compiling(words: str) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def _data(found: Replay, target: Path | None) -> dict[str, Any]:
+def _replay_data(found: Replay, target: Path | None) -> dict[str, Any]:
     points = [
         {
             "env_steps": one.env_steps,
@@ -62,7 +62,7 @@ def _data(found: Replay, target: Path | None) -> dict[str, Any]:
     )
 
 
-def _text(found: Replay, unit: str) -> str:
+def _replay_text(found: Replay, unit: str) -> str:
     rows = [
         [
             steps(point.env_steps),
@@ -78,10 +78,10 @@ def _text(found: Replay, unit: str) -> str:
     table = aligned(header, rows, (True, True, True, True, True, False))
     lineage = lineage_text([part.as_json() for part in found.lineage])
     head = f"trial {found.trial} of study {found.study}"
-    return "\n\n".join([head, lineage, table, _verdict(found)])
+    return "\n\n".join([head, lineage, table, _replay_verdict(found)])
 
 
-def _verdict(found: Replay) -> str:
+def _replay_verdict(found: Replay) -> str:
     curve = f"{found.curve_same} of {found.curve_rows} rows of the training curve"
     if found.same:
         lost = ", ".join(map(str, found.left_out))

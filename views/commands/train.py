@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import ConfigError, counted
 from ...search.api import ask, confirm
 from ...search.engine.extend_run import single_as_begun
-from ...search.run import Results
+from ...search.run import RunResults
 from ...store.comparison import FEWEST_PAIRS
 from ...store.study_folder import StudyFolder, find_study
 from ...studies.spec import Study, env_words, metric_words, value_words
@@ -89,20 +89,20 @@ def do_train(args: Namespace) -> int:
         return INTERRUPTED
     found = _trained(study, results)
     if found.value is not None:
-        found = replace(found, picture=_picture(results))
+        found = replace(found, picture=_draw_curves(results))
     if args.export is not None and found.policy is not None:
         target = Path(args.export)
         export_policy(StudyFolder(results.folder), 0, target)
-        found = replace(found, policy=target, seed_policies=_folders(target / "seeds"))
+        found = replace(found, policy=target, seed_policies=_policy_folders(target / "seeds"))
     print_answer(args.json, found.as_json(), found.text())
     return 0 if found.value is not None else 1
 
 
-def _folders(parent: Path) -> list[str]:
+def _policy_folders(parent: Path) -> list[str]:
     return [str(path) for path in sorted(parent.glob("*"), key=lambda path: int(path.name))]
 
 
-def _picture(results: Results) -> str | None:
+def _draw_curves(results: RunResults) -> str | None:
     if importlib.util.find_spec("matplotlib") is None:
         note("no picture: matplotlib is missing; pip install 'hpo-lanes[plot]'")
         return None
@@ -210,7 +210,7 @@ _OF_TRIAL = (
 )  # fmt: skip
 
 
-def _trained(study: Study, results: Results) -> Trained:
+def _trained(study: Study, results: RunResults) -> Trained:
     folder = StudyFolder(results.folder)
     policy = folder.policies / "trial_0"
     return Trained(
@@ -218,5 +218,5 @@ def _trained(study: Study, results: Results) -> Trained:
         results.folder,
         trial_page(folder, 0),
         policy=policy if policy.is_dir() else None,
-        seed_policies=_folders(policy.with_name(f"{policy.name}_seeds")),
+        seed_policies=_policy_folders(policy.with_name(f"{policy.name}_seeds")),
     )

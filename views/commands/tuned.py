@@ -20,7 +20,7 @@ from ...studies.tuned.record import (
     DEFAULT,
     TUNED,
     Contender,
-    Record,
+    TunedRecord,
     find_record,
     folders,
     read_record,
@@ -29,8 +29,8 @@ from ...studies.tuned.record import (
 from ...studies.tuned.study_text import former_default, knobs_of, least
 from ...studies.tuned.summary import (
     BesideHeuristic,
-    Comparison,
-    Summary,
+    TestSummary,
+    TunedComparison,
     beside_heuristics,
     comparisons,
     summary_in,
@@ -40,7 +40,7 @@ from ..output import finite_or_none, print_answer
 from ..terminal.console import in_columns
 
 if TYPE_CHECKING:
-    from ...search.run import Results
+    from ...search.run import RunResults
     from ...search.tuned_runs import Verification
 
 _HOW = {"better": "better than", "worse": "worse than"}
@@ -48,7 +48,7 @@ _NO_DIFFERENCE = "no significant difference from"
 INTERRUPTED = 130
 
 
-def records_table(records: Sequence[Record]) -> str:
+def records_table(records: Sequence[TunedRecord]) -> str:
     if not records:
         return "no tuned configuration yet; make one with: scripts/tuned add STUDY"
     rows = list[list[str]]()
@@ -63,7 +63,7 @@ def records_table(records: Sequence[Record]) -> str:
                 number(found[TUNED]),
                 number(found.get(DEFAULT)) + "*" * bool(former_default(record)),
                 "-" if against is None else against.verdict.replace("_", " "),
-                _signs([*compared.values(), *beside_heuristics(record)]),
+                _verdict_signs([*compared.values(), *beside_heuristics(record)]),
             ]
         )
     header = ("environment", "steps", "tuned", "default", "tuned is", "others")
@@ -80,16 +80,16 @@ def records_table(records: Sequence[Record]) -> str:
     return f"{aligned(header, rows, right)}\n\n{words}"
 
 
-def _summaries(record: Record) -> dict[str, Summary]:
+def _summaries(record: TunedRecord) -> dict[str, TestSummary]:
     return {one.who: summary_in(record, one) for one in record.contenders}
 
 
-def _signs(others: Sequence[Comparison | BesideHeuristic]) -> str:
+def _verdict_signs(others: Sequence[TunedComparison | BesideHeuristic]) -> str:
     signs = [{"better": "+", "worse": "-"}.get(one.verdict, "=") for one in others]
     return " ".join(f"{sign}{signs.count(sign)}" for sign in "+=-" if sign in signs) or "-"
 
 
-def record_words(record: Record, stream: TextIO, verbose: bool = False) -> str:
+def record_words(record: TunedRecord, stream: TextIO, verbose: bool = False) -> str:
     origin, made = record.origin, record.made
     cost = f"{counted(origin.trials, 'trial')}, {steps(origin.env_steps)} env steps"
     lines = [
@@ -97,7 +97,7 @@ def record_words(record: Record, stream: TextIO, verbose: bool = False) -> str:
         "",
         *_configuration(record),
         "",
-        *_proof(record, verbose),
+        *_benchmark_lines(record, verbose),
         "",
         f"Found by {origin.file}: {cost}.",
     ]
@@ -116,7 +116,7 @@ def record_words(record: Record, stream: TextIO, verbose: bool = False) -> str:
     return "\n".join(in_columns(line, stream, 9 if verbose else 2) for line in lines)
 
 
-def _verdict(record: Record) -> list[str]:
+def _verdict(record: TunedRecord) -> list[str]:
     found = _summaries(record)
     verdicts = {one.who: one.verdict for one in comparisons(record)}
     said = f"{record.name}: {around(*found[TUNED].greedy)}"
@@ -133,7 +133,7 @@ def _verdict(record: Record) -> list[str]:
     return lines
 
 
-def _configuration(record: Record) -> list[str]:
+def _configuration(record: TunedRecord) -> list[str]:
     moved = least(knobs_of(record))
     if not moved:
         return ["The configuration is the default."]
@@ -148,7 +148,7 @@ def _configuration(record: Record) -> list[str]:
     ]
 
 
-def _proof(record: Record, verbose: bool) -> list[str]:
+def _benchmark_lines(record: TunedRecord, verbose: bool) -> list[str]:
     compared = {one.who: one for one in comparisons(record)}
     to = f"to {number(record.threshold)}"
     header = ["", "value", "P(tuned better)", "AUC", to]
@@ -184,7 +184,7 @@ def _proof(record: Record, verbose: bool) -> list[str]:
     return [*table, *notes]
 
 
-def _sources(record: Record) -> list[str]:
+def _sources(record: TunedRecord) -> list[str]:
     compared = {one.who: one for one in comparisons(record)}
     lines = list[str]()
     for one in record.contenders:
@@ -201,7 +201,7 @@ def _sources(record: Record) -> list[str]:
     return lines
 
 
-def record_data(record: Record) -> dict[str, Any]:
+def record_data(record: TunedRecord) -> dict[str, Any]:
     compared = {one.who: one for one in comparisons(record)}
     return {
         "name": record.name,
@@ -215,20 +215,24 @@ def record_data(record: Record) -> dict[str, Any]:
         "estimator": record.estimator,
         "study": vars(record.origin),
         "made": vars(record.made),
-        "results": [_result(record, one, compared.get(one.who)) for one in record.contenders],
+        "results": [
+            _contender_data(record, one, compared.get(one.who)) for one in record.contenders
+        ],
         "heuristics": [
             {
                 "who": rule.who,
                 "verdict": rule.verdict,
-                "greedy": _ends(*rule.greedy),
-                "less": _ends(*rule.less),
+                "greedy": _interval_data(*rule.greedy),
+                "less": _interval_data(*rule.less),
             }
             for rule in beside_heuristics(record)
         ],
     }
 
 
-def _result(record: Record, one: Contender, beside: Comparison | None) -> dict[str, Any]:
+def _contender_data(
+    record: TunedRecord, one: Contender, beside: TunedComparison | None
+) -> dict[str, Any]:
     seen = summary_in(record, one)
     data: dict[str, Any] = {
         "who": one.who,
@@ -246,11 +250,11 @@ def _result(record: Record, one: Contender, beside: Comparison | None) -> dict[s
     return data
 
 
-def _measures(found: Summary | Comparison) -> dict[str, Any]:
-    return {name: _ends(*getattr(found, name)) for name in ("greedy", "training", "area")}
+def _measures(found: TestSummary | TunedComparison) -> dict[str, Any]:
+    return {name: _interval_data(*getattr(found, name)) for name in ("greedy", "training", "area")}
 
 
-def _ends(value: float, found: Interval) -> Mapping[str, float | None]:
+def _interval_data(value: float, found: Interval) -> Mapping[str, float | None]:
     return {"value": finite_or_none(value), "low": found.low, "high": found.high}
 
 
@@ -305,7 +309,7 @@ def do_tuned(args: Namespace) -> int:
     return 0
 
 
-def _verify(record: Record, args: Namespace) -> int:
+def _verify(record: TunedRecord, args: Namespace) -> int:
     from ...search.tuned_runs import FRESH, RECORDED, verify
 
     seeds = args.seeds or FRESH
@@ -325,7 +329,7 @@ def _verify(record: Record, args: Namespace) -> int:
     return int(found.verdict == "not" or (args.bits and found.verdict != "bit-equal"))
 
 
-def runner_of(args: Namespace, out: Path) -> Callable[[Study, Path], Results]:
+def runner_of(args: Namespace, out: Path) -> Callable[[Study, Path], RunResults]:
     from .watched_run import watch
 
     defaults = {
@@ -337,7 +341,7 @@ def runner_of(args: Namespace, out: Path) -> Callable[[Study, Path], Results]:
         "accept_changed_files": False,
     }
 
-    def run(study: Study, _: Path) -> Results:
+    def run(study: Study, _: Path) -> RunResults:
         given = Namespace(**{**vars(args), **defaults, "file": study.name})
         return watch(study, resolved_yaml(study), given)
 

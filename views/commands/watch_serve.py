@@ -26,7 +26,7 @@ from ..formatting import duration
 from ..leaderboard_text import headline, target
 from ..live.library import Library, PerCommit
 from ..live.server import LiveServer, is_loopback
-from ..live.study_status import Standing, read_standing
+from ..live.study_status import StudyStatus, read_standing
 from ..output import echo, print_json, print_json_line
 from ..resuming import resuming
 from ..terminal.console import can_draw, console, hush_keys, in_columns
@@ -44,7 +44,7 @@ def do_serve(args: Namespace) -> int:
         raise StoreError(f"{root} is one study; give the folder of results: hpo serve {above}")
     if not root.is_dir():
         raise StoreError(f"no such folder: {root}/; start a study with: hpo run study.yaml")
-    server = _bound(root, args.host, args.port, args.token)
+    server = _bind_server(root, args.host, args.port, args.token)
     import_module("duckdb")  # else the first page would wait for it
     with server:
         if args.json:
@@ -60,7 +60,7 @@ def do_serve(args: Namespace) -> int:
     return 0
 
 
-def _bound(root: Path, host: str, port: int | None, always: bool) -> LiveServer:
+def _bind_server(root: Path, host: str, port: int | None, always: bool) -> LiveServer:
     token = secrets.token_urlsafe(24) if always or not is_loopback(host) else None
     ports = [port] if port is not None else [*range(_PORT, _PORT + _TRIES), 0]
     for at in ports:
@@ -77,7 +77,7 @@ def _bound(root: Path, host: str, port: int | None, always: bool) -> LiveServer:
 def do_watch(args: Namespace) -> int:
     folder = study_of(args)
     lines = args.json or not can_draw()
-    last = _print_lines(folder, args.json) if lines else _draw(folder)
+    last = _print_lines(folder, args.json) if lines else _draw_until_end(folder)
     ended = last.word in ("finished", "running")
     answers = ended and not args.json  # else what goes to stdout is data, or there is no answer
     echo(_end_text(folder, last), file=sys.stdout if answers else sys.stderr)
@@ -88,7 +88,7 @@ def standings(
     folder: StudyFolder,
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Standing]:
+) -> Iterator[StudyStatus]:
     kept = PerCommit(folder.path, read_standing, clock)
     last: tuple[int, float, str] | None = None
     while True:
@@ -102,8 +102,8 @@ def standings(
         wait(_LOOK_SECONDS)
 
 
-def _print_lines(folder: StudyFolder, as_json: bool) -> Standing:
-    last: Standing | None = None
+def _print_lines(folder: StudyFolder, as_json: bool) -> StudyStatus:
+    last: StudyStatus | None = None
     printed = -1
     for standing in standings(folder):
         over = last is None and standing.word == "finished"
@@ -113,7 +113,7 @@ def _print_lines(folder: StudyFolder, as_json: bool) -> Standing:
         if again:
             continue
         if as_json:
-            print_json_line(_data(standing))
+            print_json_line(_status_data(standing))
         elif standing.progress is not None and not over:
             unit = standing.study.algorithm.unit
             echo(status_line(standing.progress, unit=unit), flush=True)
@@ -121,7 +121,7 @@ def _print_lines(folder: StudyFolder, as_json: bool) -> Standing:
     return last
 
 
-def _data(standing: Standing) -> dict[str, object]:
+def _status_data(standing: StudyStatus) -> dict[str, object]:
     head, progress = standing.head, standing.progress
     found: dict[str, object] = {
         "study": standing.name, "state": standing.word, "commit": head.number, "at": head.at,
@@ -132,8 +132,8 @@ def _data(standing: Standing) -> dict[str, object]:
     return found
 
 
-def _draw(folder: StudyFolder) -> Standing:
-    last: Standing | None = None
+def _draw_until_end(folder: StudyFolder) -> StudyStatus:
+    last: StudyStatus | None = None
     unhush = hush_keys()
     try:
         with live(console(sys.stderr), lambda: picture_of(last)):
@@ -145,7 +145,7 @@ def _draw(folder: StudyFolder) -> Standing:
     return last
 
 
-def picture_of(standing: Standing | None) -> RenderableType:
+def picture_of(standing: StudyStatus | None) -> RenderableType:
     if standing is None:
         return panel("", None, 0.0, "reading")
     head = standing.head
@@ -156,7 +156,7 @@ def picture_of(standing: Standing | None) -> RenderableType:
     return panel(title, standing.progress, age, doing, unit=unit)
 
 
-def _end_text(folder: StudyFolder, standing: Standing) -> str:
+def _end_text(folder: StudyFolder, standing: StudyStatus) -> str:
     if standing.word in ("finished", "running"):
         with Journal(folder.path) as journal, journal.at_one_commit():
             conclusion = conclusion_of(journal)

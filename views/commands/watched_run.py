@@ -23,7 +23,7 @@ from ...errors import HpoError, counted
 from ...search.api import run as run_study
 from ...search.checks import check_before_code
 from ...search.engine.interrupts import HEARD, leaves_at_once
-from ...search.run import Results
+from ...search.run import RunResults
 from ...store.environment_columns import environment_names
 from ...store.follow import is_finished
 from ...store.journal import Journal
@@ -52,7 +52,7 @@ from ..trial_view import Board
 
 _SHOWN, _BRIEF, _FRONT = 10, 2, 6
 INTERRUPTED = 130
-_Show = Callable[[Results], None]
+_Show = Callable[[RunResults], None]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,12 @@ class Words:
 
 
 def print_results(
-    console: Console, results: Results, words: Words, *, quiet: bool = False, verbose: bool = False
+    console: Console,
+    results: RunResults,
+    words: Words,
+    *,
+    quiet: bool = False,
+    verbose: bool = False,
 ) -> None:
     entries = results.leaderboard
     lines = headline(results.conclusion, entries, words.metric, words.unit)
@@ -126,7 +131,7 @@ def _command_lines(commands: Sequence[tuple[str, str]], width: int) -> list[str]
     return lines
 
 
-def summary(results: Results, unit: str = ENV_STEPS) -> str:
+def summary(results: RunResults, unit: str = ENV_STEPS) -> str:
     usage = results.usage
     report = StudyFolder(results.folder).report
     where = f"Report: {report}" if report.is_file() else f"Results: {results.folder}/"
@@ -135,7 +140,7 @@ def summary(results: Results, unit: str = ENV_STEPS) -> str:
     return f"{trials}, {spent}. {where}"
 
 
-def results_data(results: Results) -> dict[str, Any]:
+def results_data(results: RunResults) -> dict[str, Any]:
     best = results.best
     usage, report = asdict(results.usage), StudyFolder(results.folder).report
     for name in ("env_steps", "occupancy", "seconds_by_part", "idle_share"):  # properties
@@ -188,7 +193,7 @@ class InterruptListener:
             self._hears, self._rings = socket.socketpair()
             self._rings.setblocking(False)
             self._before = signal.set_wakeup_fd(self._rings.fileno(), warn_on_full_buffer=False)
-            self._thread = threading.Thread(target=self._listen, daemon=True)
+            self._thread = threading.Thread(target=self._listen_for_signals, daemon=True)
             self._thread.start()
         return self
 
@@ -201,7 +206,7 @@ class InterruptListener:
         self._hears.close()
         self._thread = None
 
-    def _listen(self) -> None:
+    def _listen_for_signals(self) -> None:
         pressed, since = False, 0.0
         while byte := self._hears.recv(1):
             if byte[0] not in HEARD or not self._armed.is_set():
@@ -211,11 +216,11 @@ class InterruptListener:
             if not pressed:
                 pressed, since = True, self._clock()
                 self._on_first()
-                threading.Thread(target=self._wait, daemon=True).start()
+                threading.Thread(target=self._leave_if_stuck, daemon=True).start()
             elif leaves_at_once(byte[0], self._clock() - since):
                 self._leave_now()
 
-    def _wait(self) -> None:
+    def _leave_if_stuck(self) -> None:
         """Quit if a compile takes too long: batch systems kill after 10 s or more."""
         end = time.monotonic() + PATIENCE
         while self._is_stuck():
@@ -250,7 +255,7 @@ def before_code_of(args: Namespace) -> BeforeCode:
 
 
 def run_watched(study: Study, text: str, args: Namespace) -> int:
-    def show(results: Results) -> None:
+    def show(results: RunResults) -> None:
         write_report_of(results)
         if args.json:
             print_json(results_data(results))
@@ -262,7 +267,7 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
     return INTERRUPTED if results.state == "interrupted" else int(nothing_learnt(results))
 
 
-def _words_of(study: Study, results: Results) -> Words:
+def _words_of(study: Study, results: RunResults) -> Words:
     with Journal(results.folder) as journal:
         environments = environment_names(journal.meta.environments)
         alone = counts_evaluations_alone(journal.attributes())
@@ -275,12 +280,14 @@ def _words_of(study: Study, results: Results) -> Words:
     )
 
 
-def nothing_learnt(results: Results) -> bool:
+def nothing_learnt(results: RunResults) -> bool:
     states = {entry.state for entry in results.leaderboard}
     return bool(states) and states <= {"failed", "diverged"}
 
 
-def watch(study: Study, text: str, args: Namespace, show: _Show = lambda results: None) -> Results:
+def watch(
+    study: Study, text: str, args: Namespace, show: _Show = lambda results: None
+) -> RunResults:
     if args.new:
         study = replace(study, name=free_name(Path(args.out), study.name))
     command = resume_command(args.argv, study.name if args.new else None)
@@ -293,9 +300,9 @@ def watch(study: Study, text: str, args: Namespace, show: _Show = lambda results
 
 
 def watch_run(
-    run: Callable[..., Results], args: Namespace, command: str, folder: Path, show: _Show
-) -> Results:
-    view = _view(args, command, folder)
+    run: Callable[..., RunResults], args: Namespace, command: str, folder: Path, show: _Show
+) -> RunResults:
+    view = _make_view(args, command, folder)
     listener = InterruptListener(view.pressed, view.leaving, is_stuck=lambda: view.is_compiling)
     view.on_ready = listener.arm
     with listener, view, plain_warnings(view.warn):
@@ -328,7 +335,7 @@ def resume_command(argv: Sequence[str], name: str | None) -> str:
     return shlex.join(["hpo", *words])
 
 
-def _view(args: Namespace, command: str, folder: Path) -> RunView:
+def _make_view(args: Namespace, command: str, folder: Path) -> RunView:
     if args.quiet:
         return QuietView(command=command)
     if args.json or not can_draw():
@@ -342,7 +349,7 @@ def _view(args: Namespace, command: str, folder: Path) -> RunView:
     return LiveView(command, at_once=not over)
 
 
-def write_report_of(results: Results) -> None:
+def write_report_of(results: RunResults) -> None:
     from ..report.report import write_report
 
     try:

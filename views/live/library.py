@@ -17,7 +17,7 @@ from ...store.journal import JOURNAL_NAME
 from ...store.lock import lock_holder
 from ...store.study_folder import StudyFolder, listed, look_inside, may_be_study
 from ..charts.snapshot import Snapshot, read_snapshot
-from .study_status import ASKED, PIECES, Standing, part_of, read_standing, standing_of
+from .study_status import ASKED, PIECES, StudyStatus, part_of, read_standing, standing_of
 
 SHARE = min(0.5, 0.01 * (os.cpu_count() or 1))
 """Share of the time for reading and drawing a running study: a hundredth of the machine."""
@@ -32,7 +32,7 @@ _LIST_AGAIN = 1.0
 
 
 @dataclass(frozen=True)
-class Mark:
+class CommitMark:
     """Distinguishes a study's commits without opening its journal."""
 
     file: tuple[int, int, int]  # inode, size and time of change of the journal
@@ -40,7 +40,7 @@ class Mark:
     settled: bool = True  # another change would have another time
 
 
-def mark_of(folder: Path) -> Mark:
+def mark_of(folder: Path) -> CommitMark:
     """Return a study's mark; take it before reading, so that it is never too new."""
     # Not opened: closing a file frees all locks of this process on it, also those of SQLite.
     try:
@@ -49,13 +49,13 @@ def mark_of(folder: Path) -> Mark:
         raise StoreError(f"{folder.name} cannot be read: {error.strerror}") from error
     words = (seen.st_ino, seen.st_size, seen.st_mtime_ns)
     settled = not 0 <= time.time_ns() - seen.st_mtime_ns < _SETTLED_NS
-    return Mark(words, lock_holder(folder) is not None, settled)
+    return CommitMark(words, lock_holder(folder) is not None, settled)
 
 
 @dataclass
-class Made(Generic[_T]):
+class CachedValue(Generic[_T]):
     value: _T
-    mark: Mark
+    mark: CommitMark
     at: float  # monotonic clock
     seconds: float  # of the processor, later work on it included
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -81,9 +81,9 @@ class PerCommit(Generic[_T]):
     ):
         self._folder, self._make, self._clock = folder, make, clock
         self._lock = threading.Lock()
-        self._made: Made[_T] | None = None
+        self._made: CachedValue[_T] | None = None
 
-    def get(self) -> Made[_T]:
+    def get(self) -> CachedValue[_T]:
         made = self._made
         if not self._lock.acquire(blocking=made is None):
             assert made is not None
@@ -94,12 +94,12 @@ class PerCommit(Generic[_T]):
                 return made
             began = time.process_time()
             value = self._make(self._folder)
-            self._made = Made(value, mark, self._clock(), time.process_time() - began)
+            self._made = CachedValue(value, mark, self._clock(), time.process_time() - began)
             return self._made
         finally:
             self._lock.release()
 
-    def _is_good_enough(self, made: Made[_T], mark: Mark) -> bool:
+    def _is_good_enough(self, made: CachedValue[_T], mark: CommitMark) -> bool:
         old = made.mark
         if old.settled and (old.file, old.runs) == (mark.file, mark.runs):
             return True  # nothing has changed
@@ -116,7 +116,7 @@ class PerCommit(Generic[_T]):
 
 
 class View:
-    def __init__(self, snapshot: Snapshot, standing: Standing):
+    def __init__(self, snapshot: Snapshot, standing: StudyStatus):
         self.snapshot, self.standing = snapshot, standing
         self._locks = {name: threading.Lock() for name, _ in PIECES}
         self._parts: dict[str, str] = {}
@@ -141,16 +141,16 @@ def _read_view(folder: Path) -> View:
     return View(replace(one, standing=standing.word), standing)
 
 
-class Study:
+class LiveStudy:
     def __init__(self, folder: Path):
         self.line = PerCommit(folder, read_standing)
         self.view = PerCommit(folder, _read_view)
 
 
 @dataclass(frozen=True)
-class Line:
+class StudyLine:
     name: str
-    standing: Standing | None = None
+    standing: StudyStatus | None = None
     error: str = ""
 
     @property
@@ -162,10 +162,10 @@ class Line:
 class Library:
     def __init__(self, root: Path):
         self.root = root
-        self._studies: OrderedDict[str, Study] = OrderedDict()
+        self._studies: OrderedDict[str, LiveStudy] = OrderedDict()
         self._lock = threading.Lock()
         self._listing = threading.Lock()
-        self._listed: tuple[float, list[Line]] = (-_LIST_AGAIN, [])
+        self._listed: tuple[float, list[StudyLine]] = (-_LIST_AGAIN, [])
 
     def names(self) -> list[str]:
         inside = look_inside(self.root)
@@ -174,13 +174,13 @@ class Library:
             *inside.unreadable,
         ]
 
-    def study(self, name: str) -> Study | None:
+    def study(self, name: str) -> LiveStudy | None:
         there = name in listed(self.root) and may_be_study(self.root / name)
         with self._lock:
             if not there:
                 self._studies.pop(name, None)
                 return None
-            return self._studies.setdefault(name, Study(self.root / name))
+            return self._studies.setdefault(name, LiveStudy(self.root / name))
 
     def prepare(self, name: str) -> bool:
         def read(view: PerCommit[View]) -> None:
@@ -192,7 +192,7 @@ class Library:
             threading.Thread(target=read, args=(study.view,), daemon=True).start()
         return study is not None
 
-    def view(self, name: str) -> Made[View] | None:
+    def view(self, name: str) -> CachedValue[View] | None:
         study = self.study(name)
         if study is None:
             return None
@@ -205,7 +205,7 @@ class Library:
                 other.view.forget()
         return made
 
-    def lines(self, most_seconds: float = _LIST_SECONDS) -> list[Line]:
+    def lines(self, most_seconds: float = _LIST_SECONDS) -> list[StudyLine]:
         """Return the list of studies, at most a second old; the next call reads the rest."""
         with self._listing:
             if time.monotonic() - self._listed[0] >= _LIST_AGAIN:
@@ -215,17 +215,17 @@ class Library:
                 self._listed = (-_LIST_AGAIN, found)  # the next call reads more at once
             return found
 
-    def _read_lines(self, most_seconds: float) -> list[Line]:
+    def _read_lines(self, most_seconds: float) -> list[StudyLine]:
         until = time.monotonic() + most_seconds
-        found: list[Line] = []
+        found: list[StudyLine] = []
         for name in self.names():
             if (study := self.study(name)) is None:
                 continue
-            line = Line(name)
+            line = StudyLine(name)
             if study.line.is_made or time.monotonic() < until:
                 try:
-                    line = Line(name, study.line.get().value)
+                    line = StudyLine(name, study.line.get().value)
                 except HpoError as error:
-                    line = Line(name, error=str(error))
+                    line = StudyLine(name, error=str(error))
             found.append(line)
         return found

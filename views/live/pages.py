@@ -14,7 +14,7 @@ from ...search.state.progress import Progress
 from ...studies.spec import env_words
 from ..formatting import number
 from ..report.page import html_page, script_text, scrolling, style_text
-from .library import Line
+from .library import StudyLine
 from .study_status import ASKED, PIECES, progress_bar
 
 _HOME = '<p class="home"><a href="/">All studies</a></p>'
@@ -30,7 +30,7 @@ def script() -> str:
     return f"{script_text()}\n{own}"
 
 
-def _page(title: str, body: str) -> str:
+def _html_page(title: str, body: str) -> str:
     return html_page(
         title,
         '<link rel="stylesheet" href="/live.css">',
@@ -44,10 +44,10 @@ def _page(title: str, body: str) -> str:
 
 def message_page(title: str, text: str) -> str:
     body = f'<header>{_HOME}<h1>{escape(title)}</h1><p class="sub">{escape(text)}</p></header>'
-    return _page(title, body)
+    return _html_page(title, body)
 
 
-def _waiting(study: str, part: str) -> str:
+def _loading_piece(study: str, part: str) -> str:
     return (
         f'<div class="piece" data-study="{escape(study)}" data-part="{part}">'
         '<p class="nothing">Reading ...</p></div>'
@@ -56,20 +56,20 @@ def _waiting(study: str, part: str) -> str:
 
 def list_page(root: str) -> str:
     head = f'<header><h1>Studies</h1><p class="sub">in {escape(root)}</p></header>'
-    return _page(f"Studies in {root}", f"{head}<main>{_waiting('', 'list')}</main>")
+    return _html_page(f"Studies in {root}", f"{head}<main>{_loading_piece('', 'list')}</main>")
 
 
-def list_table(lines: Sequence[Line]) -> str:
+def list_table(lines: Sequence[StudyLine]) -> str:
     if not lines:
         return '<p class="nothing">No study yet; start one with <code>hpo run</code>.</p>'
     heads = "".join(
         f'<th scope="col" class="{"num" if name in _NUMBERS else ""}">{name}</th>'
         for name in ("study", "state", "done", "trials", "best", "metric", "last commit")
     )
-    return scrolling("Studies", heads, "".join(map(_row, lines)), whole=True)
+    return scrolling("Studies", heads, "".join(map(_study_row, lines)), whole=True)
 
 
-def _row(line: Line) -> str:
+def _study_row(line: StudyLine) -> str:
     name = escape(line.name)
     link = f'<a href="/study/{quote(line.name, safe="")}">{name}</a>'
     if line.standing is None:
@@ -107,16 +107,16 @@ def study_page(name: str) -> str:
         f'<section id="{part}"><h2>{escape(title)}</h2>{_section_body(name, part)}</section>'
         for part, title in shown
     )
-    top = "".join(_waiting(name, part) for part, title in PIECES if not title)
+    top = "".join(_loading_piece(name, part) for part, title in PIECES if not title)
     foot = "A read-only live page of <code>hpo serve</code>."
     nav = f'<nav aria-label="Sections">{links}</nav>'
     head = f"<header>{_HOME}{top}</header>{nav}"
-    return _page(name, f"{head}<main>{sections}</main><footer>{foot}</footer>")
+    return _html_page(name, f"{head}<main>{sections}</main><footer>{foot}</footer>")
 
 
 def _section_body(name: str, part: str) -> str:
     if part not in ASKED:
-        return _waiting(name, part)
+        return _loading_piece(name, part)
     of = f'data-study="{escape(name)}" data-part="{part}"'
     button = f'<button type="button" class="ask" {of}>Compute it now</button>'
     told = "Takes a few seconds with hundreds of trials, longer with thousands."

@@ -55,7 +55,7 @@ def is_loopback(host: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Guard:
+class RequestGuard:
     """Decides which requests a server answers.
 
     A page on another site can point its domain here (DNS rebinding) and then read the responses.
@@ -72,7 +72,7 @@ class Guard:
         return f"hpo_{self.port}"
 
     def knows(self, header: str | None) -> bool:
-        name = _name(header or "")
+        name = _host_name(header or "")
         if name == "localhost":
             return True
         try:
@@ -97,10 +97,10 @@ class Guard:
         return found is not None and self.takes(found.value)
 
 
-def _name(header: str) -> str:
+def _host_name(header: str) -> str:
     """Return the host in a `Host` header without its port.
 
-    >>> _name("localhost:8765"), _name("[::1]:8765"), _name("Example.org")
+    >>> _host_name("localhost:8765"), _host_name("[::1]:8765"), _host_name("Example.org")
     ('localhost', '::1', 'example.org')
     """
     header = header.strip().lower()
@@ -110,7 +110,7 @@ def _name(header: str) -> str:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     body: str
     kind: str = "text/html"
     status: HTTPStatus = HTTPStatus.OK
@@ -126,10 +126,10 @@ class LiveServer(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
         self.library = library
         own = () if is_loopback(host) else (host, socket.gethostname(), socket.getfqdn())
-        self.guard = Guard(host, self.server_port, token, frozenset(map(str.lower, own)))
+        self.guard = RequestGuard(host, self.server_port, token, frozenset(map(str.lower, own)))
         self.fixed = {
-            "/live.css": Answer(pages.style(), "text/css"),
-            "/live.js": Answer(pages.script(), "text/javascript"),
+            "/live.css": Response(pages.style(), "text/css"),
+            "/live.js": Response(pages.script(), "text/javascript"),
         }
 
     @property
@@ -166,14 +166,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         try:
-            answer = self._route()
+            answer = self._find_answer()
         except HpoError as error:  # the study cannot be read
-            answer = _text(on_command_line(error), HTTPStatus.SERVICE_UNAVAILABLE)
+            answer = _text_answer(on_command_line(error), HTTPStatus.SERVICE_UNAVAILABLE)
         except Exception as error:  # a bug: the page says so, and other requests are served
             told = f"{type(error).__name__}: {error}"
             echo(f"warning: {self.path.partition('?')[0][:200]}: {told}", file=sys.stderr)
-            answer = _text(told, HTTPStatus.INTERNAL_SERVER_ERROR)
-        self._answer(answer)
+            answer = _text_answer(told, HTTPStatus.INTERNAL_SERVER_ERROR)
+        self._send_answer(answer)
 
     do_HEAD = do_GET  # `_answer` leaves the body out
 
@@ -187,9 +187,9 @@ class _Handler(BaseHTTPRequestHandler):
             status = HTTPStatus.METHOD_NOT_ALLOWED
             headers["Allow"] = "GET, HEAD"
         self.close_connection = True
-        self._answer(_text(status.phrase, status, headers))
+        self._send_answer(_text_answer(status.phrase, status, headers))
 
-    def _answer(self, answer: Answer) -> None:
+    def _send_answer(self, answer: Response) -> None:
         body = answer.body.encode()
         tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
         headers = getattr(self, "headers", None)  # missing if the request is not HTTP
@@ -207,81 +207,85 @@ class _Handler(BaseHTTPRequestHandler):
         if not fresh and getattr(self, "command", None) != "HEAD":
             self.wfile.write(body)
 
-    def _route(self) -> Answer:
+    def _find_answer(self) -> Response:
         if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
             self.close_connection = True  # the body of a GET is not read
         try:
             place = urlsplit(self.path)
         except ValueError:  # http://[
-            return _text("This address is not valid.", HTTPStatus.BAD_REQUEST)
+            return _text_answer("This address is not valid.", HTTPStatus.BAD_REQUEST)
         assert isinstance(self.server, LiveServer)
         guard = self.server.guard
         if not guard.knows(self.headers.get("Host")):
             told = "This server does not accept that host name; use its address or localhost."
-            return _text(told, HTTPStatus.MISDIRECTED_REQUEST)
+            return _text_answer(told, HTTPStatus.MISDIRECTED_REQUEST)
         asked = parse_qs(place.query)
         if guard.token is not None and "token" in asked and guard.takes(asked["token"][0]):
             rest = urlencode([(k, v) for k, vs in asked.items() if k != "token" for v in vs])
             where = "/" + place.path.lstrip("/\\") + (f"?{rest}" if rest else "")
             cookie = f"{guard.cookie}={guard.token}; Path=/; HttpOnly; SameSite=Lax"
-            return _text("", HTTPStatus.SEE_OTHER, {"Location": where, "Set-Cookie": cookie})
+            return _text_answer(
+                "", HTTPStatus.SEE_OTHER, {"Location": where, "Set-Cookie": cookie}
+            )
         if not guard.admits(self.headers.get("Cookie")):
             told = "This page needs its token: open the address that hpo serve printed."
-            return _text(told, HTTPStatus.FORBIDDEN)
-        return _place(self.server, place.path)
+            return _text_answer(told, HTTPStatus.FORBIDDEN)
+        return _answer_at(self.server, place.path)
 
 
-def _text(text: str, status: HTTPStatus, headers: Mapping[str, str] | None = None) -> Answer:
-    return Answer(text and f"{text}\n", "text/plain", status, headers)
+def _text_answer(
+    text: str, status: HTTPStatus, headers: Mapping[str, str] | None = None
+) -> Response:
+    return Response(text and f"{text}\n", "text/plain", status, headers)
 
 
-def _place(server: LiveServer, path: str) -> Answer:
+def _answer_at(server: LiveServer, path: str) -> Response:
     """Return the response for a path; a study's name is looked up, never used as a path."""
     if path in server.fixed:
         return server.fixed[path]
     if path == "/":
-        return Answer(pages.list_page(str(server.library.root)))
+        return Response(pages.list_page(str(server.library.root)))
     words = [unquote(word) for word in path.strip("/").split("/")]
     found = _PLACES.get((words[0], len(words)))
     answer = None if found is None else found(server.library, *words[1:])
     if answer is not None:
         return answer
     page = pages.message_page("Not here", f"There is nothing at {path[:200]}.")
-    return Answer(page, status=HTTPStatus.NOT_FOUND)
+    return Response(page, status=HTTPStatus.NOT_FOUND)
 
 
-def _study(library: Library, name: str) -> Answer | None:
-    return Answer(pages.study_page(name)) if library.prepare(name) else None
+def _study_answer(library: Library, name: str) -> Response | None:
+    return Response(pages.study_page(name)) if library.prepare(name) else None
 
 
-def _part(library: Library, name: str, part: str) -> Answer | None:
+def _part_answer(library: Library, name: str, part: str) -> Response | None:
     made = library.view(name)
     if made is None or part not in dict(PIECES):
         return None
-    return Answer(made.value.part(part, made.spend))
+    return Response(made.value.part(part, made.spend))
 
 
-def _state(library: Library, name: str) -> Answer | None:
+def _state_answer(library: Library, name: str) -> Response | None:
     made = library.view(name)
     if made is None:
         return None
     data = {"version": made.value.version, "state": made.value.standing.word}
-    return Answer(json.dumps(data), "application/json")
+    return Response(json.dumps(data), "application/json")
 
 
-def _states(library: Library) -> Answer:
+def _states_answer(library: Library) -> Response:
     lines = library.lines()
     words = {line.word for line in lines}
     state = next((word for word in ("reading", "running") if word in words), "finished")
     seen = [(line.name, line.word, line.standing and line.standing.head.number) for line in lines]
     version = hashlib.blake2b(json.dumps(seen).encode(), digest_size=8).hexdigest()
-    return Answer(json.dumps({"version": version, "state": state}), "application/json")
+    return Response(json.dumps({"version": version, "state": state}), "application/json")
 
 
-_PLACES: dict[tuple[str, int], Callable[..., Answer | None]] = {
-    ("study", 2): _study,
-    ("part", 3): _part,
-    ("list-part", 1): lambda library: Answer(pages.list_table(library.lines())),
-    ("state", 2): _state,
-    ("states", 1): _states,
+_PLACES: dict[tuple[str, int], Callable[..., Response | None]] = {
+    ("study", 2): _study_answer,
+    ("part", 3): _part_answer,
+    ("list-part", 1): lambda library: Response(pages.list_table(library.lines())),
+    ("state", 2): _state_answer,
+    ("states", 1): _states_answer,
 }

@@ -10,10 +10,10 @@ from pathlib import Path
 from ...errors import counted
 from ...search.state.loop_state import LoopState
 from ...search.state.progress import Progress, in_lanes, recorded_progress
-from ...search.state.trials import Run, RunState
+from ...search.state.trials import Replicate, RunState
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
-from ...store.rows import Head, Stream, StudyMeta, TrialRow
+from ...store.rows import CommitHead, Stream, StudyMeta, TrialRow
 from ...store.study_folder import state_of, trials_seen
 from ...studies.load import recorded
 from ...studies.spec import Study
@@ -35,12 +35,12 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class Standing:
+class StudyStatus:
     name: str  # of its folder
     word: str  # running, finished, interrupted or died
     meta: StudyMeta
     study: Study
-    head: Head
+    head: CommitHead
     progress: Progress | None  # None before the first commit
     first: Entry | None  # of the leaderboard, if it has a value
 
@@ -51,7 +51,7 @@ class Standing:
         return 0.0 if self.progress is None else min(self.progress.share, _ALMOST)
 
 
-def read_standing(folder: Path) -> Standing:
+def read_standing(folder: Path) -> StudyStatus:
     with Journal(folder, copied=True) as journal, journal.at_one_commit():
         meta, head = journal.meta, journal.head()
         rows = trials_seen(journal)
@@ -64,12 +64,12 @@ def read_standing(folder: Path) -> Standing:
 def standing_of(
     folder: Path,
     meta: StudyMeta,
-    head: Head,
+    head: CommitHead,
     *,
     study: Study,
     rows: Iterable[TrialRow],
     first: Entry | None,
-) -> Standing:
+) -> StudyStatus:
     progress = None
     if head.number:
         state = LoopState.from_text(head.loop_state)
@@ -77,10 +77,10 @@ def standing_of(
     word = state_of(folder, head)
     # A process that was asked to stop says so in its last commit.
     word = "died" if word == "interrupted" and head.phase == "running" else word
-    return Standing(folder.name, word, meta, study, head, progress, first)
+    return StudyStatus(folder.name, word, meta, study, head, progress, first)
 
 
-def lanes_table(snapshot: Snapshot, standing: Standing) -> str:
+def lanes_table(snapshot: Snapshot, standing: StudyStatus) -> str:
     if standing.word == "finished":
         return ""
     if not snapshot.head.number:
@@ -99,7 +99,7 @@ def lanes_table(snapshot: Snapshot, standing: Standing) -> str:
     return f'{legend(keys)}{buckets}<p class="note">{note}</p>'
 
 
-def _lanes_note(standing: Standing, lanes: str, waiting: int) -> str:
+def _lanes_note(standing: StudyStatus, lanes: str, waiting: int) -> str:
     note = f"The numbers in {lanes} are the trials that they train."
     if standing.word != "running":
         note += f" These are the {lanes} of the last commit."
@@ -122,7 +122,7 @@ def _bucket(state: LoopState, at: int, lanes: str) -> str:
     return f'<h3>{escape(several + title)}</h3><ol class="lanes">{cells}</ol>'
 
 
-def _lane(lane: int, run: Run | None, state: LoopState) -> str:
+def _lane(lane: int, run: Replicate | None, state: LoopState) -> str:
     if run is None:
         return f'<li class="idle" title="lane {lane}: idle"></li>'
     trial = state.live[run.trial]
@@ -148,11 +148,11 @@ PIECES = (
 """(name, title) of the pieces that a study's page has, in the report's order; some untitled."""
 
 
-def part_of(name: str, snapshot: Snapshot, standing: Standing) -> str:
+def part_of(name: str, snapshot: Snapshot, standing: StudyStatus) -> str:
     if name == "head":
         found = head_html(snapshot)
     elif name == "now":
-        found = _now(standing)
+        found = _status_html(standing)
     elif name == "lanes":
         found = lanes_table(snapshot, standing)
     else:
@@ -162,13 +162,13 @@ def part_of(name: str, snapshot: Snapshot, standing: Standing) -> str:
     return found
 
 
-def progress_bar(standing: Standing) -> str:
+def progress_bar(standing: StudyStatus) -> str:
     share = standing.share
     bar = f'<progress max="1" value="{share:.4f}"></progress>'
     return f'<span class="share">{bar} <span>{share:.0%}</span></span>'
 
 
-def _now(standing: Standing) -> str:
+def _status_html(standing: StudyStatus) -> str:
     head, progress = standing.head, standing.progress
     if progress is None:
         return f'<p class="note">{escape(_WORDS[standing.word])} Nothing is committed yet.</p>'

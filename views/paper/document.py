@@ -21,7 +21,7 @@ from ..charts.search_charts import curves
 from ..charts.several_studies import several_studies
 from ..charts.snapshot import Snapshot
 from ..quotes import limit_quotes, metric_name, no_verdict, other_quotes, versus
-from .markup import Form, Table, code, written
+from .markup import Form, MarkupTable, code, written
 from .methods import methods_text
 from .references import HPO, bibtex
 from .results import front_table, result_rows, results_table, rows_as_json
@@ -52,7 +52,7 @@ class Paper:
     title: str
     methods: Sequence[str]
     results: Sequence[str]
-    tables: Sequence[Table]
+    tables: Sequence[MarkupTable]
     figures: Sequence[Figure]
     notes: Sequence[str]
 
@@ -136,7 +136,7 @@ def _file_name(name: str) -> str:
 def _for_paper(picture: Picture, snapshot: Snapshot) -> Picture:
     """Keep what a paper shows: recorded training curves, names at the lines, no legend."""
     in_training = [one for one in picture.panels if one.title.startswith("In training")]
-    panels = [_plain(one) for one in in_training or picture.panels if isinstance(one, XY)]
+    panels = [_plain_panel(one) for one in in_training or picture.panels if isinstance(one, XY)]
     keys = [key for one in in_training or picture.panels for key in one.keys]
     coloured = dict.fromkeys(key.label for key in keys if key.style != "faint")
     grey = dict.fromkeys(key.label for key in keys if key.style == "faint")
@@ -148,13 +148,15 @@ def _for_paper(picture: Picture, snapshot: Snapshot) -> Picture:
     return replace(picture, panels=panels, caption=caption)
 
 
-def _plain(panel: XY) -> XY:
+def _plain_panel(panel: XY) -> XY:
     place = panel.title.removeprefix("In training").removeprefix(" on ")
     title = place if panel.title.startswith("In training") else ""
-    return replace(panel, title=title, keys=(), x=_named(panel.x), y=_named(panel.y))
+    return replace(
+        panel, title=title, keys=(), x=_capitalise_label(panel.x), y=_capitalise_label(panel.y)
+    )
 
 
-def _named(scale: Scale) -> Scale:
+def _capitalise_label(scale: Scale) -> Scale:
     label = _AXES.get(scale.label, scale.label.removeprefix("eval/").replace("_", " "))
     return replace(scale, label=label[:1].upper() + label[1:])
 

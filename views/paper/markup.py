@@ -85,18 +85,18 @@ def written(source: str, form: Form) -> str:
     at = 0
     for found in _MARKED.finditer(source):
         parts.append(escape(source[at : found.start()]))
-        parts.append(_marked(found, form))
+        parts.append(_replace_mark(found, form))
         at = found.end()
     text = "".join([*parts, escape(source[at:])])
     return text.replace(" ~\\cite", "~\\cite")
 
 
-def _marked(found: re.Match[str], form: Form) -> str:
+def _replace_mark(found: re.Match[str], form: Form) -> str:
     name, cited = found.groups()
     if form == "markdown":
         return found.group() if name is None else f"`{_one_line(name)}`"
     if name is not None:
-        return rf"\texttt{{{_breakable(latex(name))}}}"
+        return rf"\texttt{{{_break_long_word(latex(name))}}}"
     keys = ",".join(key.strip().removeprefix("@") for key in cited.split(";"))
     return rf"~\cite{{{keys}}}"
 
@@ -105,7 +105,7 @@ def _one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def _breakable(text: str) -> str:
+def _break_long_word(text: str) -> str:
     """Let a long code word, such as a hash, break over several lines."""
     if len(text) < 40 or " " in text or "\\" in text:
         return text
@@ -113,7 +113,7 @@ def _breakable(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Table:
+class MarkupTable:
     """A table of marked texts; `groups`: rows after which a rule is drawn."""
 
     header: Sequence[str]
@@ -151,7 +151,7 @@ class Table:
         return "\n".join([*lines, r"\end{table}", ""])
 
     def _latex_row(self, cells: Sequence[str]) -> str:
-        return " & ".join(_minus(written(cell, "latex")) for cell in cells) + r" \\"
+        return " & ".join(_minus_signs(written(cell, "latex")) for cell in cells) + r" \\"
 
     def _markdown(self) -> str:
         rows = [[written(cell, "markdown") for cell in row] for row in (self.header, *self.rows)]
@@ -161,6 +161,6 @@ class Table:
         return "\n".join([*lines, "", written(self.caption, "markdown"), ""])
 
 
-def _minus(cell: str) -> str:
+def _minus_signs(cell: str) -> str:
     """Print a negative number's sign as a minus instead of a hyphen."""
     return re.sub(r"(?<![\w.}])-(?=[\d.])", "$-$", cell)

@@ -71,11 +71,11 @@ def methods_text(snapshot: Snapshot) -> str:
         _space(snapshot),
         _search(snapshot),
         _stopping(snapshot),
-        _confirmed(snapshot),
-        _value(snapshot),
+        _selection_sentences(snapshot),
+        _value_sentences(snapshot),
         _statistics(snapshot),
         _cost(snapshot),
-        _identity(snapshot),
+        _software_sentences(snapshot),
     ]
     return " ".join(filter(None, parts))
 
@@ -111,7 +111,7 @@ def _environments(study: Study) -> str:
     if not study.algorithm.takes_env:
         return ""
     each = [_environment(one, study) for one in environments_of(study)]
-    text = f" on {_listed(each)}"
+    text = f" on {_list_in_words(each)}"
     if study.more_envs:
         text += ", with one configuration for all environments,"
     return text
@@ -135,7 +135,7 @@ def _value_of(value: Any) -> str:
     return code(value) if isinstance(value, str) else param(value)
 
 
-def _listed(parts: Sequence[str]) -> str:
+def _list_in_words(parts: Sequence[str]) -> str:
     if len(parts) < 2:
         return "".join(parts)
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
@@ -188,7 +188,7 @@ def _search(snapshot: Snapshot) -> str:
         kind = counted_words(study.seeds.per_config, "seed")
         return f"The configuration was trained for {length} on {kind}."
     evolving = study.early_terminate is not None and study.early_terminate.evolves
-    proposed = _proposed(snapshot, trials)
+    proposed = _proposals_sentence(snapshot, trials)
     each = f"Each was trained for {length} on {seeds}"
     if study.seeds.racing is not None:
         each += f", starting with {study.seeds.racing.start} and adding seeds only to trials "
@@ -198,7 +198,7 @@ def _search(snapshot: Snapshot) -> str:
     return f"{proposed}. {each}."
 
 
-def _proposed(snapshot: Snapshot, trials: int) -> str:
+def _proposals_sentence(snapshot: Snapshot, trials: int) -> str:
     """Return the source of the configurations; learnt ones come before the method's."""
     study, rows = snapshot.study, snapshot.searched.values()
     learnt = sum(row.proposed_by == "portfolio" for row in rows)
@@ -207,17 +207,17 @@ def _proposed(snapshot: Snapshot, trials: int) -> str:
     if not learnt:
         what = counted_words(trials, "configuration")
         first = f"; the first was {default}" if default else ""
-        return f"{_method(study)} proposed {what}{_drawn(study)}{first}"
+        return f"{_method(study)} proposed {what}{_random_share_text(study)}{first}"
     from_tables = f"{counted_words(learnt, 'configuration')} that hpo learnt from recorded runs"
     given = " and ".join(filter(None, [default, f"{from_tables} on other environments"]))
     tried = f"The search tried {given}"
     if not by_method:
         return tried
     what = counted_words(by_method, "configuration")
-    return f"{tried}. {_method(study)} then proposed {what}{_drawn(study)}"
+    return f"{tried}. {_method(study)} then proposed {what}{_random_share_text(study)}"
 
 
-def _drawn(study: Study) -> str:
+def _random_share_text(study: Study) -> str:
     """Return the share of a learning method's proposals that was drawn at random."""
     row = METHODS.get(study.search.method)
     if study.search.driver == "ray_tune" or row is None or not row.learns:
@@ -262,7 +262,7 @@ def _stopping(snapshot: Snapshot) -> str:
     for row in snapshot.decisions:
         lowest[row.rung] = min(row.env_steps, lowest.get(row.rung, row.env_steps))
     rungs = [f"{at:,}" for _, at in sorted(lowest.items())]
-    at = f" at {_listed(rungs)} {unit}" if len(rungs) <= 6 else ""
+    at = f" at {_list_in_words(rungs)} {unit}" if len(rungs) <= 6 else ""
     share = f"{len(stopped)} of {counted(len(snapshot.searched), 'configuration')}"
     return f"{words} compared configurations{at} and stopped {share}."
 
@@ -276,7 +276,7 @@ def _seed_counts(snapshot: Snapshot) -> SeedCounts:
     return len(row.seed_values), len(row.choose_values), len(row.by_report_seed)
 
 
-def _confirmed(snapshot: Snapshot) -> str:
+def _selection_sentences(snapshot: Snapshot) -> str:
     study, first = snapshot.study, snapshot.winner
     if first is None:
         return "No configuration has finished its run yet."
@@ -288,7 +288,7 @@ def _confirmed(snapshot: Snapshot) -> str:
         again = sum(bool(row.choose_values) for row in snapshot.searched.values())
         best = f"The {counted_words(again, 'configuration')} with the best search values"
         said.append(
-            f"{best} {'was' if again == 1 else 'were'} trained again on {_seeds(chosen)} "
+            f"{best} {'was' if again == 1 else 'were'} trained again on {_count_in_words(chosen)} "
             "selection seeds, which had no part in the search. The best mean on them "
             "determined the winner."
         )
@@ -298,7 +298,8 @@ def _confirmed(snapshot: Snapshot) -> str:
         both = both and default != first.trial
         who = "The winner and the default configuration were" if both else "The winner was"
         said.append(
-            f"{who} then trained on {_seeds(tested)} test seeds, which had no part in any choice."
+            f"{who} then trained on {_count_in_words(tested)} test seeds, which had no part in "
+            "any choice."
         )
     else:
         kind = "selection" if chosen else "search"
@@ -309,11 +310,11 @@ def _confirmed(snapshot: Snapshot) -> str:
     return " ".join(said)
 
 
-def _seeds(count: int) -> str:
+def _count_in_words(count: int) -> str:
     return _NUMBERS[count] if count < len(_NUMBERS) else f"{count:,}"
 
 
-def _value(snapshot: Snapshot) -> str:
+def _value_sentences(snapshot: Snapshot) -> str:
     study = snapshot.study
     if not study.algorithm.acts:
         return f"The value of a seed is {code(study.metric.name)} at the end of its training."
@@ -324,7 +325,9 @@ def _value(snapshot: Snapshot) -> str:
     else:
         over = f"{counted(study.evaluation.episodes, 'evaluation episode')} of {policy}"
     if study.objectives:
-        names = _listed([f"{plain_metric(one.name)} ({one.goal}d)" for one in study.objectives])
+        names = _list_in_words(
+            [f"{plain_metric(one.name)} ({one.goal}d)" for one in study.objectives]
+        )
         return f"The objectives were {names}, over {over}."
     text = f"The value of a seed is its {metric_name(study)} over {over}."
     if study.more_envs:
@@ -336,7 +339,7 @@ def _value(snapshot: Snapshot) -> str:
         text += " Scores are normalised per environment: 0 is the mean return of random actions "
         text += f"and 1 that of a reference policy ({ends})."
     if study.constraints:
-        limits = _listed([_limit(one) for one in study.constraints])
+        limits = _list_in_words([_limit(one) for one in study.constraints])
         text += f" Configurations had to satisfy: {limits}."
     return text
 
@@ -416,7 +419,7 @@ def _cost(snapshot: Snapshot) -> str:
     return f"{text} and {duration(usage.run_seconds)} of wall time on {where}."
 
 
-def _identity(snapshot: Snapshot) -> str:
+def _software_sentences(snapshot: Snapshot) -> str:
     meta = snapshot.meta
     versions = {name: one for name, one in meta.versions.items() if one != "absent"}
     versions.pop("hpo-lanes", None)
@@ -425,5 +428,5 @@ def _identity(snapshot: Snapshot) -> str:
     text = f"Software: {software}. Random seed of the study: {snapshot.study.seed}. "
     text += f"The resolved study file has SHA-256 {code(digest)}."
     if meta.files:
-        text += f" It used {_listed([code(name) for name in meta.files])}."
+        text += f" It used {_list_in_words([code(name) for name in meta.files])}."
     return text

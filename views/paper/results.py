@@ -16,10 +16,10 @@ from ...store.value_bounds import value_bounds
 from ...studies.spec import env_words
 from ..charts.snapshot import Snapshot
 from ..formatting import SEED_KINDS, between, number, with_interval
-from ..leaderboard_text import Column, board_columns, knob_columns, rows_of, score_columns
+from ..leaderboard_text import BoardColumn, board_columns, knob_columns, rows_of, score_columns
 from ..quotes import metric_name, plain_metric, test_words
 from ..trial_view import Board
-from .markup import Table, code
+from .markup import MarkupTable, code
 
 BETTER, WORSE = "*", "\u2020"
 _ALONE = "trained configuration"
@@ -27,7 +27,7 @@ _MARKS = {"better": BETTER, "feasible": BETTER, "worse": WORSE, "infeasible": WO
 
 
 @dataclass(frozen=True)
-class Row:
+class PaperRow:
     """One configuration of one study; the lead is the winner's over it."""
 
     study: str
@@ -51,12 +51,12 @@ class Row:
         return _MARKS.get(self.verdict, "")
 
 
-def result_rows(snapshot: Snapshot) -> list[Row]:
+def result_rows(snapshot: Snapshot) -> list[PaperRow]:
     """Return the winner, the default and the baselines of a study with one objective."""
     first = snapshot.winner
     if first is None or snapshot.meta.objectives:
         return []
-    rows = [_of_entry(snapshot, first, _name(snapshot, first), None)]
+    rows = [_of_entry(snapshot, first, _configuration_name(snapshot, first), None)]
     conclusion = snapshot.conclusion
     default = next((one for one in snapshot.entries if one.is_default), None)
     against = conclusion.against if conclusion.winner is not None else None
@@ -66,7 +66,7 @@ def result_rows(snapshot: Snapshot) -> list[Row]:
     return rows
 
 
-def _name(snapshot: Snapshot, first: Entry) -> str:
+def _configuration_name(snapshot: Snapshot, first: Entry) -> str:
     if not snapshot.study.space.parameters:
         return _ALONE
     if first.is_default:
@@ -77,7 +77,7 @@ def _name(snapshot: Snapshot, first: Entry) -> str:
 
 def _of_default(
     snapshot: Snapshot, default: Entry, first: Entry, against: Against | None
-) -> list[Row]:
+) -> list[PaperRow]:
     """Return the default on the seeds that measured the winner; [] if it did not run there.
 
     It has values on test seeds, whatever its state in the search.
@@ -101,8 +101,8 @@ def _of_default(
     return [_of_entry(snapshot, default, "default", against)]
 
 
-def _of_entry(snapshot: Snapshot, entry: Entry, name: str, against: Against | None) -> Row:
-    return Row(
+def _of_entry(snapshot: Snapshot, entry: Entry, name: str, against: Against | None) -> PaperRow:
+    return PaperRow(
         snapshot.meta.name,
         env_words(snapshot.study),
         name,
@@ -111,16 +111,16 @@ def _of_entry(snapshot: Snapshot, entry: Entry, name: str, against: Against | No
         entry.measured_value,
         entry.ci_low,
         entry.ci_high,
-        **_lead(against),
+        **_lead_fields(against),
     )
 
 
-def _of_baseline(snapshot: Snapshot, against: Against) -> Row:
+def _of_baseline(snapshot: Snapshot, against: Against) -> PaperRow:
     listed = {one.baseline: one for one in snapshot.baselines}
     own = listed.get(against.rival)
     value = against.means[1] if against.means is not None else None
     low, high = (None, None) if own is None else (own.around.low, own.around.high)
-    return Row(
+    return PaperRow(
         snapshot.meta.name,
         env_words(snapshot.study),
         against.rival,
@@ -129,11 +129,11 @@ def _of_baseline(snapshot: Snapshot, against: Against) -> Row:
         value,
         low,
         high,
-        **_lead(against),
+        **_lead_fields(against),
     )
 
 
-def _lead(against: Against | None) -> dict[str, Any]:
+def _lead_fields(against: Against | None) -> dict[str, Any]:
     if against is None or against.difference is None:
         return {}
     chance = against.probability_interval
@@ -148,7 +148,7 @@ def _lead(against: Against | None) -> dict[str, Any]:
     }
 
 
-def results_table(snapshots: Sequence[Snapshot]) -> Table | None:
+def results_table(snapshots: Sequence[Snapshot]) -> MarkupTable | None:
     """Return the table of one or several studies; None without any value."""
     found = [(snapshot, result_rows(snapshot)) for snapshot in snapshots]
     each = [(snapshot, rows) for snapshot, rows in found if rows]
@@ -162,7 +162,7 @@ def results_table(snapshots: Sequence[Snapshot]) -> Table | None:
             groups.append(len(lines))
         lines += _study_lines(form, metric_name(snapshot.study), rows)
     caption = _caption(each, form.metrics)
-    return Table(form.header(), lines, form.right(), caption, groups=groups)
+    return MarkupTable(form.header(), lines, form.right(), caption, groups=groups)
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class _Form:
     compares: bool
 
     @classmethod
-    def of(cls, each: Sequence[tuple[Snapshot, list[Row]]]) -> _Form:
+    def of(cls, each: Sequence[tuple[Snapshot, list[PaperRow]]]) -> _Form:
         metrics = dict.fromkeys(metric_name(snapshot.study) for snapshot, _ in each)
         names = {snapshot.meta.name for snapshot, _ in each}
         rows = chain.from_iterable(rows for _, rows in each)
@@ -185,7 +185,7 @@ class _Form:
         return len(self.metrics) == 1
 
     def header(self) -> list[str]:
-        value = _capital(self.metrics[0]) if self.has_one_metric else "Value"
+        value = _upper_first(self.metrics[0]) if self.has_one_metric else "Value"
         header = ["Environment", "Configuration", "Seeds", value]
         if self.names_studies:
             header.insert(0, "Study")
@@ -195,7 +195,7 @@ class _Form:
         return [False] * (2 + self.names_studies) + [True] * (2 + 2 * self.compares)
 
 
-def _study_lines(form: _Form, metric: str, rows: Sequence[Row]) -> list[list[str]]:
+def _study_lines(form: _Form, metric: str, rows: Sequence[PaperRow]) -> list[list[str]]:
     """Return the rows of a study; its name and its environment are in the first one."""
     lines: list[list[str]] = []
     for row in rows:
@@ -207,27 +207,27 @@ def _study_lines(form: _Form, metric: str, rows: Sequence[Row]) -> list[list[str
     return lines
 
 
-def _cells(row: Row, compared: bool) -> list[str]:
+def _cells(row: PaperRow, compared: bool) -> list[str]:
     seeds = f"{row.seeds} {SEED_KINDS[row.seeds_from]}" if row.seeds_from else str(row.seeds)
     found = [row.configuration, seeds, with_interval(row.value, row.low, row.high)]
     if compared and row.lead is None:
         return [*found, "", ""]
     if compared:
         lead = with_interval(row.lead, row.lead_low, row.lead_high) + row.mark
-        found += [lead, _chance(row)]
+        found += [lead, _probability_text(row)]
     return found
 
 
-def _chance(row: Row) -> str:
+def _probability_text(row: PaperRow) -> str:
     if row.probability is None:
         return ""
     return with_interval(row.probability, row.probability_low, row.probability_high, ".2f")
 
 
-def _caption(each: Sequence[tuple[Snapshot, list[Row]]], metrics: Sequence[str]) -> str:
+def _caption(each: Sequence[tuple[Snapshot, list[PaperRow]]], metrics: Sequence[str]) -> str:
     rows = [row for _, found in each for row in found]
     kinds = list(dict.fromkeys(SEED_KINDS[row.seeds_from] for row in rows if row.seeds_from))
-    name = _capital(metrics[0]) if len(metrics) == 1 else "Value"
+    name = _upper_first(metrics[0]) if len(metrics) == 1 else "Value"
     text = f"{name} over {' and '.join(kinds)} seeds"
     if any(row.low is not None for row in rows):
         text += ", with 95 % confidence intervals in brackets"
@@ -244,7 +244,7 @@ def _caption(each: Sequence[tuple[Snapshot, list[Row]]], metrics: Sequence[str])
     return text
 
 
-def _marks_words(rows: Sequence[Row]) -> str:
+def _marks_words(rows: Sequence[PaperRow]) -> str:
     tests = dict.fromkeys(test_words(row.seeds) for row in rows if row.lead is not None)
     test = f"{' or '.join(tests)}, at most 5 % over all looks"
     meanings = {BETTER: "significantly better", WORSE: "significantly worse"}
@@ -256,23 +256,23 @@ def _marks_words(rows: Sequence[Row]) -> str:
     return " ".join(said)
 
 
-def _capital(text: str) -> str:
+def _upper_first(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def front_table(snapshot: Snapshot) -> Table | None:
+def front_table(snapshot: Snapshot) -> MarkupTable | None:
     """Return the Pareto front of a study with several objectives, and its default."""
     shown = _front_and_default(snapshot)
     if not shown:
         return None
     names = [plain_metric(str(objective["name"])) for objective in snapshot.meta.objectives]
-    header = ["Configuration", "On the front", "Seeds", *map(_capital, names)]
+    header = ["Configuration", "On the front", "Seeds", *map(_upper_first, names)]
     right = [False, False, *[True] * (len(names) + 1)]
     caption = (
         f"The Pareto front of {code(snapshot.meta.name)} on {code(env_words(snapshot.study))}"
     )
     rows = [_front_row(one) for one in shown]
-    return Table(header, rows, right, f"{caption}: means over seeds.", "tab:front")
+    return MarkupTable(header, rows, right, f"{caption}: means over seeds.", "tab:front")
 
 
 def _front_and_default(snapshot: Snapshot) -> list[Entry]:
@@ -291,7 +291,7 @@ def _front_row(one: Entry) -> list[str]:
 
 def leaderboard_for_paper(
     meta: StudyMeta, entries: Sequence[Entry], most: int, verdict: Sequence[str]
-) -> Table:
+) -> MarkupTable:
     """Return a leaderboard's first trials, and the default, with their hyperparameters."""
     shown = Board.of_study(meta, entries).first(most)
     apart, same = knob_columns(shown.trials)
@@ -303,16 +303,18 @@ def leaderboard_for_paper(
     said = [f"Leaderboard of {code(meta.name)}.", *verdict, _columns_words(columns), same]
     caption = " ".join(filter(None, said))
     header, right = [one.name for one in columns], [one.right for one in columns]
-    return Table(header, [[*row] for row in rows_of(columns)], right, caption, "tab:leaderboard")
+    return MarkupTable(
+        header, [[*row] for row in rows_of(columns)], right, caption, "tab:leaderboard"
+    )
 
 
-def _intervals(shown: Board) -> list[Column]:
+def _intervals(shown: Board) -> list[BoardColumn]:
     if shown.objectives or all(one.low is None for one in shown.trials):
         return []
-    return [Column("95 % CI", [between(one.low, one.high) for one in shown.trials])]
+    return [BoardColumn("95 % CI", [between(one.low, one.high) for one in shown.trials])]
 
 
-def _columns_words(columns: Sequence[Column]) -> str:
+def _columns_words(columns: Sequence[BoardColumn]) -> str:
     meanings = {
         "search": "search*N: mean over N search seeds",
         "select": "select*N: mean over N selection seeds, which chose the winner",
@@ -324,5 +326,5 @@ def _columns_words(columns: Sequence[Column]) -> str:
     return f"{'; '.join(used)}." if used else ""
 
 
-def rows_as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def rows_as_json(rows: Sequence[PaperRow]) -> list[dict[str, Any]]:
     return [{**vars(row), "mark": row.mark} for row in rows]

@@ -19,7 +19,7 @@ from ...errors import ConfigError, SearchError
 from ...files.atomic_files import temporary_folder
 from ...search import api
 from ...search.engine.callbacks import Callback
-from ...search.run import Results as _Results
+from ...search.run import RunResults as _Results
 from ...search.state.progress import Progress
 from ...store.study_folder import RESULTS
 from ...studies.check import CheckReport
@@ -45,7 +45,7 @@ class OneLine(RunView):
         usual = 0.5 if show is not None or somebody_looks() else 30.0
         if show is None:
             shows = _at_terminal if somebody_looks() else note
-            show = _in_notebook() if _notebook() else shows
+            show = _in_notebook() if _is_notebook() else shows
         self._show, self._every = show, usual if every_seconds is None else every_seconds
         self._shown = -float("inf")
 
@@ -64,10 +64,10 @@ class OneLine(RunView):
 
 def somebody_looks() -> bool:
     """Return whether a line can be updated: in a notebook, or if stderr is a terminal."""
-    return _notebook() or (sys.stderr is not None and sys.stderr.isatty())
+    return _is_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
 
-def _notebook() -> bool:
+def _is_notebook() -> bool:
     """Return whether this is a notebook kernel; IPython is looked up, never imported."""
     module = sys.modules.get("IPython")
     shell = None if module is None else module.get_ipython()
@@ -172,7 +172,9 @@ def run(
     Raises:
         HpoError: see `hpo.search.api.run`.
     """
-    return _call(api.run, study, out, observers, name=name, progress=progress, settings=settings)
+    return _run_with_progress(
+        api.run, study, out, observers, name=name, progress=progress, settings=settings
+    )
 
 
 def train(
@@ -185,7 +187,9 @@ def train(
     **settings: Any,
 ) -> Results:
     """Train a study's default configuration on all its seeds; arguments as for `run`."""
-    return _call(api.train, study, out, observers, name=name, progress=progress, settings=settings)
+    return _run_with_progress(
+        api.train, study, out, observers, name=name, progress=progress, settings=settings
+    )
 
 
 def check(study: Source, *, name: str | None = None, time: bool = False) -> Checked:
@@ -255,7 +259,7 @@ def learn(
         return results.policy()
 
 
-def _call(
+def _run_with_progress(
     function: Any,
     study: Source,
     out: str | Path,
@@ -267,7 +271,7 @@ def _call(
 ) -> Results:
     with speaks_python():
         _check_options(progress, observers=observers, callbacks=settings.get("callbacks", ()))
-        loaded, text = _loaded(study, out, name, settings)
+        loaded, text = _load_study(study, out, name, settings)
         shows = somebody_looks() if progress is None else progress
         line = OneLine() if shows else None
         warn = settings.pop("warn", None) or (line.warn if line is not None else to_stderr)
@@ -279,7 +283,7 @@ def _call(
             return Results(**vars(function(loaded, out, observers, warn=warn, **settings)))
 
 
-def _loaded(
+def _load_study(
     study: Source, out: str | Path, name: str | None, settings: Mapping[str, Any]
 ) -> tuple[Study, str]:
     """Load a study; if it resumes one, they are compared before its files run."""

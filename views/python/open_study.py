@@ -53,11 +53,11 @@ class Plots:
 
     def curves(self, ax: Any = None) -> Any:
         """Draw the learning curves of the best trials."""
-        return self._draw(curves(self._read()), ax)
+        return self._draw(curves(self._read_snapshot()), ax)
 
     def history(self, ax: Any = None) -> Any:
         """Draw every trial's value in numerical order, and the best so far."""
-        return self._draw(history(self._read()), ax)
+        return self._draw(history(self._read_snapshot()), ax)
 
     def importance(self, ax: Any = None, *, at: int | None = None) -> Any:
         """Draw the share of the ranking that every hyperparameter explains.
@@ -66,29 +66,29 @@ class Plots:
             ax: where to draw.
             at: env steps at which trials are compared; None: the latest reached by most.
         """
-        return self._draw(importance(self._read(), at), ax)
+        return self._draw(importance(self._read_snapshot(), at), ax)
 
     def effects(self, ax: Any = None) -> Any:
         """Draw the mean value along each significant hyperparameter, one panel each."""
-        return self._draw(effects(self._read()), ax)
+        return self._draw(effects(self._read_snapshot()), ax)
 
     def schedule(self, ax: Any = None) -> Any:
         """Draw the hyperparameters of every member of a population over env steps."""
-        return self._draw(schedule(self._read()), ax)
+        return self._draw(schedule(self._read_snapshot()), ax)
 
     def parallel(self, ax: Any = None) -> Any:
         """Draw all trials across parallel coordinates."""
-        return self._draw(parallel(self._read()), ax)
+        return self._draw(parallel(self._read_snapshot()), ax)
 
     def slices(self, ax: Any = None) -> Any:
         """Draw values along each hyperparameter, one panel each."""
-        return self._draw(slices(self._read()), ax)
+        return self._draw(slices(self._read_snapshot()), ax)
 
     def pareto(self, ax: Any = None) -> Any:
         """Draw the front of a study with several objectives."""
-        return self._draw(pareto(self._read()), ax)
+        return self._draw(pareto(self._read_snapshot()), ax)
 
-    def _read(self) -> Snapshot:
+    def _read_snapshot(self) -> Snapshot:
         require_matplotlib("hpo.open(...).plot")
         return read_snapshot(StudyFolder(self.folder))
 
@@ -127,11 +127,11 @@ class Leaderboard(tuple[Entry, ...]):
     objectives: tuple[str, ...] = ()  # names, where there are several
 
     def __repr__(self) -> str:
-        (header, *rows), same = _cells(self)
+        (header, *rows), same = _leaderboard_rows(self)
         return f"{aligned(header, rows, [False] * len(header))}\n{same}".rstrip("\n")
 
     def _repr_html_(self) -> str:
-        rows, same = _cells(self)
+        rows, same = _leaderboard_rows(self)
         return _html_table(rows) + (f"<p>{escape(same)}</p>" if same else "")
 
 
@@ -202,12 +202,12 @@ class Opened:
 
     def query(self, sql: str) -> pd.DataFrame:
         """Return the result of one SELECT over the tables as a DataFrame; see `hpo query`."""
-        pandas = _pandas("hpo.open(...).query")
+        pandas = _import_pandas("hpo.open(...).query")
         columns, rows = query(self.folder, sql)
         return pandas.DataFrame(rows, columns=columns)
 
     def _frame(self, name: str) -> pd.DataFrame:
-        _pandas(f"hpo.open(...).{name}")
+        _import_pandas(f"hpo.open(...).{name}")
         return self.table(name).to_pandas()
 
     @property
@@ -299,7 +299,7 @@ class Opened:
         return f"{self.state}; {meta.metric}; {told or 'no trial yet'}"
 
 
-def _pandas(purpose: str) -> Any:
+def _import_pandas(purpose: str) -> Any:
     try:
         import pandas
     except ModuleNotFoundError as error:
@@ -307,7 +307,7 @@ def _pandas(purpose: str) -> Any:
     return pandas
 
 
-def _cells(leaderboard: Leaderboard) -> tuple[list[list[str]], str]:
+def _leaderboard_rows(leaderboard: Leaderboard) -> tuple[list[list[str]], str]:
     """Return the columns of `hpo top` as rows with a header, and the constant values."""
     shown = Board.of(leaderboard[:_SHOWN], leaderboard.objectives)
     apart, same = knob_columns(shown.trials)

@@ -96,7 +96,7 @@ def facts(pairs: Sequence[tuple[str, str, str]]) -> str:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     text: str
     sort: float | None = None
 
@@ -104,14 +104,14 @@ class Cell:
 def table(
     caption: str,
     header: Sequence[str],
-    rows: Sequence[Sequence[Cell]],
+    rows: Sequence[Sequence[TableCell]],
     trials: Sequence[int] = (),
     right: Sequence[bool] = (),
 ) -> str:
     sides = [' class="num"' if is_right else "" for is_right in right] or [""] * len(header)
     before, after = ('<button type="button">', "</button>") if len(rows) > 1 else ("", "")
     heads = "".join(
-        f'<th scope="col"{side}>{before}{_breakable(word)}{after}</th>'
+        f'<th scope="col"{side}>{before}{_break_long_name(word)}{after}</th>'
         for word, side in zip(header, sides, strict=True)
     )
     lines: list[str] = []
@@ -127,7 +127,7 @@ def table(
     return scrolling(caption, heads, "".join(lines))
 
 
-def _breakable(word: str) -> str:
+def _break_long_name(word: str) -> str:
     """Let a long column name take two lines if the table would be too wide."""
     shown = escape(word)
     return shown.replace("_", "_<wbr>") if len(word) > _LONG_NAME else shown

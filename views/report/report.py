@@ -34,7 +34,7 @@ from ..formatting import (
     steps,
 )
 from ..leaderboard_text import (
-    Column,
+    BoardColumn,
     Kind,
     audit_words,
     baselines_listing,
@@ -51,7 +51,7 @@ from ..leaderboard_text import (
 from ..resuming import resuming
 from ..time_spent import time_facts
 from ..trial_view import Board
-from .page import Cell, facts, figure, page, table
+from .page import TableCell, facts, figure, page, table
 
 _MOST_COMPARED = 4
 _TITLE = "Performance profile"
@@ -125,13 +125,13 @@ def environments_section(snapshot: Snapshot) -> str:
         told += f" {counted(lost, 'run')} diverged: excluded from means, lowest in the profile."
     return (
         f'<p class="note">{escape(told)}</p>{_scores(snapshot, found, names, against)}'
-        f"{_improvement(trials[0], against, stream)}{_together(found, names, against)}"
+        f"{_improvement(trials[0], against, stream)}{_overall_scores(found, names, against)}"
         f'<p class="note">{escape(AGGREGATES_NOTE)}</p>{figure(profile(snapshot))}'
     )
 
 
-def _cell(found: Estimate) -> Cell:
-    return Cell(around(found.value, found.interval), found.value)
+def _estimate_cell(found: Estimate) -> TableCell:
+    return TableCell(around(found.value, found.interval), found.value)
 
 
 def _scores(
@@ -142,27 +142,29 @@ def _scores(
         header += ["difference", "probability of improvement"]
     right = [False] * len(header) + [True, True]
     header += ["random", "reference"]
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     for at, scale in enumerate(snapshot.meta.environments):
-        row = [Cell(str(scale["name"]))]
-        row += [_cell(one.each[at]) for one in found]
+        row = [TableCell(str(scale["name"]))]
+        row += [_estimate_cell(one.each[at]) for one in found]
         if against is not None:
             here = against.each[at]
-            row.append(Cell(signed(here.difference), here.difference.value))
-            row.append(_cell(here.probability))
+            row.append(TableCell(signed(here.difference), here.difference.value))
+            row.append(_estimate_cell(here.probability))
         ends = (float(scale["random"]), float(scale["reference"]))
-        row += [Cell(number(end), end) for end in ends]
+        row += [TableCell(number(end), end) for end in ends]
         rows.append(row)
     return table("Scores on each environment", header, rows, right=right)
 
 
-def _together(found: Sequence[OnEach], names: Sequence[str], against: Beside | None) -> str:
+def _overall_scores(found: Sequence[OnEach], names: Sequence[str], against: Beside | None) -> str:
     header = ["scores", *names, *([] if against is None else ["difference"])]
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     for over, words in TOGETHER.items():
-        row = [Cell(words), *(_cell(one.together[over]) for one in found)]
+        row = [TableCell(words), *(_estimate_cell(one.together[over]) for one in found)]
         if against is not None:
-            row.append(Cell(signed(against.differences[over]), against.differences[over].value))
+            row.append(
+                TableCell(signed(against.differences[over]), against.differences[over].value)
+            )
         rows.append(row)
     return table("Scores over all environments", header, rows)
 
@@ -202,15 +204,15 @@ def leaderboard_table(snapshot: Snapshot) -> str:
         right=[_is_right(*pair) for pair in zip(columns, cells, strict=True)],
     )
     notes = [f'<p class="note">{note}</p>' for note in _notes(shown, same, len(snapshot.entries))]
-    meaning = f"<summary>What the columns mean</summary>{_meanings(snapshot.unit)}"
+    meaning = f"<summary>What the columns mean</summary>{_column_meanings(snapshot.unit)}"
     more = "" if shown.objectives else f"<details>{meaning}</details>"
     return f"{text}{''.join(notes)}{more}"
 
 
-def _cells(column: Column) -> list[Cell]:
+def _cells(column: BoardColumn) -> list[TableCell]:
     sorts = column.sorts or [None] * len(column.cells)
     shown = map(_shortened, column.cells) if column.kind is Kind.PARAM else column.cells
-    return [Cell(text, _sortable(by)) for text, by in zip(shown, sorts, strict=True)]
+    return [TableCell(text, _sortable_number(by)) for text, by in zip(shown, sorts, strict=True)]
 
 
 def _shortened(text: str) -> str:
@@ -218,7 +220,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_CELL else json.dumps(text[: _LONGEST_CELL - 3] + "...")
 
 
-def _is_right(column: Column, cells: Sequence[Cell]) -> bool:
+def _is_right(column: BoardColumn, cells: Sequence[TableCell]) -> bool:
     if column.kind is Kind.PARAM:
         return all(cell.sort is not None or not cell.text for cell in cells)
     return column.right
@@ -236,7 +238,7 @@ def _notes(shown: Board, same: str, trials: int) -> list[str]:
     return notes
 
 
-def _meanings(unit: str) -> str:
+def _column_meanings(unit: str) -> str:
     """Return the meanings of the columns as a list that wraps on a phone."""
     found: list[tuple[str, list[str]]] = []
     for line in explained(unit).splitlines():
@@ -251,7 +253,7 @@ def _meanings(unit: str) -> str:
     return f'<dl class="meanings">{items}</dl>'
 
 
-def _sortable(value: Any) -> float | None:
+def _sortable_number(value: Any) -> float | None:
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return value if plain and abs(value) < float("inf") else None
 
@@ -259,19 +261,21 @@ def _sortable(value: Any) -> float | None:
 def baselines_table(snapshot: Snapshot) -> str:
     listing = baselines_listing(snapshot.baselines)
     sorts = [(None, e.value, None, None, e.difference, None) for e in snapshot.baselines]
-    rows = [list(map(Cell, texts, by)) for texts, by in zip(listing.rows, sorts, strict=True)]
+    rows = [list(map(TableCell, texts, by)) for texts, by in zip(listing.rows, sorts, strict=True)]
     return table("Baselines", listing.header, rows, right=listing.right)
 
 
 def rungs_table(snapshot: Snapshot) -> str:
     taken = {row.action for row in snapshot.decisions}
     actions = [action for action in _ACTIONS if action in taken]
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     for rung in sorted({row.rung for row in snapshot.decisions}):
         here = [row for row in snapshot.decisions if row.rung == rung]
         at, counts = min(row.env_steps for row in here), Counter(row.action for row in here)
-        cells = [Cell(str(n), n) for n in (len(here), *(counts[action] for action in actions))]
-        rows.append([Cell(steps(at), at), *cells])
+        cells = [
+            TableCell(str(n), n) for n in (len(here), *(counts[action] for action in actions))
+        ]
+        rows.append([TableCell(steps(at), at), *cells])
     header = (snapshot.unit, "compared", *(_ACTIONS[action] for action in actions))
     return table("Decisions at rungs", header, rows, right=[True] * len(header))
 
@@ -313,7 +317,7 @@ def report_html(snapshot: Snapshot, portable: bool = False) -> str:
     bodies = {name: build(snapshot) for name, build in parts.items()}
     sections = [(name, PARTS[name][0], body) for name, body in bodies.items() if body]
     title = f"{snapshot.meta.name} - hpo report"
-    return page(title, head_html(snapshot, portable), sections, _foot(snapshot))
+    return page(title, head_html(snapshot, portable), sections, _footer_text(snapshot))
 
 
 def head_html(snapshot: Snapshot, portable: bool = False) -> str:
@@ -323,8 +327,8 @@ def head_html(snapshot: Snapshot, portable: bool = False) -> str:
     return (
         f"<h1>{escape(snapshot.meta.name)}</h1>"
         f'<p class="sub">{escape(sub)} <span class="standing">{snapshot.standing}</span></p>'
-        f"{_conclusion(snapshot, portable)}{facts(_facts(snapshot))}"
-        f"{'' if portable else _next(snapshot)}"
+        f"{_conclusion(snapshot, portable)}{facts(_key_facts(snapshot))}"
+        f"{'' if portable else _next_commands(snapshot)}"
     )
 
 
@@ -346,7 +350,7 @@ def _conclusion(snapshot: Snapshot, portable: bool) -> str:
     return shown
 
 
-def _next(snapshot: Snapshot) -> str:
+def _next_commands(snapshot: Snapshot) -> str:
     """Return the next commands for a finished study."""
     if snapshot.standing != "finished":
         return ""
@@ -363,7 +367,7 @@ def _next(snapshot: Snapshot) -> str:
     return f'<h2 class="next">Next</h2><ul class="next">{items}</ul>' if items else ""
 
 
-def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
+def _key_facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     usage, best = snapshot.usage, snapshot.winner
     states = Counter(str(row.state) for row in snapshot.searched.values())
     found: list[tuple[str, str, str]] = []
@@ -409,7 +413,7 @@ def _costs(snapshot: Snapshot) -> str:
     return facts(found)
 
 
-def _foot(snapshot: Snapshot) -> str:
+def _footer_text(snapshot: Snapshot) -> str:
     head = snapshot.head
     when = datetime.fromtimestamp(head.at, UTC).strftime("%Y-%m-%d %H:%M UTC") if head.at else "-"
     commit = f"commit {head.number} of {when}"

@@ -54,7 +54,7 @@ class LiveView(RunView):
         self._compiles, self._compile_seconds = 0, 0.0
         self._unhush: Callable[[], None] = lambda: None
         self._console = console(sys.stderr) if terminal is None else terminal
-        self._live = live(self._console, self._picture)
+        self._live = live(self._console, self._current_panel)
 
     def __enter__(self) -> LiveView:
         self._unhush = hush_keys()
@@ -75,35 +75,35 @@ class LiveView(RunView):
         except OSError:  # the terminal is gone, the study is not
             let_go_of_terminal()
 
-    def _enter(self, now: str) -> None:
+    def _enter_stage(self, now: str) -> None:
         self._now, self._began = now, time.monotonic()
 
     def compile_begins(self, words: str) -> None:
-        self._enter(f"compiling {words}")
+        self._enter_stage(f"compiling {words}")
 
     def compile_ends(self, words: str, seconds: float) -> None:
         self._compiles += 1
         self._compile_seconds += seconds
-        self._enter("first evaluation" if words.startswith("evaluation") else "first chunk")
+        self._enter_stage("first evaluation" if words.startswith("evaluation") else "first chunk")
         self.say(f"compiled {words} in {duration(seconds)}")
 
     def pressed(self) -> None:
         step = "compile and the next step" if self.is_compiling else "chunk"
-        self._enter(f"finishing this {step}, then committing")
+        self._enter_stage(f"finishing this {step}, then committing")
         super().pressed()
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
         self._title = title_of(study, study.name)
-        self._enter(f"preparing the {study.algorithm.lanes}")
+        self._enter_stage(f"preparing the {study.algorithm.lanes}")
         self._live.start(refresh=True)
         super().on_start(study, folder, resumed)
 
     def on_chunk(self, progress: Progress) -> None:
         self._progress, self._seen = progress, time.monotonic()
-        self._enter("")
+        self._enter_stage("")
         super().on_chunk(progress)
 
-    def _picture(self) -> RenderableType:
+    def _current_panel(self) -> RenderableType:
         now = time.monotonic()
         doing = f"{duration(now - self._began)}  {self._now}" if self._now else ""
         compiled = (self._compiles, self._compile_seconds)
@@ -135,11 +135,11 @@ def panel(
 
     facts: list[RenderableType] = []
     if progress is not None:
-        facts = [_bar(progress, age), _facts(progress, compiled, unit, lanes)]
+        facts = [_progress_row(progress, age), _facts(progress, compiled, unit, lanes)]
     return Group(*line(title, "bold"), *facts, *line(doing, "cyan"))
 
 
-def _bar(progress: Progress, age: float) -> Table:
+def _progress_row(progress: Progress, age: float) -> Table:
     row = Table.grid(padding=(0, 1), expand=True)
     row.add_column(ratio=1)
     row.add_column(no_wrap=True)

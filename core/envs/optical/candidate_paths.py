@@ -93,7 +93,7 @@ class _Finder:
 
     def candidates(self, source: int, destination: int) -> tuple[tuple[int, ...], ...]:
         first = self.topology.first_number
-        paths = self._search(source + first, destination + first)
+        paths = self._find_paths(source + first, destination + first)
         paths.sort(key=self._tie_break)
         paths.sort(key=self._criterion)  # stable: the line above breaks its ties
 
@@ -102,10 +102,10 @@ class _Finder:
 
         return tuple(map(from_zero, paths))
 
-    def _search(self, source: int, destination: int) -> list[Path]:
+    def _find_paths(self, source: int, destination: int) -> list[Path]:
         by_km = self.order == "distance"
         if not self.disjoint:
-            return list(_shortest(self.topology, source, destination, self.k, by_km))
+            return list(_k_shortest_paths(self.topology, source, destination, self.k, by_km))
         import networkx as nx
 
         disjoint = map(tuple, nx.edge_disjoint_paths(self.topology.graph, source, destination))
@@ -162,7 +162,7 @@ class _Finder:
 
 
 @lru_cache(maxsize=65_536)
-def _shortest(
+def _k_shortest_paths(
     topology: Topology, source: int, destination: int, k: int, by_km: bool
 ) -> tuple[Path, ...]:
     return tuple(islice(_shortest_paths(topology.graph, source, destination, by_km), k))

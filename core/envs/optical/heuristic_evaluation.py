@@ -120,7 +120,7 @@ TILE = 8  # lanes that run side by side on one device
 
 
 @dataclass(frozen=True)
-class Summary:
+class HeuristicSummary:
     mean: float
     std: float  # ddof 1; 0 for one seed
     error: float  # standard error of the mean
@@ -129,7 +129,7 @@ class Summary:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class HeuristicSums:
     """Sums of one heuristic over the evaluated requests: one row per load, one column per seed."""
 
     loads: np.ndarray  # Erlang, [P]
@@ -147,14 +147,14 @@ class Evaluation:
     def bitrate_blocking(self) -> np.ndarray:
         return self.bitrate_blocked / np.maximum(self.bitrate, np.finfo(np.float64).tiny)
 
-    def service_summary(self, load: int = 0) -> Summary:
+    def service_summary(self, load: int = 0) -> HeuristicSummary:
         return summarise_seeds(self.service_blocking[load], self.requests)
 
-    def bitrate_summary(self, load: int = 0) -> Summary:
+    def bitrate_summary(self, load: int = 0) -> HeuristicSummary:
         return summarise_seeds(self.bitrate_blocking[load], self.requests)
 
 
-def summarise_seeds(values: np.ndarray, requests: int) -> Summary:
+def summarise_seeds(values: np.ndarray, requests: int) -> HeuristicSummary:
     """Mean, spread and Student's 95 % interval over seeds.
 
     The interval is nan below 5 seeds, and for equal rates above 0, which have no spread.
@@ -165,11 +165,11 @@ def summarise_seeds(values: np.ndarray, requests: int) -> Summary:
     mean, std = float(values.mean()), float(values.std(ddof=1)) if count > 1 else 0.0
     error = std / math.sqrt(count)
     if not values.any():
-        return Summary(0.0, 0.0, 0.0, 0.0, 3.0 / (count * requests))
+        return HeuristicSummary(0.0, 0.0, 0.0, 0.0, 3.0 / (count * requests))
     if count < 5 or values.min() == values.max():
-        return Summary(mean, std, error, math.nan, math.nan)
+        return HeuristicSummary(mean, std, error, math.nan, math.nan)
     reach = float(stats.t.ppf(0.975, count - 1)) * error
-    return Summary(mean, std, error, max(mean - reach, 0.0), min(mean + reach, 1.0))
+    return HeuristicSummary(mean, std, error, max(mean - reach, 0.0), min(mean + reach, 1.0))
 
 
 def evaluate_heuristic(
@@ -181,7 +181,7 @@ def evaluate_heuristic(
     seed: int = 0,
     loads: Sequence[float] | None = None,
     utilisation: bool = False,
-) -> Evaluation:
+) -> HeuristicSums:
     """Serve `steps` requests per seed with a heuristic, after the environment's warm-up.
 
     If an environment is not continuous, its episodes follow each other without a break. Seed i is
@@ -201,7 +201,7 @@ def evaluate_heuristic(
         for name, value in sums.items()
     }
     used = rows.pop("utilisation", np.full_like(rows["blocked"], np.nan)) / steps
-    return Evaluation(chosen, steps, **rows, utilisation=used)
+    return HeuristicSums(chosen, steps, **rows, utilisation=used)
 
 
 def seed_streams(seed: int, seeds: int) -> jax.Array:
@@ -262,32 +262,32 @@ class _Lanes:
             def request(carry: Any, inputs: Any) -> tuple[Any, None]:
                 words, counted = inputs
                 state, sums = carry
-                state, seen = jax.vmap(self._request)(words, split[:, 0], state, params)
+                state, seen = jax.vmap(self._serve_request)(words, split[:, 0], state, params)
                 add = counted.astype(jnp.float32)
                 return (state, jax.tree.map(lambda s, x: s + add * x, sums, seen)), None
 
             # Sums of a block are whole numbers below 2**24 wherever bitrates are.
             zero = {key: jnp.zeros(lanes) for key in sums}
             (state, part), _ = lax.scan(request, (state, zero), (words, counted))
-            return (state, {key: _add(sums[key], part[key]) for key in sums}), None
+            return (state, {key: _kahan_add(sums[key], part[key]) for key in sums}), None
 
-        sums = {key: (jnp.zeros(lanes), jnp.zeros(lanes)) for key in self._names}
+        sums = {key: (jnp.zeros(lanes), jnp.zeros(lanes)) for key in self._info_names}
         blocks = jnp.arange(-(-(warmup + self.steps) // BLOCK), dtype=jnp.uint32)
         (_, sums), _ = lax.scan(block, ((state, memory), sums), blocks)
         return {key: high for key, (high, _) in sums.items()}
 
     @property
-    def _names(self) -> tuple[str, ...]:
+    def _info_names(self) -> tuple[str, ...]:
         return ("blocked", "bitrate", "bitrate_blocked", "utilisation")[: 3 + self.utilisation]
 
-    def _request(
+    def _serve_request(
         self, words: Array, reset_key: Array, going: Any, params: Any
     ) -> tuple[Any, dict[str, Array]]:
         environment, (state, memory) = self.environment, going
         agent, offers = make_agent(self.rule, environment), environment.offers(state, params)
         path, start, memory = agent.choose(state, offers, params, memory, words)
         step = environment.serve(words, state, offers, path, start, params)
-        seen = {key: step.info[key] for key in self._names}
+        seen = {key: step.info[key] for key in self._info_names}
         if environment.never_ends:
             return (step.state, memory), seen
         fresh, _ = environment.reset(jax.random.fold_in(reset_key, words[0]), params)
@@ -295,7 +295,7 @@ class _Lanes:
         return where(done, (fresh, agent.begin()), (step.state, memory)), seen
 
 
-def _add(total: tuple[Array, Array], part: Array) -> tuple[Array, Array]:
+def _kahan_add(total: tuple[Array, Array], part: Array) -> tuple[Array, Array]:
     """Kahan summation: (sum, rounding error so far)."""
     high, lost = total
     term = part - lost
@@ -312,11 +312,11 @@ def evaluate_baseline(
     steps: int | None,
 ) -> Episodes:
     """Return a rule's results on the streams of R replicates, host arrays [R, episodes]."""
-    run = functools.partial(_replicate, environment, rule, params, episodes, steps)
+    run = functools.partial(_run_replicate, environment, rule, params, episodes, steps)
     return jax.device_get(jax.jit(lambda keys: Episodes(*jax.lax.map(run, keys)))(keys))
 
 
-def _replicate(
+def _run_replicate(
     environment: OpticalEnvironment,
     rule: Rule,
     params: OpticalParams,
@@ -371,8 +371,8 @@ def trace_heuristic(
     ids = np.array(tables.topology.node_ids)
     ends = tables.paths.pairs[pair]
     episode = np.concatenate([[0], np.cumsum(ended)[:-1]])
-    hops, km = _lengths(environment, pair, path)
-    arrival, departure = _times(environment, rows, episode)
+    hops, km = _path_lengths(environment, pair, path)
+    arrival, departure = _arrival_times(environment, rows, episode)
     columns = {
         "step": np.arange(len(pair)),
         "episode": episode,
@@ -393,7 +393,7 @@ def trace_heuristic(
     return {**columns, "occupancy": np.asarray(unpack(jnp.asarray(words[-1]), environment.slots))}
 
 
-def _lengths(
+def _path_lengths(
     environment: OpticalEnvironment, pair: np.ndarray, path: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     tables = environment.tables
@@ -405,7 +405,7 @@ def _lengths(
     return count, np.where(counted, tables.km[hops[at]], 0.0).sum(1)
 
 
-def _times(
+def _arrival_times(
     environment: OpticalEnvironment, rows: dict[str, np.ndarray], episode: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     given = environment.traffic.requests

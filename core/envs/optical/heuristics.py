@@ -43,7 +43,7 @@ def make_heuristic(name: str | Heuristic, environment: Network) -> Heuristic:
     return choose
 
 
-def _start(path: Int[Array, ""], starts: Int[Array, " K"]) -> Choice:
+def _start_on_path(path: Int[Array, ""], starts: Int[Array, " K"]) -> Choice:
     return path, _or_0(take(starts, path))
 
 
@@ -62,7 +62,7 @@ def _cheapest_path(cost: Int[Array, " K"], first: Int[Array, " K"]) -> Int[Array
 def _ff_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """Return the lowest start of all paths."""
     first = first_set(offers.starts)
-    return _start(jnp.argmin(first).astype(jnp.int32), first)
+    return _start_on_path(jnp.argmin(first).astype(jnp.int32), first)
 
 
 def _real_hops(env: Network, state: OpticalState, offers: Offers) -> Bool[Array, "K H"]:
@@ -93,10 +93,10 @@ def _bf_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
     start = jnp.argmin(cost, 1).astype(jnp.int32)
     least = cost.min(1)
     mean = jnp.where(least < WORST, least.astype(jnp.float32) / hops.astype(jnp.float32), jnp.inf)
-    return _start(jnp.argmin(mean).astype(jnp.int32), start)
+    return _start_on_path(jnp.argmin(mean).astype(jnp.int32), start)
 
 
-def _usage(env: Network, state: OpticalState, offers: Offers) -> Int[Array, "K S"]:
+def _slot_usage(env: Network, state: OpticalState, offers: Offers) -> Int[Array, "K S"]:
     """Number of links in the whole network that use each slot; -1 if it is not a start."""
     occupied = unpack(env.resources.occupancy(state.held), env.slots)
     usage = occupied.sum(0, dtype=jnp.int32)
@@ -105,16 +105,16 @@ def _usage(env: Network, state: OpticalState, offers: Offers) -> Int[Array, "K S
 
 def _ksp_mu(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """First path with room, at the start slot most used in the whole network."""
-    usage = _usage(env, state, offers)
+    usage = _slot_usage(env, state, offers)
     path = _first_path(first_set(offers.starts))
-    return _start(path, jnp.argmax(usage, 1).astype(jnp.int32))
+    return _start_on_path(path, jnp.argmax(usage, 1).astype(jnp.int32))
 
 
 def _mu_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """Return the start slot most used in the whole network, over all paths."""
-    usage = _usage(env, state, offers)
+    usage = _slot_usage(env, state, offers)
     path = jnp.argmax(usage.max(1)).astype(jnp.int32)
-    return _start(path, jnp.argmax(usage, 1).astype(jnp.int32))
+    return _start_on_path(path, jnp.argmax(usage, 1).astype(jnp.int32))
 
 
 def _kca_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
@@ -125,7 +125,7 @@ def _kca_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     first = first_set(offers.starts)
     real = _real_hops(env, state, offers)
     total = jnp.where(real, take(cost, offers.hops), 0).sum(1, dtype=jnp.int32)
-    return _start(_cheapest_path(total, first), first)
+    return _start_on_path(_cheapest_path(total, first), first)
 
 
 @pytree
@@ -160,14 +160,14 @@ def _kmc_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     fit = _first_fit(env, state, offers)
     added = (fit.left > 0).astype(jnp.int32) + (fit.right > 0).astype(jnp.int32) - 1
     cost = jnp.where(fit.counted, added, 0).sum(1, dtype=jnp.int32)
-    return _start(_cheapest_path(cost, fit.first), fit.first)
+    return _start_on_path(_cheapest_path(cost, fit.first), fit.first)
 
 
 def _kmf_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """Minimum fragments: the path whose first fit leaves the fewest free slots just below it."""
     fit = _first_fit(env, state, offers)
     cost = jnp.where(fit.counted, fit.left, 0).sum(1, dtype=jnp.int32)
-    return _start(_cheapest_path(cost, fit.first), fit.first)
+    return _start_on_path(_cheapest_path(cost, fit.first), fit.first)
 
 
 def _kme_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
@@ -192,7 +192,7 @@ def _kme_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     change = take(terms, cut[0]) + take(terms, cut[1]) - take(terms, cut[2])
     after = before + jnp.where(fit.counted, change, 0)
     cost = jnp.where(_real_hops(env, state, offers), after, 0).sum(1, dtype=jnp.int32)
-    return _start(_cheapest_path(cost, fit.first), fit.first)
+    return _start_on_path(_cheapest_path(cost, fit.first), fit.first)
 
 
 _Number = Int[Array, ""]
@@ -208,15 +208,15 @@ def start_of(
     return _or_0(take(starts, fit))
 
 
-def _first(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
+def _lowest_start(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
     return first_set(take(offers.starts, path))
 
 
-def _last(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
+def _highest_start(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
     return spectrum.last_set(take(offers.starts, path))
 
 
-def _best(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
+def _best_fit_start(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
     hops = take(offers.hops, path)
     words = take(env.resources.occupancy(state.held), hops)
     count = take(take(env.tables.hop_counts, state.request.pair), path)
@@ -227,7 +227,7 @@ def _best(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _
     return jnp.where((starts != ZERO).any(), start, NONE)
 
 
-def _exact(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
+def _exact_fit_start(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
     """Return the lowest block free on the whole path that it fills; else the lowest start."""
     free, starts = take(offers.free, path), take(offers.starts, path)
     one = (free[None], take(offers.need, path)[None] + 1)
@@ -238,7 +238,12 @@ def _exact(env: Network, state: OpticalState, offers: Offers, path: _Number) -> 
 
 
 # By the names of `optical_settings.FIT_NAMES`
-FITS: dict[str, Fit] = {"first": _first, "best": _best, "last": _last, "exact": _exact}
+FITS: dict[str, Fit] = {
+    "first": _lowest_start,
+    "best": _best_fit_start,
+    "last": _highest_start,
+    "exact": _exact_fit_start,
+}
 
 Rule = Callable[[Network, OpticalState, Offers], Choice]
 
@@ -252,10 +257,10 @@ def _on_first_path(fit: Fit) -> Rule:
 
 
 HEURISTICS: dict[str, Rule] = {
-    "ksp_ff": _on_first_path(_first),
-    "ksp_lf": _on_first_path(_last),
+    "ksp_ff": _on_first_path(_lowest_start),
+    "ksp_lf": _on_first_path(_highest_start),
     "ff_ksp": _ff_ksp,
-    "ksp_bf": _on_first_path(_best),
+    "ksp_bf": _on_first_path(_best_fit_start),
     "bf_ksp": _bf_ksp,
     "ksp_mu": _ksp_mu,
     "mu_ksp": _mu_ksp,

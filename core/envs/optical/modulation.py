@@ -23,20 +23,20 @@ class Format:
     efficiency: float  # bit/s/Hz
 
 
-def _table(text: str) -> tuple[Format, ...]:
+def _parse_formats(text: str) -> tuple[Format, ...]:
     entries = (entry.split(":") for entry in text.split())
     return tuple(Format(name, float(reach), float(se)) for name, reach, se in entries)
 
 
 # Reach tables by name; each is published data, longest reach first
 TABLES = {
-    "deeprmsa": _table("BPSK:100000:1 QPSK:2500:2 8QAM:1250:3 16QAM:625:4"),
-    "full": _table(
+    "deeprmsa": _parse_formats("BPSK:100000:1 QPSK:2500:2 8QAM:1250:3 16QAM:625:4"),
+    "full": _parse_formats(
         "BPSK:100000:1 QPSK:2000:2 8QAM:1000:3 16QAM:500:4 32QAM:250:5 64QAM:125:6 128QAM:60:7 "
         "256QAM:30:8 512QAM:15:9 1024QAM:8:10"
     ),
-    "gn_model": _table("BPSK:100000:1 QPSK:2500:2 16QAM:625:4"),
-    "pcs_64qam": _table("PCS-64QAM:100000:8"),
+    "gn_model": _parse_formats("BPSK:100000:1 QPSK:2500:2 16QAM:625:4"),
+    "pcs_64qam": _parse_formats("PCS-64QAM:100000:8"),
 }
 
 

@@ -104,7 +104,7 @@ class FlexibleGrid:
         return spectrum.empty_spectrum(words, self.services_end)
 
     def offers(self, held: Spectrum, request: Request, params: OpticalParams) -> Offers:
-        hops, need = take(self.tables.hops, request.pair), self._need(request, params)
+        hops, need = take(self.tables.hops, request.pair), self._needed_slots(request, params)
         paths = need.shape[0]
         words = take(held.occupancy.reshape(len(self.tables.km), -1), hops)
         busy = words[:, 0]
@@ -116,7 +116,7 @@ class FlexibleGrid:
         starts = spectrum.starts_of_free_runs(free, need, self.slots, self.unrolled)
         return Offers(starts, need, free, hops)
 
-    def _need(self, request: Request, params: OpticalParams) -> Int[Array, " K"]:
+    def _needed_slots(self, request: Request, params: OpticalParams) -> Int[Array, " K"]:
         bitrate = request.bitrate * params.bitrate_scale
         width = take(self.tables.width, request.pair)
         # XLA may turn the division into a product with a rounded reciprocal; the two comparisons

@@ -46,7 +46,7 @@ class PackedObservation(Pytree):
             flags = unpack(self.words, self.slots).astype(jnp.float32)
             return jnp.concatenate([self.request, flags.reshape(*lead, -1)], -1)
         # On a GPU a concatenation would branch for every number.
-        flags = (self._shifted(1) & ONE).astype(jnp.float32).reshape((*lead, -1))
+        flags = (self._shift_words(1) & ONE).astype(jnp.float32).reshape((*lead, -1))
         no_pad = ((0, 0),) * (flags.ndim - 1)
         padded = jnp.pad(flags, (*no_pad, (self.request.shape[-1], 0)))
         return padded + jnp.pad(self.request, (*no_pad, (0, flags.shape[-1])))
@@ -54,16 +54,16 @@ class PackedObservation(Pytree):
     def as_flags(self) -> Flagged:
         lead = self.lead
         if self.slots % 4:
-            flags = (self._shifted(1) & ONE).astype(jnp.int8)
+            flags = (self._shift_words(1) & ONE).astype(jnp.int8)
             return Flagged(self.request, flags.reshape((*lead, -1)))
         # On a GPU bytes take a quarter of the time of floats to write, and a quarter of that if
         # four of them are made at once, as one word.
-        four = self._shifted(4) & _FOUR_BITS
+        four = self._shift_words(4) & _FOUR_BITS
         four = ((four * _SPREAD) & _BIT_PER_BYTE).reshape((*lead, -1))
         flags = jax.lax.bitcast_convert_type(four, jnp.int8).reshape((*lead, -1))
         return Flagged(self.request, flags)
 
-    def _shifted(self, stride: int) -> UInt32[Array, "... links p"]:
+    def _shift_words(self, stride: int) -> UInt32[Array, "... links p"]:
         place = np.arange(0, self.slots, stride)
         shifts = (place % 32).astype(np.uint32).reshape((1,) * (self.words.ndim - 1) + (-1,))
         return self.words[..., place // 32] >> shifts
@@ -116,14 +116,21 @@ class LinkTokens(Pytree):
 def make_observer(environment: Network) -> Observer:
     kind = environment.settings.observation
     if kind == "graph":
-        return _graph(environment)
+        return _graph_observer(environment)
     if kind.startswith("link_"):
         return _link_tokens(environment, kind.removeprefix("link_"))
-    arrays = {"flat": _flat, "packed": _packed, "deeprmsa": _deeprmsa, "paths": _paths}
+    arrays = {
+        "flat": _flat_observation,
+        "packed": _packed_observation,
+        "deeprmsa": _deeprmsa,
+        "paths": _paths_observation,
+    }
     return functools.partial(arrays[kind], environment)
 
 
-def _flat(env: Network, state: OpticalState, params: OpticalParams) -> Float[Array, " n"]:
+def _flat_observation(
+    env: Network, state: OpticalState, params: OpticalParams
+) -> Float[Array, " n"]:
     """float32 [3 + links * S]: source, bitrate, destination, used share of each slot (0 or 1)."""
     request = _raw_request(env, state, params)
     if isinstance(env.resources, SharedLightpaths):
@@ -134,13 +141,15 @@ def _flat(env: Network, state: OpticalState, params: OpticalParams) -> Float[Arr
     return jnp.concatenate([request, slots.reshape(-1)])
 
 
-def _packed(env: Network, state: OpticalState, params: OpticalParams) -> PackedObservation:
+def _packed_observation(
+    env: Network, state: OpticalState, params: OpticalParams
+) -> PackedObservation:
     request, words = _raw_request(env, state, params), env.resources.occupancy(state.held)
     return PackedObservation(request, words, env.slots, env.resources.unrolled)
 
 
 def _raw_request(env: Network, state: OpticalState, params: OpticalParams) -> Float[Array, "3"]:
-    source, destination = _ends(env, state)
+    source, destination = _request_ends(env, state)
     bitrate = state.request.bitrate * params.bitrate_scale
     return jnp.stack([source.astype(jnp.float32), bitrate, destination.astype(jnp.float32)])
 
@@ -152,7 +161,9 @@ def _deeprmsa(env: Network, state: OpticalState, params: OpticalParams) -> Float
     return jnp.concatenate([_one_hot_ends(env, state), holding[None], features.reshape(-1)])
 
 
-def _paths(env: Network, state: OpticalState, params: OpticalParams) -> Float[Array, " n"]:
+def _paths_observation(
+    env: Network, state: OpticalState, params: OpticalParams
+) -> Float[Array, " n"]:
     """float32 [2 N + 3 + 8 K + links]: the costs of each path, and each link's free share.
 
     One-hot ends; holding time over its mean, bitrate over the largest, share of slots in use. For
@@ -170,13 +181,15 @@ def _paths(env: Network, state: OpticalState, params: OpticalParams) -> Float[Ar
     hops, fullest = counts.astype(jnp.float32), take(free, offers.hops).min(-1)
     taken_up = hops * offers.need.astype(jnp.float32) / slots
     costs = jnp.stack([hops / most, taken_up, fullest * exists], -1)
-    holding, bitrate = _sizes(env, state, params)
+    holding, bitrate = _relative_sizes(env, state, params)
     ends, request = _one_hot_ends(env, state), jnp.stack([holding, bitrate, 1.0 - free.mean()])
     of_paths = jnp.concatenate([_path_features(env, state, offers, params), costs], -1)
     return jnp.concatenate([ends, request, of_paths.reshape(-1), free])
 
 
-def _sizes(env: Network, state: OpticalState, params: OpticalParams) -> tuple[Array, Array]:
+def _relative_sizes(
+    env: Network, state: OpticalState, params: OpticalParams
+) -> tuple[Array, Array]:
     """Return the request's holding time over its mean, and its bitrate over the largest one."""
     mean = params.mean_holding_time / env.traffic.time_per_tick(params)
     holding = state.request.holding.astype(jnp.float32) / mean
@@ -185,7 +198,7 @@ def _sizes(env: Network, state: OpticalState, params: OpticalParams) -> tuple[Ar
 
 def _one_hot_ends(env: Network, state: OpticalState) -> Float[Array, " n"]:
     nodes = env.tables.topology.num_nodes
-    return jnp.concatenate([jax.nn.one_hot(end, nodes) for end in _ends(env, state)])
+    return jnp.concatenate([jax.nn.one_hot(end, nodes) for end in _request_ends(env, state)])
 
 
 def _path_features(
@@ -223,7 +236,7 @@ def _path_features(
     return features * exists[:, None]
 
 
-def _graph(env: Network) -> Observer:
+def _graph_observer(env: Network) -> Observer:
     """A `jraph.GraphsTuple` with one graph.
 
     nodes [N, 8 + 2]: Laplacian eigenvectors, then a column with +1 at the source and one with -1
@@ -241,7 +254,7 @@ def _graph(env: Network) -> Observer:
         senders, receivers = np.append(senders, receivers), np.append(receivers, senders)
 
     def observe(state: OpticalState, params: OpticalParams) -> Any:
-        source, destination = _ends(env, state)
+        source, destination = _request_ends(env, state)
         start, end = (jax.nn.one_hot(node, topology.num_nodes) for node in (source, destination))
         marks = jnp.stack([start, -end], -1)
         edges = (
@@ -274,7 +287,7 @@ def _link_tokens(env: Network, kind: str) -> Observer:
             slots = env.resources.room(state.held) / (100.0 * mean * params.bitrate_scale)
         else:
             slots = _occupancy(env, state)
-        leaving, entering = _marginals(env, state)
+        leaving, entering = _node_probabilities(env, state)
         marginals = jnp.stack([leaving[ends].sum(-1), entering[ends].sum(-1)], -1)
         request = _relevance(env, state, params)
         return LinkTokens(jnp.asarray(position), slots, marginals, request, state.request.pair)
@@ -301,7 +314,7 @@ def _relevance(
     best_rank = jnp.where(on_path, ranks, paths).min(0).astype(jnp.float32)
     best_quality = (uses * quality[:, None]).max(0)
     usable = jnp.where(exists, quality, jnp.float32(0.0)).max()
-    holding, bitrate = _sizes(env, state, params)
+    holding, bitrate = _relative_sizes(env, state, params)
     tiny = np.finfo(np.float32).tiny
     return jnp.stack(
         [
@@ -316,7 +329,7 @@ def _relevance(
     )
 
 
-def _ends(env: Network, state: OpticalState) -> tuple[Array, Array]:
+def _request_ends(env: Network, state: OpticalState) -> tuple[Array, Array]:
     ends = take(env.tables.paths.pairs, state.request.pair)
     return ends[0], ends[1]
 
@@ -332,7 +345,7 @@ def _time_left(
     return env.resources.ticks(state.held).astype(jnp.float32) * per_tick
 
 
-def _marginals(env: Network, state: OpticalState) -> tuple[Array, Array]:
+def _node_probabilities(env: Network, state: OpticalState) -> tuple[Array, Array]:
     pairs, nodes = env.tables.paths.pairs, env.tables.topology.num_nodes
     if state.shares is not None:
         weights = jnp.diff(state.shares, prepend=jnp.zeros(1))

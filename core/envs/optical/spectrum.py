@@ -34,17 +34,17 @@ def band_words(slots: int) -> np.ndarray:
     return np.packbits(bits, bitorder="little").view("<u4").astype(np.uint32)
 
 
-def _offsets(words: int) -> Int[Array, " W"]:
+def _word_offsets(words: int) -> Int[Array, " W"]:
     return 32 * jnp.arange(words, dtype=jnp.int32)
 
 
 def first_set(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
-    offsets = _offsets(words.shape[-1]).reshape((1,) * (words.ndim - 1) + (-1,))
+    offsets = _word_offsets(words.shape[-1]).reshape((1,) * (words.ndim - 1) + (-1,))
     return jnp.where(words != ZERO, _lowest(words) + offsets, NONE).min(-1)
 
 
 def last_set(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
-    offsets = _offsets(words.shape[-1]).reshape((1,) * (words.ndim - 1) + (-1,))
+    offsets = _word_offsets(words.shape[-1]).reshape((1,) * (words.ndim - 1) + (-1,))
     return jnp.where(words != ZERO, _highest(words) + offsets, -1).max(-1)
 
 
@@ -55,20 +55,26 @@ def nearest_set(
     below, above = [], []
     nearest = jnp.full_like(words[..., :1], -1, jnp.int32)
     for word in range(words.shape[-1]):
-        own, places = words[..., word : word + 1], _places(words.ndim, min(32, slots - 32 * word))
+        own, places = (
+            words[..., word : word + 1],
+            _bit_positions(words.ndim, min(32, slots - 32 * word)),
+        )
         inside = own & (ALL >> (np.uint32(31) - places))
         below.append(jnp.where(inside != ZERO, 32 * word + _highest(inside), nearest))
         nearest = jnp.where(own != ZERO, 32 * word + _highest(own), nearest)
     nearest = jnp.full_like(words[..., :1], slots, jnp.int32)
     for word in reversed(range(words.shape[-1])):
-        own, places = words[..., word : word + 1], _places(words.ndim, min(32, slots - 32 * word))
+        own, places = (
+            words[..., word : word + 1],
+            _bit_positions(words.ndim, min(32, slots - 32 * word)),
+        )
         inside = own & (ALL << places)
         above.append(jnp.where(inside != ZERO, 32 * word + _lowest(inside), nearest))
         nearest = jnp.where(own != ZERO, 32 * word + _lowest(own), nearest)
     return jnp.concatenate(below, -1), jnp.concatenate(above[::-1], -1)
 
 
-def _places(dims: int, width: int) -> UInt32[Array, "*ones n"]:
+def _bit_positions(dims: int, width: int) -> UInt32[Array, "*ones n"]:
     return jnp.arange(width, dtype=jnp.uint32).reshape((1,) * (dims - 1) + (width,))
 
 
@@ -86,15 +92,15 @@ def count_bits(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
     return lax.population_count(words).astype(jnp.int32).sum(-1)
 
 
-def _below(words: int, position: Int[Array, ""]) -> UInt32[Array, " W"]:
-    inside = jnp.clip(position - _offsets(words), 0, 32)
+def _mask_below(words: int, position: Int[Array, ""]) -> UInt32[Array, " W"]:
+    inside = jnp.clip(position - _word_offsets(words), 0, 32)
     partial = (ONE << jnp.minimum(inside, 31).astype(jnp.uint32)) - ONE
     return jnp.where(inside >= 32, ALL, partial)
 
 
 def window(words: int, start: Int[Array, ""], length: Int[Array, ""]) -> UInt32[Array, " W"]:
     """Return bits start .. start+length-1 set, as far as they fit into W words."""
-    return _below(words, start + length) & ~_below(words, start)
+    return _mask_below(words, start + length) & ~_mask_below(words, start)
 
 
 def shift_up(words: UInt32[Array, "*batch W"]) -> UInt32[Array, "*batch W"]:
@@ -144,7 +150,7 @@ def starts_of_free_runs(
 def unpack(words: UInt32[Array, "*batch W"], slots: int) -> Bool[Array, "*batch S"]:
     columns = []
     for word in range(words.shape[-1]):  # word by word: half the price of one reshape
-        places = _places(words.ndim, min(32, slots - 32 * word))
+        places = _bit_positions(words.ndim, min(32, slots - 32 * word))
         columns.append((words[..., word : word + 1] >> places) & ONE)
     return jnp.concatenate(columns, -1) != ZERO
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....errors import ConfigError
-from .heuristic_evaluation import Evaluation, Rule, evaluate_heuristic
+from .heuristic_evaluation import HeuristicSums, Rule, evaluate_heuristic
 from .optical_environment import OpticalEnvironment
 
 POINTS = 8  # loads per round
@@ -26,7 +26,7 @@ class SupportedLoad:
     load: float  # Erlang at which mean service blocking crosses the target
     low: float  # lower end of its 95 % interval
     high: float  # upper end
-    last: Evaluation  # the evaluation of the last round, whose loads enclose it
+    last: HeuristicSums  # the evaluation of the last round, whose loads enclose it
     of_seeds: np.ndarray  # Erlang [seeds]: exp of the pseudo-values; geometric mean: `load`
 
 
@@ -54,7 +54,7 @@ def find_load(
     if seeds < 5:
         raise ConfigError(f"{seeds} seeds give no interval; use 5 or more")
 
-    def measure(low: float, high: float) -> Evaluation:
+    def measure(low: float, high: float) -> HeuristicSums:
         loads = np.geomspace(low, high, POINTS)
         return evaluate_heuristic(
             environment, name, seeds=seeds, steps=steps, seed=seed, loads=loads.tolist()
@@ -87,12 +87,13 @@ def find_load(
     return SupportedLoad(load, low, high, curve, np.exp(known))
 
 
-def _pseudo_values(curve: Evaluation, target: float) -> np.ndarray | None:
+def _pseudo_values(curve: HeuristicSums, target: float) -> np.ndarray | None:
     share = curve.service_blocking
     seeds = share.shape[1]
-    whole = _crossing(curve.loads, share.mean(1), target)
+    whole = _log_load_at(curve.loads, share.mean(1), target)
     without = [
-        _crossing(curve.loads, np.delete(share, seed, 1).mean(1), target) for seed in range(seeds)
+        _log_load_at(curve.loads, np.delete(share, seed, 1).mean(1), target)
+        for seed in range(seeds)
     ]
     found = np.array([math.nan if one is None else one for one in (whole, *without)])
     if np.isnan(found).any():
@@ -100,7 +101,7 @@ def _pseudo_values(curve: Evaluation, target: float) -> np.ndarray | None:
     return seeds * found[0] - (seeds - 1) * found[1:]
 
 
-def _crossing(loads: np.ndarray, blocking: np.ndarray, target: float) -> float | None:
+def _log_load_at(loads: np.ndarray, blocking: np.ndarray, target: float) -> float | None:
     """Return the log load at which the parabola reaches the target, if within `loads`."""
     there = blocking > 0.0
     if there.sum() < _TERMS:
@@ -119,8 +120,10 @@ def _crossing(loads: np.ndarray, blocking: np.ndarray, target: float) -> float |
 
 
 def _enclose(
-    environment: OpticalEnvironment, target: float, measure: Callable[[float, float], Evaluation]
-) -> Evaluation:
+    environment: OpticalEnvironment,
+    target: float,
+    measure: Callable[[float, float], HeuristicSums],
+) -> HeuristicSums:
     low, high = environment.settings.load / 8.0, environment.settings.load * 2.0
     for _ in range(WIDENINGS):
         curve = measure(low, high)

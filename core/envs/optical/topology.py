@@ -101,7 +101,7 @@ def read_topology(path: Path, directed: bool) -> Topology:
     if directed and not graph.is_directed():
         arcs |= {(v, u): km for (u, v), km in arcs.items()}
     if not directed and graph.is_directed():
-        arcs = _fold(path, tuple(position), arcs)
+        arcs = _fold_arcs(path, tuple(position), arcs)
     ids = tuple(node if isinstance(node, int) else str(node) for node in position)
     links = tuple((u, v, km) for (u, v), km in arcs.items())
     topology = Topology(str(path), ids, links, directed)
@@ -116,16 +116,16 @@ def _read_graph(path: Path) -> tuple[Any, list[tuple[Any, Any]]]:
     try:
         with reading(path, "topology file"):
             if path.suffix.lower() != ".json":
-                graph = _simple(path, nx.read_graphml(path))
+                graph = _simple_graph(path, nx.read_graphml(path))
                 return graph, list(graph.edges())
             document = parse_json(path.read_text(encoding="utf-8"))
         if not isinstance(document, dict) or "nodes" not in document:
             raise ConfigError(f"{path}: expected node-link JSON with 'nodes' and 'links'")
         edges = "links" if "links" in document else "edges"
-        graph = _simple(path, nx.node_link_graph(document, edges=edges))
+        graph = _simple_graph(path, nx.node_link_graph(document, edges=edges))
         first: dict[Any, tuple[Any, Any]] = {}
         for link in document[edges]:
-            ends = _id(link["source"]), _id(link["target"])
+            ends = _node_id(link["source"]), _node_id(link["target"])
             first.setdefault(ends if graph.is_directed() else frozenset(ends), ends)
         return graph, list(first.values())
     except (*_UNREADABLE, nx.NetworkXError) as error:
@@ -133,7 +133,7 @@ def _read_graph(path: Path) -> tuple[Any, list[tuple[Any, Any]]]:
         raise ConfigError(f"{path}: not a node-link JSON or GraphML network ({reason})") from error
 
 
-def _simple(path: Path, graph: Any) -> Any:
+def _simple_graph(path: Path, graph: Any) -> Any:
     if len(set(graph.edges())) < graph.number_of_edges():
         raise ConfigError(
             f"{path}: parallel links are not supported; merge each pair into one link"
@@ -145,9 +145,9 @@ def _simple(path: Path, graph: Any) -> Any:
     return nx.DiGraph(graph) if graph.is_directed() else nx.Graph(graph)
 
 
-def _id(given: Any) -> Any:
+def _node_id(given: Any) -> Any:
     """Return a node's id as stored by networkx: lists become tuples."""
-    return tuple(map(_id, given)) if isinstance(given, list) else given
+    return tuple(map(_node_id, given)) if isinstance(given, list) else given
 
 
 def _length(path: Path, source: Any, destination: Any, attributes: Mapping[str, Any]) -> float:
@@ -169,7 +169,7 @@ def _length(path: Path, source: Any, destination: Any, attributes: Mapping[str, 
     return km
 
 
-def _fold(
+def _fold_arcs(
     path: Path, node_ids: tuple[Any, ...], arcs: Mapping[tuple[int, int], float]
 ) -> dict[tuple[int, int], float]:
     folded: dict[tuple[int, int], float] = {}

@@ -62,19 +62,19 @@ class FixedParameter(countdown.Countdown):
         (FixedParameter, "test_every_parameter_may_differ_per_lane", TypeError),
     ],
 )
-def test_the_contract_finds(bad, test, error):
+def test_environment_contract_detects_each_violation(bad, test, error):
     with pytest.raises(error):
         getattr(CONTRACT, test)(bad())
 
 
-def test_play_gives_time_first_and_ends_where_the_environment_says():
+def test_play_is_time_major_and_keeps_episode_ends():
     seen = play(countdown.Countdown(), 30, 2)(5)
     assert seen["observation"].shape == (30, 2, 3)
     left, time = seen["observation"][..., 0], seen["observation"][..., 1]
     assert (seen["terminated"] == (left == 0)).all() and (seen["truncated"] == (time == 5)).all()
 
 
-def test_the_protocol_is_seen_by_isinstance():
+def test_environment_protocol_supports_isinstance():
     assert isinstance(countdown.Countdown(), Environment)
     assert not isinstance(object(), Environment)
     assert Step.__dataclass_fields__.keys() == {

@@ -58,7 +58,7 @@ def test_what_is_missing_is_said_with_what_to_type():
 
 
 @needs_brax
-def test_the_table_knows_brax_s_environments_and_their_keys():
+def test_brax_table_lists_all_environments_and_keys():
     from brax import envs
 
     theirs = {f"brax:{name}" for name in envs._envs if name != "fast"}  # fast has no physics
@@ -97,7 +97,7 @@ def test_it_steps_like_brax_until_the_time_limit(six):
 
 
 @needs_brax
-def test_it_terminates_where_the_pole_falls_and_only_there():
+def test_brax_pendulum_terminates_when_the_pole_falls():
     env = pendulum()
     params = params_of(env)
 
@@ -138,7 +138,7 @@ def test_physics_differ_by_their_parameters_in_one_program():
 
 
 @needs_brax
-def test_numbers_that_are_not_finite_end_the_episode(six):
+def test_nonfinite_brax_state_terminates_the_episode(six):
     env, reset, step = six
     params = params_of(env)
     state, _ = reset(key(4), params)

@@ -36,7 +36,7 @@ class TestContract(EnvironmentContract):
 
 
 @pytest.mark.parametrize("id_", sorted(set(IDS) - set(COMPILED)))
-def test_what_the_contract_sees_without_compiling(id_):
+def test_gymnax_envs_meet_the_contract_when_traced(id_):
     """The other environments take minutes to compile; their types are seen by tracing alone."""
     for test in TRACED:
         getattr(EnvironmentContract(), test)(registry.make(EnvPlan(id_)))
@@ -122,7 +122,7 @@ def test_actions_are_clipped_to_the_box():
     assert played("MountainCarContinuous-v0", nine)[1][1] == pytest.approx(-0.1, abs=1e-6)
 
 
-def test_the_box_follows_a_swept_parameter():
+def test_action_box_follows_a_swept_parameter():
     """`env.max_torque` above the default must have an effect: the box is of these parameters."""
     actions = [jnp.full((1,), a, jnp.float32) for a in (4.0, -4.0, 4.0)]
     made = played("Pendulum-v1", actions, max_torque=5.0)
@@ -131,7 +131,7 @@ def test_the_box_follows_a_swept_parameter():
 
 
 @pytest.mark.parametrize("id_", sorted({*COMPILED, "MountainCar-v0", "FourRooms-misc"}))
-def test_a_time_limit_truncates_and_nothing_else_does(id_):
+def test_only_the_time_limit_truncates_gymnax_episodes(id_):
     """`terminated` never means the time limit."""
     env = registry.make(EnvPlan(id_, (("max_steps_in_episode", 1000),)))
     short = registry.make(EnvPlan(id_, (("max_steps_in_episode", 1),)))
@@ -149,7 +149,7 @@ def test_a_time_limit_truncates_and_nothing_else_does(id_):
     assert long_ends[0] == short_ends[0]
 
 
-def test_action_spaces():
+def test_gymnax_action_spaces_match_the_table():
     assert registry.make(EnvPlan("Acrobot-v1")).action_space == Discrete(3)
     pendulum = registry.make(EnvPlan("Pendulum-v1")).action_space
     assert pendulum == Box((-2.0,), (2.0,), (1,))
@@ -159,7 +159,7 @@ def test_action_spaces():
         assert kind == ENVIRONMENTS[id_].actions, id_
 
 
-def test_a_state_is_of_float32_int32_bool_uint8_or_keys():
+def test_gymnax_state_dtypes_are_supported():
     for id_ in IDS:
         env = registry.make(EnvPlan(id_))
         made = jax.eval_shape(env.reset, key(0), canonical(env.default_params))

@@ -92,7 +92,7 @@ class TestOldApi(EnvironmentContract):
         return make(OLD, width=3)
 
 
-def test_gymnax_s_own_class_plays_as_its_id_does():
+def test_gymnax_class_path_plays_like_its_id():
     one, other = make(CARTPOLE), registry.make(EnvPlan("CartPole-v1"))
     assert one.action_space == other.action_space == Discrete(2)
     assert one.observation_struct == other.observation_struct
@@ -104,7 +104,7 @@ def test_gymnax_s_own_class_plays_as_its_id_does():
         np.testing.assert_array_equal(left, right)
 
 
-def test_a_box_and_keys_come_as_of_gymnax_s_id():
+def test_gymnax_class_path_has_box_actions_and_keys():
     env = make(
         "gymnax:gymnax.environments.classic_control.pendulum:Pendulum", max_steps_in_episode=7
     )
@@ -117,7 +117,7 @@ def test_a_box_and_keys_come_as_of_gymnax_s_id():
     ("speed", "limit", "ends"),
     [(0.25, 6, [(4, True, False)]), (0.1, 3, [(3, False, True)]), (0.5, 2, [(2, True, False)])],
 )
-def test_an_old_class_s_one_flag_is_told_apart(speed, limit, ends):
+def test_old_gymnax_done_splits_into_terminated_and_truncated(speed, limit, ends):
     """At the limit and arrived in the same step is an ending of the rules'."""
     env = make(OLD, max_timesteps=limit)
     params = registry.params_of(env, {"speed": speed})
@@ -134,7 +134,7 @@ def test_an_old_class_s_one_flag_is_told_apart(speed, limit, ends):
     assert seen == ends
 
 
-def test_a_difference_has_the_place_of_its_own_method(tmp_path):
+def test_step_mismatch_error_points_to_the_method_line(tmp_path):
     path = tmp_path / "slide.py"
     path.write_text(
         text := CODE.replace("return self._seen(state), state, a", "return 0, state, a")
@@ -149,7 +149,7 @@ def test_a_difference_has_the_place_of_its_own_method(tmp_path):
     del sys.modules["hpo_test_slide"]
 
 
-def test_a_study_names_it_with_parameters_and_keys():
+def test_study_accepts_gymnax_class_with_parameters_and_keys():
     text = f"""
 env: {{id: {OLD}, width: 2}}
 env_steps: 10k
@@ -163,7 +163,7 @@ budget: {{trials: 4}}
     assert dict(parts.env_params) == {"speed": 0.3}
 
 
-def test_what_cannot_be_one_is_refused_in_a_line(monkeypatch):
+def test_invalid_gymnax_class_paths_are_refused(monkeypatch):
     with pytest.raises(UnknownNameError, match="key of gymnax:hpo_test_old_api:Slide 'widht'"):
         make(OLD, widht=2)
     with pytest.raises(ConfigError, match=r"no class 'Slid'; did you mean 'Slide'\? Kn"):
@@ -183,7 +183,7 @@ def test_what_cannot_be_one_is_refused_in_a_line(monkeypatch):
         (f"{{id: '{CARTPOLE}', lenght: 2}}", "study.yaml:2: unknown key of .* 'lenght'"),
     ],
 )
-def test_what_only_its_code_knows_is_told_with_the_place_that_names_it(tmp_path, env, told):
+def test_gymnax_class_errors_name_the_study_line(tmp_path, env, told):
     path = tmp_path / "study.yaml"
     path.write_text(f"name: s\nenv: {env}\nenv_steps: 10k\nbudget: {{trials: 2}}\n")
     study = load(path)
@@ -191,7 +191,7 @@ def test_what_only_its_code_knows_is_told_with_the_place_that_names_it(tmp_path,
         Split(study).parts(study.default())
 
 
-def test_an_id_alone_imports_only_what_was_installed(tmp_path, monkeypatch):
+def test_gymnax_id_does_not_import_local_modules(tmp_path, monkeypatch):
     (tmp_path / "hpo_test_beside.py").write_text("raise SystemExit('was imported')\n")
     monkeypatch.syspath_prepend(tmp_path)
     for module in ("hpo_test_beside", "antigravity", "pip.__main__"):

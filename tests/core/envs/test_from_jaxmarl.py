@@ -67,5 +67,5 @@ def test_it_steps_like_jaxmarl_until_the_time_limit():
 
 
 @needs_jaxmarl
-def test_real_actions_are_in_its_box():
+def test_continuous_jaxmarl_actions_have_a_unit_box():
     assert spread(action_type="Continuous").action_space == Box((0.0,) * 5, (1.0,) * 5, (5,))

@@ -59,7 +59,7 @@ def test_what_is_missing_is_said_with_what_to_type():
 
 
 @needs_playground
-def test_the_table_knows_the_control_suite_and_its_numbers():
+def test_playground_table_matches_the_control_suite():
     from mujoco_playground import dm_control_suite
 
     theirs = {f"playground:{name}" for name in dm_control_suite.ALL_ENVS}
@@ -73,7 +73,7 @@ def test_the_table_knows_the_control_suite_and_its_numbers():
 
 
 @needs_playground
-def test_the_table_has_the_physics_that_changes_anything(tmp_path, monkeypatch):
+def test_playground_table_lists_only_effective_physics_parameters(tmp_path, monkeypatch):
     import mujoco
     from mujoco_playground import dm_control_suite
 
@@ -93,7 +93,7 @@ def test_the_table_has_the_physics_that_changes_anything(tmp_path, monkeypatch):
 
 @needs_playground
 @pytest.mark.parametrize("given", [{"ctrl_dt": 0.001}, {"sim_dt": 0.015}])
-def test_parts_of_steps_are_refused(given):
+def test_fractional_physics_steps_are_refused(given):
     with pytest.raises(ConfigError, match="a whole number of physics steps"):
         pendulum(**given)
 
@@ -146,7 +146,7 @@ def test_physics_differ_by_their_parameters_in_one_program():
 
 
 @needs_playground
-def test_numbers_that_are_not_finite_end_the_episode(six):
+def test_nonfinite_playground_state_terminates_the_episode(six):
     env, reset, step = six
     params = params_of(env)
     state, _ = reset(key(4), params)

@@ -27,7 +27,7 @@ def test_seaborn_is_imported_when_something_is_drawn():
     subprocess.run([sys.executable, "-c", CHILD], check=True)
 
 
-def test_what_was_imported_before_stays(monkeypatch):
+def test_import_gymnax_keeps_an_already_imported_seaborn(monkeypatch):
     theirs = ModuleType("seaborn")
     monkeypatch.setitem(sys.modules, "seaborn", theirs)
     assert import_gymnax() is sys.modules["gymnax"]

@@ -102,7 +102,7 @@ def test_a_step_is_that_of_the_loops(walked):
         np.testing.assert_allclose(after.observation, seen, atol=1e-4)
 
 
-def test_the_walk_is_no_easy_one(walked):
+def test_reference_walk_covers_contacts_walls_goals_and_truncation(walked):
     touching = np.array([row[2][3] for row in walked])
     walls = np.array([np.abs(row[2][0]).max() == 1.0 for row in walked])
     assert 0 < touching.sum() < touching.size and walls.any()
@@ -111,7 +111,7 @@ def test_the_walk_is_no_easy_one(walked):
     assert cut == [t + 1 >= 40 for t in range(60)]
 
 
-def test_an_episode_terminates_when_every_body_is_at_its_goal():
+def test_episode_terminates_when_all_agents_reach_their_goals():
     env = Navigators(agents=2)
     params = params_of(env)
 
@@ -127,7 +127,7 @@ def test_an_episode_terminates_when_every_body_is_at_its_goal():
 
 
 @pytest.mark.parametrize("agents", [2, 4, 5, 9])
-def test_bodies_and_goals_start_apart(agents):
+def test_initial_agents_and_goals_do_not_overlap(agents):
     env = Navigators(agents=agents)
     params = params_of(env)
 
@@ -145,7 +145,7 @@ def test_bodies_and_goals_start_apart(agents):
     assert np.all(np.asarray(state.velocity) == 0.0)
 
 
-def test_the_table_knows_its_parameters_and_keys():
+def test_navigators_table_matches_parameters_keys_and_metrics():
     entry = ENVIRONMENTS["navigators"]
     env = registry.make(EnvPlan("navigators"))
     assert entry.params == {
@@ -161,6 +161,6 @@ def test_the_table_knows_its_parameters_and_keys():
     assert names.keys() == entry.metrics.keys()
 
 
-def test_one_body_is_refused():
+def test_single_agent_is_refused():
     with pytest.raises(ConfigError, match="agents: 1; allowed: 2 or more"):
         Navigators(agents=1)

@@ -18,7 +18,7 @@ def _as_users_have_it():
 
 
 @pytest.mark.parametrize("id_", ["CartPole-v1", "Pendulum-v1"])
-def test_five_values_are_those_of_gymnax_with_both_ends_in_one(id_):
+def test_old_gymnax_step_merges_terminated_and_truncated_into_done(id_):
     env, params = gymnax.make(id_)
     params = params.replace(max_steps_in_episode=3)
     old = hpo.old_gymnax(env)
@@ -37,14 +37,14 @@ def test_five_values_are_those_of_gymnax_with_both_ends_in_one(id_):
     assert True in seen  # the time limit is an end
 
 
-def test_the_rest_is_the_environment_and_copies_are_itself():
+def test_old_gymnax_forwards_attributes_and_deepcopies_to_itself():
     env, params = gymnax.make("CartPole-v1")
     old = hpo.old_gymnax(env)
     assert old.name == env.name and old.action_space(params).n == 2
     assert copy.deepcopy(old) is old
 
 
-def test_an_environment_of_five_values_stays_as_it_is():
+def test_old_gymnax_returns_a_five_value_env_unchanged():
     class Old:
         def step(self, key, state, action, params=None):
             return 0, state, 0.0, False, {}

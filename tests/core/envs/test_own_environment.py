@@ -53,7 +53,7 @@ def test_the_study_finds_it_with_its_key_and_parameter(folder):
     assert env.length == 12 and env.default_params.slip == 0.1
 
 
-def test_a_file_that_forgets_to_register_is_told_how(tmp_path):
+def test_unregistered_env_error_shows_the_register_call(tmp_path):
     (tmp_path / "mine.py").write_text("class Mine:\n    pass\n")
     path = tmp_path / "mine.yaml"
     path.write_text("imports: [mine.py]\nenv: mine-v0\nenv_steps: 10k\nbudget: {trials: 2}\n")
@@ -63,7 +63,7 @@ def test_a_file_that_forgets_to_register_is_told_how(tmp_path):
         Split(study).parts(study.default())
 
 
-def test_it_pays_at_the_end_of_the_corridor(folder):
+def test_corridor_reward_is_paid_at_the_goal(folder):
     env = registry.make(EnvPlan("corridor", (("length", 2),)))
     params = registry.params_of(env, {"slip": 0.0})
     key = jax.random.key(0, impl="threefry2x32")

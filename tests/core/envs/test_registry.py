@@ -7,18 +7,18 @@ from hpo.environments.table import ENVIRONMENTS
 from hpo.errors import ConfigError, UnknownNameError
 
 
-def test_equal_plans_give_the_same_object():
+def test_equal_env_plans_share_one_environment():
     assert registry.make(EnvPlan("CartPole-v1")) is registry.make(EnvPlan("CartPole-v1"))
     shorter = EnvPlan("CartPole-v1", (("max_steps_in_episode", 7),))
     assert registry.make(shorter) is not registry.make(EnvPlan("CartPole-v1"))
 
 
-def test_an_unknown_id_suggests_the_nearest():
+def test_unknown_env_id_gets_a_suggestion():
     with pytest.raises(UnknownNameError, match=r"did you mean 'CartPole-v1'\?.*Pendulum-v1"):
         registry.make(EnvPlan("CartPol-v1"))
 
 
-def test_one_s_own_environment_is_made_with_its_keys():
+def test_registered_custom_env_is_made_with_its_keys():
     plan = countdown.plan_of(lowest=6)
     assert plan.id in registry.known() and set(ENVIRONMENTS) < set(registry.known())
     assert registry.make(plan).lowest == 6
@@ -31,7 +31,7 @@ def test_a_taken_id_is_refused(taken):
         registry.register(taken, countdown.Countdown)
 
 
-def test_an_object_in_place_of_its_class_is_refused(monkeypatch):
+def test_registering_an_env_instance_is_refused(monkeypatch):
     made = countdown.Countdown()
     with pytest.raises(
         ConfigError, match=r"'made'.*a finished Countdown.*register\('made', Countdown\)"

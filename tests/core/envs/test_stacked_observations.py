@@ -50,13 +50,13 @@ def test_it_shows_the_last_observations_oldest_first():
     np.testing.assert_array_equal(shown[:2], 0.0)
 
 
-def test_evaluation_sees_the_same_and_plain_stays_plain():
+def test_history_applies_to_evaluation_and_is_off_by_default():
     where = EnvPlan("CartPole-v1")
     assert make_plan({"history": 2}, where).eval_env.history == 2
     assert registry.make(make_plan({}, where).env) is registry.make(where)
 
 
-def test_trees_are_refused():
+def test_history_of_tree_observations_is_refused():
     keys = (("k", 2), ("slots", 8), ("topology", "ring7"))
     plan = make_plan({"network": "gnn", "history": 2}, EnvPlan("rmsa", keys))
     with pytest.raises(ConfigError, match="history is 2, but the observations of rmsa are a tree"):
@@ -76,7 +76,7 @@ NETWORK = (("k", 2), ("slots", 8), ("topology", "ring7"), ("warmup_requests", 5)
         (EnvPlan("gym:CartPole-v1"), (HostedEnvironment,)),
     ],
 )
-def test_what_stands_inside_is_found_and_its_facts_stay(where, kinds):
+def test_stacked_env_unwraps_and_keeps_its_properties(where, kinds):
     """Of the environment that trains and of the one that evaluates alike."""
     plain = registry.make(where)
     plan = make_plan({"history": 3}, where, EnvPlan(where.id, (*where.keys,)))
@@ -93,7 +93,7 @@ def test_what_stands_inside_is_found_and_its_facts_stay(where, kinds):
     assert registry.make(plan.env).observation_struct.shape[0] == 3
 
 
-def test_networks_over_links_find_the_routes_of_a_stacked_environment():
+def test_stacked_env_exposes_routes_to_link_networks():
     from hpo.core.networks.path_pooling import routes_of
 
     where = EnvPlan("rmsa", NETWORK)

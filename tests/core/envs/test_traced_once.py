@@ -44,7 +44,7 @@ def line_of(text, words):
     return 1 + next(at for at, line in enumerate(text.splitlines()) if words in line)
 
 
-def test_what_is_right_passes(corridor):
+def test_trace_once_accepts_valid_environments(corridor):
     trace_once(corridor()[0])
     trace_once(Navigators(agents=2, neighbours=1))
     trace_once(registry.make(EnvPlan("Pendulum-v1")))
@@ -85,7 +85,7 @@ def test_what_is_right_passes(corridor):
         ),
     ],
 )
-def test_every_difference_of_a_step_is_told_with_the_place_of_step(corridor, old, new, words):
+def test_step_mismatch_error_names_file_and_line(corridor, old, new, words):
     env, text = corridor((old, new))
     with pytest.raises(ConfigError) as told:
         trace_once(env)
@@ -96,7 +96,7 @@ def test_every_difference_of_a_step_is_told_with_the_place_of_step(corridor, old
     assert all(word in str(told.value) for word in words), told.value
 
 
-def test_several_differences_are_told_together(corridor):
+def test_step_mismatches_are_reported_together(corridor):
     env, _ = corridor(
         ('"time": state["time"] + 1,', '"time": jnp.float32(0.0),'),
         ('jnp.maximum(state["place"] + change, 0)', "jnp.float32(0.0)"),
@@ -106,7 +106,7 @@ def test_several_differences_are_told_together(corridor):
     assert "state['place']" in str(told.value) and "state['time']" in str(told.value)
 
 
-def test_what_its_code_raises_is_told_whole_at_its_line(corridor):
+def test_env_exception_while_tracing_is_reported_with_its_line(corridor):
     env, text = corridor(('state["place"] + change', 'state["plce"] + change'))
     with pytest.raises(ConfigError, match="while step is traced") as told:
         trace_once(env)
@@ -129,7 +129,7 @@ def test_what_its_code_raises_is_told_whole_at_its_line(corridor):
         ('vars(self).setdefault("turns", []).append(0) or len(self.turns) / 10', "differs each"),
     ],
 )
-def test_what_python_draws_while_a_step_is_traced_is_refused(corridor, new, words):
+def test_python_random_numbers_in_a_traced_step_are_refused(corridor, new, words):
     env, text = corridor(("jax.random.uniform(key, (), jnp.float32)", new))
     with pytest.raises(ConfigError) as told:
         trace_once(env)
@@ -138,7 +138,7 @@ def test_what_python_draws_while_a_step_is_traced_is_refused(corridor, new, word
     assert words in str(told.value)
 
 
-def test_what_declares_nothing_a_program_can_use_is_refused(corridor):
+def test_invalid_environment_declarations_are_refused(corridor):
     for change, words in (
         (("action_space = Discrete(2)", "action_space = 2"), "action_space is a int"),
         (("warmup_steps = 0", "pass"), "Corridor has no warmup_steps"),
@@ -151,7 +151,7 @@ def test_what_declares_nothing_a_program_can_use_is_refused(corridor):
             trace_once(corridor(change)[0])
 
 
-def test_what_the_constructor_raises_is_told_with_the_id():
+def test_env_constructor_error_names_id_and_line():
     def broken(length=3):
         raise RuntimeError(f"no corridor of {length}\nat all")
 
@@ -165,7 +165,7 @@ def test_what_the_constructor_raises_is_told_with_the_id():
     del registry._REGISTERED["own_broken"]
 
 
-def test_a_misspelt_parameter_of_a_class_without_keys_is_named(monkeypatch):
+def test_misspelt_env_parameter_gets_a_suggestion(monkeypatch):
     class Plain:
         default_params = Navigators(agents=2, neighbours=1).default_params
 
@@ -219,7 +219,7 @@ def test_bounds_of_a_box_may_be_one_number_or_arrays():
         Box([0, 0, 0], 1, (2,))
 
 
-def test_other_actions_are_traced_too(corridor):
+def test_trace_once_checks_multi_discrete_actions_and_masks(corridor):
     env, _ = corridor(("action_space = Discrete(2)", "action_space = Discrete(2)"))
     env.action_space = MultiDiscrete((2, 3))
     with pytest.raises(ConfigError, match=r"got \(2,\), \(\)"):  # its step takes one number

@@ -66,7 +66,7 @@ def rows(seen, slot):
     return [moment[slot] for moment in seen]
 
 
-def test_a_slot_is_its_environment_alone(workers):
+def test_batch_slot_matches_a_single_gymnasium_env(workers):
     seen = rows(drive(batch_of(CARTPOLE, 3), [0, 1, 2], {"max_episode_steps": 15}), 1)
     env = gymnasium.make("CartPole-v1", max_episode_steps=15)
     draw, episode = np.random.default_rng([0, 1]), 0
@@ -112,14 +112,14 @@ def test_stacked_observations_are_the_last_of_the_episode(count, workers):
     assert episode == 2
 
 
-def test_workers_give_what_this_process_gives(workers):
+def test_worker_and_local_batches_give_equal_results(workers):
     here = drive(batch_of(CARTPOLE, 5), range(5))
     there = drive(batch_of(CARTPOLE, 5, workers), range(5))
     np.testing.assert_array_equal(np.stack(here[1:]), np.stack(there[1:]))
     assert len(workers.process_ids) == 2
 
 
-def test_neighbours_that_rest_or_run_change_nothing(workers):
+def test_batch_slot_is_independent_of_neighbours(workers):
     alone = drive(batch_of(CARTPOLE, 4, workers), [2])
     beside = drive(batch_of(CARTPOLE, 4, workers), [0, 2, 3])
     for one, other in zip(rows(alone, 2), rows(beside, 2), strict=True):
@@ -127,7 +127,7 @@ def test_neighbours_that_rest_or_run_change_nothing(workers):
     assert np.all(alone[-1][[0, 1, 3]] == 0.0), "slots that rest are left alone"
 
 
-def test_a_slot_opened_again_begins_where_it_began(workers):
+def test_reopened_slot_starts_from_the_same_observation(workers):
     batch = batch_of(CARTPOLE, 2, workers)
     first = drive(batch, [0, 1])
     for fresh in (False, True):
@@ -137,14 +137,14 @@ def test_a_slot_opened_again_begins_where_it_began(workers):
     assert not np.array_equal(batch.arrays.observation[0], first[0][0])
 
 
-def test_seeds_are_far_apart():
+def test_episode_seeds_are_distinct_and_uniform():
     seeds = {episode_seed(f"a/{i}", j) for i in range(40) for j in range(40)}
     assert len(seeds) == 1600 and max(seeds) < 2**31 and min(seeds) >= 0
     assert np.mean(list(seeds)) == pytest.approx(2**30, rel=0.1)
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_values_that_are_refused_are_said_so_and_harm_nothing_else(count, workers):
+def test_refused_env_values_do_not_break_the_batch(count, workers):
     batch = batch_of(CARTPOLE, 4, workers if count else None)
     with pytest.raises(ConfigError, match=r"gym:CartPole-v1 cannot be made with nonsense=1"):
         batch.open([Opening(1, {"nonsense": 1}, "a")])
@@ -170,7 +170,7 @@ gymnasium.register("hpo-test/Fails-v0", entry_point=Fails)
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_an_environment_that_fails_is_told_with_file_and_line(count, tmp_path, monkeypatch):
+def test_failing_hosted_env_is_reported_with_file_and_line(count, tmp_path, monkeypatch):
     sys.modules.pop("hpo_test_failing", None)
     gymnasium.registry.pop("hpo-test/Fails-v0", None)
     (tmp_path / "hpo_test_failing.py").write_text(FAILING)
@@ -218,7 +218,7 @@ BOX = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
         (gymnasium.spaces.Discrete(4, start=2), 1, "is 1, but its observation_space is 2 to 5"),
     ],
 )
-def test_observations_outside_their_space_fail_with_both_shapes(space, observation, words):
+def test_observation_shape_mismatch_reports_both_shapes(space, observation, words):
     id_ = "hpo-test/Odd-v0"
     gymnasium.registry.pop(id_, None)
     gives = (observation, 0.0, False, False, {})
@@ -233,7 +233,7 @@ def test_observations_outside_their_space_fail_with_both_shapes(space, observati
     ("gives", "words"),
     [((np.zeros(3), 0.0, True, {}), "gave 4 values"), (np.zeros(3), "gave ndarray")],
 )
-def test_a_step_of_the_old_kind_says_what_is_expected(gives, words):
+def test_old_gym_step_result_is_refused_with_expected_values(gives, words):
     id_ = "hpo-test/Odd-v0"
     gymnasium.registry.pop(id_, None)
     gymnasium.register(id_, entry_point=lambda: _Odd(BOX, gives))
@@ -245,7 +245,7 @@ def test_a_step_of_the_old_kind_says_what_is_expected(gives, words):
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_it_tells_the_numbers_of_each_slot_s_last_step(there, workers):
+def test_batch_reports_info_numbers_of_the_last_step_per_slot(there, workers):
     """FrozenLake says the chance of what happened: a third where it may slip, else 1."""
     id_ = "gym:FrozenLake-v1"
     code = code_of(id_, make(id_, {}))
@@ -261,7 +261,7 @@ def test_it_tells_the_numbers_of_each_slot_s_last_step(there, workers):
     batch.close()
 
 
-def test_a_worker_that_ends_loses_its_slots_and_another_takes_its_place():
+def test_dead_worker_is_replaced_and_its_slots_are_lost():
     own = Workers(2)
     batch = batch_of(CARTPOLE, 4, own)
     drive(batch, range(4), steps=2)
@@ -278,7 +278,7 @@ def test_a_worker_that_ends_loses_its_slots_and_another_takes_its_place():
     assert gone(before + after)
 
 
-def test_workers_leave_signals_to_their_parent_from_their_first_moment():
+def test_workers_ignore_signals_from_startup():
     """A batch system sends them to all processes of a job at once."""
     own = Workers(2)
     there = [own.worker(0), own.worker(1)]

@@ -139,7 +139,7 @@ def test_the_host_gives_what_the_compiled_twin_gives(hosted, compiled):
     assert seen.returns.shape == (2, 4)
 
 
-def test_what_the_next_update_would_see_is_what_the_compiled_twin_would(hosted, compiled):
+def test_inspected_hosted_lane_matches_its_compiled_twin(hosted, compiled):
     """Stacked observations, memory, bootstraps, `info`, advantages, losses, gradients."""
     found = []
     for made in (hosted, compiled):
@@ -173,7 +173,7 @@ def heard(cartpole, monkeypatch):
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_what_is_looked_at_is_the_very_next_rollout_and_no_bit_changes(
+def test_inspecting_a_lane_previews_its_rollout_without_side_effects(
     cartpole, alone, heard, count
 ):
     """In this process, and with workers: episodes go on where they stand."""
@@ -199,9 +199,7 @@ def test_what_is_looked_at_is_the_very_next_rollout_and_no_bit_changes(
         workers.close()
 
 
-def test_an_environment_that_fails_while_it_is_looked_at_takes_nothing_with_it(
-    cartpole, alone, monkeypatch
-):
+def test_env_failure_during_inspection_does_not_affect_training(cartpole, alone, monkeypatch):
     warnings = []
     program = cartpole.program(warn=warnings.append)
     begin = cartpole.refills(program, {1: ({}, 3)})
@@ -216,7 +214,7 @@ def test_an_environment_that_fails_while_it_is_looked_at_takes_nothing_with_it(
     assert program.failures() == {}
 
 
-def test_what_does_not_come_back_is_looked_at_from_new_episodes(cartpole, monkeypatch):
+def test_irreproducible_envs_are_inspected_from_new_episodes(cartpole, monkeypatch):
     program = cartpole.program()
     lanes, _ = program.advance(SEED, program.empty(), cartpole.refills(program, {0: ({}, 0)}))
     shown = program.stage.observation
@@ -236,13 +234,13 @@ def test_the_ratio_is_one_before_the_first_gradient_step(alone):
 
 
 @pytest.mark.parametrize("lane", [0, 3])
-def test_neighbours_and_the_lane_change_no_bit(cartpole, alone, lane):
+def test_hosted_results_do_not_depend_on_neighbours_or_lane(cartpole, alone, lane):
     program = cartpole.program()
     begin = cartpole.refills(program, {i: (OTHERS, i) for i in range(4)} | {lane: ({}, 3)})
     same(cartpole.curve(program, program.empty(), begin, 3, lane)[1], alone)
 
 
-def test_the_time_of_refill_and_who_ran_there_before_change_no_bit(cartpole, alone):
+def test_refill_time_and_previous_trial_do_not_change_results(cartpole, alone):
     program = cartpole.program()
     busy = cartpole.refills(program, {i: (OTHERS, i) for i in range(4)})
     lanes, _ = cartpole.curve(program, program.empty(), busy, 2, lane=0)
@@ -250,7 +248,7 @@ def test_the_time_of_refill_and_who_ran_there_before_change_no_bit(cartpole, alo
     same(cartpole.curve(program, lanes, begin, 3, lane=2)[1], alone)
 
 
-def test_workers_change_no_bit(cartpole, alone):
+def test_worker_processes_do_not_change_results(cartpole, alone):
     workers = Workers(2)
     program = cartpole.program(workers=workers)
     begin = cartpole.refills(program, {1: ({}, 3), 2: (OTHERS, 0)})
@@ -261,7 +259,7 @@ def test_workers_change_no_bit(cartpole, alone):
     workers.close()
 
 
-def test_where_nothing_steps_environments_any_more_nothing_half_done_is_saved(cartpole, tmp_path):
+def test_crashing_workers_raise_and_leave_no_partial_save(cartpole, tmp_path):
     workers = Workers(1, entry="os:abort")
     program = cartpole.program(workers=workers)
     begin = cartpole.refills(program, {0: ({}, 0)})
@@ -272,7 +270,7 @@ def test_where_nothing_steps_environments_any_more_nothing_half_done_is_saved(ca
     assert not (tmp_path / "saved").exists()
 
 
-def test_a_diverging_neighbour_is_marked_and_changes_no_bit(cartpole, alone):
+def test_diverged_hosted_lane_is_flagged_without_affecting_others(cartpole, alone):
     program = cartpole.program()
     wild = {"learning_rate": 1e9, "max_grad_norm": None}
     begin = cartpole.refills(program, {i: (wild, i) for i in range(4)} | {1: ({}, 3)})
@@ -282,7 +280,7 @@ def test_a_diverging_neighbour_is_marked_and_changes_no_bit(cartpole, alone):
     assert np.asarray(metrics.diverged).any(axis=0).tolist() == [True, False, True, True]
 
 
-def test_replicates_differ_and_equal_ones_agree(cartpole):
+def test_hosted_seeds_differ_and_equal_seeds_agree(cartpole):
     program = cartpole.program()
     begin = cartpole.refills(program, {0: ({}, 1), 1: ({}, 1), 2: ({}, 2)})
     lanes, _ = cartpole.curve(program, program.empty(), begin, 2, lane=0)
@@ -292,7 +290,7 @@ def test_replicates_differ_and_equal_ones_agree(cartpole):
     assert len(np.unique(observation[0, :, 0])) == KNOBS["num_envs"], "environments differ too"
 
 
-def test_a_lane_whose_environment_refuses_its_parameters_counts_as_diverged(hosted):
+def test_refused_env_parameters_mark_the_lane_diverged(hosted):
     warnings = []
     program = hosted.program(warn=warnings.append)
     begin = hosted.refills(program, {0: ({}, 0), 1: ({"env_bonus": 1e3}, 0)})
@@ -301,7 +299,7 @@ def test_a_lane_whose_environment_refuses_its_parameters_counts_as_diverged(host
     assert len(warnings) == 1 and "bonus=1000.0" in warnings[0]
 
 
-def test_what_is_saved_goes_on_with_the_same_bits(cartpole, alone, tmp_path):
+def test_restored_hosted_program_continues_bitwise_identically(cartpole, alone, tmp_path):
     program = cartpole.program()
     begin = cartpole.refills(program, {1: ({}, 3), 2: (OTHERS, 0)})
     lanes, before = cartpole.curve(program, program.empty(), begin, 2, lane=1)
@@ -326,7 +324,7 @@ def changes(made, program, wanted):
     return rows
 
 
-def test_a_copied_lane_goes_on_as_the_one_it_was_copied_from(cartpole):
+def test_copied_hosted_lane_continues_like_its_source(cartpole):
     """Its environments, too: a lineage over two lanes is one lane whose knobs change."""
     curves = []
     for lane, others, source in ((1, {1: (OTHERS, 5), 3: (OTHERS, 6)}, 0), (2, {}, None)):
@@ -341,7 +339,7 @@ def test_a_copied_lane_goes_on_as_the_one_it_was_copied_from(cartpole):
     same(*curves)
 
 
-def test_an_environment_with_other_values_is_made_anew(hosted):
+def test_changed_env_values_recreate_the_environment(hosted):
     """The twin shows rewards by nothing: with another bonus it stands where it stood."""
     warnings = []
     program = hosted.program(warn=warnings.append)
@@ -355,9 +353,7 @@ def test_an_environment_with_other_values_is_made_anew(hosted):
     np.testing.assert_array_equal(after.episode_length[:2], before.episode_length[:2])
 
 
-def test_environments_that_do_not_come_back_begin_anew_and_the_learner_knows(
-    cartpole, tmp_path, monkeypatch
-):
+def test_unrestorable_envs_restart_and_reset_episode_statistics(cartpole, tmp_path, monkeypatch):
     warnings, program = [], cartpole.program()
     lanes, _ = program.advance(SEED, program.empty(), cartpole.refills(program, {0: ({}, 0)}))
     program.save(lanes, tmp_path / "saved")
@@ -371,7 +367,7 @@ def test_environments_that_do_not_come_back_begin_anew_and_the_learner_knows(
     same(back.state.params, lanes.state.params)
 
 
-def test_the_memory_of_episodes_that_do_not_come_back_is_empty(hosted):
+def test_unrestorable_episodes_clear_recurrent_memory(hosted):
     program = hosted.program()
     lanes, _ = program.advance(SEED, program.empty(), hosted.refills(program, {0: ({}, 0)}))
     lost = np.zeros((4, 3), bool)
@@ -384,7 +380,7 @@ def test_the_memory_of_episodes_that_do_not_come_back_is_empty(hosted):
         np.testing.assert_array_equal(np.asarray(after)[~lost], np.asarray(before)[~lost])
 
 
-def test_evaluation_is_greedy_on_seeds_of_its_own_and_repeats_itself(cartpole):
+def test_hosted_evaluation_is_reproducible_with_separate_seeds(cartpole):
     program = cartpole.program()
     begin = cartpole.refills(program, {0: ({}, 1), 1: (OTHERS, 1), 2: ({}, 2)})
     lanes, _ = program.advance(SEED, program.empty(), begin)

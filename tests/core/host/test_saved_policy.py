@@ -36,7 +36,7 @@ def made(id_, eval_params=None, history=1, **keys):
 @pytest.mark.parametrize(
     "id_", ["gym:CartPole-v1", "gym:Pendulum-v1", "gym:FrozenLake-v1", "gym:hpo-test/Hosted-v0"]
 )
-def test_five_lines_play_an_episode(twins, tmp_path, id_):
+def test_loaded_hosted_policy_plays_a_gymnasium_episode(twins, tmp_path, id_):
     save_policy(tmp_path / "policy", made(id_))
     policy = load_policy(tmp_path / "policy")
     env = gymnasium.make(id_.removeprefix("gym:"), max_episode_steps=20)
@@ -49,7 +49,7 @@ def test_five_lines_play_an_episode(twins, tmp_path, id_):
         over = terminated or truncated
 
 
-def test_evaluation_gives_what_playing_by_hand_gives():
+def test_hosted_evaluation_depends_on_seed_and_greediness():
     policy = made("gym:CartPole-v1", max_episode_steps=50)
     found = policy.evaluate(3, seed=5)
     assert found.returns.shape == found.lengths.shape == (1, 3)
@@ -60,7 +60,7 @@ def test_evaluation_gives_what_playing_by_hand_gives():
     assert policy.evaluate(2, steps=11).lengths.tolist() == [[11, 11]]
 
 
-def test_with_a_history_evaluation_gives_what_playing_by_hand_gives(tmp_path):
+def test_history_policy_evaluation_matches_a_manual_episode(tmp_path):
     """By hand: stacked by Gymnasium's own wrapper, on the seeds of the evaluation."""
     save_policy(tmp_path / "policy", made("gym:CartPole-v1", history=3, max_episode_steps=50))
     policy = load_policy(tmp_path / "policy")
@@ -80,6 +80,6 @@ def test_with_a_history_evaluation_gives_what_playing_by_hand_gives(tmp_path):
         policy.predict(observation[-1])
 
 
-def test_parameters_of_the_evaluation_environment_reach_it(twins):
+def test_evaluation_env_parameters_reach_the_hosted_env(twins):
     plain, changed = made("gym:hpo-test/Hosted-v0"), made("gym:hpo-test/Hosted-v0", {"bonus": 9.0})
     assert changed.evaluate(2).returns.sum() > plain.evaluate(2).returns.sum() + 1.0

@@ -26,7 +26,7 @@ def code(twins, **values):
         ("bits", np.array([1, 0, 1], np.int8), np.array([1, 0, 1], np.float32)),
     ],
 )
-def test_observations_become_arrays(twins, kind, raw, seen):
+def test_observations_are_encoded_as_arrays(twins, kind, raw, seen):
     made = code(twins, observation=kind)
     got = made.observed(raw)
     np.testing.assert_array_equal(got, seen)
@@ -34,7 +34,7 @@ def test_observations_become_arrays(twins, kind, raw, seen):
     assert got.shape == made.observation_shape
 
 
-def test_stacked_numbers_become_stacked_vectors_and_strangers_zeros(twins):
+def test_stacked_discrete_observations_are_one_hot(twins):
     keys = (("observation", "discrete"),)
     env = registry.make(EnvPlan(ID, keys, history=3))
     assert env.observation_struct.shape == (3, 4) and env.code.seen_shape == (3, 4)
@@ -57,7 +57,7 @@ def test_stacked_numbers_become_stacked_vectors_and_strangers_zeros(twins):
         ),
     ],
 )
-def test_actions_lie_in_their_space_whatever_the_policy_says(twins, kind, given, taken):
+def test_decoded_actions_are_always_in_the_action_space(twins, kind, given, taken):
     env = make(ID, {"action": kind})
     got = code_of(ID, env).actions(given)
     np.testing.assert_array_equal(got, taken)
@@ -65,18 +65,18 @@ def test_actions_lie_in_their_space_whatever_the_policy_says(twins, kind, given,
 
 
 @pytest.mark.parametrize("kind", ["tree", "pair", "several"])
-def test_observations_that_are_no_array_are_refused(twins, kind):
+def test_unsupported_observation_spaces_are_refused(twins, kind):
     with pytest.raises(ConfigError, match=r"allowed: Box, Discrete.*FlattenObservation"):
         code(twins, observation=kind)
 
 
 @pytest.mark.parametrize("kind", ["tree", "pair", "grid", "image"])
-def test_actions_that_no_policy_gives_are_refused(twins, kind):
+def test_unsupported_action_spaces_are_refused(twins, kind):
     with pytest.raises(ConfigError, match=r"takes actions of the kind .*allowed: Discrete"):
         code(twins, action=kind)
 
 
-def test_a_code_travels_as_json(twins):
+def test_space_code_round_trips_through_json(twins):
     for kind in ("discrete", "several", "box"):
         made = code(twins, action=kind)
         data = json.loads(json.dumps(dataclasses.asdict(made)))

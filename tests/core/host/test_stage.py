@@ -53,7 +53,7 @@ def same(one, other, lanes=(0, 2)):
 @pytest.mark.parametrize(
     ("steps", "history"), [(0, 1), (1, 1), (37, 1), (200, 1), (1, 4), (37, 4)]
 )
-def test_what_is_restored_goes_on_as_what_was_saved(tmp_path, steps, history):
+def test_restored_stage_continues_like_the_saved_one(tmp_path, steps, history):
     stage, warnings = begun("gym:CartPole-v1", history=history), []
     play(stage, steps, seed=1)
     other, lost = restored(stage, tmp_path / "e.npz", "gym:CartPole-v1", warnings, history)
@@ -63,7 +63,7 @@ def test_what_is_restored_goes_on_as_what_was_saved(tmp_path, steps, history):
     same(play(stage, 150, seed=2), play(other, 150, seed=2))
 
 
-def test_a_lane_begun_again_or_at_rest_is_restored_as_it_is(tmp_path):
+def test_restarted_and_idle_lanes_are_restored(tmp_path):
     stage, warnings = begun("gym:CartPole-v1", lanes=(0, 1, 2)), []
     play(stage, 90, seed=1, busy=np.ones(LANES, bool))
     stage.rest(BUSY)
@@ -78,7 +78,7 @@ def test_a_lane_begun_again_or_at_rest_is_restored_as_it_is(tmp_path):
     same(play(stage, 60, seed=2), play(other, 60, seed=2))
 
 
-def test_saving_twice_in_one_episode_goes_back_to_its_begin(tmp_path):
+def test_stage_saved_twice_in_one_episode_is_restored(tmp_path):
     warnings = []
     stage = begun("gym:Pendulum-v1")  # episodes of 200 steps
 
@@ -97,7 +97,7 @@ def test_saving_twice_in_one_episode_goes_back_to_its_begin(tmp_path):
     np.testing.assert_array_equal(stage.observation, other.observation)
 
 
-def test_environments_that_do_not_repeat_themselves_begin_anew_and_that_is_said(tmp_path, twins):
+def test_irreproducible_envs_restart_with_a_warning(tmp_path, twins):
     warnings, id_ = [], "gym:hpo-test/Wayward-v0"
     stage = begun(id_, history=2)
     play(stage, 6, seed=1)
@@ -107,7 +107,7 @@ def test_environments_that_do_not_repeat_themselves_begin_anew_and_that_is_said(
     np.testing.assert_array_equal(other.observation[0], [[[0, 0, 0], [6, 0, 1]]] * 2)
 
 
-def test_episodes_longer_than_what_is_kept_begin_anew(tmp_path, monkeypatch):
+def test_episodes_longer_than_the_action_log_restart(tmp_path, monkeypatch):
     monkeypatch.setattr(restartable_batch, "LONGEST", 50)
     warnings, stage = [], begun("gym:Pendulum-v1")
     for _ in range(60):
@@ -116,13 +116,13 @@ def test_episodes_longer_than_what_is_kept_begin_anew(tmp_path, monkeypatch):
     assert lost[BUSY].all() and warnings
 
 
-def test_what_is_kept_does_not_grow(monkeypatch):
+def test_action_log_size_is_bounded(monkeypatch):
     stage = begun("gym:CartPole-v1")
     play(stage, 3000, seed=1)
     assert len(stage._steady.log.actions) < 400
 
 
-def test_a_lane_whose_values_are_refused_is_marked_and_said_so(twins):
+def test_lane_with_refused_env_values_is_marked_with_a_warning(twins):
     warnings = []
     stage = stage_of("gym:hpo-test/Hosted-v0", warnings)
     stage.begin({0: {"bonus": 1.0}, 1: {"bonus": 1e3}, 2: {}}, KEYS)
@@ -136,7 +136,7 @@ def test_a_lane_whose_values_are_refused_is_marked_and_said_so(twins):
     assert not stage.refused.any()
 
 
-def test_a_damaged_file_is_said_so(tmp_path):
+def test_damaged_or_missing_stage_file_is_refused(tmp_path):
     stage, path = begun("gym:CartPole-v1"), tmp_path / "e.npz"
     play(stage, 5, seed=0)
     stage.save(path)

@@ -93,7 +93,7 @@ def undisturbed():
     return seen
 
 
-def test_a_killed_worker_is_not_seen(workers, undisturbed):
+def test_killed_worker_does_not_change_results(workers, undisturbed):
     """Killed between two steps, in the midst of episodes, and both of them in the end."""
     warnings = []
     made = opened(steady(workers, warnings))
@@ -115,9 +115,7 @@ def test_a_killed_worker_is_not_seen(workers, undisturbed):
         ("hang", r"did not answer for 3 s \(population.step_timeout\)"),
     ],
 )
-def test_an_environment_that_takes_its_worker_along_once_is_not_seen(
-    workers, undisturbed, tmp_path, how, words
-):
+def test_env_that_crashes_its_worker_once_is_recovered(workers, undisturbed, tmp_path, how, words):
     warnings = []
     made = opened(steady(workers, warnings), {3: {"how": how, "once": str(tmp_path / "once")}})
     np.testing.assert_array_equal(played(made, steps=12), undisturbed[:12])
@@ -125,7 +123,7 @@ def test_an_environment_that_takes_its_worker_along_once_is_not_seen(
     assert not made.take_reasons()
 
 
-def test_a_call_that_takes_long_is_told_before_its_worker_is_ended(undisturbed, monkeypatch):
+def test_slow_env_call_warns_before_its_worker_is_killed(undisturbed, monkeypatch):
     monkeypatch.setattr("hpo.machine.workers.TOLD_SECONDS", 1.0)
     told = []
     own = Workers(2, "hpo_test_troubled:serve", limit=LIMIT, opening_limit=60.0, warn=told.append)
@@ -156,7 +154,7 @@ def test_a_call_that_takes_long_is_told_before_its_worker_is_ended(undisturbed, 
         ),
     ],
 )
-def test_one_that_does_it_again_is_given_up_and_its_neighbours_go_on(
+def test_env_that_crashes_repeatedly_is_dropped_without_its_neighbours(
     workers, undisturbed, how, words
 ):
     made = opened(steady(workers), {3: {"how": how}})
@@ -179,7 +177,7 @@ def test_one_that_does_it_again_is_given_up_and_its_neighbours_go_on(
         ("leave", "SystemExit: 3"),
     ],
 )
-def test_one_that_raises_is_given_up_with_its_line_and_the_others_go_on(
+def test_env_that_raises_is_dropped_with_its_source_line(
     workers, undisturbed, in_a_study, how, words, local
 ):
     warnings = []
@@ -195,7 +193,7 @@ def test_one_that_raises_is_given_up_with_its_line_and_the_others_go_on(
     assert text.strip().startswith("raise ")
 
 
-def test_a_real_interrupt_goes_through(monkeypatch):
+def test_interrupt_raised_in_an_env_is_propagated(monkeypatch):
     made = opened(steady(None))
     slots = made.batch.slots
 
@@ -207,7 +205,7 @@ def test_a_real_interrupt_goes_through(monkeypatch):
         played(made, steps=1)
 
 
-def test_what_does_not_repeat_itself_is_cut_and_begins_a_new_episode(workers, tmp_path):
+def test_irreproducible_env_is_truncated_into_a_new_episode(workers, tmp_path):
     warnings = []
     values = {3: {"wayward": True}, 5: {"how": "kill", "once": str(tmp_path / "once")}}
     made = opened(steady(workers, warnings), values)
@@ -229,7 +227,7 @@ def test_what_does_not_repeat_itself_is_cut_and_begins_a_new_episode(workers, tm
     assert made.log.episodes[3] >= 1
 
 
-def test_in_evaluation_what_does_not_repeat_itself_begins_from_its_start(workers, tmp_path):
+def test_irreproducible_env_restarts_its_evaluation_episode(workers, tmp_path):
     values = {3: {"wayward": True}, 5: {"how": "kill", "once": str(tmp_path / "once")}}
     made = opened(steady(workers), values)
     seen = played(made, steps=9, restart=False)
@@ -237,7 +235,7 @@ def test_in_evaluation_what_does_not_repeat_itself_begins_from_its_start(workers
     assert seen[5, 3, 0] == 1.0, "its time runs from there"
 
 
-def test_another_batch_of_the_same_workers_comes_back_too(workers, undisturbed):
+def test_worker_death_restores_all_batches_of_the_worker(workers, undisturbed):
     one, other = opened(steady(workers)), opened(steady(workers))
     first = played(one, steps=6)
     os.kill(workers.process_ids[0], signal.SIGKILL)
@@ -246,7 +244,7 @@ def test_another_batch_of_the_same_workers_comes_back_too(workers, undisturbed):
     np.testing.assert_array_equal(played(one, steps=6, seed=1), played(other, steps=6, seed=1))
 
 
-def test_what_is_brought_back_from_a_log_survives_a_death_on_the_way(workers, tmp_path):
+def test_replay_from_log_survives_a_worker_death(workers, tmp_path):
     """As when a study goes on: openings, the log, and what was shown last."""
     once = str(tmp_path / "once")
     source = opened(steady(workers))
@@ -263,14 +261,14 @@ def test_what_is_brought_back_from_a_log_survives_a_death_on_the_way(workers, tm
     assert Path(once).exists() and not len(gone) and not made.out.any()
 
 
-def test_workers_that_end_as_they_start_are_an_error():
+def test_workers_that_die_at_startup_raise():
     broken = Workers(2, entry="os:abort")
     with pytest.raises(SearchError, match=r"3 worker processes in a row ended"):
         opened(steady(broken))
     broken.close()
 
 
-def test_what_cannot_be_made_again_is_given_up(workers, undisturbed, tmp_path):
+def test_env_that_cannot_be_recreated_is_dropped(workers, undisturbed, tmp_path):
     values = {3: {"how": "refuse", "once": str(tmp_path / "once")}}
     made = opened(steady(workers), values)
     played(made, steps=3)

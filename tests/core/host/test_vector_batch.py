@@ -91,7 +91,7 @@ def seen_of(arrays):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_an_entry_point_gives_the_transitions_of_single_environments(mode):
+def test_vector_env_transitions_match_single_envs(mode):
     batch = batch_of(id_of(mode), 3)
     opened(batch, [0, 1, 2])
     envs = [Ticking() for _ in range(3)]
@@ -117,7 +117,7 @@ def test_an_entry_point_gives_the_transitions_of_single_environments(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_rows_that_rest_change_nothing_for_the_others(mode):
+def test_idle_vector_rows_do_not_affect_active_rows(mode):
     """As in an evaluation, where each row rests once its episode has ended."""
     whole, rested = batch_of(id_of(mode), 3), batch_of(id_of(mode), 3)
     for batch in (whole, rested):
@@ -132,7 +132,7 @@ def test_rows_that_rest_change_nothing_for_the_others(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_without_restart_the_last_observation_stays(mode):
+def test_final_observation_is_kept_without_restart(mode):
     batch = batch_of(id_of(mode), 2)
     opened(batch, [0, 1])
     while batch.arrays.active.any():
@@ -145,19 +145,19 @@ def test_without_restart_the_last_observation_stays(mode):
     assert (batch.arrays.final[:, 0] > 0).all()
 
 
-def test_an_entry_point_that_loses_a_step_at_each_reset_is_refused():
+def test_vector_env_without_reset_mask_is_refused():
     with pytest.raises(ConfigError, match=r"has no reset_mask.*; use gym:CartPole-v1"):
         probe("gym-vec:CartPole-v1", {})
     with pytest.raises(ConfigError, match="has no vector entry point for Pendulum-v1"):
         entry("gym-vec:Pendulum-v1")
 
 
-def test_all_arguments_of_an_entry_point_are_keys():
+def test_vector_entry_point_arguments_become_env_keys():
     found = entry(id_of("SAME_STEP"))
     assert found.keys["push"].default == 0.7 and not found.params and "num_envs" not in found.keys
 
 
-def test_a_simulator_that_raises_fails_its_slots_alone():
+def test_failing_vector_simulator_fails_only_its_slots():
     batch = batch_of(id_of("DISABLED"), 4)
     good = [Opening(slot, {}, f"a/{slot}") for slot in (0, 1)]
     bad = [Opening(slot, {"fails": True}, f"b/{slot}") for slot in (2, 3)]
@@ -169,7 +169,7 @@ def test_a_simulator_that_raises_fails_its_slots_alone():
     assert not batch.step(restart=True)
 
 
-def test_stacks_are_the_last_observations_of_the_episode():
+def test_stacked_vector_observations_are_the_latest_of_the_episode():
     plain, stacked = batch_of(id_of("SAME_STEP"), 2), batch_of(id_of("SAME_STEP"), 2, history=3)
     for batch in (plain, stacked):
         opened(batch, [0, 1])
@@ -233,7 +233,7 @@ def test_envpool_gives_the_transitions_of_gymnasium():
     assert cuts > 5 and ends > 5
 
 
-def test_an_environment_that_envpool_lacks_is_refused_with_what_it_has():
+def test_unknown_envpool_env_or_key_is_refused():
     pytest.importorskip("envpool")
     with pytest.raises(UnknownNameError, match="did you mean 'envpool:CartPole-v1'"):
         entry("envpool:Cartpole-v1")
@@ -256,7 +256,7 @@ def test_a_missing_extra_is_named(monkeypatch, id_, module, said):
         entry_of(id_)
 
 
-def test_envpool_ends_an_episode_by_a_lost_life_while_the_game_goes_on():
+def test_envpool_lost_life_ends_the_episode_but_not_the_game():
     pytest.importorskip("envpool")
     check_lives("envpool:Breakout-v5")
 
@@ -282,12 +282,12 @@ def check_lives(id_):
     simulator.close()
 
 
-def test_ale_ends_an_episode_by_a_lost_life_while_the_game_goes_on():
+def test_ale_lost_life_ends_the_episode_but_not_the_game():
     pytest.importorskip("ale_py")
     check_lives("gym:ALE/Breakout-v5")
 
 
-def test_ale_gives_the_transitions_of_its_single_environment():
+def test_ale_vector_transitions_match_the_single_env():
     """A step is four frames of the game; the maximum of the last two is seen."""
     pytest.importorskip("ale_py")
     game = {"repeat_action_probability": 0.0, "max_num_frames_per_episode": 3200}
@@ -315,7 +315,7 @@ def test_ale_gives_the_transitions_of_its_single_environment():
     batch.close()
 
 
-def test_atari_is_judged_by_whole_games_and_real_scores():
+def test_atari_evaluation_uses_full_games_and_unclipped_scores():
     pytest.importorskip("ale_py")
     found = entry(PONG)
     assert found.keys["repeat_action_probability"].default == 0.25
@@ -360,9 +360,7 @@ def play(stage, steps, seed, busy=(True, True)):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id_)
 @pytest.mark.parametrize("steps", [1, 61])
-def test_environments_that_are_restored_continue_as_those_saved(
-    tmp_path, monkeypatch, case, steps
-):
+def test_restored_vector_envs_continue_like_the_saved_ones(tmp_path, monkeypatch, case, steps):
     pytest.importorskip(case.package)
     monkeypatch.setattr(vector_batch, "RESEED_AFTER", 45)
     warnings = []
@@ -390,7 +388,7 @@ def test_a_lane_does_not_depend_on_its_neighbours(case):
     np.testing.assert_array_equal(play(both, 40, 4), play(alone, 40, 4))
 
 
-def test_ale_is_seeded_again_only_after_some_steps(monkeypatch):
+def test_ale_is_reseeded_only_after_a_minimum_of_steps(monkeypatch):
     """A seed loads the game anew, which takes as long as some hundred steps."""
     pytest.importorskip("ale_py")
     monkeypatch.setattr(vector_batch, "RESEED_AFTER", 80)
@@ -408,7 +406,7 @@ def test_ale_is_seeded_again_only_after_some_steps(monkeypatch):
     assert first.any()
 
 
-def test_an_episode_of_more_steps_than_are_kept_starts_over(tmp_path, monkeypatch):
+def test_vector_episode_longer_than_the_action_log_restarts(tmp_path, monkeypatch):
     pytest.importorskip("envpool")
     monkeypatch.setattr("hpo.core.host.restartable_batch.LONGEST", 30)
     case, warnings = Case(CARTPOLE, "envpool", {}), []

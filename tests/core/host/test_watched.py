@@ -65,7 +65,7 @@ def registered():
         gymnasium.register(f"hpo-test/{kind.__name__}-v0", entry_point=kind)
 
 
-def test_a_trace_is_the_evaluation_step_by_step():
+def test_hosted_trace_matches_the_evaluation():
     policy = made("gym:CartPole-v1", history=2, max_episode_steps=30)
     found, columns = policy.evaluate(2, seed=5), policy.trace(2, seed=5)
     for episode in range(2):
@@ -82,7 +82,7 @@ def test_a_trace_is_the_evaluation_step_by_step():
     assert (seen[first, 0] == 0.0).all() and (seen[first, 1] != 0.0).any()
 
 
-def test_the_numbers_of_info_are_columns():
+def test_trace_has_columns_for_info_numbers():
     columns = made("gym:hpo-test/Talking-v0").trace(2, seed=1)
     assert set(np.unique(columns["action"])) <= {5, 6}
     np.testing.assert_array_equal(columns["info_x"], [0.5, 1.0, 1.5, 2.0] * 2)
@@ -97,12 +97,12 @@ def test_the_numbers_of_info_are_columns():
     np.testing.assert_array_equal(window["info_x"], [0.5, 1.0, 1.5, 2.0, 0.5, 1.0])
 
 
-def test_info_is_read_when_it_is_said():
+def test_info_dict_reused_by_the_env_is_copied_each_step():
     columns = made("gym:hpo-test/Reusing-v0").trace(1, seed=1)
     np.testing.assert_array_equal(columns["info_x"], [0.5, 1.0, 1.5, 2.0])
 
 
-def test_a_film_shows_each_episode_from_its_beginning_to_its_end():
+def test_film_covers_each_episode_from_start_to_end():
     rate, pictures = made("gym:hpo-test/Talking-v0").film(2, seed=1)
     shown = list(pictures)
     assert rate == 7

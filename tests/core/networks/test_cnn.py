@@ -114,7 +114,7 @@ def test_bytes_are_scaled_and_histories_become_channels():
     assert grey.apply(params, jnp.ones((5, 9, 8))).policy.shape == (5, 2)
 
 
-def test_the_first_axis_is_channels_if_it_is_smaller_than_both_others():
+def test_smallest_leading_axis_is_treated_as_channels():
     """As in Atari's stacks [4, 84, 84]."""
     plan = plan_of(**SIZES)
     frames = np.random.default_rng(1).integers(0, 256, size=(4, 9, 8), dtype=np.uint8)
@@ -128,7 +128,7 @@ def test_the_first_axis_is_channels_if_it_is_smaller_than_both_others():
     np.testing.assert_array_equal(made.value, expected.value)
 
 
-def test_a_history_of_grey_images_is_no_image_with_channels():
+def test_history_axis_of_grey_images_is_not_taken_for_channels():
     plan = plan_of(**SIZES, history=3)
     frames = np.random.default_rng(1).normal(size=(2, 3, 9, 8)).astype(np.float32)
     stacked = registry.make(plan, 2, jax.ShapeDtypeStruct((3, 9, 8), np.float32))
@@ -143,7 +143,7 @@ def test_a_history_of_grey_images_is_no_image_with_channels():
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_bytes_are_scaled_where_other_lanes_normalise(on):
+def test_uint8_images_are_scaled_when_other_lanes_normalise(on):
     """A lane that does not sees what it would see where nobody can."""
     plan = plan_of(**SIZES)
     frames = np.random.default_rng(1).integers(0, 256, size=(5, 9, 8, 2), dtype=np.uint8)
@@ -166,7 +166,7 @@ def test_defaults_are_the_published_ones():
     assert small.dense == (128,) and plan_of().activation == "relu"
 
 
-def test_what_does_not_fit_is_refused():
+def test_invalid_cnn_sizes_and_observations_are_refused():
     with pytest.raises(ConfigError, match=r"cnn_kernels\[1\] is 4, but images of 10 x 10 pixels"):
         sizes = {"cnn_channels": [4, 4], "cnn_kernels": [8, 4], "cnn_strides": [4, 2]}
         registry.make(plan_of(**sizes), 3, jax.ShapeDtypeStruct((10, 10, 4), np.float32))

@@ -107,7 +107,7 @@ class BadNetwork(NetworkContract):
     "test",
     ["test_a_row_depends_on_itself_alone", "test_parameters_of_the_critic_serve_the_value_alone"],
 )
-def test_a_bad_network_fails(test):
+def test_network_contract_rejects_broken_networks(test):
     if "test-mixed" not in registry.known():
         registry.register("test-mixed", lambda plan, outputs, _: Mixed(plan, outputs))
     with pytest.raises(AssertionError):

@@ -11,7 +11,7 @@ from hpo.core.networks.layers import FlagDense, in_parts
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 
-def test_three_parts_are_all_of_a_number():
+def test_three_bfloat16_parts_sum_to_the_float32_value():
     rng = np.random.default_rng(0)
     x = rng.normal(size=4000) * 10.0 ** rng.integers(-20, 20, 4000)
     x = np.concatenate([x, [0.0, -0.0, 1.0, np.nextafter(np.float32(2), np.float32(0))]])
@@ -25,7 +25,7 @@ def test_three_parts_are_all_of_a_number():
 
 
 @pytest.mark.parametrize("rounds", [False, True])
-def test_a_layer_of_flags_is_a_dense_layer(rounds):
+def test_flag_dense_matches_a_dense_layer(rounds):
     """A CPU has no tf32, so that a layer which rounds has float32's digits there too."""
     rng, rows = np.random.default_rng(rounds), 96
     numbers = rng.normal(size=(rows, 3)) * [1.0, 100.0, 1.0]

@@ -134,7 +134,7 @@ def test_it_computes_what_the_loop_computes(keys, knobs):
         np.testing.assert_allclose(made.value[i], value, rtol=1e-3, atol=1e-3)
 
 
-def test_graphs_of_other_environments_bring_their_own_edges():
+def test_gnn_uses_edges_from_the_observed_graph():
     plan = make_plan(SMALL, EnvPlan("CartPole-v1"), features=())
     module = GNN(plan, 2, None)
     rng = np.random.default_rng(2)
@@ -180,7 +180,7 @@ def test_paths_are_those_of_the_environment():
 
 
 @pytest.mark.parametrize("both_ways", [False, True])
-def test_links_near_a_pair_are_those_of_its_paths(both_ways):
+def test_nearby_links_are_those_on_candidate_paths(both_ways):
     routes = environments.make(plan_of({"k": 1}).env).routes
     near, links = nearby(routes), len(routes.km)
     near = near.both_ways() if both_ways else near
@@ -202,7 +202,7 @@ def test_links_near_a_pair_are_those_of_its_paths(both_ways):
     np.testing.assert_array_equal(jnp.swapaxes(swapped, 0, 1), expected)
 
 
-def test_the_gradient_of_picked_rows_is_that_of_indexing():
+def test_picked_rows_gradient_matches_indexing():
     rng = np.random.default_rng(1)
     rows = jnp.asarray(rng.normal(size=(6, 3)), jnp.float32)
     at = jnp.asarray([[4, 1], [5, 0]])  # the last one only fills up
@@ -220,7 +220,7 @@ def test_an_undirected_pair_is_found_both_ways():
     np.testing.assert_array_equal(table, table.T)
 
 
-def test_what_does_not_fit_is_refused():
+def test_gnn_refuses_envs_without_graphs_or_with_different_routes():
     plan = make_plan(SMALL, EnvPlan("CartPole-v1"), features=())
     with pytest.raises(ConfigError, match="gnn reads graphs, which CartPole-v1 does not provide"):
         registry.make(plan, 2, jax.ShapeDtypeStruct((4,), np.float32))

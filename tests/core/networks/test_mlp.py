@@ -45,7 +45,7 @@ def shaken(params):
     return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), params)
 
 
-def test_activations_are_the_table_s():
+def test_activations_match_the_knob_choices():
     assert tuple(ACTIVATIONS) == KNOBS["activation"].choices
 
 
@@ -63,7 +63,7 @@ def test_it_computes_what_the_loop_computes(activation, norm, shared):
 
 
 @pytest.mark.parametrize(("size", "precision"), [(4, None), (4, "tf32"), (1100, None)])
-def test_a_gpu_s_layers_have_the_same_parameters_outputs_and_gradients(size, precision):
+def test_gpu_layers_match_cpu_parameters_outputs_and_gradients(size, precision):
     knobs = {"matmul_precision": precision} if precision else {}
     plain, _ = network((size,), **knobs)
     written = plain.clone(plan=dataclasses.replace(plain.plan, backend=GPU))
@@ -84,7 +84,7 @@ def test_a_gpu_s_layers_have_the_same_parameters_outputs_and_gradients(size, pre
         np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
 
 
-def test_wide_products_are_split_where_they_are_float32():
+def test_wide_float32_products_are_split_into_bfloat16_on_gpu():
     def text(size, rows=64, **knobs):
         plan = make_plan({"hidden_sizes": [8, 5], **knobs}, EnvPlan("CartPole-v1"), features=())
         written = MLP(dataclasses.replace(plan, backend=GPU), 3, 1)
@@ -98,7 +98,7 @@ def test_wide_products_are_split_where_they_are_float32():
     assert "BF16_BF16_F32_X6" not in text(1000) + text(1100, rows=63)
 
 
-def test_heads_of_many_actions_are_split_where_they_are_float32():
+def test_large_float32_policy_heads_are_split_into_bfloat16_on_gpu():
     def seen(backend, outputs, rows=64, **knobs):
         plain, params = network(outputs=outputs, **knobs)
         written = plain.clone(plan=dataclasses.replace(plain.plan, backend=backend))
@@ -120,7 +120,7 @@ def test_heads_of_many_actions_are_split_where_they_are_float32():
         assert "X6" not in seen(GPU, **{"outputs": 256, **case})[1]
 
 
-def test_leading_axes_shapes_and_dtypes_of_observations():
+def test_mlp_accepts_leading_axes_and_all_observation_dtypes():
     module, params = network(shape=(2, 3))
     params = shaken(params)
     images = np.random.default_rng(2).integers(0, 2, size=(5, 4, 2, 3))
@@ -156,7 +156,7 @@ def test_orthogonal_initialisation_has_the_gains_asked_for():
     assert len(biases) == 6 and not any(np.any(bias) for bias in biases)
 
 
-def test_the_default_gains_are_the_published_ones():
+def test_default_initialisation_gains_match_published_values():
     params = begun(network()[0])
     norms = {"actor_head": 0.01, "critic_head": 1.0}
     for name, gain in norms.items():
@@ -175,7 +175,7 @@ def test_lecun_initialisation_has_variance_one_over_inputs():
     assert abs(kernel.mean()) < 0.005
 
 
-def test_parameters_depend_on_the_key_and_their_own_name():
+def test_initial_parameters_depend_on_key_and_layer_name():
     params = begun(network()[0])
     actor, critic = (params[name]["dense_0"]["kernel"] for name in ("actor", "critic"))
     assert not np.allclose(actor, critic)

@@ -148,7 +148,7 @@ def test_untrained_it_chooses_as_a_heuristic(id, keys, begins, heuristic):
     assert full > 5  # the first path had no room in some
 
 
-def test_the_number_of_paths_changes_no_parameter_s_shape():
+def test_parameter_shapes_do_not_depend_on_path_count():
     few, many = (
         slow.drawn(module, jnp.zeros(observed_size(env.routes)))
         for env, module in (made(plan_of({"k": k})) for k in (1, 2))
@@ -171,14 +171,14 @@ def test_the_number_of_paths_changes_no_parameter_s_shape():
         ({}, {"path_mlp_begins": "slot", "dtype": "bfloat16"}, "needs unscaled start slots"),
     ],
 )
-def test_what_it_cannot_read_is_refused(keys, knobs, words):
+def test_path_mlp_refuses_unsupported_observations(keys, knobs, words):
     plan = plan_of(keys, **knobs)
     env = environments.make(plan.env)
     with pytest.raises(ConfigError, match=words):
         registry.make(plan, env.action_space.n, env.observation_struct)
 
 
-def test_an_environment_without_paths_is_refused():
+def test_path_mlp_refuses_envs_without_paths():
     plan = make_plan({"network": "path_mlp"}, EnvPlan("CartPole-v1"), features=())
     env = environments.make(plan.env)
     with pytest.raises(ConfigError, match="CartPole-v1 does not provide"):

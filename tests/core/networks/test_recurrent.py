@@ -52,7 +52,7 @@ def test_it_computes_what_the_loop_computes(kind, shared):
                     np.testing.assert_allclose(made.policy[t, s], logits, rtol=1e-3, atol=1e-4)
 
 
-def test_only_networks_with_a_memory_have_one():
+def test_only_recurrent_networks_have_a_carry():
     for name in registry.known():
         if name in ("gnn", "cnn"):
             continue  # CartPole shows neither graphs nor images

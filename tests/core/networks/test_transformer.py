@@ -139,7 +139,7 @@ def test_over_a_history_it_computes_what_the_loop_computes():
 
 
 @pytest.mark.parametrize("kind", ["mean", "sum", "min_mean_max", "attention"])
-def test_pooling_a_group_of_nothing_gives_zeros_and_finite_gradients(kind):
+def test_pooling_an_empty_group_gives_zeros_and_finite_gradients(kind):
     items = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)), jnp.float32)
     groups = jnp.asarray([[True, False, True, False], [False] * 4])
     module = Pooling(kind)
@@ -165,7 +165,7 @@ def test_dropout_is_each_sample_s_own_and_keeps_the_mean():
     assert dropped(x, None, 0, 0.25) is x and dropped(x, words, 0, 0.0) is x
 
 
-def test_without_words_nothing_is_dropped():
+def test_dropout_is_off_without_random_words():
     plan = plan_of({}, transformer_enable_dropout=True, transformer_dropout=0.5)
     env = environments.make(plan.env)
     module = registry.make(plan, env.action_space.n, env.observation_struct)
@@ -178,7 +178,7 @@ def test_without_words_nothing_is_dropped():
     assert np.all(np.asarray(once.value) != np.asarray(apply(params, seen).value))
 
 
-def test_what_does_not_fit_is_refused():
+def test_transformer_refuses_unsupported_settings_and_observations():
     plan = make_plan({**SMALL, "link_critic_sees": "shares"}, EnvPlan("CartPole-v1"), features=())
     with pytest.raises(ConfigError, match="CartPole-v1 have no links with slots; use 'slots'"):
         registry.make(plan, 2, environments.make(plan.env).observation_struct)

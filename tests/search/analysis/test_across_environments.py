@@ -37,7 +37,7 @@ def study(tmp_path_factory):
     return folder, *ran(folder, early_terminate=None, seeds=Seeds(5))
 
 
-def test_names_are_those_that_the_study_was_begun_with(study):
+def test_environment_names_come_from_the_stored_study(study):
     with Journal(study[0]) as journal:
         names = [{**one, "name": f"old_{one['name']}"} for one in journal.meta.environments]
         begun = SimpleNamespace(
@@ -65,7 +65,7 @@ def slow_scores(folder):
     return found
 
 
-def test_scores_are_those_of_the_published_tables(study):
+def test_environment_scores_equal_published_tables(study):
     folder, _, _, rows, scores = study
     wanted = slow_scores(folder)
     told = {
@@ -93,7 +93,7 @@ def test_scores_are_those_of_the_published_tables(study):
     ],
     ids=["racing", "pbt", "plateau"],
 )
-def test_the_value_of_a_trial_is_that_of_its_scores(tmp_path, changes):
+def test_trial_value_is_mean_of_environment_scores(tmp_path, changes):
     _, _, rows, scores = ran(tmp_path / "s", **{"seeds": Seeds(2), **changes})
     by_number = {row.trial: row for row in rows}
     for (trial, stream), seeds in scores.seeds.items():
@@ -118,9 +118,7 @@ def diverge(monkeypatch, replicate):
 
 
 @pytest.mark.parametrize("seeds", [3, 4])  # the lost seed is alone in its look, and is not
-def test_a_seed_that_racing_added_and_that_diverged_is_counted_as_lost(
-    tmp_path, monkeypatch, seeds
-):
+def test_diverged_racing_seed_counts_as_lost(tmp_path, monkeypatch, seeds):
     diverge(monkeypatch, seeds - 1)
     race = Seeds(seeds, tolerate=1, racing=Racing(2, 0.95))
     _, _, rows, scores = ran(tmp_path / "s", early_terminate=None, confirm=None, seeds=race)
@@ -136,7 +134,7 @@ def test_a_seed_that_racing_added_and_that_diverged_is_counted_as_lost(
     assert {(False, 0), (False, 1)} <= told
 
 
-def test_a_seed_that_racing_added_and_that_the_budget_cut_is_not_lost(tmp_path):
+def test_racing_seed_cut_by_budget_is_not_lost(tmp_path):
     budget = Budget(trials=12, env_steps=450_000)
     _, _, rows, scores = ran(tmp_path / "s", confirm=None, seeds=RACE, budget=budget)
     ended = [row for row in rows if row.stop_rule.startswith("racing: the budget")]

@@ -24,7 +24,7 @@ from hpo.search.engine.commits import Committer
 from hpo.search.engine.engine import Engine
 from hpo.search.run import run
 from hpo.search.state.loop_state import Phase
-from hpo.search.state.search_state import Ledger
+from hpo.search.state.search_state import SearchState
 from hpo.spaces import Space
 from hpo.store.baselines import baselines_of
 from hpo.store.comparison import Bounds, paired_interval
@@ -130,7 +130,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_what_is_said_first(tmp_path, kind):
+def test_conclusion_starts_with_verdict_of_each_study_kind(tmp_path, kind):
     changes, words = KINDS[kind]
     results = go(tmp_path, **changes)
     assert results.conclusion.said[0].startswith(words.format(results.best.trial))
@@ -147,7 +147,7 @@ def test_what_is_said_first(tmp_path, kind):
 
 
 @pytest.mark.parametrize("seeds", [6, 5])
-def test_one_trial_alone_stands_beside_baselines_on_its_own_seeds(tmp_path, seeds):
+def test_single_trial_is_compared_with_baselines_on_its_seeds(tmp_path, seeds):
     """Its seeds chose nothing; where one is missing nobody knows which, and nothing is paired."""
     go(tmp_path, confirm=None, budget=Budget(trials=1), seeds=Seeds(6), early_terminate=None)
     with Journal(tmp_path) as journal:
@@ -171,7 +171,7 @@ def test_one_trial_alone_stands_beside_baselines_on_its_own_seeds(tmp_path, seed
     assert still.said[0].startswith("Undecided")
 
 
-def test_one_trial_alone_knows_the_range_of_its_values(tmp_path):
+def test_single_trial_comparison_uses_bounds_of_the_metric(tmp_path):
     """A rule could reach 500 on a seed that was not run."""
     alone = {"confirm": None, "budget": Budget(trials=1), "seeds": Seeds(6)}
     go(tmp_path, env=CARTPOLE, early_terminate=None, **alone)
@@ -208,7 +208,7 @@ def means_by_hand(folder, results):
     return mean(results.best.trial), mean(default)
 
 
-def test_the_front_and_the_default_are_paired_on_each_objective(tmp_path, capsys):
+def test_pareto_front_and_default_are_compared_per_objective(tmp_path, capsys):
     """Against values taken from the journal's episodes alone; and the same words everywhere."""
     objectives = (Metric(), Metric("eval/return_min"))
     results = go(tmp_path / "s", objectives=objectives, confirm=samples.Confirm(2, 8, 0))
@@ -247,7 +247,7 @@ def test_the_front_and_the_default_are_paired_on_each_objective(tmp_path, capsys
     assert told["verdict"] == "behind" and told["front"]["trial"] == found.trial
 
 
-def test_who_violates_constraints_puts_nobody_behind_the_front(tmp_path, capsys):
+def test_infeasible_trials_do_not_put_default_behind_the_front(tmp_path, capsys):
     objectives = (Metric(), Metric("eval/return_min"))
     limit = (Constraint("eval/return_max", min=-1e9),)
     asked = {"objectives": objectives, "confirm": samples.Confirm(2, 8, 0)}
@@ -287,7 +287,7 @@ def test_who_violates_constraints_puts_nobody_behind_the_front(tmp_path, capsys)
     assert words in page and "0 of 0" not in page
 
 
-def test_a_default_that_alone_keeps_the_constraints_is_said_to(tmp_path, capsys):
+def test_only_feasible_default_is_reported(tmp_path, capsys):
     objectives = (Metric(), Metric("eval/return_min"))
     limit = (Constraint("eval/return_mean", min=51.4),)
     found = go(
@@ -306,7 +306,7 @@ def test_a_default_that_alone_keeps_the_constraints_is_said_to(tmp_path, capsys)
     assert words in said and "crowding" not in said
 
 
-def test_a_front_of_one_has_no_crowding_whatever_is_first_in_the_search(tmp_path, capsys):
+def test_front_of_one_trial_shows_no_crowding(tmp_path, capsys):
     """The trials of the search have a front of their own, which is not that of the confirmed."""
     objectives = (Metric(), Metric("eval/return_min"))
     found = go(
@@ -322,7 +322,7 @@ def test_a_front_of_one_has_no_crowding_whatever_is_first_in_the_search(tmp_path
     assert "crowding" not in capsys.readouterr().out
 
 
-def test_smaller_is_better_where_the_goal_says_so(tmp_path):
+def test_minimised_metric_counts_smaller_as_better(tmp_path):
     results = go(tmp_path, metric=Metric("eval/return_mean", "minimize"))
     against = results.conclusion.against
     assert results.conclusion.verdict == "better" and against.difference > 0
@@ -334,7 +334,7 @@ class Died(BaseException):
 
 
 @pytest.mark.parametrize("phase", [Phase.SEARCH, Phase.CHOOSE, Phase.REPORT])
-def test_a_study_that_runs_or_was_interrupted_has_shown_nothing(tmp_path, monkeypatch, phase):
+def test_unfinished_study_has_no_verdict(tmp_path, monkeypatch, phase):
     def commit_if_due(self):
         trials = self._ledger.trials.values()
         if self._ledger.state.phase is phase and any(t.value is not None for t in trials):
@@ -363,7 +363,7 @@ def test_a_study_that_runs_or_was_interrupted_has_shown_nothing(tmp_path, monkey
         (0.75, "Trial 6 keeps the constraints, which the default violates."),
     ],
 )
-def test_a_default_that_was_stopped_keeps_constraints_as_its_test_seeds_do(tmp_path, least, said):
+def test_stopped_default_is_feasible_by_test_seeds(tmp_path, least, said):
     """Its skill is 0.08 at the rung where it was stopped, and 0.71 on test seeds."""
     rate = samples.parameter("learning_rate", 2e-4, min=1e-4, max=1.0, distribution="log_uniform")
     asked = samples.study(
@@ -378,7 +378,7 @@ def test_a_default_that_was_stopped_keeps_constraints_as_its_test_seeds_do(tmp_p
     assert " ".join(results.conclusion.said).startswith(said)
 
 
-def test_time_that_ended_before_the_default_is_said(tmp_path, monkeypatch):
+def test_budget_end_before_default_is_measured_is_reported(tmp_path, monkeypatch):
     def is_out_of_time(self):
         state = self.ledger.state
         if state.phase is not Phase.REPORT:
@@ -392,7 +392,7 @@ def test_time_that_ended_before_the_default_is_said(tmp_path, monkeypatch):
     assert said[1].startswith("The default's test did not finish: ")
 
 
-def test_time_that_ended_before_the_confirm_stage_is_said(tmp_path, monkeypatch):
+def test_budget_end_before_confirm_stage_is_reported(tmp_path, monkeypatch):
     def is_out_of_time(self):
         return self.ledger.state.phase is Phase.CHOOSE
 
@@ -403,7 +403,7 @@ def test_time_that_ended_before_the_confirm_stage_is_said(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("pause", [0, 50])
-def test_a_budget_of_few_trials_ends_with_a_value(tmp_path, pause):
+def test_small_env_steps_budget_still_finishes_a_trial(tmp_path, pause):
     """A trial is 2 seeds of 16,000 env steps; paused ones would use up what finishes one."""
     pausing = EarlyTerminate("asha", 2_000, 4.0, pause=pause) if pause else None
     confirm, kept = (None, 0) if pause else (CONFIRM, CONFIRM.runs(1) * 16_000)
@@ -415,14 +415,14 @@ def test_a_budget_of_few_trials_ends_with_a_value(tmp_path, pause):
     assert results.best.value is not None
 
 
-def test_time_that_ended_before_any_run_says_what_to_change(tmp_path):
+def test_budget_end_before_any_run_suggests_budget_wall(tmp_path):
     budget = Budget(trials=None, wall_seconds=1e-9)
     said = go(tmp_path, budget=budget, early_terminate=None, confirm=None).conclusion.said
     assert said[0] == "Undecided: no trial has finished its run."
     assert said[1] == "`budget.wall` ended it: raise it and run the same command again."
 
 
-def test_a_winner_whose_episodes_were_cut_says_so(tmp_path, monkeypatch, capsys):
+def test_truncated_episodes_of_winner_are_reported(tmp_path, monkeypatch, capsys):
     class Long(samples.AnalyticFactory):
         def make(self, resolved, lanes):
             made = super().make(resolved, lanes)
@@ -438,7 +438,9 @@ def test_a_winner_whose_episodes_were_cut_says_so(tmp_path, monkeypatch, capsys)
 
     factory = Long(diverges_above=2.0)
     assert cut(go(tmp_path / "ends", factory, env=CARTPOLE)) == []
-    monkeypatch.setattr("hpo.studies.evaluation._endless", lambda study: ["own"])
+    monkeypatch.setattr(
+        "hpo.studies.evaluation._environments_without_limit", lambda study: ["own"]
+    )
     (told,) = cut(go(tmp_path / "s", factory, env=CARTPOLE))
     assert told.endswith("were cut at 20,000 env steps: the environment did not end them.")
     with Journal(tmp_path / "s") as journal:
@@ -453,7 +455,7 @@ def test_a_winner_whose_episodes_were_cut_says_so(tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(("rate", "verdict"), [(1e-5, "better"), (None, "diverged")])
-def test_divergence_on_some_seeds_is_said(tmp_path, monkeypatch, rate, verdict):
+def test_divergence_on_test_seeds_is_reported(tmp_path, monkeypatch, rate, verdict):
     """Of the default (1e-5), or of whoever else is on the report seeds, the winner."""
     step = AnalyticPopulation._step
 
@@ -477,7 +479,7 @@ def test_divergence_on_some_seeds_is_said(tmp_path, monkeypatch, rate, verdict):
     assert found.against.difference == pytest.approx(sum(apart) / 5)
 
 
-def test_a_default_that_failed_is_not_set_beside_the_winner(tmp_path, monkeypatch):
+def test_failed_default_is_not_compared_with_winner(tmp_path, monkeypatch):
     advance = AnalyticPopulation.advance
 
     def step(self, refills, busy):
@@ -492,7 +494,7 @@ def test_a_default_that_failed_is_not_set_beside_the_winner(tmp_path, monkeypatc
     assert "out of memory" in results.conclusion.said[1]
 
 
-def test_environments_that_differ_are_not_compared(tmp_path):
+def test_trials_on_different_environments_are_not_compared(tmp_path):
     length = samples.parameter("env.length", 0.5, min=0.1, max=2.0)
     results = go(tmp_path, space=Space((*SPACE.parameters, length)))
     assert results.best.trial != 0
@@ -503,7 +505,7 @@ def test_environments_that_differ_are_not_compared(tmp_path):
     assert again.conclusion.verdict == "better"
 
 
-def test_baselines_are_paired_on_the_report_seeds(tmp_path):
+def test_baselines_are_paired_on_test_seeds(tmp_path):
     results = go(tmp_path, baselines=("ksp_ff",))
     with Journal(tmp_path) as journal:
         (row,) = baselines_of(journal)
@@ -519,7 +521,7 @@ def test_baselines_are_paired_on_the_report_seeds(tmp_path):
     assert any("ksp_ff" in text for text in results.conclusion.said[1:])
 
 
-def test_a_ceiling_that_the_table_knows(tmp_path, monkeypatch):
+def test_known_maximum_gives_ceiling_verdict(tmp_path, monkeypatch):
     """CartPole gives at most as many points as an episode has steps."""
     result_of = AnalyticPopulation.result_of
 
@@ -542,9 +544,7 @@ def test_a_ceiling_that_the_table_knows(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5])
-def test_trials_at_the_ceiling_are_counted_whatever_training_returned(
-    tmp_path, monkeypatch, weight
-):
+def test_trials_at_ceiling_are_counted_without_training_returns(tmp_path, monkeypatch, weight):
     result_of = AnalyticPopulation.result_of
 
     def at_the_top(self, lane):
@@ -560,7 +560,7 @@ def test_trials_at_the_ceiling_are_counted_whatever_training_returned(
     assert hint in results.conclusion.said
 
 
-def test_a_floor_that_nobody_left_is_said_to_be_no_ceiling(tmp_path, monkeypatch):
+def test_common_floor_is_not_reported_as_ceiling(tmp_path, monkeypatch):
     """MountainCar gives -200 to whoever never reaches the top."""
     result_of = AnalyticPopulation.result_of
 
@@ -581,7 +581,7 @@ def test_a_floor_that_nobody_left_is_said_to_be_no_ceiling(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("kind", ["better", "unless", "default", "pbt", "no confirm", "few"])
-def test_everything_that_speaks_says_the_same(tmp_path, capsys, kind):
+def test_all_views_show_the_same_conclusion(tmp_path, capsys, kind):
     results = go(tmp_path / "s", **KINDS[kind][0])
     said, where = list(results.conclusion.said), ["--study", str(tmp_path / "s")]
 
@@ -607,7 +607,7 @@ def test_everything_that_speaks_says_the_same(tmp_path, capsys, kind):
     assert page.index(said[0]) < page.index("lanes busy")
 
 
-def test_words_for_states_are_the_same_everywhere(tmp_path, capsys):
+def test_all_views_show_the_same_trial_states(tmp_path, capsys):
     go(tmp_path / "s", early_terminate=PBT, budget=Budget(trials=8))
     where = ["--study", str(tmp_path / "s")]
 
@@ -628,7 +628,7 @@ def test_words_for_states_are_the_same_everywhere(tmp_path, capsys):
     assert shown[0]["n"] == 6 * 2  # six seeds, two episodes
 
 
-def test_a_study_that_grows_is_looked_at_again(tmp_path):
+def test_extended_study_accounts_for_earlier_looks(tmp_path):
     """More test seeds, or more trials and so another winner: the next look must be surer."""
     steps = {"early_terminate": None}
     first = go(tmp_path, confirm=samples.Confirm(2, 3, 7), **steps)
@@ -648,10 +648,10 @@ def test_a_study_that_grows_is_looked_at_again(tmp_path):
     assert (found.verdict, found.interval) == (expected.verdict, expected.interval)
 
 
-def test_a_study_from_before_looks_were_kept_counts_what_it_shows(tmp_path, monkeypatch):
+def test_study_without_recorded_looks_counts_current_look(tmp_path, monkeypatch):
     steps = {"early_terminate": None, "space": samples.REAL}
     with monkeypatch.context() as before:
-        before.setattr(Ledger, "note_looks", lambda ledger, winner, interim=False: None)
+        before.setattr(SearchState, "note_looks", lambda ledger, winner, interim=False: None)
         go(tmp_path, confirm=samples.Confirm(2, 3, 7), **steps)
     with Journal(tmp_path) as journal:
         assert looks_of(journal.attributes()) == ()

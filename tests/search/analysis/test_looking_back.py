@@ -11,12 +11,12 @@ from helpers.episodes import evaluation
 from hpo.cli import main
 from hpo.errors import ConfigError
 from hpo.search.analysis.checkpoint_values import (
-    Points,
+    CheckpointValues,
     point_at,
     points_of,
     read_points,
 )
-from hpo.search.analysis.knob_significance import Answer, answer_at, columns_of
+from hpo.search.analysis.knob_significance import SignificantKnobs, answer_at, columns_of
 from hpo.search.run import run
 from hpo.search.state.objective import Objective
 from hpo.store.importance import Decided, KnobShare
@@ -44,17 +44,19 @@ def made_up(results, decide, count=60, proposed_by="random"):
         n: TrialRow(n, TrialState.FINISHED, proposed_by, 0, "b", points.study.space.sample(rng))
         for n in range(count)
     }
-    return Points(points.study, rows, {100: {n: decide(row.params) for n, row in rows.items()}})
+    return CheckpointValues(
+        points.study, rows, {100: {n: decide(row.params) for n, row in rows.items()}}
+    )
 
 
-def test_values_at_points_are_those_of_the_trials(results):
+def test_values_at_final_point_equal_trial_values(results):
     points = read_points(results / "one")
     ends = points.values[max(points.values)]
     finished = {n: row.value for n, row in points.trials.items() if row.value is not None}
     assert finished and {n: ends[n] for n in finished} == pytest.approx(finished)
 
 
-def test_values_are_measured_as_evaluations_alone_are(tmp_path, results):
+def test_point_values_equal_separately_measured_evaluations(tmp_path, results):
     """Evaluations of other episodes and metrics among them, which are measured apart."""
     shutil.copytree(results / "one", tmp_path / "one")
     with Journal(tmp_path / "one", writable=True) as journal:
@@ -73,7 +75,7 @@ def test_values_are_measured_as_evaluations_alone_are(tmp_path, results):
     assert points.seeds["search", 0, 7] == [pytest.approx(0.2), pytest.approx(1.15)]
 
 
-def test_the_point_is_that_of_the_random_share_if_it_is_large_enough(results):
+def test_importance_uses_latest_point_with_enough_random_trials(results):
     points = made_up(results, lambda params: params["learning_rate"])
     late = {n: 1.0 for n in range(20)}
     points = replace(points, values={100: points.values[100], 200: late})
@@ -93,7 +95,7 @@ def test_what_was_proposed_before_any_result_counts_as_random(results):
     assert points.random_share() == [n for n in range(30) if n != 3]
 
 
-def test_batches_are_blind_until_the_first_trial_ends(tmp_path):
+def test_batches_before_first_finished_trial_count_as_random(tmp_path):
     asked = samples.study(method="tpe", budget=samples.Budget(trials=30))
     run(asked, tmp_path / "s", samples.AnalyticFactory(lanes=8, block=4), (), samples.quick())
     points = read_points(tmp_path / "s")
@@ -109,7 +111,7 @@ def test_batches_are_blind_until_the_first_trial_ends(tmp_path):
     }
 
 
-def test_trials_that_copy_each_other_count_with_the_knobs_they_had(tmp_path):
+def test_pbt_trials_count_with_their_current_hyperparameters(tmp_path):
     """Only up to the first copy is a value that of a trial's own knobs."""
     early = EarlyTerminate("pbt", every=2_000)
     asked = samples.study(early_terminate=early, budget=samples.Budget(trials=16))
@@ -126,16 +128,16 @@ def test_trials_that_copy_each_other_count_with_the_knobs_they_had(tmp_path):
         assert points.params(trial, 16_000) == points.trials[trial].params
 
 
-def test_the_point_is_the_latest_that_most_trials_reached(results):
+def test_importance_uses_latest_point_that_most_trials_reached(results):
     points = made_up(results, lambda params: params["learning_rate"])
     early, late = dict(points.values[100]), {n: 1.0 for n in range(20)}
-    points = Points(points.study, points.trials, {100: early, 200: late})
+    points = CheckpointValues(points.study, points.trials, {100: early, 200: late})
     assert point_at(points) == 100
     with pytest.raises(ConfigError, match="known: 100, 200"):
         point_at(points, at=300)
 
 
-def test_the_commands(results, capsys):
+def test_importance_and_compare_commands_print_results(results, capsys):
     out = ["--out", str(results)]
     assert main(["importance", "--study", "one", *out]) == 0
     assert "learning_rate" in capsys.readouterr().out
@@ -151,7 +153,7 @@ def test_the_commands(results, capsys):
     assert "no trial 999" in capsys.readouterr().err
 
 
-def test_points_with_too_few_trials_are_named_over_progress(results, capsys):
+def test_points_with_too_few_trials_are_listed(results, capsys):
     out = ["--study", "one", "--out", str(results)]
     points = read_points(results / "one")
     assert main(["importance", "--over-progress", *out]) == 0
@@ -168,7 +170,7 @@ def _listed(points):
     return ", ".join(map(steps, points))
 
 
-def test_the_knob_that_decides_is_named_with_its_floor(results):
+def test_significant_hyperparameter_is_reported(results):
     points = made_up(results, lambda params: -abs(np.log10(params["learning_rate"]) + 3))
     answer = answer_at(points, point_at(points))
     assert answer.decided.names == ("learning_rate",) and answer.measured
@@ -177,7 +179,7 @@ def test_the_knob_that_decides_is_named_with_its_floor(results):
     assert sum(point["trials"] for point in data["effects"]["learning_rate"]) == 60
 
 
-def test_nothing_decides_where_values_are_noise(results):
+def test_no_hyperparameter_is_significant_for_noise(results):
     noise = np.random.default_rng(4)
     points = made_up(results, lambda params: float(noise.normal()))
     answer = answer_at(points, point_at(points))
@@ -185,7 +187,7 @@ def test_nothing_decides_where_values_are_noise(results):
     assert answer.sentences[0] == "No hyperparameter is shown to matter in 60 trials."
 
 
-def test_trials_of_a_model_count_where_its_errors_were_measured(results):
+def test_importance_counts_tpe_trials_but_not_cmaes_trials(results):
     points = made_up(results, lambda params: params["learning_rate"])
     for method, trials, measured in (("tpe", 60, True), ("cmaes", 20, True)):
         rows = {n: replace(r, proposed_by=method) for n, r in points.trials.items() if n >= 20}
@@ -199,7 +201,7 @@ def test_trials_of_a_model_count_where_its_errors_were_measured(results):
     assert "the error rate of this test is unknown" in answer.sentences[-1]
 
 
-def test_columns_are_places_on_axes(results):
+def test_columns_are_positions_on_axes(results):
     space = read_points(results / "one").study.space
     params = space.sample(np.random.default_rng(0))
     columns = {column.name: column.places for column in columns_of(space, [params])}
@@ -209,11 +211,13 @@ def test_columns_are_places_on_axes(results):
     }
 
 
-def test_an_interval_that_reaches_0_beside_matters_is_explained():
+def test_interval_that_includes_zero_despite_significance_is_explained():
     """The permutation test and the bootstrap are two methods; they may differ at the edge."""
     clear = KnobShare("learning_rate", 24, 0.71, 0.5, 0.86, 0.3, True)
     faint = KnobShare("activation", 24, 0.054, 0.001, 0.17, 0.05, True)
     weak = KnobShare("gamma", 24, 0.01, 0.0, 0.11, 0.04, False)
-    said = Answer(10, Decided(24, (clear, faint, weak)), True, {}).sentences
+    said = SignificantKnobs(10, Decided(24, (clear, faint, weak)), True, {}).sentences
     assert said[-1].startswith("activation: a permutation test shows an effect; its interval")
-    assert "reaches 0%" not in " ".join(Answer(10, Decided(24, (clear, weak)), True, {}).sentences)
+    assert "reaches 0%" not in " ".join(
+        SignificantKnobs(10, Decided(24, (clear, weak)), True, {}).sentences
+    )

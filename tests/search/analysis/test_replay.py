@@ -14,7 +14,7 @@ from hpo.cli import main
 from hpo.core.policy_document import read_about
 from hpo.errors import StoreError
 from hpo.search.analysis import replay as module
-from hpo.search.analysis.replay import Seeds, play, replay
+from hpo.search.analysis.replay import ReplayedSeeds, play, replay
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import run
 from hpo.store import tables_equal
@@ -68,7 +68,7 @@ def trials(folder):
         return journal.trials()
 
 
-def test_a_lineage_over_several_lanes_comes_out_bit_for_bit(folder):
+def test_replay_of_lineage_is_bitwise_equal(folder):
     copied = max(trials(folder), key=lambda row: len(row.schedule))
     assert len(copied.schedule) > 1
     found = replay(folder, copied.trial)
@@ -82,7 +82,7 @@ def test_a_lineage_over_several_lanes_comes_out_bit_for_bit(folder):
     assert sum(last) / 2 == pytest.approx(copied.value, rel=1e-12)
 
 
-def test_a_seed_that_was_lost_is_named(folder, monkeypatch, capsys):
+def test_replay_reports_lost_seeds(folder, monkeypatch, capsys):
     record = module._Record
     monkeypatch.setattr(record, "replicates", property(lambda self: (1,)))
     where = ["--study", str(folder.path)]
@@ -94,7 +94,7 @@ def test_a_seed_that_was_lost_is_named(folder, monkeypatch, capsys):
     )
 
 
-def test_a_number_that_differs_is_noticed(folder, monkeypatch):
+def test_replay_detects_different_hyperparameters(folder, monkeypatch):
     """Trained with other knobs than recorded, the same trial is not the same."""
     plain = module.lineage_of
 
@@ -109,7 +109,7 @@ def test_a_number_that_differs_is_noticed(folder, monkeypatch):
     assert not found.same and found.curve_same < found.curve_rows
 
 
-def test_metrics_that_were_not_written_then_are_not_compared(folder):
+def test_replay_ignores_metrics_missing_from_record(folder):
     """As in a study of an earlier version, whose table lacks a column, or has it in part."""
     number = max(trials(folder), key=lambda row: len(row.schedule)).trial
     record = module._Record.read(folder, number)
@@ -119,13 +119,13 @@ def test_metrics_that_were_not_written_then_are_not_compared(folder):
     )
     assert second == (first[0], None, first[1])
     loss, entropy = first
-    assert module._same(second, (loss, 3.0, entropy))
-    assert not module._same(second, (loss, 3.0, entropy + 1e-9))
-    assert not module._same((loss,), (loss, entropy))
-    assert module._same((float("nan"),), (float("nan"),))
+    assert module._same_values(second, (loss, 3.0, entropy))
+    assert not module._same_values(second, (loss, 3.0, entropy + 1e-9))
+    assert not module._same_values((loss,), (loss, entropy))
+    assert module._same_values((float("nan"),), (float("nan"),))
 
 
-def test_a_study_begun_under_other_defaults_is_trained_with_those(tmp_path):
+def test_replay_uses_the_defaults_stored_with_the_study(tmp_path):
     """Its record says nothing of knobs whose defaults were others then."""
     text = STUDY.replace("early_terminate", "# ")
     text = text.replace("hidden_sizes: [8],", "hidden_sizes: [8], normalise_rewards: false,")
@@ -141,7 +141,7 @@ def test_a_study_begun_under_other_defaults_is_trained_with_those(tmp_path):
     assert replay(StudyFolder(tmp_path / "old"), 0).same
 
 
-def test_lanes_that_were_copied_come_back_after_an_interruption(study, folder, tmp_path):
+def test_interrupted_pbt_study_resumes_bitwise(study, folder, tmp_path):
     """Knobs of copies lie in the lanes' checkpoint: cut between two rungs, the end is the same."""
     path = tmp_path / study.name
     assert (
@@ -152,19 +152,19 @@ def test_lanes_that_were_copied_come_back_after_an_interruption(study, folder, t
     assert tables_equal(folder.path, path) == []
 
 
-def test_test_seeds_are_trained_again_through_the_whole_lineage(folder):
+def test_replay_of_test_seeds_follows_the_lineage(folder):
     """A new seed runs a lineage's hyperparameters from its start, in the winner's own rows."""
     row = next(row for row in trials(folder) if row.trial >= 0 and row.report_values)
-    found = replay(folder, row.trial, seeds=Seeds(Stream.REPORT, (0,)))
+    found = replay(folder, row.trial, seeds=ReplayedSeeds(Stream.REPORT, (0,)))
     assert found.same and found.apart == () and found.replicates == (0,)
     [point] = found.points
     assert sum(point.replayed) / len(point.replayed) == row.report_values[0]
     assert found.curve_rows == 32
-    chosen = replay(folder, row.trial, seeds=Seeds(Stream.CHOOSE, (1,)))
+    chosen = replay(folder, row.trial, seeds=ReplayedSeeds(Stream.CHOOSE, (1,)))
     assert chosen.apart == () and [one.replicate for one in chosen.points] == [1]
 
 
-def test_a_kept_policy_plays_the_recorded_episodes_bit_for_bit(folder, tmp_path):
+def test_saved_policy_replays_recorded_episodes_bitwise(folder, tmp_path):
     kept = next(path for path in folder.policies.glob("trial_*/policy.json")).parent
     about = read_about(kept / "policy.json")
     point = play(folder, kept, about, Path())
@@ -183,12 +183,12 @@ def test_a_kept_policy_plays_the_recorded_episodes_bit_for_bit(folder, tmp_path)
     assert play(folder, other, about, Path()).same
 
 
-def test_what_was_never_evaluated_cannot_be_replayed(folder):
+def test_replay_of_unknown_trial_is_refused(folder):
     with pytest.raises(StoreError, match="no trial 99"):
         replay(folder, 99)
 
 
-def test_on_the_command_line(folder, tmp_path, capsys):
+def test_replay_command_reports_equality_and_exports_policy(folder, tmp_path, capsys):
     row = max(trials(folder), key=lambda row: len(row.schedule))
     where = ["--study", str(folder.path)]
     policy = tmp_path / "policy"

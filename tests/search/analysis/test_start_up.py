@@ -28,7 +28,7 @@ def _by(ask):
     return [ask.method if n else "default" for n in ask.trials]
 
 
-def test_trials_before_the_model_begins_are_told_and_no_others():
+def test_trials_before_model_startup_are_reported_as_random():
     asks = [
         AskRow(0, "tpe", (0, 1, 2)),
         AskRow(1, "tpe", (3,), (0, 1)),
@@ -46,7 +46,7 @@ def test_trials_before_the_model_begins_are_told_and_no_others():
 
 
 @pytest.mark.parametrize("fewest", [4, 8])
-def test_a_trial_is_told_to_be_drawn_where_its_sampler_draws(tmp_path, fewest, monkeypatch):
+def test_random_startup_trials_match_optuna_sampler(tmp_path, fewest, monkeypatch):
     """Against Optuna: whether its model was asked for a place in the space."""
     from optuna.samplers import TPESampler
 

@@ -54,7 +54,7 @@ def exported(home):
     return url, optuna.load_study(study_name="one", storage=url)
 
 
-def test_trials_states_values_and_reports_are_ours(home, exported):
+def test_exported_trial_states_values_and_reports_match(home, exported):
     _, theirs = exported
     points = read_points(home / "one")
     states = {"finished": "COMPLETE", "stopped": "PRUNED", "diverged": "FAIL"}
@@ -78,7 +78,7 @@ def test_trials_states_values_and_reports_are_ours(home, exported):
     assert theirs.direction.name == "MAXIMIZE"
 
 
-def test_values_are_written_as_people_write_them(home, exported):
+def test_exported_hyperparameter_values_are_readable(home, exported):
     _, theirs = exported
     points = read_points(home / "one")
     for trial in theirs.trials:
@@ -95,7 +95,7 @@ def test_values_are_written_as_people_write_them(home, exported):
     assert spread["num_minibatches"].choices == (2, 4, 8)
 
 
-def test_every_configuration_of_a_space_can_be_written():
+def test_every_sampled_configuration_can_be_exported():
     rng = np.random.default_rng(1)
     for _ in range(200):
         params = SPACE.sample(rng)
@@ -113,7 +113,7 @@ def test_every_configuration_of_a_space_can_be_written():
     assert "learning_rate" not in changes and "clip_eps" not in changes
 
 
-def test_there_and_back_again(home, exported, tmp_path, capsys):
+def test_export_and_import_round_trip(home, exported, tmp_path, capsys):
     url, _ = exported
     out = tmp_path / "study.yaml"
     assert main(["import", "optuna", url, "--to", str(out)]) == 0, capsys.readouterr().err
@@ -132,7 +132,7 @@ def test_there_and_back_again(home, exported, tmp_path, capsys):
     assert [list(value) for value in sizes.distribution.values] == [[16], [64, 64]]
 
 
-def test_a_name_that_is_taken_is_refused_and_another_is_not(home, exported, capsys):
+def test_existing_optuna_study_name_is_refused(home, exported, capsys):
     url, _ = exported
     words = ["export", "optuna", "--to", url, "--out", str(home)]
     assert main(words) == 2
@@ -144,7 +144,7 @@ def test_a_name_that_is_taken_is_refused_and_another_is_not(home, exported, caps
     assert "only the study's name can be set" in capsys.readouterr().err
 
 
-def test_what_breaks_off_leaves_nothing(home, tmp_path, monkeypatch):
+def test_interrupted_export_leaves_nothing(home, tmp_path, monkeypatch):
     from hpo.search.analysis import to_optuna_storage
 
     def breaks(row, points, number):
@@ -157,7 +157,7 @@ def test_what_breaks_off_leaves_nothing(home, tmp_path, monkeypatch):
     assert optuna.get_all_study_summaries(f"sqlite:///{url}") == []
 
 
-def test_several_objectives_and_constraints_go_along(tmp_path):
+def test_export_includes_several_objectives_and_constraints(tmp_path):
     from hpo.search.analysis.to_optuna_storage import write_storage
     from hpo.studies.spec import Constraint, EnvSpec, Metric
 

@@ -69,7 +69,7 @@ def both(tmp_path_factory):
     return root, before
 
 
-def test_where_nobody_knows_it_is_said_what_to_type(both):
+def test_undecided_pbt_study_suggests_run_without_copying(both):
     _, before = both
     assert before.copying is None and before.verdict == before.against.verdict == "undecided"
     assert before.against.wins == 6 and before.against.unless is not None
@@ -92,7 +92,7 @@ def test_both_winners_are_compared_seed_by_seed(both):
     assert found.against.rival == "the default" and found.against.unless is not None
 
 
-def test_without_a_known_range_only_the_small_gain_of_copying_has_a_condition(tmp_path):
+def test_only_small_gain_gets_a_condition_without_known_range(tmp_path):
     """It is 3.9 of 53, by which the default is 31 behind."""
     for one in (PBT, ALONE):
         go(tmp_path, dataclasses.replace(one, env=EnvSpec("own")))
@@ -102,7 +102,7 @@ def test_without_a_known_range_only_the_small_gain_of_copying_has_a_condition(tm
     assert found.copying.unless.one_in > 15 and found.copying.wins == 6
 
 
-def test_everything_that_speaks_says_it(both, capsys):
+def test_all_views_show_comparison_without_copying(both, capsys):
     root, _ = both
     found = concluded(root / "pbt")
     said = found.said
@@ -120,7 +120,7 @@ def test_everything_that_speaks_says_it(both, capsys):
     assert hpo.open(root / "pbt").conclusion == go(root, PBT).conclusion == found
 
 
-def test_a_study_that_copies_nothing_says_nothing_of_it(both):
+def test_study_without_copying_has_no_copying_comparison(both):
     root, _ = both
     found = concluded(root / "pbt-alone")
     assert found.copying is None and found.alone == found.tells == ""
@@ -159,11 +159,11 @@ def beside(both, tmp_path):
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_another_study_is_no_population_without_copying(beside, name):
+def test_different_study_is_not_used_as_study_without_copying(beside, name):
     assert beside(dataclasses.replace(ALONE, **OTHERS[name])) is None
 
 
-def test_one_that_has_not_ended_or_is_damaged_is_not_known(beside, tmp_path):
+def test_unfinished_or_damaged_study_without_copying_is_ignored(beside, tmp_path):
     assert beside(ALONE, "running") is None
     assert beside(ALONE) is not None
     with Journal(tmp_path / "pbt") as journal:

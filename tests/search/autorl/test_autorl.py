@@ -50,7 +50,7 @@ def env():
     return hpo.AutoRLEnv(STUDY, runs=3, steps=4)
 
 
-def test_an_episode_has_its_steps_and_named_features(env):
+def test_autorl_episode_has_given_steps_and_feature_names(env):
     observation, info = env.reset(seed=0)
     assert env.knobs == ("learning_rate", "ent_coef") and env.steps == 4
     shown = [name for name in FEATURES if name not in env.knobs]
@@ -172,7 +172,7 @@ def test_a_restored_episode_continues_in_a_new_environment(env, tmp_path):
         hpo.AutoRLEnv(STUDY, runs=3, steps=2).restore(tmp_path / "whole")
 
 
-def test_runs_without_a_state_take_no_part_of_a_checkpoint(env, tmp_path):
+def test_saving_or_restoring_parts_before_first_step_is_refused(env, tmp_path):
     env.reset(seed=4)
     env.step()
     env.save(tmp_path / "whole")

@@ -21,8 +21,8 @@ from hpo.search.bench import plan_seeds, read_table, run_bench, search_table
 from hpo.search.bench.bench import BenchRunner, chosen_trial
 from hpo.search.bench.compare import compare, needed, over_tables
 from hpo.search.bench.table_lanes import TableFactory
-from hpo.search.bench.tables import Table
-from hpo.search.run import Settings, run
+from hpo.search.bench.tables import BenchTable
+from hpo.search.run import RunOptions, run
 from hpo.search.seeds import generator
 from hpo.spaces import Condition, Parameter, Space, make_distribution
 from hpo.store.rows import Stream
@@ -32,7 +32,7 @@ from hpo.studies.load import loads
 from hpo.studies.search_methods import METHODS as METHODS_TABLE
 from hpo.studies.spec import Budget, SearchSpec
 
-ONE_COMMIT = Settings(1e9, 1e9)
+ONE_COMMIT = RunOptions(1e9, 1e9)
 SAMPLER = """\
 from hpo.search.samplers.registry import Draw, option, register_sampler
 
@@ -92,7 +92,7 @@ def factory_of(folder, study, tests=2):
     return TableFactory(table, plan_seeds(study, range(8), tests), lanes=4)
 
 
-def test_a_table_is_read_as_it_was_written(folder):
+def test_bench_table_round_trip(folder):
     table = read_table(folder / "tables" / "toy")
     assert np.array_equal(table.values, values_of(0.5))
     assert np.array_equal(table.curves["episode_return_100"], values_of(0.5) - 1.0)
@@ -100,7 +100,7 @@ def test_a_table_is_read_as_it_was_written(folder):
     assert (table.length, table.seeds, table.points.tolist()) == (4000, 8, list(POINTS))
 
 
-def test_the_right_choice_is_made_and_judged_on_seeds_that_chose_nothing(folder):
+def test_best_configuration_is_chosen_and_judged_on_test_seeds(folder):
     file = bench_file(folder)
     found = BenchRunner(file).run("toy", "all", 40, 1)
     assert (found.trials, found.search_runs, found.confirm_runs) == (6, 12.0, 10.0)
@@ -113,7 +113,7 @@ def test_the_right_choice_is_made_and_judged_on_seeds_that_chose_nothing(folder)
     assert found.value == pytest.approx(np.mean(fresh), abs=1e-12)
 
 
-def test_the_oracle_is_not_picked_by_the_seeds_that_judge_it(tmp_path):
+def test_oracle_is_not_selected_on_test_seeds(tmp_path):
     """Of equals, one picked by test seeds, too, would seem to beat more than half."""
     noise = np.random.default_rng(0).normal(size=values_of().shape)
     write_table(tmp_path / "tables" / "noise", noise)
@@ -129,11 +129,13 @@ def test_the_oracle_is_not_picked_by_the_seeds_that_judge_it(tmp_path):
     assert flattered
 
 
-def test_values_without_effects_of_seeds_are_unbiased_and_vary_less():
+def test_seed_corrected_values_are_unbiased_with_lower_variance():
     rng = np.random.default_rng(3)
     true = np.linspace(0, 1, 200)[:, None]
     noise, common = 0.5 * rng.normal(size=(200, 10)), rng.normal(size=10)
-    table = Table("made", "", Space(()), [{}], np.array([1]), (true + noise + common)[:, :, None])
+    table = BenchTable(
+        "made", "", Space(()), [{}], np.array([1]), (true + noise + common)[:, :, None]
+    )
     picks = [rng.permutation(10)[:2] for _ in range(500)]
     plain = np.array([table.finals[:, pick].mean(axis=1) for pick in picks])
     paired = np.array([table.paired[:, pick].mean(axis=1) for pick in picks])
@@ -142,7 +144,7 @@ def test_values_without_effects_of_seeds_are_unbiased_and_vary_less():
     assert paired.std(axis=0).mean() < 0.6 * plain.std(axis=0).mean()
 
 
-def test_every_value_served_is_that_of_the_table(folder):
+def test_served_values_equal_table_values(folder):
     file = bench_file(folder)
     study = file.budgeted(BenchRunner(file).study("toy", "all"), 40)
     factory = factory_of(folder, study)
@@ -161,7 +163,7 @@ def test_every_value_served_is_that_of_the_table(folder):
     assert chosen_trial(engine) == engine.ledger.state.winner
 
 
-def test_the_store_changes_nothing(folder, tmp_path):
+def test_search_with_and_without_store_gives_same_results(folder, tmp_path):
     file = bench_file(folder)
     for method in ("all", "quick"):
         study = file.budgeted(BenchRunner(file).study("toy", method), 12)
@@ -175,7 +177,7 @@ def test_the_store_changes_nothing(folder, tmp_path):
         }
 
 
-def test_training_is_served_as_curves(folder, tmp_path):
+def test_training_returns_are_served_as_curves(folder, tmp_path):
     from hpo.store.query import query
 
     file = bench_file(folder)
@@ -201,7 +203,7 @@ def test_training_is_served_as_curves(folder, tmp_path):
     tests=some.integers(1, 6),
     order=some.permutations(range(10)),
 )
-def test_seeds_of_different_kinds_are_different_columns(own, chooses, tests, order):
+def test_search_selection_and_test_seeds_use_different_columns(own, chooses, tests, order):
     confirm = f"confirm: {{choose: {chooses}}}" if chooses else "confirm: null"
     study = loads(
         f"{{env: CartPole-v1, env_steps: 100k, seeds: {{per_config: {own}}}, {confirm}}}"
@@ -227,7 +229,7 @@ def test_the_same_search_has_the_same_test_seeds_in_every_method(folder):
 
 @settings(max_examples=40, deadline=None)
 @given(seed=some.integers(0, 10**6), tried=some.sets(some.integers(0, 29), max_size=29))
-def test_the_nearest_row_is_that_of_brute_force(seed, tried):
+def test_nearest_row_equals_brute_force(seed, tried):
     depends = (Condition("lr_schedule", ("linear",)),)
     kinds = {
         "learning_rate": ("log_uniform", {"min": 1e-4, "max": 1e-2}, 1e-3, ()),
@@ -243,9 +245,9 @@ def test_the_nearest_row_is_that_of_brute_force(seed, tried):
     )
     rng = np.random.default_rng(seed)
     params = [space.default(), *(space.draw(rng) for _ in range(29))]
-    from hpo.search.bench import Table
+    from hpo.search.bench import BenchTable
 
-    table = Table("drawn", "", space, params, np.array([1]), np.zeros((30, 1, 1)))
+    table = BenchTable("drawn", "", space, params, np.array([1]), np.zeros((30, 1, 1)))
     asked = space.draw(rng)
 
     def apart(other):
@@ -275,7 +277,7 @@ def test_the_nearest_row_is_that_of_brute_force(seed, tried):
         assert away == math.inf
 
 
-def test_proposals_are_moved_to_each_row_once_and_end_with_the_table(folder):
+def test_each_table_row_is_proposed_once(folder):
     file = bench_file(folder)
     study = file.budgeted(BenchRunner(file).study("toy", "mine"), 400)
     engine = search_table(study, factory_of(folder, study))
@@ -287,7 +289,7 @@ def test_proposals_are_moved_to_each_row_once_and_end_with_the_table(folder):
         assert not {t.params["learning_rate"] for t in engine.ledger.trials.values()} <= set(RATES)
 
 
-def test_a_diverged_seed_ends_there(tmp_path):
+def test_diverged_seed_ends_at_divergence(tmp_path):
     values = values_of()
     values[3, :, 2:] = np.nan  # the best one
     write_table(tmp_path / "tables" / "toy", values)
@@ -347,7 +349,7 @@ def test_a_method_that_costs_half_has_half_the_ratio(folder):
     assert never.ratio.value == 1.0  # at least its largest budget
 
 
-def test_a_curve_that_falls_is_made_level():
+def test_decreasing_cost_curve_is_made_monotone():
     at, smallest = needed(np.array([2.0, 1.0, 4.0]), np.array([1.0, 2.0, 4.0]), np.array(1.5))
     assert (float(at), bool(smallest)) == (1.0, True)
     at, smallest = needed(np.array([2.0, 1.0, 4.0]), np.array([1.0, 2.0, 4.0]), np.array(2.75))
@@ -366,7 +368,7 @@ def test_a_curve_that_falls_is_made_level():
         ("tables: tables", "  a: 3\n", "method a is 3; allowed: a mapping"),
     ],
 )
-def test_mistakes_in_the_file_have_their_lines(folder, bench, methods, told):
+def test_mistakes_in_bench_file_report_their_lines(folder, bench, methods, told):
     with pytest.raises(StudyError, match=told):
         bench_file(folder, bench, methods)
 
@@ -385,21 +387,21 @@ def test_a_method_that_cannot_run_is_refused_before_any_search(folder, own, told
         run_bench(file)
 
 
-def test_what_is_not_a_table_is_refused(folder):
+def test_missing_table_is_refused(folder):
     with pytest.raises(StoreError, match=r"has no trials.parquet; scripts/atlas"):
         read_table(folder)
     with pytest.raises(ConfigError, match=r"unknown table of .* 'tox'; did you mean 'toy'"):
         bench_file(folder, "tables: tables, environments: [tox]").environments()
 
 
-def test_what_the_page_shows_in_python_runs(folder):
+def test_bench_documentation_example_runs(folder):
     bench_file(folder)
     names = {"path": folder / "bench.yaml"}
     doc_blocks.block("docs/bench.md", "run_bench(read_bench(").run(names)
     assert names["found"].ratios
 
 
-def test_score_is_the_way_from_the_median_to_the_best_configuration(folder):
+def test_score_is_zero_at_median_and_one_at_best_configuration(folder):
     """Against plain sums over the searches, with the goal either way."""
     file = bench_file(folder, methods=METHODS.partition("  quick")[0])
     table = read_table(folder / "tables" / "toy")
@@ -432,7 +434,7 @@ def test_score_is_the_way_from_the_median_to_the_best_configuration(folder):
             assert (found.scores, found.ceilings) == ((), ("toy",))
 
 
-def test_mean_score_over_tables_has_students_interval():
+def test_mean_score_over_tables_uses_student_t_interval():
     values = [0.2, 0.9, 1.1, 0.4]
     found = over_tables(values)
     reach = 3.182446 * np.std(values, ddof=1) / 2
@@ -444,7 +446,7 @@ def test_mean_score_over_tables_has_students_interval():
 def test_a_table_where_a_fifth_tie_at_the_top_is_a_ceiling():
     def table(finals, goal="maximize"):
         values = np.array(finals, float)[:, :, None]
-        return Table("made", "", Space(()), [{}], np.array([1]), values, goal=goal)
+        return BenchTable("made", "", Space(()), [{}], np.array([1]), values, goal=goal)
 
     tied = [[5, 5], [5, 5], [1, 2], [0, 0], [3, 1], [2, 2], [4, 4], [4, 3], [1, 1], [0, 1]]
     assert table(tied).is_ceiling

@@ -26,7 +26,7 @@ from hpo.search.seeds import generator
 from hpo.studies.load import load
 
 
-def test_an_interval_covers_the_mean_of_tables_that_were_not_drawn():
+def test_interval_covers_mean_of_unsampled_tables():
     draws, covered = np.random.default_rng(0), 0
     for _ in range(30):
         tables = 0.05 * draws.normal(size=(9, 1))
@@ -39,7 +39,7 @@ def test_an_interval_covers_the_mean_of_tables_that_were_not_drawn():
 
 @pytest.mark.parametrize(("points", "eta"), [([], 1), ([6], 4), ([2, 6, 18], 3), ([2, 4, 8], 2)])
 @pytest.mark.parametrize("trials", [2, 7, 24])
-def test_the_cost_of_a_plan_is_that_of_halving_step_by_step(points, eta, trials):
+def test_cost_of_plan_equals_stepwise_halving(points, eta, trials):
     alive, steps = trials, 0
     for point in range(1, 21):
         steps += alive
@@ -67,7 +67,7 @@ def one_by_one(shown, mixed, rows, seeds, shares, eta, own, selection):
 
 
 @pytest.mark.parametrize("plan", [("30 %", 1, True), ("10, 40 %", 2, False), ("none", 3, True)])
-def test_a_plan_chooses_what_plain_loops_choose(plan):
+def test_plan_choice_equals_plain_loops(plan):
     draws = np.random.default_rng(3)
     for _ in range(20):
         shown = draws.normal(size=(30, 8, 20))
@@ -79,7 +79,7 @@ def test_a_plan_chooses_what_plain_loops_choose(plan):
 
 
 @pytest.mark.parametrize("goal", ["maximize", "minimize"])
-def test_a_value_beats_the_configurations_that_are_worse(goal):
+def test_share_beaten_counts_worse_configurations(goal):
     draws = np.random.default_rng(4)
     means = draws.integers(0, 6, 40).astype(float)
     for value in range(-1, 8):
@@ -90,7 +90,7 @@ def test_a_value_beats_the_configurations_that_are_worse(goal):
         assert real.share_beaten(value, means, goal) == pytest.approx(points / 40)
 
 
-def test_every_plan_of_real_studies_is_a_study_that_loads_and_is_paid(tmp_path, monkeypatch):
+def test_every_real_study_plan_loads_and_runs(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
         real, "run", lambda study, out: asked.append(study) or SimpleNamespace(state="interrupted")
@@ -141,13 +141,13 @@ def searches(path, new):
         ({10: 0.4, 40: 0.5}, math.inf),  # none is
     ],
 )
-def test_the_env_steps_for_an_equally_good_choice(tmp_path, new, ratio):
+def test_ratio_is_env_steps_for_equally_good_choice(tmp_path, new, ratio):
     found = searches(tmp_path / "found.parquet", new)
     assert equal.reached(found, equal.NEW) == pytest.approx((ratio,) * 3)
     assert equal.reached(found, equal.OLD)[0] == pytest.approx(1.0)
 
 
-def test_the_best_recorded_configuration_is_picked_by_the_seeds_that_do_not_judge_it(tmp_path):
+def test_best_recorded_configuration_is_selected_on_other_seeds(tmp_path):
     path, name = tmp_path / "found.parquet", "held_out/Swimmer-misc"
     bench = {"tables": "../../results", "searches": 3, "test_seeds": 2, "seed": 7}
     pq.write_table(pa.Table.from_pylist([{"environment": name, "search": 0, "budget": 8}]), path)
@@ -166,7 +166,7 @@ def test_the_best_recorded_configuration_is_picked_by_the_seeds_that_do_not_judg
     assert found[1] > found[0]
 
 
-def test_pages_give_the_recorded_ratio_of_plans_that_other_tables_chose():
+def test_documentation_quotes_the_recorded_ratio():
     ratio = json.loads((equal.FOLDER / "rungs.json").read_text())["left_out"]["ratio"]
     withdrawn = "{} of the env steps [{}, {}]".format(*ratio)
     readme, page = (
@@ -197,7 +197,7 @@ def test_pages_give_the_recorded_ratio_of_plans_that_other_tables_chose():
         ),
     ],
 )
-def test_the_page_gives_the_shares_that_recorded_searches_beat(name, method, words):
+def test_documentation_quotes_shares_beaten_by_recorded_searches(name, method, words):
     found = equal.Searches(equal.FOLDER / f"{name}.parquet")
     budget = equal.BUDGET if method == equal.OLD else found.budgets[0]
     shares = [100 * found.of(method, budget, "beats").mean(), *found.recorded().mean(axis=0)]
@@ -205,7 +205,7 @@ def test_the_page_gives_the_shares_that_recorded_searches_beat(name, method, wor
     assert words.format(*(f"{share:.0f}" for share in shares)) in page
 
 
-def test_the_page_has_the_table_of_real_studies():
+def test_documentation_contains_the_table_of_real_studies():
     plans = json.loads((real.ROOT / "benchmarks/bench/real.json").read_text())["plans"]
     page = (real.ROOT / "docs/reference/search-methods.md").read_text()
     assert plans.keys() == real.PLANS.keys()
@@ -213,7 +213,7 @@ def test_the_page_has_the_table_of_real_studies():
         assert real.table_row(plan, plans[plan]) in page
 
 
-def test_expected_gains_are_those_of_many_draws():
+def test_expected_gain_equals_simulation():
     draws = np.random.default_rng(3)
     values = draws.normal(size=(9, 1)) + draws.normal(0, 0.5, (9, 2)) + draws.normal(0, 3.0, 2)
     means = values.mean(axis=1)

@@ -15,7 +15,7 @@ from helpers import search_samples as samples
 from helpers.analytic_lanes import analytic_shares
 from hpo.errors import ConfigError
 from hpo.search.cluster.executors import SharedFactory
-from hpo.search.cluster.via_ray import Place, RayTeam, connected
+from hpo.search.cluster.via_ray import RayTeam, WorkerResources, connected
 from hpo.search.run import run
 from hpo.search.state.progress import Observer
 from hpo.search.state.schedule import schedule_of
@@ -60,13 +60,13 @@ class KillAt(Observer):
             os.kill(self.team.process_of(0), signal.SIGKILL)
 
 
-def test_what_rays_daemons_say_is_kept_from_stdout(ray, capfd):
+def test_ray_daemon_messages_do_not_reach_stdout(ray, capfd):
     said = {"lines": ["A worker died"], "pid": "raylet", "is_err": False, "ip": "", "job": ""}
     ray._private.worker.print_to_stdstream(said, ignore_prefix=False)
     assert capfd.readouterr().out == ""
 
 
-def test_an_address_where_nobody_is_is_said_at_once(ray, monkeypatch):
+def test_ray_address_without_cluster_fails_immediately(ray, monkeypatch):
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     with (
         pytest.raises(
@@ -82,7 +82,7 @@ def test_a_worker_that_is_killed_loses_nothing(ray, tmp_path):
     run(asked, tmp_path / "alone", FACTORY, (), samples.quick())
     warnings = []
     source = partial(analytic_shares, FACTORY, 2)
-    team = RayTeam(ray, 2, Place(1, 0), source, warnings.append)
+    team = RayTeam(ray, 2, WorkerResources(1, 0), source, warnings.append)
     factory = SharedFactory(team, team.begin())
     assert (factory.backend, factory.device_count) == ("analytic", 2)
     run(asked, tmp_path / "shared", factory, [KillAt(team, 10)], samples.quick())
@@ -99,7 +99,7 @@ def test_a_worker_that_is_killed_loses_nothing(ray, tmp_path):
         ("ray.tune.schedulers.MedianStoppingRule", "env_steps", None),
     ],
 )
-def test_a_scheduler_measures_time_by_what_it_plans_with(ray, name, time, length):
+def test_ray_scheduler_uses_planned_time_attribute(ray, name, time, length):
     from hpo.search.ray_tune.tune import scheduler_of
 
     asked = tuned(name, evaluation=Evaluation(every=2_000))
@@ -109,7 +109,7 @@ def test_a_scheduler_measures_time_by_what_it_plans_with(ray, name, time, length
     assert known.get("max_t_attr", known.get("max_t")) == length
 
 
-def test_a_class_that_is_no_scheduler_is_refused(ray):
+def test_class_that_is_not_a_scheduler_is_refused(ray):
     from hpo.search.ray_tune.tune import scheduler_of
 
     name = "ray.tune.search.optuna.OptunaSearch"
@@ -117,7 +117,7 @@ def test_a_class_that_is_no_scheduler_is_refused(ray):
         scheduler_of(tuned(name), schedule_of(tuned(name), 1_000), dict)
 
 
-def test_a_class_that_cannot_be_imported_is_named_with_those_that_are_known(ray):
+def test_unimportable_scheduler_suggests_known_classes(ray):
     from hpo.search.ray_tune.tune import scheduler_of, searcher_of
 
     asked = tuned("ray.tune.schedulers.ASHASchduler")
@@ -131,7 +131,7 @@ def test_a_class_that_cannot_be_imported_is_named_with_those_that_are_known(ray)
         searcher_of(asked)
 
 
-def test_a_class_that_may_be_anything_is_never_called(ray, tmp_path):
+def test_arbitrary_classes_are_never_called(ray, tmp_path):
     """A study file may come from anywhere: it names no class but Ray Tune's and its imports'."""
     from hpo.search.ray_tune.tune import scheduler_of, searcher_of
 
@@ -151,7 +151,7 @@ def test_a_class_that_may_be_anything_is_never_called(ray, tmp_path):
     assert not (tmp_path / "touched").exists()
 
 
-def test_a_class_of_an_imported_file_may_decide(ray, tmp_path):
+def test_scheduler_from_imported_file_is_accepted(ray, tmp_path):
     from hpo.search.ray_tune.tune import scheduler_of
 
     (tmp_path / "hpo_test_rule.py").write_text(
@@ -177,7 +177,7 @@ class PressAt(Observer):
 
 
 @pytest.mark.parametrize("scheduler", ["asha", "pbt"])
-def test_ray_tune_drives_lanes_that_step_together(ray, tmp_path, scheduler):
+def test_ray_tune_drives_lanes_in_lockstep(ray, tmp_path, scheduler):
     asked = tuned(scheduler, evaluation=Evaluation(every=4_000 if scheduler == "asha" else 8_000))
     if scheduler == "asha":
         cut = run(asked, tmp_path / "s", FACTORY, [PressAt(6)], samples.quick())

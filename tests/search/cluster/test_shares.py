@@ -11,7 +11,7 @@ from helpers import search_samples as samples
 from helpers.analytic_lanes import AnalyticShares, analytic_shares
 from hpo.errors import ConfigError, SearchError, StoreError
 from hpo.search.cluster.executors import SharedFactory
-from hpo.search.cluster.via_ray import _words
+from hpo.search.cluster.via_ray import _machine_differences
 from hpo.search.cluster.worker_shards import (
     Lost,
     Machine,
@@ -21,7 +21,7 @@ from hpo.search.cluster.worker_shards import (
     pack,
     unpack,
 )
-from hpo.search.lanes.contract import Change, Division, Refill
+from hpo.search.lanes.contract import Division, LaneChange, Refill
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import run
 from hpo.search.study_estimate import preview
@@ -122,9 +122,7 @@ STUDIES = {
 
 @pytest.mark.parametrize("name", STUDIES)
 @pytest.mark.parametrize("seed", range(2))
-def test_a_study_over_shares_whose_hosts_die_has_the_tables_of_one_alone(
-    tmp_path, monkeypatch, name, seed
-):
+def test_tables_with_dying_workers_equal_single_process(tmp_path, monkeypatch, name, seed):
     monkeypatch.setattr("hpo.search.cluster.worker_shards._ATTEMPTS", ATTEMPTS)
     alone, shared = tmp_path / "alone", tmp_path / "shared"
     run(STUDIES[name], alone, FACTORY, (), samples.quick())
@@ -150,7 +148,7 @@ class Failing(samples.AnalyticFactory):
         return made
 
 
-def test_lanes_whose_environments_failed_on_a_worker_are_known_by_their_own_numbers():
+def test_failed_lanes_of_workers_are_reported_by_global_number():
     factory = Failing(lanes=12, block=2, quanta={"32": 1_000})
     shared, resolved = made(factory_over(FakeTeam(factory)))
     refills = [Refill(lane, resolved, SEARCH, lane) for lane in range(12)]
@@ -158,7 +156,7 @@ def test_lanes_whose_environments_failed_on_a_worker_are_known_by_their_own_numb
     assert found.failed == {1: "one of 4", 3: "one of 4", 5: "one of 4"}
 
 
-def test_lanes_are_dealt_block_by_block_and_results_come_back_in_their_order():
+def test_lanes_are_split_by_block_and_results_keep_their_order():
     team = FakeTeam()
     factory = factory_over(team)
     shared, alone = made(factory)[0], made(FACTORY)[0]
@@ -191,7 +189,7 @@ def test_lanes_are_dealt_block_by_block_and_results_come_back_in_their_order():
     assert [share for share, method in team.calls if method == "advance"] == [0]
 
 
-def test_a_copy_from_another_share_takes_what_was_there_before():
+def test_copies_across_shares_use_state_before_the_exchange():
     team = FakeTeam()
     returns = []
     for factory in (factory_over(team), FACTORY):
@@ -201,10 +199,10 @@ def test_a_copy_from_another_share_takes_what_was_there_before():
             for lane in range(12)
         ]
         turned = [
-            Change(0, configured(factory, gamma=0.95), 2),  # from another share
-            Change(2, configured(factory, gamma=0.96), 0),  # ... which takes over this one's
-            Change(1, configured(factory, gamma=0.97), 0),  # within the share
-            Change(5, configured(factory, gamma=0.98)),
+            LaneChange(0, configured(factory, gamma=0.95), 2),  # from another share
+            LaneChange(2, configured(factory, gamma=0.96), 0),  # ... which takes over this one's
+            LaneChange(1, configured(factory, gamma=0.97), 0),  # within the share
+            LaneChange(5, configured(factory, gamma=0.98)),
         ]
         population.advance(refills, range(12))
         population.change(turned)
@@ -213,7 +211,7 @@ def test_a_copy_from_another_share_takes_what_was_there_before():
     np.testing.assert_array_equal(*returns)
 
 
-def test_what_was_saved_and_done_since_brings_a_share_back(tmp_path):
+def test_dead_share_is_restored_from_save_and_replayed_calls(tmp_path):
     deaths = []
     team = FakeTeam(dies=lambda share, method, number: deaths.pop() if deaths else "")
     population, resolved = made(factory_over(team))
@@ -235,7 +233,7 @@ def test_what_was_saved_and_done_since_brings_a_share_back(tmp_path):
     )
 
 
-def test_of_each_machine_one_host_compiles_first():
+def test_one_host_per_machine_compiles_first():
     team = FakeTeam()
     population, _ = made(factory_over(team))
     population.compile()
@@ -244,14 +242,14 @@ def test_of_each_machine_one_host_compiles_first():
     assert compiled == [0, 1, 2] and population.compiles == 1
 
 
-def test_lanes_that_kill_every_host_are_given_up():
+def test_lanes_that_kill_three_workers_in_a_row_are_abandoned():
     team = FakeTeam(dies=lambda share, method, number: "early" if method == "advance" else "")
     population, resolved = made(factory_over(team))
     with pytest.raises(WorkerError, match="3 workers in a row died"):
         population.advance([Refill(0, resolved, SEARCH, 0)], [0])
 
 
-def test_what_goes_wrong_on_a_host_comes_out_by_its_kind(tmp_path):
+def test_worker_errors_keep_their_type(tmp_path):
     class Broken(AnalyticShares):
         def check(self, resolved):
             raise ConfigError("no such knob")
@@ -272,7 +270,7 @@ def test_what_goes_wrong_on_a_host_comes_out_by_its_kind(tmp_path):
         population.evaluate([0])
 
 
-def test_a_bucket_that_kills_hosts_fails_its_trials_alone(tmp_path):
+def test_program_that_kills_workers_fails_only_its_trials(tmp_path):
     """As lack of memory does: the other buckets run on."""
 
     def dies(share, method, number):
@@ -298,7 +296,7 @@ def test_a_bucket_that_kills_hosts_fails_its_trials_alone(tmp_path):
     assert not {("64x64", "finished"), ("16", "failed"), ("32", "failed")} & states
 
 
-def test_a_checkpoint_of_other_workers_is_refused(tmp_path):
+def test_checkpoint_with_different_worker_count_is_refused(tmp_path):
     population, _ = made(factory_over(FakeTeam()))
     population.save(tmp_path / "saved")
     with pytest.raises(StoreError, match="3 x 4 lanes, but here are 2 x 6"):
@@ -307,18 +305,18 @@ def test_a_checkpoint_of_other_workers_is_refused(tmp_path):
         population.restore(tmp_path)
 
 
-def test_a_host_that_does_not_see_the_folder_hands_its_files_over(tmp_path, monkeypatch):
+def test_worker_without_shared_folder_sends_its_files(tmp_path, monkeypatch):
     population, resolved = made(factory_over(FakeTeam()))
     population.advance([Refill(0, resolved, SEARCH, 0)], [0])
     population.save(tmp_path / "seen")
-    monkeypatch.setattr("hpo.search.cluster.worker_shards._sees", lambda record, token: False)
+    monkeypatch.setattr("hpo.search.cluster.worker_shards._has_token", lambda record, token: False)
     population.save(tmp_path / "sent")
     for share in range(3):
         seen, sent = (pack(tmp_path / name / f"share-{share}") for name in ("seen", "sent"))
         assert seen == sent and list(seen) == ["lanes.json"]
 
 
-def test_folders_travel_whole(tmp_path):
+def test_packed_folder_is_unpacked_unchanged(tmp_path):
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "c").write_bytes(b"\x00\xff")
     (tmp_path / "a" / "d").write_text("")
@@ -326,7 +324,7 @@ def test_folders_travel_whole(tmp_path):
     assert pack(tmp_path / "e") == {"b/c": b"\x00\xff", "d": b""}
 
 
-def test_the_cluster_being_gone_ends_the_study_and_running_again_goes_on(tmp_path):
+def test_study_resumes_after_cluster_is_lost(tmp_path):
     class Gone(FakeTeam):
         left = 120
 
@@ -370,7 +368,7 @@ def test_a_host_resolves_each_configuration_once(tmp_path):
         assert len(seen) > 3 and len(seen) == len(set(seen))
 
 
-def test_a_population_is_made_with_as_many_lanes_again():
+def test_default_lane_count_is_split_over_shares():
     team = FakeTeam()
     population = SharedPopulation(team, configured(factory_over(team)), None)
     assert population.lanes == 12
@@ -379,7 +377,7 @@ def test_a_population_is_made_with_as_many_lanes_again():
 
 @pytest.mark.parametrize("lanes", [5, 8])
 @pytest.mark.parametrize("name", STUDIES)
-def test_lanes_that_do_not_fill_all_blocks_are_the_same_study(tmp_path, monkeypatch, lanes, name):
+def test_partially_filled_blocks_give_the_same_study(tmp_path, monkeypatch, lanes, name):
     """Of three shares with blocks of two, rounding up to 6, 12, 24 would be other searches."""
     monkeypatch.setattr("hpo.search.cluster.worker_shards._ATTEMPTS", ATTEMPTS)
     factory = dataclasses.replace(FACTORY, lanes=lanes)
@@ -398,7 +396,7 @@ def test_lanes_that_do_not_fill_all_blocks_are_the_same_study(tmp_path, monkeypa
     ("total", "shares", "tile", "devices"),
     [(t * n, s, t, d) for t in (1, 2, 4) for n in range(1, 9) for s in (1, 2, 3) for d in (2, 4)],
 )
-def test_every_lane_has_a_place_of_its_own_and_tiles_stay_whole(total, shares, tile, devices):
+def test_every_lane_has_a_distinct_place_and_tiles_stay_whole(total, shares, tile, devices):
     division = Division.of(total, shares, tile, devices)
     assert division.total == total and division.own % (tile * devices) == 0
     assert division.unit % tile == 0 and total % division.unit == 0
@@ -416,7 +414,7 @@ def test_every_lane_has_a_place_of_its_own_and_tiles_stay_whole(total, shares, t
     assert division.own * shares == total or not whole
 
 
-def test_a_checkpoint_of_other_lanes_is_refused(tmp_path):
+def test_checkpoint_with_different_lane_count_is_refused(tmp_path):
     small, large = (dataclasses.replace(FACTORY, lanes=lanes) for lanes in (5, 6))
 
     def shared(factory):
@@ -440,7 +438,7 @@ budget: {trials: 9}
 """
 
 
-def test_real_lanes_are_those_of_one_process():
+def test_shared_lanes_use_tile_of_single_process():
     """Two workers of two devices: four lanes are two tiles of two, one for each worker."""
     study = loads(TEXT + "population: {lanes: 4}\n")
     factory = LocalFactory(study)
@@ -456,7 +454,7 @@ def test_real_lanes_are_those_of_one_process():
     assert (before.total, before.unit, before.own) == (8, 4, 4), "as studies begun before have it"
 
 
-def test_the_plan_says_how_lanes_are_divided():
+def test_preview_shows_how_lanes_are_divided():
     report, note = preview(loads(TEXT + "population: {lanes: 4}\n"))
     assert note == "" and report.buckets[0][1].lanes == 4
     assert "; 4 lanes over 2 workers;" in report.text()
@@ -471,8 +469,11 @@ def test_the_plan_says_how_lanes_are_divided():
     assert any("if nodes have as many devices" in text for text in report.warnings)
 
 
-def test_workers_are_told_apart_by_packages_that_one_of_them_lacks():
+def test_workers_with_different_packages_are_distinguished():
     head = Machine("cpu", 1, {"jax": "0.10", "brax": "0.14"})
     node = Machine("cpu", 1, {"jax": "0.10"})
-    assert _words(head, node) == "brax 0.14" and _words(node, head) == "brax absent"
-    assert _words(head, head) == ""
+    assert (
+        _machine_differences(head, node) == "brax 0.14"
+        and _machine_differences(node, head) == "brax absent"
+    )
+    assert _machine_differences(head, head) == ""

@@ -5,19 +5,22 @@ import json
 import shutil
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
+import numpy as np
 import pytest
 
 from helpers import search_samples as samples
 from helpers.analytic_lanes import AnalyticPopulation
 from hpo.errors import Leave
+from hpo.machine.devices import prepare_devices
 from hpo.search.engine.commits import Committer
 from hpo.search.engine.engine import CompileBeside
 from hpo.search.lanes.contract import Refill
 from hpo.search.lanes.lane_count import startable_replicates
 from hpo.search.lanes.local import LocalFactory
-from hpo.search.run import Settings, run
+from hpo.search.lanes.local_population import ProgramLanes
+from hpo.search.run import RunOptions, run
 from hpo.search.state.loop_state import LoopState
 from hpo.spaces import Space
 from hpo.store import Stream, tables_equal
@@ -28,7 +31,7 @@ from hpo.studies.spec import Budget, EarlyTerminate, PopulationSpec, Racing, Sea
 
 QUANTA = {"16": 500, "32": 1_000, "64x64": 2_000}
 FACTORY = samples.AnalyticFactory(lanes=64, block=4, quanta=QUANTA, diverges_above=0.3)
-NEVER = Settings(publish_seconds=1e9, commit_seconds=1e9)
+NEVER = RunOptions(publish_seconds=1e9, commit_seconds=1e9)
 PLAIN = samples.study(samples.WITH_BUCKETS, early_terminate=None, seeds=Seeds(3))
 GIVEN = dataclasses.replace(PLAIN, population=PopulationSpec(lanes=64))
 CONFIRM = samples.Confirm(2, 3, 4)
@@ -69,7 +72,7 @@ class Died(BaseException):
 # ---------------------------------------------------------------------- how many lanes
 
 
-def test_small_buckets_keep_few_lanes_and_these_are_busy(tmp_path):
+def test_small_programs_keep_few_lanes_with_high_occupancy(tmp_path):
     results = run(PLAIN, tmp_path / "s", FACTORY, (), NEVER)
     trials = {}
     with Journal(tmp_path / "s") as journal:
@@ -83,7 +86,7 @@ def test_small_buckets_keep_few_lanes_and_these_are_busy(tmp_path):
     assert results.usage.occupancy > 0.9 > 0.6 > given.usage.occupancy
 
 
-def test_lanes_that_the_study_gives_are_obeyed_and_values_are_the_same(tmp_path):
+def test_given_lane_count_is_used_and_does_not_change_values(tmp_path):
     few, many = (
         run(s, tmp_path / s.name, FACTORY, (), NEVER)
         for s in (PLAIN, dataclasses.replace(GIVEN, name="given"))
@@ -92,7 +95,7 @@ def test_lanes_that_the_study_gives_are_obeyed_and_values_are_the_same(tmp_path)
     assert values_of(few) == values_of(many)
 
 
-def test_a_study_of_one_program_has_the_lanes_of_the_rule(tmp_path):
+def test_single_program_study_uses_default_lane_count(tmp_path):
     study = dataclasses.replace(samples.study(), budget=Budget(trials=5))
     run(study, tmp_path / "s", FACTORY, (), NEVER)
     assert set(lanes_of(tmp_path / "s").values()) == {64}
@@ -120,7 +123,7 @@ def test_a_free_lane_is_filled_at_once(tmp_path, method):
     assert any(0 < refills < 4 for refills, _ in filled[:last])
 
 
-def test_trials_to_come_count_by_the_share_that_came(tmp_path):
+def test_expected_trials_per_program_determine_lane_count(tmp_path):
     """With 300 trials each bucket is expected to fill what the rule gives."""
     study = dataclasses.replace(PLAIN, budget=Budget(trials=300))
     results = run(study, tmp_path / "s", FACTORY, (), NEVER)
@@ -128,7 +131,7 @@ def test_trials_to_come_count_by_the_share_that_came(tmp_path):
     assert results.usage.occupancy > 0.8
 
 
-def test_a_study_that_grows_keeps_lanes_for_the_trials_to_come(tmp_path, monkeypatch):
+def test_extended_study_gets_lanes_for_added_trials(tmp_path, monkeypatch):
     run(PLAIN, tmp_path / "s", FACTORY, (), NEVER)
     before = lanes_of(tmp_path / "s")
     assert max(before.values()) < 64
@@ -153,7 +156,7 @@ def test_a_study_that_grows_keeps_lanes_for_the_trials_to_come(tmp_path, monkeyp
     assert tables_equal(tmp_path / "s", tmp_path / "broken") == []
 
 
-def test_where_nothing_is_searched_one_trial_can_start():
+def test_startable_replicates_without_search_space_is_one_trial():
     alone = dataclasses.replace(PLAIN, space=Space(), budget=Budget(trials=None))
     assert startable_replicates(alone) == 3
     tested = dataclasses.replace(alone, confirm=CONFIRM)
@@ -162,9 +165,7 @@ def test_where_nothing_is_searched_one_trial_can_start():
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_study_that_dies_anywhere_ends_with_the_same_tables_and_lanes(
-    tmp_path, monkeypatch, name
-):
+def test_crashed_study_resumes_with_same_tables_and_lanes(tmp_path, monkeypatch, name):
     study, factory = KINDS[name], FACTORY
     run(study, tmp_path / "whole", factory, (), NEVER)
     boundaries = state_of(tmp_path / "whole")["boundary"]
@@ -186,7 +187,7 @@ def test_a_study_that_dies_anywhere_ends_with_the_same_tables_and_lanes(
         assert lanes_of(folder) == lanes_of(tmp_path / "whole")
 
 
-def test_lanes_of_a_study_begun_before_stay():
+def test_lane_counts_of_earlier_state_are_kept():
     state = LoopState()
     state.note_buckets([])
     text = json.loads(state.to_text())
@@ -300,7 +301,7 @@ def test_nothing_is_compiled_before_its_lanes_are_known(tmp_path):
         {"errors": {("compiled", 500), ("compiled", 1_000), ("compiled", 2_000)}},
     ],
 )
-def test_what_happens_beside_changes_no_table(tmp_path, attributes):
+def test_background_compilation_does_not_change_tables(tmp_path, attributes):
     study = KINDS["asha"]
     run(study, tmp_path / "without", FACTORY, (), NEVER)
     run(study, tmp_path / "with", compiling(**attributes), (), NEVER)
@@ -309,7 +310,7 @@ def test_what_happens_beside_changes_no_table(tmp_path, attributes):
     assert not [t for t in threading.enumerate() if t.name.startswith("compile")]
 
 
-def test_an_error_of_a_compile_fails_the_trials_of_its_bucket_in_their_turn(tmp_path):
+def test_compile_error_fails_only_trials_of_that_program(tmp_path):
     errors = {("compiled", 2_000), ("needed", 2_000)}
     study = dataclasses.replace(PLAIN, budget=Budget(trials=24, max_failures=50))
     results = run(study, tmp_path / "s", compiling(errors=errors), (), NEVER)
@@ -320,7 +321,7 @@ def test_an_error_of_a_compile_fails_the_trials_of_its_bucket_in_their_turn(tmp_
     assert results.usage.failures >= 1
 
 
-def test_closing_waits_for_a_compile_and_leaves_what_has_not_begun():
+def test_close_waits_for_running_compile_and_skips_queued_ones():
     factory = compiling(seconds=0.3)
     config = {"learning_rate": 1e-3, "gamma": 0.99}
     with CompileBeside() as beside:
@@ -352,7 +353,7 @@ def test_the_end_says_that_it_waits_for_a_compile():
     assert len(said) == 1
 
 
-def test_who_leaves_at_once_waits_for_no_compile():
+def test_immediate_exit_does_not_wait_for_compile():
     go_on, ended = threading.Event(), threading.Event()
 
     def ahead():
@@ -373,10 +374,49 @@ def test_who_leaves_at_once_waits_for_no_compile():
     assert ended.wait(60)
 
 
+def test_training_does_not_wait_for_an_evaluation_that_compiles_in_a_thread():
+    class SlowEvaluation:
+        devices = prepare_devices("cpu")
+        lanes, tile, updates = len(devices), 1, 1
+        compiled = evaluation_compiled = False
+        go_on, compiles = threading.Event(), threading.Event()
+
+        def empty(self):
+            return None
+
+        def lane_order(self):
+            return np.arange(self.lanes)
+
+        def trace(self):
+            pass
+
+        def compile(self):
+            self.compiled = True
+
+        def compile_evaluation(self):
+            self.compiles.set()
+            assert self.go_on.wait(60)
+            self.evaluation_compiled = True
+
+    program = SlowEvaluation()
+    lanes = ProgramLanes(program, 8, None, lambda words: nullcontext(), "words")
+    thread = threading.Thread(target=lanes.compile_ahead())
+    thread.start()
+    assert program.compiles.wait(60)
+    program.compiled = False  # so that it is not skipped: the lock alone decides
+    done = threading.Thread(target=lanes.compile)
+    done.start()
+    done.join(60)
+    assert program.compiled and not program.evaluation_compiled
+    program.go_on.set()
+    thread.join(60)
+    assert program.evaluation_compiled
+
+
 # ---------------------------------------------------------------------- a word of advice
 
 
-def test_advice_names_the_number_that_it_rests_on():
+def test_programs_note_quotes_its_numbers():
     assert programs_note(PLAIN, 1, 24) == programs_note(PLAIN, 6, None) == ""
     assert programs_note(PLAIN, 4, 24) == ""
     text = programs_note(PLAIN, 6, 24)
@@ -387,7 +427,7 @@ def test_advice_names_the_number_that_it_rests_on():
     assert "75% of" in programs_note(PLAIN, 2, 1000, 75.0, 100.0)  # measured, whatever the count
 
 
-def test_the_advice_of_a_run_is_of_its_programs_and_its_seconds(tmp_path, monkeypatch):
+def test_programs_note_of_run_uses_its_programs_and_seconds(tmp_path, monkeypatch):
     heard = []
     monkeypatch.setattr("hpo.search.run.programs_note", lambda *given: heard.append(given) or "x")
     results = run(PLAIN, tmp_path / "s", FACTORY, (), NEVER)
@@ -406,7 +446,7 @@ budget: {trials: 20}
 
 
 @pytest.mark.slow
-def test_neither_a_thread_that_compiles_nor_the_number_of_lanes_changes_a_curve():
+def test_background_compile_and_lane_count_do_not_change_curves():
     study = loads(TRAINED)
     factory = LocalFactory(study)
     resolved = factory.resolve(study.default())

@@ -79,11 +79,11 @@ def watched(tmp_path_factory):
     return SimpleNamespace(watcher=watcher, folder=results.folder)
 
 
-def test_they_change_nothing(watched, unwatched):
+def test_callbacks_do_not_change_tables(watched, unwatched):
     assert tables_equal(watched.folder, unwatched) == []
 
 
-def test_chunks_are_the_rows_of_the_curves(watched):
+def test_chunk_events_equal_curve_rows(watched):
     _, rows = query(
         watched.folder, "SELECT trial, stream, replicate, env_steps, skill, loss FROM curves"
     )
@@ -108,7 +108,7 @@ def test_chunks_are_the_rows_of_the_curves(watched):
     assert steps == sorted(steps) and len(steps) > 16
 
 
-def test_evaluations_are_the_episodes_of_the_table(watched):
+def test_evaluation_events_equal_evaluations_table(watched):
     _, rows = query(
         watched.folder,
         "SELECT trial, stream, replicate, env_steps, episode_return, episode_length, skill "
@@ -143,7 +143,7 @@ def test_a_run_starts_and_ends_once(watched):
     assert watched.watcher.starts[0] is start and watched.watcher.starts[-1] is end
 
 
-def test_every_trial_starts_once_with_its_knobs(watched):
+def test_every_trial_start_event_has_its_hyperparameters(watched):
     starts = told(watched, hpo.TrialStartEvent)
     assert sorted(event.trial for event in starts) == list(range(24))
     with Journal(watched.folder) as journal:
@@ -151,7 +151,7 @@ def test_every_trial_starts_once_with_its_knobs(watched):
     assert {event.trial: dict(event.params) for event in starts} == params
 
 
-def test_a_chunk_starts_where_its_rows_say_it_ended(watched):
+def test_chunk_start_events_precede_matching_chunk_events(watched):
     """Each replicate stands a quantum before its row; no row is of one that did not start."""
     starts = told(watched, hpo.ChunkStartEvent)
     assert len(starts) == len(watched.watcher.chunks)
@@ -161,7 +161,7 @@ def test_a_chunk_starts_where_its_rows_say_it_ended(watched):
         assert [at[key] + 1_000 for key in keys] == list(chunk.env_steps)
 
 
-def test_every_evaluation_was_announced(watched):
+def test_every_evaluation_has_a_start_event(watched):
     announced = [
         (one.trial, one.stream, one.replicate, one.env_steps)
         for event in told(watched, hpo.EvaluationStartEvent)
@@ -171,7 +171,7 @@ def test_every_evaluation_was_announced(watched):
     assert sorted(announced) == sorted(done)
 
 
-def test_all_of_a_list_are_called(tmp_path):
+def test_all_callbacks_in_list_are_called(tmp_path):
     one, other = Watcher(), Watcher()
     go(tmp_path / "study", one, other)
     assert len(one.chunks) == len(other.chunks) > 0
@@ -203,7 +203,7 @@ def test_one_that_raises_ends_the_study_and_loses_nothing(tmp_path, unwatched, m
     assert tables_equal(folder, unwatched) == []
 
 
-def test_one_can_ask_to_stop_without_an_error(tmp_path, unwatched):
+def test_callback_can_stop_study_without_error(tmp_path, unwatched):
     folder = tmp_path / "study"
     assert go(folder, Failing("on_chunk", 7, StopStudy())).state == "interrupted"
     assert go(folder, Failing("on_run_start", 1, StopStudy())).state == "interrupted"
@@ -212,7 +212,7 @@ def test_one_can_ask_to_stop_without_an_error(tmp_path, unwatched):
     assert tables_equal(folder, unwatched) == []
 
 
-def test_a_batch_that_was_being_drawn_sees_no_more_after_a_stop(tmp_path):
+def test_batch_drawn_ahead_is_unaffected_by_stop(tmp_path):
     """Proposals drawn ahead know nothing of the trials that ended at the boundary of the stop."""
     whole = go(tmp_path / "whole", method="tpe").folder
     stops = 0
@@ -226,7 +226,7 @@ def test_a_batch_that_was_being_drawn_sees_no_more_after_a_stop(tmp_path):
     assert tables_equal(whole, tmp_path / "often") == []
 
 
-def test_a_class_of_its_own_hears_what_it_has_methods_for(tmp_path):
+def test_plain_class_receives_only_events_of_its_methods(tmp_path):
     class Own:
         ends = 0
 
@@ -238,5 +238,5 @@ def test_a_class_of_its_own_hears_what_it_has_methods_for(tmp_path):
     assert own.ends == len(results.leaderboard) > 0
 
 
-def test_they_are_found_in_the_package():
+def test_callback_classes_are_exported():
     assert hpo.Callback is Callback and hpo.StopStudy is StopStudy

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from helpers import search_samples as samples
-from hpo.search.run import Settings, run
+from hpo.search.run import RunOptions, run
 from hpo.store import Journal, tables_equal
 from hpo.views.terminal.run_view import LinesView
 
@@ -23,7 +23,7 @@ def unbroken(tmp_path_factory):
 
 
 @pytest.mark.parametrize("names", [("time",), ("time", "monotonic", "perf_counter")])
-def test_clocks_set_back_end_no_study(unbroken, tmp_path, monkeypatch, names):
+def test_clocks_set_back_do_not_end_study(unbroken, tmp_path, monkeypatch, names):
     calls = []
     for name in names:
         clock = getattr(time, name)
@@ -33,7 +33,9 @@ def test_clocks_set_back_end_no_study(unbroken, tmp_path, monkeypatch, names):
             return clock() - (YEAR if len(calls) > 150 else 0.0)
 
         monkeypatch.setattr(time, name, late)
-    results = run(STUDY, tmp_path / "s", FACTORY, [LinesView(command="hpo")], Settings(0.05, 0.2))
+    results = run(
+        STUDY, tmp_path / "s", FACTORY, [LinesView(command="hpo")], RunOptions(0.05, 0.2)
+    )
     monkeypatch.undo()
     assert results.state == "finished" and len(calls) > (150 if len(names) > 1 else 0)
     assert tables_equal(unbroken, tmp_path / "s") == []

@@ -19,12 +19,12 @@ def points():
     sys.path.remove(str(SCRIPTS))
 
 
-def test_every_state_behind_a_commit_is_that_of_the_undisturbed_study(points, tmp_path):
+def test_resume_from_every_commit_equals_uninterrupted_study(points, tmp_path):
     outcome = points.every_commit(True, tmp_path)
     assert outcome.passed, outcome.numbers
 
 
-def test_a_study_asked_to_end_amid_its_test_phase_is_interrupted(points, tmp_path):
+def test_stop_during_test_phase_leaves_study_interrupted(points, tmp_path):
     """Its winner and the default have no value on seeds that report yet: it has not ended."""
     case = points.paused_case()
     asked = points.live(case, tmp_path, points.Life(asked=120))

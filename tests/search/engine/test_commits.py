@@ -11,10 +11,10 @@ from hpo.search.engine.commits import Committer
 from hpo.search.lanes.contract import Resolver
 from hpo.search.run import run
 from hpo.search.state.loop_state import LoopState
-from hpo.search.state.search_state import Ledger
+from hpo.search.state.search_state import SearchState
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
-from hpo.store.rows import Head
+from hpo.store.rows import CommitHead
 from hpo.studies.load import loads
 from hpo.studies.resolved import diff, resolved, study_hash
 from hpo.studies.spec import Budget, Checkpoint
@@ -26,7 +26,7 @@ class Clock:
     """Seconds that pass when told; a commit takes `cost` of them."""
 
     def __init__(self, cost=0.0):
-        self.now, self.cost, self.commits, self.head = 100.0, cost, [], Head()
+        self.now, self.cost, self.commits, self.head = 100.0, cost, [], CommitHead()
 
     def commit(self, **anything):
         self.commits.append(self.now)
@@ -42,7 +42,7 @@ def times(monkeypatch, seconds, cost=0.0, first_chunk=0.25, boundaries=True, **s
     monkeypatch.setattr(commits, "time", SimpleNamespace(monotonic=lambda: clock.now))
     study = samples.study()
     resolver = Resolver(study, samples.AnalyticFactory())
-    ledger = Ledger(study, LoopState(boundary=7), resolver=resolver)
+    ledger = SearchState(study, LoopState(boundary=7), resolver=resolver)
     committer = Committer(clock, ledger, {}, **settings)
     committer.commit_if_due()  # before the first chunk nothing is new
     clock.now += first_chunk
@@ -53,30 +53,30 @@ def times(monkeypatch, seconds, cost=0.0, first_chunk=0.25, boundaries=True, **s
     return [round(at - 100.0, 2) for at in clock.commits]
 
 
-def test_the_first_boundary_is_committed_then_ever_fewer(monkeypatch):
+def test_first_boundary_is_committed_then_intervals_grow(monkeypatch):
     found = times(monkeypatch, 40.0, soon=True)
     assert found == [0.25, 1.25, 3.25, 7.25, 15.25, 25.25, 35.25]
 
 
-def test_a_first_chunk_that_compiles_is_committed_as_soon_as_it_is_done(monkeypatch):
+def test_first_compiled_chunk_is_committed_immediately(monkeypatch):
     assert times(monkeypatch, 45.0, first_chunk=42.0, soon=True) == [42.0, 43.0]
 
 
-def test_commits_that_take_long_wait_for_the_usual_time(monkeypatch):
+def test_slow_commits_use_the_usual_interval(monkeypatch):
     assert times(monkeypatch, 24.0, cost=1.0, soon=True) == [0.25, 11.25, 22.25]
 
 
-def test_a_pace_below_a_second_is_kept(monkeypatch):
+def test_subsecond_commit_interval_is_respected(monkeypatch):
     found = times(monkeypatch, 2.0, soon=True, every_seconds=0.5)
     assert found == [0.25, 0.75, 1.25, 1.75]
     assert len(times(monkeypatch, 2.0, soon=True, every_seconds=0.0)) == 7
 
 
-def test_without_a_boundary_there_is_nothing_to_commit(monkeypatch):
+def test_nothing_is_committed_without_boundary(monkeypatch):
     assert times(monkeypatch, 40.0, boundaries=False, soon=True) == []
 
 
-def test_lives_of_seconds_get_somewhere_at_the_default_pace(tmp_path):
+def test_repeated_short_processes_make_progress(tmp_path):
     study = samples.study(budget=Budget(trials=6))
     run(study, tmp_path / "whole", samples.AnalyticFactory(), (), samples.quick())
     for life in range(1, 6):
@@ -95,7 +95,7 @@ def test_lives_of_seconds_get_somewhere_at_the_default_pace(tmp_path):
     assert tables_equal(tmp_path / "whole", tmp_path / "short") == []
 
 
-def test_the_pace_is_a_key_of_the_study_that_changes_no_result():
+def test_commit_interval_does_not_affect_study_hash():
     plain, often = loads(TEXT), loads(TEXT + "checkpoint: {commit_every: 2s}\n")
     assert plain.checkpoint.commit_seconds == 10.0 and often.checkpoint.commit_seconds == 2.0
     assert "commit_every" not in resolved(plain)["checkpoint"]

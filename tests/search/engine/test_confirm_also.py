@@ -90,7 +90,7 @@ def unchanged_but_for_values(before, after, asked):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_trials_of_every_kind_get_values_on_test_seeds_and_nothing_else_changes(tmp_path, kind):
+def test_confirm_also_adds_test_values_and_changes_nothing_else(tmp_path, kind):
     asked = study(**KINDS[kind])
     first = go(tmp_path, asked)
     before, shown = rows_of(tmp_path), first.leaderboard
@@ -116,7 +116,7 @@ def test_trials_of_every_kind_get_values_on_test_seeds_and_nothing_else_changes(
     assert again.state == "finished"
 
 
-def test_a_default_that_nobody_asked_for_is_said_to_be_left_to_confirm(tmp_path):
+def test_missing_default_is_reported_as_left_to_confirm(tmp_path):
     bare = study(confirm=None)
     first, *_, last = (entry.trial for entry in go(tmp_path, bare).leaderboard if entry.values)
     assert first != 0
@@ -136,7 +136,7 @@ def test_a_default_that_nobody_asked_for_is_said_to_be_left_to_confirm(tmp_path)
     assert go(tmp_path / "lost", asked_for(bare, {first: 8}), loses).conclusion.said[1] == text
 
 
-def test_a_default_that_did_not_run_since_the_candidate_diverged_is_left_to_confirm(tmp_path):
+def test_diverged_candidate_leaves_default_to_confirm(tmp_path):
     """It was the winner of a study that left the default out, and diverges on a selection seed."""
     loses = samples.LosingFactory(lanes=8, replicate=2, chunk=9)
     alone = study(samples.Confirm(1, 0, 2, default=False))
@@ -146,7 +146,7 @@ def test_a_default_that_did_not_run_since_the_candidate_diverged_is_left_to_conf
     assert said == (f"There is nothing to compare trial {first} with.", text)
 
 
-def test_they_run_as_the_winner_does(tmp_path):
+def test_also_confirmed_trials_equal_confirmed_winner(tmp_path):
     """The winner of one study, named in another one that ran none of it, has the same values."""
     asked = study()
     first = go(tmp_path / "whole", asked)
@@ -166,7 +166,7 @@ def test_they_run_as_the_winner_does(tmp_path):
     assert {e.value_from for e in others} <= {"search", ""}
 
 
-def test_a_study_that_names_them_from_the_start_ends_with_the_same_values(tmp_path):
+def test_trials_confirmed_from_start_or_later_have_equal_tables(tmp_path):
     asked = study()
     go(tmp_path / "later", asked)
     whole = asked_for(asked, {3: 8, 5: 6})
@@ -175,7 +175,7 @@ def test_a_study_that_names_them_from_the_start_ends_with_the_same_values(tmp_pa
     assert tables_equal(tmp_path / "later", tmp_path / "once") == []
 
 
-def test_more_seeds_run_only_the_further_ones(tmp_path):
+def test_more_seeds_run_only_the_additional_ones(tmp_path):
     asked = study()
     first = go(tmp_path, asked)
     winner = first.best.trial
@@ -194,7 +194,7 @@ def test_more_seeds_run_only_the_further_ones(tmp_path):
 
 
 @pytest.mark.parametrize("bound", ["env_steps", "wall_seconds"])
-def test_no_budget_bounds_them_and_they_use_none_of_it(tmp_path, bound):
+def test_confirm_also_is_outside_the_budget(tmp_path, bound):
     budget = Budget(trials=None, env_steps=1_000_000)
     if bound == "wall_seconds":
         budget = Budget(trials=10, wall_seconds=1e-9)
@@ -209,7 +209,7 @@ def test_no_budget_bounds_them_and_they_use_none_of_it(tmp_path, bound):
         assert again.usage.bounded_env_steps == first.usage.env_steps
 
 
-def test_what_the_budget_cuts_runs_in_full_when_it_is_named(tmp_path):
+def test_runs_cut_by_budget_are_completed_when_confirmed_explicitly(tmp_path):
     """Also in the same life, in which the first rows of its curves are written already."""
     base = study(budget=Budget(trials=None, env_steps=1_000_000))
     winner = go(tmp_path / "twice", base).best.trial
@@ -227,7 +227,7 @@ def test_what_the_budget_cuts_runs_in_full_when_it_is_named(tmp_path):
     assert tables_equal(tmp_path / "once", tmp_path / "twice") == []
 
 
-def test_a_trial_that_took_over_others_runs_its_own_way_and_the_default_apart(tmp_path):
+def test_confirmed_pbt_trial_follows_its_schedule(tmp_path):
     asked = study(early_terminate=PBT, budget=Budget(trials=8))
     first = go(tmp_path, asked)
     rows = rows_of(tmp_path)
@@ -242,7 +242,7 @@ def test_a_trial_that_took_over_others_runs_its_own_way_and_the_default_apart(tm
     unchanged_but_for_values(rows, after, wanted)
 
 
-def test_a_default_that_never_ran_by_itself_is_made(tmp_path):
+def test_missing_reference_default_is_created(tmp_path):
     asked = study(None, early_terminate=PBT, budget=Budget(trials=8))
     go(tmp_path, asked)
     assert REFERENCE_TRIAL not in rows_of(tmp_path)
@@ -251,7 +251,7 @@ def test_a_default_that_never_ran_by_itself_is_made(tmp_path):
     assert made.state is TrialState.REFERENCE and len(made.report_values) == 5
 
 
-def test_buckets_without_lanes_get_them_again(tmp_path):
+def test_confirm_also_restores_lanes_of_released_programs(tmp_path):
     asked = samples.study(space=samples.WITH_BUCKETS, confirm=CONFIRM)
     first = go(tmp_path, asked)
     rows = rows_of(tmp_path)
@@ -263,7 +263,7 @@ def test_buckets_without_lanes_get_them_again(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["asha", "several objectives", "several environments"])
-def test_growing_afterwards_keeps_the_values_and_who_was_named(tmp_path, kind):
+def test_extended_study_keeps_values_and_named_trials(tmp_path, kind):
     changes = KINDS[kind]
     asked = study(budget=Budget(trials=8), **changes)
     go(tmp_path / "asked", asked)
@@ -291,7 +291,7 @@ def points():
     sys.path.remove(scripts)
 
 
-def test_gone_on_from_a_commit_at_every_boundary_it_ends_as_undisturbed(points, tmp_path):
+def test_confirm_also_resumed_at_every_boundary_equals_uninterrupted(points, tmp_path):
     """Finished first, then asked for: two trials that were stopped, the winner, the default."""
     case = points.paused_case()
     first = points.live(case, tmp_path / "base", points.Life())
@@ -316,7 +316,7 @@ def test_gone_on_from_a_commit_at_every_boundary_it_ends_as_undisturbed(points, 
         assert tables_equal(tmp_path / "whole", tmp_path / "broken") == []
 
 
-def test_asked_for_others_while_some_still_run_reuses_every_run_that_ended(points, tmp_path):
+def test_changed_confirm_request_reuses_finished_runs(points, tmp_path):
     case = points.paused_case()
     points.live(case, tmp_path, points.Life())
     rows = rows_of(tmp_path)
@@ -334,7 +334,7 @@ def test_asked_for_others_while_some_still_run_reuses_every_run_that_ended(point
 # ---------------------------------------------------------------------- the study file
 
 
-def test_the_file_may_name_them_and_the_resolved_study_says_so():
+def test_confirm_also_in_file_is_resolved():
     text = "{env: CartPole-v1, env_steps: 10k, space: {learning_rate: {min: 0.1, max: 1}}, %s}"
     named = loads(text % "confirm: {also: {6: 16, 2: 5, -1: 9}}", "x.yaml")
     assert named.confirm.also == ((-1, 9), (2, 5), (6, 16))
@@ -346,7 +346,7 @@ def test_the_file_may_name_them_and_the_resolved_study_says_so():
 @pytest.mark.parametrize(
     "given", ["{x: 3}", "{6: 0}", "{6: a}", "{6: true}", "{-2: 4}", "{99: 5}"]
 )
-def test_the_file_may_name_only_trials_and_numbers_of_seeds(given):
+def test_invalid_confirm_also_in_file_is_refused(given):
     text = "env: CartPole-v1\nenv_steps: 10k\nspace: {learning_rate: {min: 0.1, max: 1}}\n"
     with pytest.raises(HpoError, match=r"x.yaml:\d+: confirm.also has"):
         loads(f"{text}confirm:\n  also: {given}\n", "x.yaml")
@@ -391,7 +391,7 @@ def files_of(folder):
     return {p: p.read_bytes() for p in folder.path.rglob("*") if p.is_file() and p.name != "lock"}
 
 
-def test_the_command_decides_what_no_seeds_decided(small, capsys):
+def test_confirm_command_decides_a_comparison(small, capsys):
     one, other = stopped_of(small)[:2]
     assert main(["compare", str(one), str(other)]) == 0
     assert "env steps, the last point both reached" in " ".join(capsys.readouterr().out.split())
@@ -411,7 +411,7 @@ def test_the_command_decides_what_no_seeds_decided(small, capsys):
     assert len(after) == 30 and after[one].report_values == before[one].report_values
 
 
-def test_one_trial_or_three_end_with_the_leaderboard(small, capsys):
+def test_confirm_command_prints_leaderboard_for_one_or_three_trials(small, capsys):
     numbers = [str(n) for n in stopped_of(small)[:3]]
     assert main(["confirm", "small", *numbers, "--quiet"]) == 0
     said = capsys.readouterr().out
@@ -420,7 +420,7 @@ def test_one_trial_or_three_end_with_the_leaderboard(small, capsys):
     assert all(len(rows_of(small.path)[int(n)].report_values) == 6 for n in numbers)
 
 
-def test_too_few_seeds_are_said(small, capsys):
+def test_confirm_command_warns_about_too_few_seeds(small, capsys):
     one, other = map(str, stopped_of(small)[:2])
     assert main(["confirm", one, other, "--seeds", "3"]) == 0
     out, err = capsys.readouterr()
@@ -439,7 +439,7 @@ def test_too_few_seeds_are_said(small, capsys):
         (["version"], "loop state has version 3, this hpo reads 99"),
     ],
 )
-def test_what_cannot_be_run_is_told_in_a_line_and_nothing_is_written(
+def test_confirm_command_refuses_in_one_line_and_writes_nothing(
     small, words, told, capsys, monkeypatch
 ):
     lock = StudyLock(small.path) if words == ["running"] else None
@@ -465,7 +465,7 @@ class TooLarge(samples.AnalyticFactory):
         return super().make(resolved, lanes)
 
 
-def test_a_trial_that_failed_is_refused(tmp_path):
+def test_confirm_of_failed_trial_is_refused(tmp_path):
     budget = Budget(trials=24, max_failures=100)
     asked = samples.study(space=samples.WITH_BUCKETS, confirm=CONFIRM, budget=budget)
     go(tmp_path, asked, TooLarge(lanes=8))
@@ -475,7 +475,7 @@ def test_a_trial_that_failed_is_refused(tmp_path):
         ask(StudyFolder(tmp_path), failed[:1])
 
 
-def test_a_study_that_is_in_its_search_is_refused(tmp_path, monkeypatch):
+def test_confirm_during_search_is_refused(tmp_path, monkeypatch):
     def commit_if_due(self):
         self.commit()
         if self._ledger.state.boundary == 3:
@@ -488,7 +488,7 @@ def test_a_study_that_is_in_its_search_is_refused(tmp_path, monkeypatch):
         ask(StudyFolder(tmp_path), [0])
 
 
-def test_files_that_a_study_names_are_found_or_asked_for(small, tmp_path):
+def test_confirm_finds_imported_files_or_asks_for_folder(small, tmp_path):
     extra = tmp_path / "files" / "extra.py"
     extra.write_text("")
     file = tmp_path / "files" / "own.yaml"

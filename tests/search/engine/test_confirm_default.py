@@ -72,7 +72,7 @@ class Said(Observer):
         self.states = progress.states
 
 
-def test_the_default_runs_on_the_winners_report_seeds(tmp_path):
+def test_default_runs_on_test_seeds_of_winner(tmp_path):
     said = Said()
     results = go(tmp_path / "with", study(), observers=[said])
     alone = go(tmp_path / "without", study(dataclasses.replace(CONFIRM, default=False)))
@@ -102,7 +102,7 @@ def test_a_default_that_wins_runs_once(tmp_path):
 
 
 @pytest.mark.parametrize("case", ["stopped", "diverged", "failed"])
-def test_however_it_ended_in_the_search(tmp_path, case):
+def test_default_is_tested_whatever_its_search_state(tmp_path, case):
     asked, factory = study(), samples.AnalyticFactory()
     if case == "diverged":
         factory = Fragile(stream=Stream.SEARCH)
@@ -156,7 +156,7 @@ class Broken(samples.AnalyticFactory):
         return made
 
 
-def test_seeds_on_which_it_diverges_are_told_apart(tmp_path):
+def test_diverged_test_seeds_of_default_are_recorded(tmp_path):
     go(tmp_path, study(), Fragile(replicates=(1, 4)))
     default = rows_of(tmp_path)[0]
     assert default.report_diverged == (1, 4) and len(default.report_values) == 4
@@ -166,7 +166,7 @@ def test_seeds_on_which_it_diverges_are_told_apart(tmp_path):
     assert default.error == "2 of 6 report seeds gave no value"
 
 
-def test_a_population_that_changed_it_measures_it_apart(tmp_path):
+def test_default_changed_by_pbt_is_tested_as_separate_reference(tmp_path):
     asked = study(early_terminate=PBT, budget=Budget(trials=8), seeds=Seeds(1))
     factory, said = samples.AnalyticFactory(lanes=16, diverges_above=2.0), Said()
     results = go(tmp_path, asked, factory, [said])
@@ -183,7 +183,7 @@ def test_a_population_that_changed_it_measures_it_apart(tmp_path):
     assert len(rows) == 9 and results.usage.search_env_steps == 8 * LENGTH
 
 
-def test_a_program_of_its_own(tmp_path):
+def test_default_in_separate_program_is_tested(tmp_path):
     sizes = dataclasses.replace(samples.WITH_BUCKETS.parameters[1], default=[64, 64])
     space = samples.Space((POOR, sizes, samples.REAL.parameters[1]))
     results = go(tmp_path, study(space=space))
@@ -192,7 +192,7 @@ def test_a_program_of_its_own(tmp_path):
     assert results.best.trial != 0
 
 
-def test_what_it_costs_is_kept_back(tmp_path):
+def test_budget_reserves_env_steps_for_default(tmp_path):
     def spent(confirm, total):
         asked = study(confirm, budget=Budget(trials=None, env_steps=total))
         return go(tmp_path / str(total), asked).usage
@@ -204,7 +204,7 @@ def test_what_it_costs_is_kept_back(tmp_path):
     assert 600_000 + 4 * LENGTH < more.env_steps <= 600_000 + 6 * LENGTH
 
 
-def test_time_that_ends_on_the_way_cuts_the_default_and_not_the_winner(tmp_path, monkeypatch):
+def test_wall_time_limit_cuts_default_before_winner(tmp_path, monkeypatch):
     def is_out_of_time(self):
         state = self.ledger.state
         if state.phase is not Phase.REPORT:
@@ -243,7 +243,7 @@ def test_time_that_ends_on_the_way_cuts_the_default_and_not_the_winner(tmp_path,
         ),
     ],
 )
-def test_a_budget_that_cannot_pay_a_later_confirm_is_named(tmp_path, runs, said):
+def test_budget_too_small_for_later_confirm_is_reported(tmp_path, runs, said):
     plain = study(None, budget=Budget(trials=24))
     spent = go(tmp_path / "search", plain).usage.env_steps
     budget = Budget(trials=24, env_steps=spent + runs * LENGTH)
@@ -253,7 +253,7 @@ def test_a_budget_that_cannot_pay_a_later_confirm_is_named(tmp_path, runs, said)
     assert go(tmp_path / "study", later).conclusion.said == said
 
 
-def test_with_several_objectives_the_default_runs_beside_the_front(tmp_path):
+def test_default_runs_with_the_front_for_several_objectives(tmp_path):
     metrics = (Metric(), Metric("eval/return_min"))
     results = go(tmp_path / "with", study(objectives=metrics))
     assert reported(tmp_path / "with") == {}
@@ -268,7 +268,7 @@ def test_with_several_objectives_the_default_runs_beside_the_front(tmp_path):
     assert not rows_of(tmp_path / "without")[0].choose_values
 
 
-def test_a_default_that_was_stopped_has_no_cost_to_compare(tmp_path):
+def test_stopped_default_has_no_env_steps_objective(tmp_path):
     metrics = (Metric(), Metric("env_steps", "minimize"))
     go(tmp_path, study(objectives=metrics))
     row = rows_of(tmp_path)[0]
@@ -276,7 +276,7 @@ def test_a_default_that_was_stopped_has_no_cost_to_compare(tmp_path):
     assert row.error == "env_steps of an unfinished run cannot be compared"
 
 
-def test_no_report_seeds_no_default(tmp_path):
+def test_default_is_not_tested_without_test_seeds(tmp_path):
     results = go(tmp_path, study(samples.Confirm(2, 3, 0)))
     assert reported(tmp_path) == {} and results.best.value_from == "choose"
 
@@ -309,7 +309,9 @@ def dies(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["plain", "pbt", "own bucket"])
 @pytest.mark.parametrize("boundary", [1, 2, 9, 16])
-def test_a_crash_amid_it_ends_in_equal_tables(tmp_path, dies, monkeypatch, kind, boundary):
+def test_crash_while_testing_default_resumes_with_equal_tables(
+    tmp_path, dies, monkeypatch, kind, boundary
+):
     changes = {"early_terminate": PBT, "budget": Budget(trials=8)} if kind == "pbt" else {}
     if kind == "own bucket":
         sizes = dataclasses.replace(samples.WITH_BUCKETS.parameters[1], default=[64, 64])
@@ -325,7 +327,7 @@ def test_a_crash_amid_it_ends_in_equal_tables(tmp_path, dies, monkeypatch, kind,
 
 
 @pytest.mark.parametrize("phase", [Phase.SEARCH, Phase.CHOOSE, Phase.REPORT])
-def test_a_study_of_the_version_before_goes_on(tmp_path, dies, monkeypatch, phase):
+def test_study_of_previous_version_resumes_with_default_test(tmp_path, dies, monkeypatch, phase):
     alone = dataclasses.replace(CONFIRM, default=False)
     go(tmp_path / "whole", study())
     dies(phase, 5)
@@ -337,7 +339,7 @@ def test_a_study_of_the_version_before_goes_on(tmp_path, dies, monkeypatch, phas
     assert tables_equal(tmp_path / "whole", tmp_path / "broken") == []
 
 
-def test_a_study_that_the_version_before_finished_stays_so(tmp_path):
+def test_finished_study_of_previous_version_is_unchanged(tmp_path):
     alone = dataclasses.replace(CONFIRM, default=False)
     first = go(tmp_path, study(alone))
     as_before(tmp_path)
@@ -378,7 +380,7 @@ def as_before(folder):
     journal.close()
 
 
-def test_evaluations_on_the_way_are_no_end(tmp_path):
+def test_intermediate_evaluations_do_not_end_default_test(tmp_path):
     asked = study(evaluation=Evaluation(every=3_000))
     go(tmp_path, asked)
     default = rows_of(tmp_path)[0]
@@ -391,7 +393,7 @@ def test_evaluations_on_the_way_are_no_end(tmp_path):
     assert len(default.report_values) == 6 and set(last.values()) == {LENGTH}
 
 
-def test_no_rung_stops_the_default_beside_learnt_configurations(tmp_path):
+def test_default_is_not_stopped_when_portfolio_is_used(tmp_path):
     plain, protected = (SearchSpec("random", portfolio=learnt) for learnt in (0, 2))
     go(tmp_path / "plain", study(search=plain))
     go(tmp_path / "protected", study(search=protected))

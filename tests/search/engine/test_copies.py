@@ -9,7 +9,7 @@ from helpers import search_samples as samples
 from helpers.analytic_lanes import AnalyticFactory, AnalyticPopulation
 from hpo.cli import main
 from hpo.search.run import run
-from hpo.search.state.trials import Run, RunState, Trial
+from hpo.search.state.trials import Replicate, RunState, Trial
 from hpo.store.journal import Journal
 from hpo.store.rows import Stream, TrialState
 from hpo.studies.spec import Confirm
@@ -64,7 +64,7 @@ def copied(tmp_path_factory):
     return go(folder, KeylessFactory(), name="s", confirm=confirm, space=POOR)
 
 
-def test_test_seeds_that_trained_alike_give_no_verdict(copied):
+def test_identical_test_seeds_give_no_verdict(copied):
     found = copied.conclusion
     assert found.verdict == "nothing" and found.against.interval.low is None
     names = f"trial {copied.best.trial} and the default"
@@ -74,7 +74,7 @@ def test_test_seeds_that_trained_alike_give_no_verdict(copied):
     assert copied.best.ci_low is None and len(set(copied.best.values)) > 1
 
 
-def test_no_command_and_no_claim_comes_from_copies(copied, capsys, tmp_path):
+def test_identical_seeds_give_no_suggestion_or_claim(copied, capsys, tmp_path):
     where = ["--study", str(copied.folder)]
     numbers = [str(entry.trial) for entry in copied.leaderboard if entry.report_seeds][:2]
     assert main(["compare", *numbers, *where]) == 0
@@ -90,7 +90,7 @@ def test_no_command_and_no_claim_comes_from_copies(copied, capsys, tmp_path):
         assert all("report" in row.copies for row in journal.trials() if row.report_values)
 
 
-def test_copies_among_search_seeds_leave_no_interval(tmp_path):
+def test_identical_search_seeds_have_no_interval(tmp_path):
     found = go(tmp_path / "s", KeylessFactory(), confirm=None, seeds=samples.Seeds(6))
     assert all(entry.ci_low is None for entry in found.leaderboard)
     assert "search seeds of " in found.conclusion.said[0]
@@ -98,13 +98,13 @@ def test_copies_among_search_seeds_leave_no_interval(tmp_path):
     assert usual.best.ci_low is not None and not usual.best.copies
 
 
-def test_equal_values_of_different_trainings_are_no_copies(tmp_path):
+def test_equal_values_of_different_trainings_are_not_copies(tmp_path):
     found = go(tmp_path / "s", LevelFactory(), confirm=Confirm(2, 3, 8))
     assert all(not entry.copies for entry in found.leaderboard)
     assert found.conclusion.verdict in ("ceiling", "no_difference", "default")
 
 
-def test_resuming_notices_the_same_copies(tmp_path):
+def test_identical_seeds_are_detected_after_resume(tmp_path):
     confirm = Confirm(2, 3, 8)
     whole = go(tmp_path / "whole", KeylessFactory(), name="s", confirm=confirm)
     found = None
@@ -119,13 +119,13 @@ def test_resuming_notices_the_same_copies(tmp_path):
 def ended(digests, varies=True, state=RunState.ENDED):
     runs = []
     for seed, digest in enumerate(digests):
-        own = Run(3, Stream.SEARCH, seed, state=state)
+        own = Replicate(3, Stream.SEARCH, seed, state=state)
         own.digest, own.varies = digest, varies
         runs.append(own)
     return Trial(3, TrialState.RUNNING, "random", 0, "b", {}, runs=runs)
 
 
-def test_only_ended_seeds_whose_metrics_change_are_told_apart():
+def test_only_finished_seeds_with_varying_metrics_are_compared():
     assert ended(["a", "b", "a"]).note_copies(Stream.SEARCH)
     assert not ended(["a", "b", "c"]).note_copies(Stream.SEARCH)
     assert not ended(["a", "a"], varies=False).note_copies(Stream.SEARCH)
@@ -136,13 +136,13 @@ def test_only_ended_seeds_whose_metrics_change_are_told_apart():
     assert not trial.note_copies(Stream.REPORT)
 
 
-def test_a_digest_is_of_all_chunks_in_their_order():
-    one, other = Run(0, Stream.SEARCH, 0), Run(0, Stream.SEARCH, 1)
+def test_run_digest_depends_on_chunk_order():
+    one, other = Replicate(0, Stream.SEARCH, 0), Replicate(0, Stream.SEARCH, 1)
     for seed, chunks in ((one, (b"a", b"b")), (other, (b"b", b"a"))):
         for metrics in chunks:
             seed.digest_chunk(metrics)
     assert one.digest != other.digest and one.varies
-    level = Run(0, Stream.SEARCH, 2)
+    level = Replicate(0, Stream.SEARCH, 2)
     level.digest_chunk(b"a")
     level.digest_chunk(b"a")
     assert not level.varies

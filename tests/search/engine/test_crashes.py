@@ -14,10 +14,10 @@ import pytest
 from helpers.analytic_lanes import AnalyticPopulation
 from hpo.errors import SearchError
 from hpo.search.engine.commits import Committer
-from hpo.search.run import Settings, run
+from hpo.search.run import RunOptions, run
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
-NEVER = Settings(publish_seconds=1e9, commit_seconds=1e9)
+NEVER = RunOptions(publish_seconds=1e9, commit_seconds=1e9)
 # The boundaries at which filling lanes a second time chooses another bucket or other replicates.
 NAMED = [
     ("budget", 1003, 38),
@@ -64,7 +64,7 @@ def whole(case, folder):
 
 
 @pytest.mark.parametrize(("kind", "number", "boundary"), NAMED)
-def test_lanes_that_the_budget_cuts_are_filled_once(
+def test_lanes_cut_by_budget_are_refilled_once_after_crash(
     tmp_path, crashes, dies, kind, number, boundary
 ):
     case = crashes[1].draw_case(kind, number)
@@ -78,7 +78,7 @@ def test_lanes_that_the_budget_cuts_are_filled_once(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_boundary_will_do(tmp_path, crashes, dies, kind):
+def test_crash_at_random_boundary_gives_same_results(tmp_path, crashes, dies, kind):
     number, rng = 40, random.Random(kind)
     case = crashes[1].draw_case(kind, number)
     results = whole(case, tmp_path / "unbroken")
@@ -91,12 +91,12 @@ def test_any_boundary_will_do(tmp_path, crashes, dies, kind):
     assert crashes[0].differences(tmp_path / "unbroken", tmp_path / "broken") == []
 
 
-def test_every_kind_is_tried(crashes):
+def test_all_crash_kinds_are_covered(crashes):
     assert list(crashes[1].KINDS) == KINDS
 
 
 @pytest.mark.parametrize(("kind", "number", "boundary"), NAMED[:1])
-def test_ctrl_c_while_lanes_are_filled_commits_behind_the_chunk(
+def test_ctrl_c_during_refill_commits_after_the_chunk(
     tmp_path, monkeypatch, crashes, kind, number, boundary
 ):
     case = crashes[1].draw_case(kind, number)
@@ -116,7 +116,7 @@ def test_ctrl_c_while_lanes_are_filled_commits_behind_the_chunk(
     assert crashes[0].differences(tmp_path / "unbroken", tmp_path / "broken") == []
 
 
-def test_an_error_in_the_middle_of_a_chunk_commits_no_half_of_it(tmp_path, monkeypatch, crashes):
+def test_error_inside_chunk_commits_no_partial_state(tmp_path, monkeypatch, crashes):
     case = crashes[1].draw_case("budget", 1003)
     whole(case, tmp_path / "unbroken")
     advance, calls = AnalyticPopulation.advance, []
@@ -129,7 +129,7 @@ def test_an_error_in_the_middle_of_a_chunk_commits_no_half_of_it(tmp_path, monke
         return result
 
     monkeypatch.setattr(AnalyticPopulation, "advance", gone)
-    often = Settings(publish_seconds=1e9, commit_seconds=0.0)
+    often = RunOptions(publish_seconds=1e9, commit_seconds=0.0)
     with pytest.raises(SearchError, match="gone"):
         run(case.study, tmp_path / "broken", case.factory, (), often)
     whole(case, tmp_path / "broken")

@@ -50,7 +50,7 @@ def plain(request, tmp_path_factory):
     return study, go(study, tmp_path_factory.mktemp("plain") / "s")
 
 
-def test_parts_of_chunks_change_no_result(plain, tmp_path):
+def test_curve_rows_within_chunks_do_not_change_results(plain, tmp_path):
     study, whole = plain
     split = go(replace(study, log_every=250), tmp_path / "s", rows=4)
     assert other_tables(whole, split) == []
@@ -63,7 +63,7 @@ def test_parts_of_chunks_change_no_result(plain, tmp_path):
         assert after[key][3::4] == rows  # what is linear within a chunk ends where it ends
 
 
-def test_joined_rows_are_those_of_their_chunks(plain, tmp_path):
+def test_joined_curve_rows_equal_rows_of_their_chunks(plain, tmp_path):
     """Three chunks a row, cut at rungs and ends; the mean is taken from the rows of chunks."""
     study, whole = plain
     long = go(replace(study, log_every=3_500), tmp_path / "s")
@@ -90,7 +90,7 @@ def test_joined_rows_are_those_of_their_chunks(plain, tmp_path):
 
 @pytest.mark.parametrize("name", STUDIES)
 @pytest.mark.parametrize("commit_seconds", [0.0, 1e9])
-def test_half_rows_come_back_after_a_crash(tmp_path, name, commit_seconds):
+def test_partial_curve_rows_survive_crash(tmp_path, name, commit_seconds):
     study = replace(STUDIES[name], log_every=3_500)
     halves = set()
     for chunks in (1, 6, 3):
@@ -103,7 +103,7 @@ def test_half_rows_come_back_after_a_crash(tmp_path, name, commit_seconds):
     assert tables_equal(tmp_path / "cut", go(study, tmp_path / "straight")) == []
 
 
-def test_rows_lie_no_further_apart_than_asked():
+def test_curve_rows_are_at_most_log_every_apart():
     """Against every interval and chunk: whole updates, all of them, the fewest rows."""
     for updates in range(1, 40):
         for every in range(1, 6 * updates * 5):
@@ -120,7 +120,7 @@ def test_rows_lie_no_further_apart_than_asked():
                 assert chunks * updates * 5 <= every < (chunks + 1) * updates * 5
 
 
-def test_a_row_without_episodes_says_nothing_of_returns():
+def test_curve_row_without_episodes_is_skipped_in_mean():
     none = {"episodes": 0.0, "episode_return": math.nan}
     some = {"episodes": 3.0, "episode_return": 5.0}
     assert joined(none, some, 1.0) == joined(some, none, 1.0) == some
@@ -128,7 +128,7 @@ def test_a_row_without_episodes_says_nothing_of_returns():
 
 
 @pytest.mark.parametrize(("rows", "log_every"), [(1, None), (4, 250), (1, 3_500)])
-def test_rows_say_how_long_and_how_fast(tmp_path, rows, log_every):
+def test_curve_rows_have_elapsed_seconds_and_speed(tmp_path, rows, log_every):
     """Their seconds are those of the chunks; speeds and seconds give the env steps again."""
     study = samples.study(log_every=log_every, budget=samples.Budget(trials=3), confirm=None)
     factory = samples.AnalyticFactory(rows=rows, chunk_seconds=0.003, lanes=6)

@@ -8,7 +8,7 @@ from helpers.loading import run_file
 from hpo.search.engine.engine import Engine
 from hpo.search.state.buckets import order
 from hpo.search.state.loop_state import Phase
-from hpo.search.state.trials import Run
+from hpo.search.state.trials import Replicate
 from hpo.store.rows import REFERENCE_TRIAL, Stream
 from hpo.studies.spec import Budget
 
@@ -23,13 +23,13 @@ ALONE = dataclasses.replace(confirming.CONFIRM, default=False)
 LENGTH, Died, dies = confirming.LENGTH, confirming.Died, confirming.dies
 
 
-def test_a_winner_that_was_changed_on_its_way_comes_before_the_default():
-    runs = [Run(n, Stream.REPORT, 0) for n in (REFERENCE_TRIAL, 0, 7)]
+def test_pbt_winner_is_tested_before_default():
+    runs = [Replicate(n, Stream.REPORT, 0) for n in (REFERENCE_TRIAL, 0, 7)]
     assert [run.trial for run in sorted(runs, key=order)] == [7, 0, REFERENCE_TRIAL]
 
 
 @pytest.mark.parametrize("phase", [Phase.SEARCH, Phase.CHOOSE, Phase.REPORT])
-def test_a_budget_that_kept_nothing_back_for_the_default(tmp_path, dies, monkeypatch, phase):
+def test_budget_without_reserve_for_default_tests_winner_first(tmp_path, dies, monkeypatch, phase):
     budget = Budget(trials=None, env_steps=600_000)
     whole = go(tmp_path / "alone", study(ALONE, budget=budget))
     dies(phase, 24 if phase is Phase.SEARCH else 5)
@@ -47,7 +47,7 @@ def test_a_budget_that_kept_nothing_back_for_the_default(tmp_path, dies, monkeyp
 
 
 @pytest.mark.parametrize("seed", [0, 4])  # the winner in another program, and in the same
-def test_time_that_ends_cuts_the_default_in_a_program_of_its_own(tmp_path, monkeypatch, seed):
+def test_time_limit_cuts_default_in_separate_program(tmp_path, monkeypatch, seed):
     chunks = []
 
     def is_out_of_time(self):

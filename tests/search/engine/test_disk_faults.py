@@ -59,7 +59,7 @@ def refuse(patch, owner, name, when, number=errno.ENOSPC):
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )
-def test_a_refusal_is_a_sentence_and_costs_nothing(unbroken, tmp_path, owner, name, when):
+def test_disk_error_is_reported_and_study_resumes_unchanged(unbroken, tmp_path, owner, name, when):
     folder = tmp_path / "study"
     with pytest.MonkeyPatch.context() as patch:
         refuse(patch, owner, name, when)
@@ -72,7 +72,7 @@ def test_a_refusal_is_a_sentence_and_costs_nothing(unbroken, tmp_path, owner, na
         assert {row.state for row in ours.trials()} == {row.state for row in theirs.trials()}
 
 
-def test_half_a_boundary_is_not_committed(unbroken, tmp_path):
+def test_disk_error_commits_no_partial_boundary(unbroken, tmp_path):
     folder = tmp_path / "study"
     with pytest.MonkeyPatch.context() as patch:
         refuse(patch, finish_trials, "make_folder", 2)
@@ -82,7 +82,7 @@ def test_half_a_boundary_is_not_committed(unbroken, tmp_path):
         assert journal.head().number == 0 and journal.trials() == []
 
 
-def test_nothing_is_written_after_a_refusal(tmp_path):
+def test_nothing_is_published_after_disk_error(tmp_path):
     folder = tmp_path / "study"
     with pytest.MonkeyPatch.context() as patch:
         refuse(patch, finish_trials, "make_folder", 2)
@@ -94,7 +94,7 @@ def test_nothing_is_written_after_a_refusal(tmp_path):
     assert {"force": True} not in written
 
 
-def test_half_a_copy_of_a_policy_goes_when_the_study_goes_on(unbroken, tmp_path):
+def test_partial_policy_copy_is_removed_on_resume(unbroken, tmp_path):
     folder = tmp_path / "study"
     with pytest.MonkeyPatch.context() as patch:
         refuse(patch, finish_trials, "make_folder", 2)

@@ -42,7 +42,7 @@ def read(path):
         return {row.trial: row for row in journal.trials()}, journal.decisions()
 
 
-def test_the_worst_go_on_from_the_best(tmp_path):
+def test_pbt_worst_trials_copy_from_best(tmp_path):
     go(tmp_path / "s", study())
     rows, decisions = read(tmp_path / "s")
     assert {row.state for row in rows.values()} == {"finished"}
@@ -77,7 +77,7 @@ class EqualsFactory(samples.AnalyticFactory):
         return Equals(self, resolved.steps_per_chunk, lanes or self.lanes)
 
 
-def test_equals_do_not_copy_each_other(tmp_path):
+def test_pbt_trials_with_equal_values_do_not_copy(tmp_path):
     asked = study(seeds=Seeds(1), budget=Budget(trials=8))
     go(tmp_path / "s", asked, EqualsFactory(lanes=8, diverges_above=2.0))
     rows, decisions = read(tmp_path / "s")
@@ -85,7 +85,7 @@ def test_equals_do_not_copy_each_other(tmp_path):
     assert not any(row.schedule for row in rows.values())
 
 
-def test_the_rolling_return_of_a_copy_is_that_of_its_lineage(tmp_path):
+def test_rolling_return_of_copy_follows_its_lineage(tmp_path):
     """One episode a chunk, so that it is the mean of all returns so far."""
     go(tmp_path / "s", study(), view_samples.ReturningFactory(lanes=40, diverges_above=0.3))
     rows, _ = read(tmp_path / "s")
@@ -106,7 +106,7 @@ def test_the_rolling_return_of_a_copy_is_that_of_its_lineage(tmp_path):
                 assert rolling == pytest.approx(math.fsum(returns) / len(returns))
 
 
-def test_a_schedule_says_what_the_decisions_say(tmp_path):
+def test_pbt_schedule_equals_decisions(tmp_path):
     go(tmp_path / "s", study())
     rows, decisions = read(tmp_path / "s")
     ways = {number: [(0, number)] for number in rows}
@@ -127,7 +127,7 @@ def test_a_schedule_says_what_the_decisions_say(tmp_path):
             assert entry.params == part.params
 
 
-def test_copies_pay(tmp_path):
+def test_pbt_improves_over_independent_trials(tmp_path):
     """From the same 16 beginnings the population ends better than its trials alone."""
     asked = study(space=samples.study().space)
     with_copies = go(tmp_path / "with", asked).best.value
@@ -146,7 +146,7 @@ STUDIES = {
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_an_interrupted_population_goes_on_to_the_same_end(tmp_path, name):
+def test_interrupted_population_resumes_to_same_result(tmp_path, name):
     asked = STUDIES[name]
     go(tmp_path / "unbroken", asked)
     rng, state, rounds = random.Random(name), "interrupted", 0
@@ -159,7 +159,7 @@ def test_an_interrupted_population_goes_on_to_the_same_end(tmp_path, name):
     assert repr(read(tmp_path / "unbroken")[1]) == repr(read(tmp_path / "broken")[1])
 
 
-def test_a_population_that_learns_from_gains_differs_and_says_so(tmp_path):
+def test_pb2_decisions_differ_from_pbt_and_are_labelled(tmp_path):
     go(tmp_path / "pbt", study())
     go(tmp_path / "pb2", study(PB2))
     one, other = read(tmp_path / "pbt")[1], read(tmp_path / "pb2")[1]
@@ -168,7 +168,7 @@ def test_a_population_that_learns_from_gains_differs_and_says_so(tmp_path):
     assert [e.params for e in one] != [e.params for e in other]
 
 
-def test_a_trial_that_diverged_goes_on_from_another(tmp_path):
+def test_diverged_pbt_trial_continues_from_copy(tmp_path):
     go(tmp_path / "s", study(EarlyTerminate("pbt", every=3_000)))
     rows, decisions = read(tmp_path / "s")
     lost = [entry for entry in decisions if entry.value != entry.value]
@@ -193,7 +193,7 @@ def lanes_of(path):
         return [bucket.lanes for bucket in LoopState.from_text(journal.head().loop_state).buckets]
 
 
-def test_a_population_that_grows_has_lanes_for_all(tmp_path):
+def test_extended_population_has_lanes_for_all_trials(tmp_path):
     small, grown = study(budget=Budget(trials=2)), study(budget=Budget(trials=14))
     go(tmp_path / "s", small, dataclasses.replace(FACTORY, lanes=4))
     assert lanes_of(tmp_path / "s") == [4]
@@ -201,7 +201,7 @@ def test_a_population_that_grows_has_lanes_for_all(tmp_path):
     assert lanes_of(tmp_path / "s") == [28]
 
 
-def test_a_population_grows_once_it_has_finished(tmp_path):
+def test_population_can_be_extended_only_after_finishing(tmp_path):
     """Amid its search the new trials would take the lanes of those that diverged."""
     small, factory = study(budget=Budget(trials=2)), dataclasses.replace(FACTORY, lanes=4)
     go(tmp_path / "s", small, factory, observers=[samples.CutAt(3)])
@@ -213,7 +213,7 @@ def test_a_population_grows_once_it_has_finished(tmp_path):
     assert len(read(tmp_path / "s")[0]) == 14
 
 
-def test_what_diverges_after_the_last_rung_has_diverged(tmp_path):
+def test_divergence_after_last_rung_marks_trial_diverged(tmp_path):
     """Nobody is left to copy from: lanes diverge in their last chunk."""
 
     class Late(AnalyticPopulation):
@@ -275,7 +275,7 @@ def test_confirming_follows_the_schedule(tmp_path, warmup):
     assert len(fresh) == 7 and sum(rows == default for rows in fresh) == 2
 
 
-def test_rules_hold_for_copies_too(tmp_path):
+def test_forbidden_rules_apply_to_pbt_copies(tmp_path):
     rule = parse_rule("learning_rate > 0.01")
     space = Space(samples.REAL.parameters, (rule,))
     go(tmp_path / "s", study(space=space))
@@ -293,7 +293,7 @@ def test_a_population_without_lanes_for_all_is_refused(tmp_path):
             go(tmp_path / words.split()[0], study(**changes))
 
 
-def test_a_second_program_is_no_place_for_copies(tmp_path, monkeypatch):
+def test_pbt_trials_in_a_second_program_fail(tmp_path, monkeypatch):
     """Keys of an environment that no table knows pass the checks before."""
     monkeypatch.setattr("hpo.search.run.check_runnable", lambda study: None)
     results = go(tmp_path / "s", study(space=samples.WITH_BUCKETS))
@@ -303,7 +303,7 @@ def test_a_second_program_is_no_place_for_copies(tmp_path, monkeypatch):
     assert results.state == "finished"
 
 
-def test_those_who_watch_are_told_who_leads(tmp_path):
+def test_observers_receive_pbt_leader(tmp_path):
     seen = []
 
     class Watcher(Observer):

@@ -57,7 +57,7 @@ def go(tmp_path, study, factory):
     return run(study, tmp_path / "study", factory, (), samples.quick())
 
 
-def test_a_chunk_that_fails_costs_its_trials_and_the_study_goes_on(tmp_path):
+def test_failing_chunk_fails_its_trials_and_study_continues(tmp_path):
     factory = breaking(lambda call: call == 4, lanes=6)
     results = go(tmp_path, samples.study(), factory)
     assert results.state == "finished" and results.usage.failures == 1
@@ -70,7 +70,7 @@ def test_a_chunk_that_fails_costs_its_trials_and_the_study_goes_on(tmp_path):
     assert all(row.value is None and row.ended_at is not None for row in failed)
 
 
-def test_too_many_errors_stop_the_study_and_it_stays_stopped(tmp_path):
+def test_too_many_errors_stop_study_until_limit_is_raised(tmp_path):
     study = samples.study(budget=Budget(trials=50, max_failures=3))
     factory = breaking(lambda call: True, lanes=4)
     with pytest.raises(SearchError, match=r"3 errors.*MemoryError: out of memory"):
@@ -82,7 +82,7 @@ def test_too_many_errors_stop_the_study_and_it_stays_stopped(tmp_path):
     assert go(tmp_path, raised, Factory(lanes=4)).state == "finished"
 
 
-def test_the_last_error_is_not_that_of_a_later_trial_which_diverged(tmp_path):
+def test_error_limit_reports_last_failed_not_diverged_trial(tmp_path):
     study = samples.study(budget=Budget(trials=50, max_failures=1))
     factory = breaking(lambda call: call == 1, "evaluate", lanes=20, diverges_above=1e-3)
     with pytest.raises(SearchError, match=r"1 error,.*MemoryError: out of memory"):
@@ -92,7 +92,7 @@ def test_the_last_error_is_not_that_of_a_later_trial_which_diverged(tmp_path):
     assert last["diverged"] > last["failed"]
 
 
-def test_an_evaluation_that_fails_costs_the_trials_evaluated(tmp_path):
+def test_failing_evaluation_fails_only_evaluated_trials(tmp_path):
     factory = breaking(lambda call: call == 2, method="evaluate", error=RuntimeError("boom"))
     results = go(tmp_path, samples.study(), factory)
     failed = [entry for entry in results.leaderboard if entry.state is TrialState.FAILED]
@@ -100,7 +100,7 @@ def test_an_evaluation_that_fails_costs_the_trials_evaluated(tmp_path):
     assert Breaking.made == 1
 
 
-def test_a_population_that_cannot_be_made_costs_those_who_waited(tmp_path):
+def test_program_that_cannot_compile_fails_its_trials(tmp_path):
     class Unmakable(Factory):
         def make(self, resolved, lanes):
             if resolved.config["hidden_sizes"] == (64, 64):
@@ -116,7 +116,7 @@ def test_a_population_that_cannot_be_made_costs_those_who_waited(tmp_path):
     assert states == {(True, True), (False, False)}
 
 
-def test_knobs_that_contradict_each_other_fail_their_trial(tmp_path):
+def test_contradictory_hyperparameters_fail_their_trial(tmp_path):
     class Picky(Factory):
         def resolve(self, config):
             if config["hidden_sizes"] == (32,):
@@ -132,14 +132,14 @@ def test_knobs_that_contradict_each_other_fail_their_trial(tmp_path):
         assert {row.error for row in failed} == {"32 is no width"}
 
 
-def test_an_error_that_is_nobodys_fault_stops_at_once(tmp_path):
+def test_missing_package_stops_study_immediately(tmp_path):
     error = MissingExtraError("brax", "brax", "ant")
     with pytest.raises(MissingExtraError):
         go(tmp_path, samples.study(), breaking(lambda call: call == 3, error=error))
     assert Breaking.calls == 3
 
 
-def test_a_chunk_that_fails_while_confirming_costs_the_candidates(tmp_path):
+def test_failing_chunk_during_confirm_fails_the_candidates(tmp_path):
     study = samples.study(
         early_terminate=None, budget=Budget(trials=4), confirm=samples.Confirm(2, 2, 2)
     )
@@ -154,7 +154,7 @@ def test_a_chunk_that_fails_while_confirming_costs_the_candidates(tmp_path):
         assert len(errors) == 2 and all(map(RAISED.fullmatch, errors))
 
 
-def test_a_chunk_that_fails_costs_the_candidate_in_it_and_the_others_go_on(tmp_path):
+def test_failing_confirm_chunk_fails_one_candidate_only(tmp_path):
     study = samples.study(
         early_terminate=None, budget=Budget(trials=4), confirm=samples.Confirm(2, 4, 6)
     )
@@ -202,7 +202,7 @@ def one_fails(at, method="advance", **fields):
 
 
 @pytest.mark.parametrize("method", ["advance", "evaluate"])
-def test_a_replicate_whose_environment_fails_costs_its_own_trial(tmp_path, method):
+def test_failing_environment_fails_only_its_trial(tmp_path, method):
     results = go(tmp_path, samples.study(), one_fails(2, method, lanes=6, diverges_above=2.0))
     assert results.state == "finished" and results.usage.failures == 1
     with Journal(tmp_path / "study") as journal:
@@ -211,7 +211,7 @@ def test_a_replicate_whose_environment_fails_costs_its_own_trial(tmp_path, metho
     assert not any(entry.state is TrialState.DIVERGED for entry in results.leaderboard)
 
 
-def test_one_that_fails_while_confirming_costs_its_candidate_alone(tmp_path):
+def test_failing_environment_during_confirm_fails_one_candidate(tmp_path):
     study = samples.study(
         early_terminate=None, budget=Budget(trials=4), confirm=samples.Confirm(2, 2, 2)
     )
@@ -222,7 +222,7 @@ def test_one_that_fails_while_confirming_costs_its_candidate_alone(tmp_path):
         assert [row.error for row in journal.trials() if row.error] == [WHY]
 
 
-def test_environments_that_fail_count_towards_what_a_study_puts_up_with(tmp_path):
+def test_environment_failures_count_towards_max_failures(tmp_path):
     study = samples.study(budget=Budget(trials=50, max_failures=1))
     with pytest.raises(SearchError, match=r"1 error,.*walk.py:3: ValueError: a broken joint"):
         go(tmp_path, study, one_fails(2, lanes=6, diverges_above=2.0))

@@ -42,7 +42,7 @@ def go(folder, confirm, factory=None):
 
 
 @pytest.mark.parametrize("after", [(2, 6, 4), (2, 3, 9), (3, 5, 6)])
-def test_a_confirm_stage_that_changed_ends_as_if_it_had_been_so(tmp_path, after):
+def test_changed_confirm_stage_equals_running_changed_stage_once(tmp_path, after):
     before = (2, 3, 4)
     first = go(tmp_path / "twice", before)
     again = go(tmp_path / "twice", after)
@@ -61,7 +61,7 @@ class Died(BaseException):
 
 @pytest.mark.parametrize("phase", [Phase.CHOOSE, Phase.REPORT])
 @pytest.mark.parametrize("change", ["confirm", "budget"])
-def test_what_changed_while_it_confirmed_is_what_it_ends_with(tmp_path, phase, change):
+def test_settings_changed_during_confirm_take_effect(tmp_path, phase, change):
 
     class Dies(Observer):
         chunks = 0
@@ -90,7 +90,7 @@ def test_what_changed_while_it_confirmed_is_what_it_ends_with(tmp_path, phase, c
 
 
 @pytest.mark.parametrize("confirm", [(2, 3, 9), (3, 3, 4), (2, 6, 4), (4, 6, 4)])
-def test_a_reopened_stage_that_the_budget_cuts_keeps_what_was_proved(tmp_path, confirm):
+def test_reopened_confirm_cut_by_budget_keeps_verdict(tmp_path, confirm):
     budget = Budget(trials=None, env_steps=700_000)
     for asked in ((2, 3, 4), confirm):
         study = samples.study(confirm=samples.Confirm(*asked), budget=budget)
@@ -114,7 +114,7 @@ def test_a_reopened_stage_that_the_budget_cuts_keeps_what_was_proved(tmp_path, c
     assert {entry.trial for entry in raised.leaderboard if entry.confirmed} == expected
 
 
-def test_who_was_displaced_says_nothing_of_the_front(tmp_path):
+def test_former_candidates_do_not_affect_the_front(tmp_path):
     """Candidates of an earlier stage had fewer seeds; all that are compared have the same."""
     found = {}
     for name, stages in (("twice", [(4, 3, 0), (2, 8, 0)]), ("once", [(2, 8, 0)])):
@@ -134,7 +134,7 @@ def test_who_was_displaced_says_nothing_of_the_front(tmp_path):
     assert shown[0] == shown[1]
 
 
-def test_a_confirm_stage_that_was_cut_is_made_whole(tmp_path):
+def test_failed_confirm_stage_is_completed_when_reopened(tmp_path):
     broken = go(tmp_path / "twice", (2, 3, 4), Failing())
     assert not any(entry.confirmed for entry in broken.leaderboard)
     with Journal(tmp_path / "twice") as journal:

@@ -54,7 +54,7 @@ def kept(tmp_path, name="small"):
     return StudyFolder(tmp_path / "results" / name).study_file.read_text()
 
 
-def test_the_folder_says_what_the_command_changed(hpo, tmp_path):
+def test_study_folder_records_the_command_overrides(hpo, tmp_path):
     assert hpo("run", "small.yaml", "--set", "budget.trials=8")[0] == 0
     assert kept(tmp_path).endswith(TEXT)
     assert "#   hpo run small.yaml --set budget.trials=8\n" in kept(tmp_path)
@@ -66,7 +66,7 @@ def test_the_folder_says_what_the_command_changed(hpo, tmp_path):
     assert "hpo run small.yaml --name other-2" in page
 
 
-def test_a_refusal_names_the_override_and_the_command_that_goes_on(hpo, tmp_path):
+def test_refusal_quotes_recorded_overrides_and_resume_command(hpo, tmp_path):
     hpo("run", "small.yaml", "--set", "budget.trials=8", "--set", "seed=3")
     code, told = hpo("run", "small.yaml")
     assert code == 2
@@ -81,14 +81,14 @@ def test_a_refusal_names_the_override_and_the_command_that_goes_on(hpo, tmp_path
     assert more[0] == 0 and "budget.trials=9" in kept(tmp_path)
 
 
-def test_what_the_command_changes_now_is_said_too(hpo):
+def test_refusal_quotes_new_overrides(hpo):
     hpo("run", "small.yaml")
     code, told = hpo("run", "small.yaml", "--set", "seed=3")
     assert code == 2 and "[now: seed=3]" in told
     assert told.rstrip().endswith("resume with: hpo run small.yaml")
 
 
-def test_what_follows_from_an_override_is_no_change_of_the_file(hpo):
+def test_refusal_attributes_derived_changes_to_override(hpo):
     tpe = ("--set", "search.method=tpe")
     hpo("run", "small.yaml")
     code, told = hpo("run", "small.yaml", *tpe)
@@ -99,7 +99,7 @@ def test_what_follows_from_an_override_is_no_change_of_the_file(hpo):
     assert told.rstrip().endswith("hpo run small.yaml --set search.method=tpe --name other")
 
 
-def test_what_changed_in_the_file_is_told_apart(hpo, tmp_path):
+def test_refusal_distinguishes_changes_in_file(hpo, tmp_path):
     hpo("run", "small.yaml", "--set", "budget.trials=8")
     (tmp_path / "small.yaml").write_text(TEXT.replace("16k", "20k"))
     _, told = hpo("run", "small.yaml")
@@ -107,7 +107,7 @@ def test_what_changed_in_the_file_is_told_apart(hpo, tmp_path):
     assert "--set budget.trials=8, after restoring the old env_steps in the file" in told
 
 
-def test_what_follows_from_the_length_is_no_change_of_the_file(hpo, tmp_path):
+def test_values_derived_from_env_steps_are_not_file_changes(hpo, tmp_path):
     asha = ("--set", "early_terminate.type=asha")
     assert hpo("run", "small.yaml", "--set", "env_steps=32k", *asha)[0] == 0
     _, told = hpo("run", "small.yaml", *asha)
@@ -119,14 +119,14 @@ def test_what_follows_from_the_length_is_no_change_of_the_file(hpo, tmp_path):
     assert code == 2 and "grew from" not in told, "a run that is refused does not go on"
 
 
-def test_folders_of_before_are_helped_where_the_file_is_the_same(hpo, tmp_path):
+def test_refusal_quotes_overrides_for_folders_without_command(hpo, tmp_path):
     hpo("run", "small.yaml", "--set", "budget.trials=8")
     StudyFolder(tmp_path / "results" / "small").study_file.write_text(TEXT)
     _, told = hpo("run", "small.yaml")
     assert "resume with: hpo run small.yaml --set budget.trials=8" in told
 
 
-def test_another_verb_is_named(hpo, tmp_path):
+def test_resume_command_uses_recorded_verb(hpo, tmp_path):
     main(["train", "small.yaml", "--quiet"])  # lanes that follow formulas have no returns to show
     assert "#   hpo train small.yaml\n" in kept(tmp_path)
     _, told = hpo("run", "small.yaml")
@@ -138,7 +138,7 @@ class Idle(Factory):
         raise AssertionError("nothing is to be compiled")
 
 
-def test_a_finished_study_says_so_and_starts_nothing(tmp_path, monkeypatch, capsys):
+def test_finished_study_prints_nothing_to_do(tmp_path, monkeypatch, capsys):
     studied(tmp_path, monkeypatch, Factory)
     assert main(["run", "small.yaml"]) == 0
     assert "nothing to do" not in capsys.readouterr().out
@@ -156,14 +156,14 @@ def test_a_finished_study_says_so_and_starts_nothing(tmp_path, monkeypatch, caps
         assert journal.head() == head, "nothing was committed"
 
 
-def test_a_study_that_grows_has_something_to_do(tmp_path, monkeypatch, capsys):
+def test_extended_study_does_not_print_nothing_to_do(tmp_path, monkeypatch, capsys):
     studied(tmp_path, monkeypatch, Factory)
     for trials in ("6", "8"):
         assert main(["run", "small.yaml", "--set", f"budget.trials={trials}"]) == 0
         assert "nothing to do" not in capsys.readouterr().out
 
 
-def test_a_view_draws_nothing_before_a_finished_study_starts():
+def test_live_view_draws_nothing_for_finished_study():
     terminal = Console(file=io.StringIO(), force_terminal=True)
     with LiveView(terminal=terminal, at_once=False):
         assert terminal.file.getvalue() == ""

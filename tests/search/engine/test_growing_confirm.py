@@ -91,7 +91,7 @@ def nothing_is_lost(before, after):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_was_confirmed_keeps_its_values(tmp_path, kind):
+def test_confirmed_trials_keep_values_in_extended_study(tmp_path, kind):
     changes = KINDS[kind]
     first = go(tmp_path, study(8, **changes))
     before = rows_of(tmp_path)
@@ -133,7 +133,7 @@ def dies(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_killed_while_it_grows_it_ends_as_undisturbed(tmp_path, kind, dies, monkeypatch):
+def test_extended_study_killed_midway_equals_uninterrupted(tmp_path, kind, dies, monkeypatch):
     changes = KINDS[kind]
     go(tmp_path / "small", study(8, **changes))
     for name in ("whole", "broken"):
@@ -154,7 +154,7 @@ def test_killed_while_it_grows_it_ends_as_undisturbed(tmp_path, kind, dies, monk
 
 
 @pytest.mark.parametrize("phase", ["choose", "report"])
-def test_growing_amid_its_confirmation_reuses_every_run_that_ended(tmp_path, phase, monkeypatch):
+def test_study_extended_during_confirm_reuses_finished_runs(tmp_path, phase, monkeypatch):
     """One lane, so that some seeds have ended and others not; then the study grows."""
     asked, lane = study(8), samples.AnalyticFactory(lanes=1)
     ends = 2 if phase == "choose" else 2 * CONFIRM.choose + 4
@@ -189,7 +189,7 @@ def test_growing_amid_its_confirmation_reuses_every_run_that_ended(tmp_path, pha
 
 
 @pytest.mark.parametrize("after", [(1, 8, 4), (2, 9, 3), (2, 4, 0)])
-def test_more_seeds_that_choose_leave_the_others_what_they_had(tmp_path, after):
+def test_more_selection_seeds_keep_values_of_former_candidates(tmp_path, after):
     """They are not compared with who ran on more of them, and still have their values."""
     go(tmp_path / "twice", study(24, samples.Confirm(4, 2, 2)))
     before = rows_of(tmp_path / "twice")
@@ -205,7 +205,7 @@ def test_more_seeds_that_choose_leave_the_others_what_they_had(tmp_path, after):
     assert all(e.value == e.search_value for e in smaller)
 
 
-def test_fewer_seeds_compare_all_who_have_them_and_keep_what_was_reported(tmp_path):
+def test_fewer_confirm_seeds_keep_measured_values(tmp_path):
     first = go(tmp_path, study(24, samples.Confirm(4, 5, 6)))
     again = go(tmp_path, study(24, samples.Confirm(2, 3, 2)))
     assert again.usage.confirm_env_steps == first.usage.confirm_env_steps or (
@@ -234,7 +234,7 @@ def test_a_seed_that_diverged_is_not_run_again(tmp_path):
     assert spent == 2 * (9 - 6) * LENGTH
 
 
-def test_the_policy_of_who_won_once_is_kept_for_when_it_wins_again(tmp_path):
+def test_policy_of_former_winner_is_kept(tmp_path):
     """Its runs on fresh seeds are not run again, so that no lane would have it."""
     keeps = Checkpoint(keep_best=1)
     first = go(tmp_path, study(8, checkpoint=keeps))
@@ -246,7 +246,7 @@ def test_the_policy_of_who_won_once_is_kept_for_when_it_wins_again(tmp_path):
         assert f"trial_{won}" in names and f"trial_{results.best.trial}" in names
 
 
-def test_selection_seeds_that_the_budget_cannot_pay_do_not_start(tmp_path):
+def test_selection_seeds_outside_budget_do_not_start(tmp_path):
     """They were trained up to where the budget ended, and chose nothing."""
     study = samples.study(
         budget=Budget(trials=8, env_steps=432_000),
@@ -279,7 +279,7 @@ ALONE = {
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_the_default_alone_is_not_kept_room_for_twice(tmp_path, name):
+def test_budget_reserve_counts_default_only_study_once(tmp_path, name):
     """A run, a selection seed and two test seeds are 64,000 env steps; kept were two more."""
     study = samples.study(
         early_terminate=None, seeds=Seeds(1), confirm=samples.Confirm(1, 1, 2), **ALONE[name]

@@ -94,7 +94,7 @@ def student(gaps, level):
     return pytest.approx((found.low, found.high), rel=2e-3)
 
 
-def test_the_best_of_the_search_wins_and_a_clear_difference_ends_the_test(tmp_path):
+def test_clear_interim_difference_ends_test_early(tmp_path):
     results, rows = go(tmp_path, study()), rows_of(tmp_path)
     first = results.best
     finished = [row for row in rows.values() if row.state == "finished"]
@@ -132,9 +132,7 @@ class Higher(Noisy):
 
 
 @pytest.mark.parametrize(("lanes", "seeds"), [(Noisy(), 8), (Higher(), 16)], ids=["now", "later"])
-def test_a_look_without_a_known_range_ends_the_test_once_nothing_unseen_could_turn_it(
-    tmp_path, lanes, seeds
-):
+def test_interim_look_without_known_bounds_needs_robust_difference(tmp_path, lanes, seeds):
     results, rows = go(tmp_path, study(env=EnvSpec("own")), lanes), rows_of(tmp_path)
     ours, theirs = (rows[number].report_values for number in (results.best.trial, 0))
     assert len(ours) == len(theirs) == seeds
@@ -152,7 +150,7 @@ def test_a_look_without_a_known_range_ends_the_test_once_nothing_unseen_could_tu
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_it_goes_on_unless_the_look_decides_or_does_not_favour_the_winner(tmp_path, seed):
+def test_interim_test_continues_only_if_winner_leads_undecided(tmp_path, seed):
     """The default is nearly the best, so that both happen; the rule from SciPy beside it."""
     space = dataclasses.replace(
         POOR,
@@ -185,7 +183,9 @@ def test_it_goes_on_unless_the_look_decides_or_does_not_favour_the_winner(tmp_pa
 
 
 @pytest.mark.parametrize("space", [POOR, samples.REAL], ids=["clear", "open"])
-def test_killed_at_any_boundary_it_ends_as_undisturbed(tmp_path, space, dies, monkeypatch):
+def test_interim_study_killed_at_any_boundary_equals_uninterrupted(
+    tmp_path, space, dies, monkeypatch
+):
     asked, factory = study(space, metric=Metric(training_weight=0.5)), Shows(lanes=4)
     passed = dies(0)
     go(tmp_path / "whole", asked, factory)
@@ -200,7 +200,7 @@ def test_killed_at_any_boundary_it_ends_as_undisturbed(tmp_path, space, dies, mo
         assert tables_equal(tmp_path / "whole", tmp_path / f"broken{number}") == []
 
 
-def test_a_study_that_grows_asks_nothing_twice_and_tests_a_new_winner_at_once(tmp_path):
+def test_extended_study_skips_look_for_new_winner(tmp_path):
     first = go(tmp_path, study(budget=samples.Budget(trials=12)))
     again = go(tmp_path, study(budget=samples.Budget(trials=13)))
     assert first.best.trial == again.best.trial  # the same winner: nothing more runs
@@ -217,7 +217,7 @@ def test_a_study_that_grows_asks_nothing_twice_and_tests_a_new_winner_at_once(tm
 
 
 @pytest.mark.parametrize("seeds", [6, 8, 12, 16])
-def test_a_winner_that_has_test_seeds_by_hand_has_no_interim_look(tmp_path, seeds):
+def test_manually_confirmed_winner_has_no_interim_look(tmp_path, seeds):
     """`hpo confirm` ran it before the study had a confirm stage; all seeds of both decide."""
     asked = study(confirm=None)
     winner = go(tmp_path, asked).best.trial
@@ -245,7 +245,7 @@ def expected_interval(folder, winner, level):
     return student(gaps, level)
 
 
-def test_a_look_at_which_a_seed_diverged_spends_nothing(tmp_path):
+def test_diverged_seed_at_interim_look_spends_no_error_rate(tmp_path):
     lanes = Loses(replicate=4, chunk=9, among=lambda config: config["learning_rate"] == 1e-5)
     winner = go(tmp_path, study(), lanes).best.trial
     assert rows_of(tmp_path)[0].report_diverged == (4,)
@@ -255,7 +255,7 @@ def test_a_look_at_which_a_seed_diverged_spends_nothing(tmp_path):
     assert seen_interval(found) == expected_interval(tmp_path, winner, 0.04)
 
 
-def test_a_default_that_the_budget_cut_after_the_look_runs_once_the_budget_grows(tmp_path):
+def test_default_cut_by_budget_after_look_is_completed_later(tmp_path):
     space = dataclasses.replace(
         POOR,
         parameters=(
@@ -277,7 +277,7 @@ def test_a_default_that_the_budget_cut_after_the_look_runs_once_the_budget_grows
     assert results.usage.env_steps == budget.env_steps
 
 
-def test_trial_0_that_copied_others_is_a_winner_like_any_other(tmp_path):
+def test_pbt_winner_trial_0_is_compared_with_reference(tmp_path):
     """It is not the default, and a study that grows takes no look at it a second time."""
     asked = study(early_terminate=EarlyTerminate("pbt", every=2_000), seed=1, seeds=Seeds(1))
     for trials in (4, 5):
@@ -292,7 +292,7 @@ def test_trial_0_that_copied_others_is_a_winner_like_any_other(tmp_path):
     assert seen_interval(found) == student(np.subtract(ours, theirs), 0.008)
 
 
-def test_the_policy_of_a_trial_0_that_copied_others_and_won_is_kept(tmp_path):
+def test_policy_of_pbt_winner_trial_0_is_kept(tmp_path):
     asked = study(
         early_terminate=EarlyTerminate("pbt", every=2_000),
         seed=1,
@@ -307,7 +307,7 @@ def test_the_policy_of_a_trial_0_that_copied_others_and_won_is_kept(tmp_path):
     assert {path.name for path in (tmp_path / "policies").iterdir()} == {"trial_0", "trial_5"}
 
 
-def test_two_looks_are_wrong_in_at_most_5_percent():
+def test_two_looks_keep_error_rate_below_5_percent():
     """Of equal configurations; some stop because the first look does not favour the winner."""
     rng, wrong, early = np.random.default_rng(0), 0, 0
     for _ in range(4000):
@@ -321,7 +321,7 @@ def test_two_looks_are_wrong_in_at_most_5_percent():
     assert wrong / 4000 < 0.05
 
 
-def test_training_returns_count_in_values_that_choose_and_not_in_those_that_test(tmp_path):
+def test_training_returns_affect_selection_but_not_test_values(tmp_path):
     asked = study(metric=Metric(training_weight=0.25), confirm=samples.Confirm(2, 3, 6))
     go(tmp_path, asked, Shows())
     with Journal(tmp_path) as journal:
@@ -353,7 +353,7 @@ def test_training_returns_count_in_values_that_choose_and_not_in_those_that_test
 
 
 @pytest.mark.parametrize("confirm", [None, CONFIRM])
-def test_rows_of_curves_do_not_change_the_training_returns_that_choose(tmp_path, confirm):
+def test_curve_row_count_does_not_change_training_returns(tmp_path, confirm):
     """A chunk of 160 episodes in one row or four, whose returns differ."""
 
     class InParts(Shows):
@@ -415,7 +415,7 @@ class WithoutLengths(Shows):
         return population
 
 
-def test_training_returns_count_where_no_lengths_are_reported(tmp_path):
+def test_training_returns_count_without_episode_lengths(tmp_path):
     asked = study(metric=Metric(training_weight=0.25))
     go(tmp_path / "whole", asked, Shows())
     go(tmp_path / "without", asked, WithoutLengths())
@@ -425,7 +425,7 @@ def test_training_returns_count_where_no_lengths_are_reported(tmp_path):
     assert "episode_return_100" in columns and "episode_length_100" not in columns
 
 
-def test_without_an_episode_the_evaluation_counts_alone(tmp_path):
+def test_training_weight_is_ignored_without_training_episodes(tmp_path):
     go(tmp_path / "plain", study())
     go(tmp_path / "weighted", study(metric=Metric(training_weight=0.5)))  # shows no episodes
     plain, weighted = rows_of(tmp_path / "plain"), rows_of(tmp_path / "weighted")
@@ -463,16 +463,16 @@ BASE = "{env: CartPole-v1, env_steps: 100k, budget: {trials: 8}, %s}"
         ),
     ],
 )
-def test_what_cannot_work_is_refused(keys, words):
+def test_invalid_confirm_settings_are_refused(keys, words):
     with pytest.raises(StudyError, match=words):
         loads(BASE % keys)
 
 
-def test_without_selection_seeds_top_k_needs_no_trials():
+def test_top_k_may_exceed_trials_without_selection_seeds():
     assert loads("{env: CartPole-v1, env_steps: 100k, budget: {trials: 3}, confirm: {choose: 0}}")
 
 
-def test_constraints_are_tested_on_all_seeds_whatever_the_interim_values_say(tmp_path):
+def test_constraints_disable_early_end_of_test(tmp_path):
     limit = (Constraint("eval/skill", min=0.1),)
     confirm = samples.Confirm(top_k=2, choose=3, report=16, interim=8)
     early = go(tmp_path / "early", study(confirm=confirm, early_terminate=None))

@@ -24,7 +24,7 @@ def send(number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_each_asks_for_a_clean_end_once(number):
+def test_each_signal_requests_clean_stop_once(number):
     told, before = [], signal.getsignal(number)
     with Interrupts(lambda: told.append(1)) as interrupts:
         assert not interrupts.requested
@@ -33,7 +33,7 @@ def test_each_asks_for_a_clean_end_once(number):
     assert signal.getsignal(number) is before
 
 
-def test_a_later_sigterm_leaves_at_once():
+def test_late_second_sigterm_exits_immediately():
     now, told = [100.0], []
     with Interrupts(lambda: told.append(1), clock=lambda: now[0]) as interrupts:
         for seconds in (100.0, 100.3, 101.9):
@@ -46,7 +46,7 @@ def test_a_later_sigterm_leaves_at_once():
             send(signal.SIGTERM)
 
 
-def test_only_ctrl_c_leaves_at_once():
+def test_quick_second_sigterm_does_not_exit_but_ctrl_c_does():
     """`timeout` sends SIGTERM to a process and to its group, a shell SIGHUP to its jobs."""
     told = []
     with Interrupts(lambda: told.append(1)) as interrupts:
@@ -57,14 +57,14 @@ def test_only_ctrl_c_leaves_at_once():
             send(signal.SIGINT)
 
 
-def test_a_study_under_nohup_does_not_hear_that_the_terminal_is_gone():
+def test_sighup_is_ignored_under_nohup():
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with Interrupts() as interrupts:
         send(signal.SIGHUP)
         assert not interrupts.requested
 
 
-def test_a_background_job_of_a_script_hears_ctrl_c():
+def test_background_job_receives_ctrl_c():
     """A shell without job control starts it with SIGINT ignored."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with Interrupts() as interrupts:

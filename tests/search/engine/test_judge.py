@@ -6,8 +6,8 @@ from hpo.search.lanes.contract import Resolver
 from hpo.search.rules.stopping import Asha
 from hpo.search.state.loop_state import LoopState
 from hpo.search.state.schedule import schedule_of
-from hpo.search.state.search_state import Ledger
-from hpo.search.state.trials import Run, RunState, Trial
+from hpo.search.state.search_state import SearchState
+from hpo.search.state.trials import Replicate, RunState, Trial
 from hpo.store.rows import Stream, TrialState
 from hpo.studies.spec import EarlyTerminate
 
@@ -18,14 +18,14 @@ SCHEDULES = {"a": schedule_of(STUDY, 1000)}
 def trial(number, *rung_values, state=RunState.RUNNING):
     """A running trial; one list of rung values a replicate."""
     runs = [
-        Run(number, Stream.SEARCH, index, state, rung_values=list(values))
+        Replicate(number, Stream.SEARCH, index, state, rung_values=list(values))
         for index, values in enumerate(rung_values)
     ]
     return Trial(number, TrialState.RUNNING, "random", 0, "a", {}, runs=runs)
 
 
 def empty(study=STUDY):
-    return Ledger(study, LoopState(), resolver=Resolver(study, samples.AnalyticFactory()))
+    return SearchState(study, LoopState(), resolver=Resolver(study, samples.AnalyticFactory()))
 
 
 def judged(*trials, study=STUDY, eta=2.0, ledger=None):
@@ -44,7 +44,7 @@ def rows(ledger):
     ]
 
 
-def test_the_schedule_of_the_sample():
+def test_schedule_of_example_study_has_expected_rungs():
     schedule = SCHEDULES["a"]
     assert schedule.rungs == (2, 8) and schedule.length == 16
     assert schedule.evaluations == {2, 8, 16} and schedule.env_steps == 16_000
@@ -78,13 +78,13 @@ def test_trials_of_one_boundary_are_compared_with_each_other():
     assert (stopped.rung, stopped.row().rung_value) == (0, 2.0)
 
 
-def test_a_trial_is_judged_when_its_last_replicate_is_there():
+def test_trial_is_judged_after_its_last_replicate():
     assert not is_due(trial(0, [1.0], []), 0)
     assert is_due(trial(0, [1.0, 2.0], [1.0]), 0)
     assert not is_due(trial(0, [1.0, 2.0], [1.0]), 1)
 
 
-def test_values_are_those_at_the_rung_though_a_replicate_went_on():
+def test_judged_values_are_those_at_the_rung():
     ledger = judged(trial(0, [1.0, 100.0], [3.0]))
     assert ledger.unwritten.decisions[0].value == 2.0
     assert ledger.trials[0].reports == [2.0]
@@ -105,7 +105,7 @@ def test_verdicts_are_never_revised():
     ]
 
 
-def test_a_diverged_replicate_is_neither_waited_for_nor_counted():
+def test_diverged_replicate_is_excluded_at_rung():
     tolerant = trial(0, [4.0], [], [6.0])
     tolerant.runs[1].state = RunState.DIVERGED
     assert judged(tolerant).unwritten.decisions[0].value == 5.0
@@ -136,14 +136,14 @@ def test_audited_trials_run_on_and_are_not_judged_again():
     assert len(ledger.unwritten.decisions) == 2
 
 
-def test_minimised_metrics_turn_around():
+def test_minimised_metric_reverses_rung_order():
     metric = dataclasses.replace(STUDY.metric, goal="minimize")
     ledger = judged(trial(0, [1.0]), trial(1, [2.0]), study=samples.study(metric=metric))
     assert [row.action for row in ledger.unwritten.decisions] == ["continue", "stop"]
     assert ledger.unwritten.decisions[1].cutoff == 1.0
 
 
-def test_nobody_is_judged_without_a_rule():
+def test_no_trial_is_judged_without_rule():
     ledger = empty()
     ledger.add(trial(0, [1.0]))
     judge(ledger, None, SCHEDULES)

@@ -56,7 +56,7 @@ def policies(folder):
 
 @pytest.mark.parametrize("goal", ["maximize", "minimize"])  # the best one is late, or early
 @pytest.mark.parametrize("ways", [(16_000,), (12_000, 16_000, 32_000)])
-def test_a_run_lengthened_equals_the_run_that_was_long(tmp_path, ways, goal):
+def test_extended_run_equals_run_of_full_length(tmp_path, ways, goal):
     kept = replace(one().checkpoint, each_seed=True, best_evaluation=True, best_of_each=True)
     go(one(checkpoint=kept, metric=Metric(goal=goal)), tmp_path / "grown")
     for env_steps in ways:
@@ -69,7 +69,7 @@ def test_a_run_lengthened_equals_the_run_that_was_long(tmp_path, ways, goal):
     assert grown.leaderboard[0].value == long.leaderboard[0].value
 
 
-def test_a_seed_that_diverges_in_the_longer_run_leaves_no_policy(tmp_path):
+def test_seed_diverging_in_extended_run_leaves_no_policy(tmp_path):
     factory = samples.LosingFactory(replicate=0, chunk=12)
     changes = {"seeds": Seeds(3, tolerate=1)}
     changes["checkpoint"] = replace(one().checkpoint, each_seed=True)
@@ -84,7 +84,7 @@ def test_a_seed_that_diverges_in_the_longer_run_leaves_no_policy(tmp_path):
 
 
 @pytest.mark.parametrize("each_seed", [False, True])
-def test_a_trial_that_loses_its_value_in_the_longer_run_leaves_no_policy(tmp_path, each_seed):
+def test_trial_losing_its_value_in_extended_run_leaves_no_policy(tmp_path, each_seed):
     factory = samples.LosingFactory(replicate=0, chunk=12)
     kept = replace(one().checkpoint, each_seed=each_seed)
     for env_steps in (8_000, 16_000):
@@ -94,7 +94,7 @@ def test_a_trial_that_loses_its_value_in_the_longer_run_leaves_no_policy(tmp_pat
     assert str(found.leaderboard[0].state) == "diverged"
 
 
-def test_a_run_that_grows_by_less_than_a_chunk_has_ended(tmp_path):
+def test_extension_within_last_chunk_finishes(tmp_path):
     """Both lengths round up to the same chunk, behind which no run would ever end."""
     go(one(7_990), tmp_path / "grown")
     grown = go(one(7_999), tmp_path / "grown", [samples.Stop(chunks=1)])
@@ -108,7 +108,7 @@ def test_a_run_that_grows_by_less_than_a_chunk_has_ended(tmp_path):
 
 @pytest.mark.parametrize("chunks", [1, 4, 7])
 @pytest.mark.parametrize("commit_seconds", [0.0, 1e9])
-def test_a_crash_while_it_goes_on_loses_nothing(tmp_path, chunks, commit_seconds):
+def test_crash_in_extended_run_loses_nothing(tmp_path, chunks, commit_seconds):
     """Also one that comes before the first commit of the longer run."""
     go(one(), tmp_path / "grown")
     with pytest.raises(KeyboardInterrupt):
@@ -120,7 +120,7 @@ def test_a_crash_while_it_goes_on_loses_nothing(tmp_path, chunks, commit_seconds
 
 @pytest.mark.parametrize("chunks", [3, 8])
 @pytest.mark.parametrize("commit_seconds", [0.0, 1e9])
-def test_a_run_cut_in_the_middle_may_grow_too(tmp_path, chunks, commit_seconds):
+def test_interrupted_run_can_be_extended(tmp_path, chunks, commit_seconds):
     """At its last boundary as well, where nothing but the last commit is missing."""
     with pytest.raises(KeyboardInterrupt):
         go(one(), tmp_path / "grown", [samples.Stop(chunks)], commit_seconds=commit_seconds)
@@ -129,7 +129,7 @@ def test_a_run_cut_in_the_middle_may_grow_too(tmp_path, chunks, commit_seconds):
     assert tables_equal(tmp_path / "grown", tmp_path / "long") == []
 
 
-def test_a_run_that_diverged_is_refused(tmp_path):
+def test_extending_diverged_run_is_refused(tmp_path):
     factory = samples.AnalyticFactory(diverges_above=1e-5)
     go(one(), tmp_path / "s", factory=factory)
     with pytest.raises(StoreError, match=r"trial 0 has not run to its end \(diverged\)"):
@@ -156,7 +156,7 @@ def test_the_same_command_again_does_nothing(tmp_path):
 # ---------------------------------------------------------------------- what is refused
 
 
-def test_seeds_that_took_turns_are_refused(tmp_path):
+def test_extending_seeds_that_shared_lanes_is_refused(tmp_path):
     factory = samples.AnalyticFactory(lanes=2)
     study = one(population=replace(one().population, lanes=2))
     go(study, tmp_path / "s", factory=factory)
@@ -171,14 +171,14 @@ def test_seeds_that_took_turns_are_refused(tmp_path):
     assert go(study, tmp_path / "cut", factory=factory).state == "finished"
 
 
-def test_an_end_that_the_long_run_is_not_evaluated_at_is_refused(tmp_path):
+def test_extension_with_mismatched_evaluation_points_is_refused(tmp_path):
     study = one(evaluation=Evaluation(every=3_000))
     go(study, tmp_path / "s")
     with pytest.raises(StoreError, match=r"evaluated at its end, 8000 env steps.*is 3000"):
         go(replace(study, env_steps=16_000), tmp_path / "s")
 
 
-def test_an_end_that_cuts_a_row_of_the_curve_short_is_refused(tmp_path):
+def test_extension_with_mismatched_curve_rows_is_refused(tmp_path):
     go(one(log_every=3_000), tmp_path / "s")
     with pytest.raises(StoreError, match=r"last row of its curve ends at 8000.*log_every is 3000"):
         go(one(16_000, log_every=3_000), tmp_path / "s")
@@ -188,7 +188,7 @@ def test_an_end_that_cuts_a_row_of_the_curve_short_is_refused(tmp_path):
     assert tables_equal(tmp_path / "grown", tmp_path / "long") == []
 
 
-def test_lanes_that_are_gone_are_refused_and_the_results_stay(tmp_path):
+def test_extension_without_checkpoints_is_refused(tmp_path):
     go(one(), tmp_path / "s")
     shutil.rmtree(tmp_path / "s" / "checkpoints")
     assert go(one(), tmp_path / "s").state == "finished"
@@ -196,7 +196,7 @@ def test_lanes_that_are_gone_are_refused_and_the_results_stay(tmp_path):
         go(one(16_000), tmp_path / "s")
 
 
-def test_a_study_that_goes_on_otherwise_gives_its_lanes_away(tmp_path):
+def test_confirm_stage_prevents_later_extension(tmp_path):
     """The confirm stage takes them, so that the run cannot grow any more."""
     go(one(), tmp_path / "s")
     go(one(confirm=Confirm(1, 2, 2)), tmp_path / "s")
@@ -204,7 +204,7 @@ def test_a_study_that_goes_on_otherwise_gives_its_lanes_away(tmp_path):
         go(one(16_000), tmp_path / "s")
 
 
-def test_state_of_before_is_read(tmp_path):
+def test_loop_state_without_ended_field_is_read(tmp_path):
     text = json.loads(LoopState().to_text())
     del text["ended"]
     assert LoopState.from_text(json.dumps(text)) == LoopState()
@@ -214,7 +214,7 @@ def reasons(old, new):
     return {c.key: c.why for c in diff(resolved(old), resolved(new)) if not c.allowed}
 
 
-def test_searches_are_refused_with_what_to_type_instead():
+def test_extending_env_steps_of_search_is_refused_with_suggestion():
     old = samples.study()
     found = reasons(old, replace(old, env_steps=32_000))
     assert "only a study of one configuration" in found["env_steps"]
@@ -222,7 +222,7 @@ def test_searches_are_refused_with_what_to_type_instead():
     assert "may only grow" in reasons(one(16_000), one(8_000))["env_steps"]
 
 
-def test_schedules_keep_what_they_count_over():
+def test_schedules_keep_their_horizon_in_extended_run():
     plain = one(schedule_env_steps=None)
     linear = replace(plain, fixed={"lr_schedule": "linear"})
     found = reasons(linear, replace(linear, env_steps=16_000))
@@ -246,7 +246,7 @@ def test_schedules_keep_what_they_count_over():
         ({"priority_alpha": 0.4, "anneal_priority_beta": False}, []),
     ],
 )
-def test_what_moves_is_known(fixed, found):
+def test_schedules_that_change_over_run_are_listed(fixed, found):
     assert moving_schedules(fixed) == found
 
 
@@ -268,7 +268,7 @@ budget: {trials: 9}
 """
 
 
-def test_a_study_without_a_horizon_is_what_it_was():
+def test_schedule_horizon_is_absent_from_resolved_study_by_default():
     plain = loads(TEXT)
     assert "schedule_env_steps" not in resolved(plain) and plain.horizon == 4096
     stated = loads(TEXT + "schedule_env_steps: 8k\n")
@@ -278,7 +278,7 @@ def test_a_study_without_a_horizon_is_what_it_was():
     assert loads(TEXT + "schedule_env_steps: off\n") == plain
 
 
-def test_chunks_and_schedules_are_laid_out_over_the_horizon():
+def test_chunks_are_laid_out_over_schedule_horizon():
     short = single(loads(TEXT))
     long = single(loads(TEXT + "schedule_env_steps: 4096\n", overrides=["env_steps=12k"]))
     assert long.evaluation == short.evaluation
@@ -289,7 +289,7 @@ def test_chunks_and_schedules_are_laid_out_over_the_horizon():
     assert updates_per_chunk(grown, 32) != updates_per_chunk(short, 32)
 
 
-def test_the_horizon_is_that_of_the_study_in_the_folder(tmp_path):
+def test_schedule_horizon_is_read_from_existing_folder(tmp_path):
     begun = single_as_begun(loads(TEXT), tmp_path / "s")
     assert begun == single(loads(TEXT))
     go(begun, tmp_path / "s")
@@ -316,7 +316,7 @@ class OneProgram(LocalFactory):
 
 
 @pytest.mark.usefixtures("quickly_compiled")
-def test_real_lanes_go_on_to_the_same_bits(tmp_path):
+def test_extended_real_run_is_bitwise_equal(tmp_path):
     """With recurrent memory, running statistics and episodes that run over the old end."""
     text = TEXT.replace(
         "fixed: {",

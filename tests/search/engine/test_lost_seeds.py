@@ -89,7 +89,7 @@ def test_a_diverged_seed_does_not_run_again_after_more_trials(tmp_path, stream):
 
 
 @pytest.mark.parametrize("stream", [Stream.CHOOSE, Stream.REPORT])
-def test_a_diverged_seed_does_not_run_again_where_the_study_was_interrupted(tmp_path, stream):
+def test_diverged_seed_does_not_run_again_after_interruption(tmp_path, stream):
     """Its trial has no values on these seeds, so that no row of it names the seed."""
     chunks = {Stream.CHOOSE: 16 + 5, Stream.REPORT: 2 * 16 + 5}
     factory = Losing(lanes=24, stream=stream, chunk=3)
@@ -101,7 +101,7 @@ def test_a_diverged_seed_does_not_run_again_where_the_study_was_interrupted(tmp_
 
 
 @pytest.mark.parametrize("stream", [Stream.CHOOSE, Stream.REPORT])
-def test_a_failed_seed_runs_again_if_asked_for(tmp_path, stream):
+def test_failed_seed_runs_again_with_retry_failed(tmp_path, stream):
     whole = go(tmp_path / "whole", factory=Losing(lanes=8, lost=()))
     broken = Losing(lanes=8, stream=stream, fails="licence server does not answer")
     go(tmp_path / "study", factory=broken)
@@ -120,7 +120,7 @@ def test_a_failed_seed_runs_again_if_asked_for(tmp_path, stream):
     assert told == ["no trial of the search has failed"]
 
 
-def test_a_diverged_seed_has_not_failed(tmp_path):
+def test_retry_failed_ignores_diverged_seeds(tmp_path):
     """Neither one of the search, which the study tolerates, nor a fresh one."""
     study = dataclasses.replace(STUDY, seeds=Seeds(2, tolerate=1))
     go(tmp_path, study, samples.LosingFactory(lanes=8, replicate=1, chunk=9))
@@ -130,7 +130,7 @@ def test_a_diverged_seed_has_not_failed(tmp_path):
     assert told == ["no trial of the search has failed"]
 
 
-def test_a_study_with_lost_seeds_ends_the_same_after_interruptions(tmp_path):
+def test_study_with_lost_seeds_equals_itself_after_interruptions(tmp_path):
     study = dataclasses.replace(STUDY, seeds=Seeds(2, tolerate=1))
 
     def lanes():
@@ -150,7 +150,7 @@ def test_a_study_with_lost_seeds_ends_the_same_after_interruptions(tmp_path):
 
 
 @pytest.mark.parametrize("stream", [Stream.CHOOSE, Stream.REPORT])
-def test_asking_again_does_not_start_over(tmp_path, stream):
+def test_repeated_retry_failed_does_not_restart(tmp_path, stream):
     """The same command, with the flag, repeated after each interruption."""
     for name in ("whole", "broken"):
         broken = Losing(lanes=3, stream=stream, fails="licence server does not answer")

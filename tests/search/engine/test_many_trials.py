@@ -13,8 +13,8 @@ from helpers.counted_calls import calls_of
 from hpo.search.engine.engine import engine_in_memory
 from hpo.search.engine.interrupts import Interrupts
 from hpo.search.engine.loop import Loop
-from hpo.search.engine.notify import Telling
-from hpo.search.engine.refill import Intake
+from hpo.search.engine.notify import Notifier
+from hpo.search.engine.refill import RefillQueue
 from hpo.search.rules.registry import make_pruner
 from hpo.search.run import run
 from hpo.search.samplers.proposal_queue import AskAhead, Proposer
@@ -43,7 +43,7 @@ def calls_while(folder: Path, trials: int, **changes) -> Counter[str]:
 @pytest.mark.parametrize("kind", STUDIES)
 def test_four_times_the_trials_take_four_times_the_calls(tmp_path, kind, monkeypatch):
     # the estimate of what is left takes a set share of the time, so the clock says how often
-    monkeypatch.setattr(Telling, "_look_ahead", lambda telling: None)
+    monkeypatch.setattr(Notifier, "_look_ahead", lambda telling: None)
     few = calls_while(tmp_path / "few", 64, **STUDIES[kind])
     many = calls_while(tmp_path / "many", 256, **STUDIES[kind])
     grown = {name: (few[name], n) for name, n in many.items() if n > 4.5 * few[name] + 64}
@@ -57,6 +57,6 @@ def test_a_trial_that_has_ended_keeps_no_replicates():
     )
     engine = engine_in_memory(study, samples.AnalyticFactory())
     with closing(AskAhead(Proposer(study, make_sampler(study)))) as ahead:
-        Loop(engine, Intake(engine, ahead), make_pruner(study)).run(Interrupts())
+        Loop(engine, RefillQueue(engine, ahead), make_pruner(study)).run(Interrupts())
     ended = engine.ledger.trials.values()
     assert len(ended) == 12 and not any(trial.is_live or trial.runs for trial in ended)

@@ -81,7 +81,7 @@ def evaluated(journal):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_values_of_all_trials_are_of_evaluations_alone(tmp_path, kind):
+def test_all_values_use_only_evaluations_if_one_trial_has_no_return(tmp_path, kind):
     go(tmp_path / "s", **KINDS[kind])
     with Journal(tmp_path / "s") as journal:
         assert counts_evaluations_alone(journal.attributes())
@@ -122,7 +122,9 @@ def test_values_of_all_trials_are_of_evaluations_alone(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_killed_at_any_boundary_it_ends_as_undisturbed(tmp_path, kind, dies, monkeypatch):
+def test_evaluation_only_study_killed_at_any_boundary_equals_uninterrupted(
+    tmp_path, kind, dies, monkeypatch
+):
     changes = KINDS[kind]
     passed = dies(0)
     go(tmp_path / "whole", **changes)
@@ -143,7 +145,7 @@ def test_killed_at_any_boundary_it_ends_as_undisturbed(tmp_path, kind, dies, mon
             assert one.asks() == other.asks()
 
 
-def test_a_trial_without_training_returns_does_not_win_by_that(tmp_path):
+def test_missing_training_returns_give_no_advantage(tmp_path):
     """The best rate is 1e-3; the silent ones are far above it and 60 ahead of a mixture."""
     quiet = dict(early_terminate=None, confirm=None)
     found = go(tmp_path / "s", SomeShow(lanes=4, diverges_above=2.0), **quiet)
@@ -154,7 +156,7 @@ def test_a_trial_without_training_returns_does_not_win_by_that(tmp_path):
     assert found.best.params["learning_rate"] < 0.02
 
 
-def test_training_returns_count_where_all_trials_have_them(tmp_path):
+def test_training_returns_count_if_all_trials_have_them(tmp_path):
     found = go(tmp_path / "s", SomeShow(lanes=4, silent_above=9.0), confirm=None)
     with Journal(tmp_path / "s") as journal:
         assert not counts_evaluations_alone(journal.attributes())
@@ -164,7 +166,7 @@ def test_training_returns_count_where_all_trials_have_them(tmp_path):
     assert found.best.values[0] < last[max(last)] - 20.0
 
 
-def test_a_label_says_what_counted(tmp_path, capsys):
+def test_metric_label_mentions_training_returns_only_if_counted(tmp_path, capsys):
     for name, above in (("some", 0.02), ("all", 9.0)):
         go(tmp_path / name, SomeShow(lanes=4, silent_above=above), confirm=None)
         where = ["--study", str(tmp_path / name)]
@@ -176,7 +178,7 @@ def test_a_label_says_what_counted(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("kind", ["asha", "asha with pauses", "plateau"])
-def test_a_replay_of_the_study_counts_as_the_study_did(tmp_path, kind):
+def test_what_if_uses_same_measure_as_study(tmp_path, kind):
     go(tmp_path / "s", confirm=None, **KINDS[kind])
 
     found = what_if(tmp_path / "s", quantum=lambda study, config: 1_000)
@@ -184,7 +186,7 @@ def test_a_replay_of_the_study_counts_as_the_study_did(tmp_path, kind):
     assert own.why == "" and own.exact
 
 
-def test_a_warm_start_says_that_the_earlier_values_are_of_evaluations_alone(tmp_path):
+def test_warm_start_reports_missing_training_returns(tmp_path):
     for name, above in (("some", 0.02), ("all", 9.0)):
         go(tmp_path / name, SomeShow(lanes=4, silent_above=above), confirm=None)
         asked = samples.study(samples.REAL, "tpe", metric=MIXED)

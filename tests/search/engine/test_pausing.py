@@ -11,22 +11,22 @@ import pytest
 from helpers import search_samples as samples
 from hpo.errors import ConfigError, StoreError
 from hpo.search.checks import check_runnable
-from hpo.search.engine.commits import Shelf
+from hpo.search.engine.commits import PausedStates
 from hpo.search.engine.loop import Loop
 from hpo.search.engine.rung_decisions import judge
 from hpo.search.lanes.contract import Resolver
 from hpo.search.rules.stopping import PromotingAsha
-from hpo.search.run import Settings, run
+from hpo.search.run import RunOptions, run
 from hpo.search.state.loop_state import LoopState
 from hpo.search.state.schedule import schedule_of
-from hpo.search.state.search_state import Ledger
-from hpo.search.state.trials import Run, RunState, Trial
+from hpo.search.state.search_state import SearchState
+from hpo.search.state.trials import Replicate, RunState, Trial
 from hpo.store import Stream, TrialState, tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, Executor, Metric, SearchSpec, Seeds
 
-NEVER = Settings(publish_seconds=1e9, commit_seconds=1e9)
-ALWAYS = Settings(publish_seconds=1e9, commit_seconds=0.0)
+NEVER = RunOptions(publish_seconds=1e9, commit_seconds=1e9)
+ALWAYS = RunOptions(publish_seconds=1e9, commit_seconds=0.0)
 PAUSE = EarlyTerminate("asha", 2_000, 2.0, pause=1_000)
 QUANTA = {"16": 500, "32": 1_000, "64x64": 2_000}
 
@@ -85,7 +85,7 @@ def get_job_of_the_paper(losses, rungs, eta, trials):
 
 
 @pytest.mark.parametrize(("eta", "trials", "seed"), [(2.0, 14, 1), (3.0, 12, 5), (4.0, 3, 2)])
-def test_one_lane_runs_what_get_job_of_the_paper_gives_it(tmp_path, eta, trials, seed):
+def test_single_lane_follows_get_job_of_asha_paper(tmp_path, eta, trials, seed):
     rule = EarlyTerminate("asha", 1_000, eta, pause=1_000)
     asked = samples.study(
         early_terminate=rule, seeds=Seeds(1), budget=Budget(trials=trials), seed=seed
@@ -117,14 +117,16 @@ def test_one_lane_runs_what_get_job_of_the_paper_gives_it(tmp_path, eta, trials,
 
 def trial(number, *values, chunks=2):
     runs = [
-        Run(number, Stream.SEARCH, index, RunState.RUNNING, chunks=chunks, rung_values=list(own))
+        Replicate(
+            number, Stream.SEARCH, index, RunState.RUNNING, chunks=chunks, rung_values=list(own)
+        )
         for index, own in enumerate(values)
     ]
     return Trial(number, TrialState.RUNNING, "random", 0, "a", {}, runs=runs)
 
 
 def ledger_of(study, *trials):
-    found = Ledger(study, LoopState(), resolver=Resolver(study, samples.AnalyticFactory()))
+    found = SearchState(study, LoopState(), resolver=Resolver(study, samples.AnalyticFactory()))
     for entry in trials:
         found.add(entry)
     return found
@@ -139,7 +141,7 @@ def rows(ledger):
     return [(d.trial, d.rung, d.action, d.rank, d.judged) for d in ledger.unwritten.decisions]
 
 
-def test_a_trial_waits_until_the_cut_off_comes_to_it():
+def test_paused_trial_is_promoted_when_cutoff_allows():
     ledger = ledger_of(STUDY, trial(0, [5.0]))
     assert judge(ledger, RULE, SCHEDULES) == []  # floor(1 / 2) = 0 go on
     first = ledger.trials[0]
@@ -152,7 +154,7 @@ def test_a_trial_waits_until_the_cut_off_comes_to_it():
     assert rows(ledger) == [(1, 0, "pause", 2, 2), (0, 0, "promote", 1, 2)]
 
 
-def test_a_trial_that_goes_on_is_judged_at_once_where_it_stands_at_the_next_rung_too():
+def test_promoted_trial_is_judged_at_next_rung_immediately():
     ledger = ledger_of(STUDY, trial(0, [5.0, 5.5]))
     judge(ledger, RULE, SCHEDULES)
     ledger.add(trial(1, [3.0]))
@@ -161,14 +163,14 @@ def test_a_trial_that_goes_on_is_judged_at_once_where_it_stands_at_the_next_rung
     assert rows(ledger)[1:] == [(0, 0, "promote", 1, 2), (0, 1, "pause", 1, 1)]
 
 
-def test_a_trial_whose_replicates_have_all_ended_waits_for_nothing():
+def test_trial_with_all_replicates_finished_is_not_paused():
     ledger = ledger_of(STUDY, trial(0, [5.0]))
     ledger.trials[0].runs[0].end()
     judge(ledger, RULE, SCHEDULES)
     assert rows(ledger) == [(0, 0, "continue", 1, 1)]
 
 
-def test_who_is_furthest_from_the_cut_off_is_let_go():
+def test_paused_trial_furthest_from_cutoff_is_stopped():
     rule = PromotingAsha(2.0, 2)
     ledger = ledger_of(STUDY, *(trial(n, [v]) for n, v in enumerate([9.0, 8.0, 7.0, 6.0, 5.0])))
     judge(ledger, rule, SCHEDULES)
@@ -178,7 +180,7 @@ def test_who_is_furthest_from_the_cut_off_is_let_go():
     assert ledger.trials[4].stop_rule == "asha eta=2 pause"
 
 
-def test_who_waited_for_a_moment_alone_was_running_before():
+def test_briefly_paused_trial_counts_as_running_before():
     ledger = ledger_of(STUDY, trial(0, [5.0]), trial(1, [4.0]))
     judge(ledger, PromotingAsha(4.0, 1), SCHEDULES)
     assert ledger.state.told == [0, 1, 1]  # the second one was paused and let go
@@ -205,7 +207,7 @@ def test_samplers_see_a_paused_trial_as_stopped_until_more_is_known():
     judge(ledger, RULE, SCHEDULES)
     assert first.paused_at == [0, 1] and ledger.history()[0].reports == (-5.0, -4.0)
     assert ledger.history(unseen=[0])[0] == past
-    again = Ledger(
+    again = SearchState(
         STUDY,
         LoopState.from_text(ledger.state.to_text()),
         resolver=Resolver(STUDY, samples.AnalyticFactory()),
@@ -227,7 +229,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_who_was_paused_goes_on_as_if_it_never_had_been(tmp_path, case):
+def test_resumed_trial_equals_unpaused_trial(tmp_path, case):
     asked, lanes = CASES[case]
     asked = dataclasses.replace(asked, early_terminate=PAUSE, budget=Budget(trials=16))
     factory = samples.AnalyticFactory(seed=asked.seed, diverges_above=9.0, **lanes)
@@ -248,12 +250,12 @@ def test_who_was_paused_goes_on_as_if_it_never_had_been(tmp_path, case):
     assert "paused" not in states and not list((tmp_path / "paused" / "checkpoints").glob("*"))
 
 
-def test_trials_that_have_lanes_but_not_the_device_keep_what_is_theirs(tmp_path, monkeypatch):
+def test_paused_trials_with_lanes_keep_their_state(tmp_path, monkeypatch):
     """A promoted trial enters a lane when its bucket is looked at, which another one may win."""
     asked = samples.study(samples.WITH_BUCKETS, early_terminate=PAUSE, seeds=Seeds(2))
     factory = samples.AnalyticFactory(seed=asked.seed, lanes=6, quanta=QUANTA)
     ahead = dataclasses.replace(asked, search=SearchSpec("random", ahead="never"))
-    forget, apart = Shelf.forget, []
+    forget, apart = PausedStates.forget, []
 
     def watched(self):
         going = [run for trial in self._ledger.going_on() for run in trial.runs if run.kept]
@@ -261,7 +263,7 @@ def test_trials_that_have_lanes_but_not_the_device_keep_what_is_theirs(tmp_path,
         apart.extend(run for run in going if run.lane is not None)
         assert {(r.trial, r.replicate) for r in going} == set(self._kept)
 
-    monkeypatch.setattr(Shelf, "forget", watched)
+    monkeypatch.setattr(PausedStates, "forget", watched)
     for number, one in enumerate((asked, ahead)):
         run(one, tmp_path / str(number), factory, (), NEVER)
     assert apart
@@ -283,18 +285,18 @@ def stopped_at(monkeypatch, boundary):
     monkeypatch.setattr(Loop, "_pass_boundary", until)
 
 
-def test_a_state_is_written_once_and_read_from_the_last_commit(tmp_path, monkeypatch):
+def test_paused_state_is_written_once_and_restored(tmp_path, monkeypatch):
     asked = samples.study(early_terminate=PAUSE, seeds=Seeds(1))
     factory = samples.AnalyticFactory(seed=asked.seed, lanes=4)
     seen = {}
-    save = Shelf.save
+    save = PausedStates.save
 
     def watched(self, checkpoint):
         save(self, checkpoint)
         for path in checkpoint.glob("paused/*/lane.json"):
             seen.setdefault(path.parent.name, set()).add(path.stat().st_ino)
 
-    monkeypatch.setattr(Shelf, "save", watched)
+    monkeypatch.setattr(PausedStates, "save", watched)
     with monkeypatch.context() as patch, pytest.raises(Gone):
         stopped_at(patch, 12)
         run(asked, tmp_path, factory, (), ALWAYS)
@@ -307,7 +309,7 @@ def test_a_state_is_written_once_and_read_from_the_last_commit(tmp_path, monkeyp
         run(asked, tmp_path, factory, (), ALWAYS)
 
 
-def test_a_file_system_without_links_gets_copies(tmp_path, monkeypatch):
+def test_paused_states_are_copied_without_hard_links(tmp_path, monkeypatch):
     asked = samples.study(early_terminate=PAUSE, seeds=Seeds(1), budget=Budget(trials=8))
     factory = samples.AnalyticFactory(seed=asked.seed, lanes=4)
     run(asked, tmp_path / "links", factory, (), ALWAYS)
@@ -330,12 +332,12 @@ def test_a_file_system_without_links_gets_copies(tmp_path, monkeypatch):
         ({"env": EnvSpec("gym:CartPole-v1")}, "does not work with gym:CartPole-v1"),
     ],
 )
-def test_what_cannot_pause_is_refused_without_a_file_too(changes, words):
+def test_unsupported_pause_is_refused_without_file(changes, words):
     with pytest.raises(ConfigError, match=words):
         check_runnable(samples.study(**{"early_terminate": PAUSE, **changes}))
 
 
-def test_a_budget_that_ends_stops_who_waits(tmp_path):
+def test_budget_end_stops_paused_trials(tmp_path):
     asked = samples.study(
         early_terminate=PAUSE, seeds=Seeds(1), budget=Budget(trials=None, env_steps=60_000)
     )

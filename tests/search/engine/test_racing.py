@@ -12,8 +12,8 @@ from hpo.search.lanes.contract import Resolver
 from hpo.search.run import run
 from hpo.search.state.loop_state import LoopState
 from hpo.search.state.schedule import stages
-from hpo.search.state.search_state import Ledger
-from hpo.search.state.trials import Run, RunState, Trial
+from hpo.search.state.search_state import SearchState
+from hpo.search.state.trials import Replicate, RunState, Trial
 from hpo.store.journal import Journal
 from hpo.store.rows import Stream, TrialState
 from hpo.studies.spec import Budget, Racing, Seeds
@@ -38,12 +38,12 @@ def test_the_test_is_the_paired_one_sided_t_test():
         assert clearly_worse(own, best, 0.05) is bool(p_value < 0.05)
 
 
-def test_one_pair_or_a_value_that_is_no_number_says_nothing():
+def test_single_pair_or_infinite_value_is_inconclusive():
     assert not clearly_worse([9.0], [1.0], 0.05)
     assert not clearly_worse([9.0, float("inf")], [1.0, 1.0], 0.05)
 
 
-def test_equals_are_dropped_as_seldom_as_promised():
+def test_equal_configurations_are_rarely_dropped():
     rng, dropped, looks = random.Random(1), 0, stages(3, 12)
     for _ in range(2000):
         best = [rng.gauss(0, 1) for _ in range(12)]
@@ -57,18 +57,20 @@ def test_equals_are_dropped_as_seldom_as_promised():
     "most, spread, is_dropped",
     [(12, 0.5, False), (12, 0.3, True), (6, 0.5, True), (6, 0.7, False)],
 )
-def test_each_look_has_its_share_of_the_risk(most, spread, is_dropped):
+def test_racing_splits_error_rate_over_looks(most, spread, is_dropped):
     """Three pairs with mean difference 1: t is sqrt(3) / spread, 2 degrees of freedom.
 
     Of 12 seeds 3 and 6 are looked at, each at 0.025 (t = 4.30); of 6 seeds 3 alone, at 0.05
     (t = 2.92).
     """
     study = samples.study(seeds=Seeds(most, racing=Racing(3, 0.95)), early_terminate=None)
-    ledger = Ledger(study, LoopState(), resolver=Resolver(study, FACTORY))
+    ledger = SearchState(study, LoopState(), resolver=Resolver(study, FACTORY))
     best = Trial(0, TrialState.FINISHED, "random", 0, "a", {}, value=9.0)
     best.seed_values = (9.0,) * most
     own = [9.0 - difference for difference in (1.0 - spread, 1.0, 1.0 + spread)]
-    runs = [Run(1, Stream.SEARCH, i, RunState.ENDED, value=value) for i, value in enumerate(own)]
+    runs = [
+        Replicate(1, Stream.SEARCH, i, RunState.ENDED, value=value) for i, value in enumerate(own)
+    ]
     trial = Trial(1, TrialState.RUNNING, "random", 0, "a", {}, runs=runs)
     ledger.add(best)
     ledger.add(trial)
@@ -97,7 +99,7 @@ def test_losers_stop_early_and_the_best_run_on_all_seeds(tmp_path):
     assert results.usage.env_steps < 0.7 * full.usage.env_steps
 
 
-def test_what_racing_saves_goes_to_other_trials(tmp_path):
+def test_env_steps_saved_by_racing_run_more_trials(tmp_path):
     bound = 12 * 16_000 * 10
     counts = {}
     for name, seeds in (("all", Seeds(12)), ("racing", RACING.seeds)):
@@ -129,7 +131,7 @@ def test_racing_resumes_to_the_same_tables(tmp_path, early):
 
 
 @pytest.mark.parametrize("steps", [33, 41])
-def test_the_best_has_a_policy_though_the_budget_ended_before_its_further_seeds(tmp_path, steps):
+def test_best_trial_keeps_policy_when_budget_cuts_racing(tmp_path, steps):
     interim = run_file("tests/search/engine/test_interim.py")
     asked = interim.study(
         confirm=None,

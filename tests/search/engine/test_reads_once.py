@@ -10,7 +10,7 @@ import pytest
 from helpers import search_samples as samples
 from helpers.counted_calls import calls_of
 from hpo.search.analysis.checkpoint_values import read_points
-from hpo.search.engine.notify import Telling
+from hpo.search.engine.notify import Notifier
 from hpo.search.run import run
 from hpo.search.what_if import what_if
 from hpo.store.study_folder import StudyFolder, common_failure
@@ -47,7 +47,7 @@ def reads(action, within: str = "store/") -> Counter[str]:
     return found
 
 
-def test_a_resumed_study_reads_its_trials_to_restore_publish_and_conclude(tmp_path):
+def test_resumed_study_reads_trials_three_times(tmp_path):
     place, settings = tmp_path / "s", samples.quick()
     run(of_trials(TRIALS), place, samples.AnalyticFactory(), settings=settings)
     more = of_trials(TRIALS + 1)
@@ -57,11 +57,11 @@ def test_a_resumed_study_reads_its_trials_to_restore_publish_and_conclude(tmp_pa
     assert seen["leaderboard.py:leaderboard"] == 2  # of the tables, and of the results
 
 
-def test_a_study_with_a_finished_trial_has_no_common_failure_to_read(folder):
+def test_common_failure_reads_no_trials_if_one_finished(folder):
     assert reads(lambda: common_failure(folder))[FIRST_TRIAL] == 0
 
 
-def test_one_trial_is_shown_without_all_decisions(folder):
+def test_showing_one_trial_reads_only_its_decisions(folder):
     for trial in range(4):
         seen = reads(lambda trial=trial: trial_page(StudyFolder(folder), trial))
         assert seen[FIRST_TRIAL] == TRIALS
@@ -85,7 +85,7 @@ def test_chunks_are_worked_out_once_for_equal_runs():
 
 def test_a_replay_of_four_times_the_trials_takes_four_times_the_calls(tmp_path, monkeypatch):
     # the estimate of what is left takes a set share of the time, so the clock says how often
-    monkeypatch.setattr(Telling, "_look_ahead", lambda telling: None)
+    monkeypatch.setattr(Notifier, "_look_ahead", lambda telling: None)
 
     def replayed(count: int) -> Counter[str]:
         place, asked = tmp_path / str(count), of_trials(count, evaluation=Evaluation(every=1_000))

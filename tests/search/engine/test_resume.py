@@ -13,7 +13,7 @@ import pytest
 from helpers import search_samples as samples
 from helpers.forking import forks
 from hpo.errors import StoreError
-from hpo.search.run import Settings, run
+from hpo.search.run import RunOptions, run
 from hpo.search.samplers.proposal_queue import AskAhead, Proposer
 from hpo.search.state.progress import Observer
 from hpo.store import tables_equal
@@ -85,13 +85,13 @@ def unbroken(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_killed_study_ends_as_if_nothing_had_happened(unbroken, tmp_path, name):
+def test_killed_study_resumes_with_equal_tables(unbroken, tmp_path, name):
     """Killed wherever it is by then; at the latest it waits behind its share of the chunks."""
     study, broken, (whole, chunks) = STUDIES[name], tmp_path / "broken", unbroken(name)
     context, rng = forks(), random.Random(name)
     for _ in range(KILLS):
         observers = [samples.WaitAt(chunks // (KILLS + 1))]
-        arguments = (study, broken, FACTORY, observers, Settings(commit_seconds=0.02))
+        arguments = (study, broken, FACTORY, observers, RunOptions(commit_seconds=0.02))
         child = context.Process(target=run, args=arguments)
         child.start()
         while not (broken / "journal.sqlite").exists() and child.is_alive():
@@ -123,7 +123,7 @@ class CutAt(Observer):
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_an_interrupted_study_goes_on(unbroken, tmp_path, name):
+def test_interrupted_study_resumes_with_equal_tables(unbroken, tmp_path, name):
     study, factory = STUDIES[name], dataclasses.replace(FACTORY, chunk_seconds=0.0)
     whole, chunks = unbroken(name)
     rng, state, rounds = random.Random(name), "interrupted", 0
@@ -136,7 +136,7 @@ def test_an_interrupted_study_goes_on(unbroken, tmp_path, name):
     assert same(whole, tmp_path / "broken") == []
 
 
-def test_pressed_twice_it_leaves_at_once_and_still_goes_on(unbroken, tmp_path):
+def test_second_ctrl_c_exits_immediately_and_study_resumes(unbroken, tmp_path):
     before = signal.getsignal(signal.SIGINT)  # ignored where the tests run in the background
     study, factory = STUDIES["tpe"], dataclasses.replace(FACTORY, chunk_seconds=0.0)
     settings = samples.quick(commit_seconds=0.0)
@@ -149,7 +149,7 @@ def test_pressed_twice_it_leaves_at_once_and_still_goes_on(unbroken, tmp_path):
     assert same(unbroken("tpe")[0], tmp_path / "broken") == []
 
 
-def test_it_may_run_outside_of_the_main_thread(tmp_path):
+def test_study_runs_outside_main_thread(tmp_path):
     found = []
     study = samples.study(budget=Budget(trials=4))
     thread = threading.Thread(
@@ -160,14 +160,14 @@ def test_it_may_run_outside_of_the_main_thread(tmp_path):
     assert found[0].state == "finished"
 
 
-def test_when_commits_fall_changes_nothing(unbroken, tmp_path):
+def test_commit_times_do_not_change_results(unbroken, tmp_path):
     study, factory = STUDIES["tpe with buckets"], dataclasses.replace(FACTORY, chunk_seconds=0.0)
     run(study, tmp_path / "always", factory, (), samples.quick(commit_seconds=0.0))
     assert same(unbroken("tpe with buckets")[0], tmp_path / "always") == []
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05])
-def test_how_long_proposals_take_changes_nothing(unbroken, tmp_path, monkeypatch, seconds):
+def test_slow_proposals_do_not_change_results(unbroken, tmp_path, monkeypatch, seconds):
     study, (plain, _) = STUDIES["tpe"], unbroken("tpe")
     threads = set()
     quick = Proposer.propose
@@ -199,7 +199,7 @@ def test_a_batch_is_joined_before_the_next_begins():
     ahead.close()
 
 
-def test_errors_of_a_sampler_come_out_of_the_run(tmp_path, monkeypatch):
+def test_sampler_errors_propagate(tmp_path, monkeypatch):
     quick = Proposer.propose
 
     def broken(self, batch, trials, history):
@@ -212,7 +212,7 @@ def test_errors_of_a_sampler_come_out_of_the_run(tmp_path, monkeypatch):
         run(samples.study(), tmp_path / "s", Factory(lanes=4), (), samples.quick())
 
 
-def test_lanes_that_are_missing_on_disk_are_said_so(tmp_path):
+def test_missing_lane_files_are_reported(tmp_path):
     study, factory = STUDIES["random"], dataclasses.replace(FACTORY, chunk_seconds=0.0)
     run(study, tmp_path / "s", factory, [CutAt(5)], samples.quick())
     with Journal(tmp_path / "s") as journal:
@@ -223,7 +223,7 @@ def test_lanes_that_are_missing_on_disk_are_said_so(tmp_path):
         run(study, tmp_path / "s", factory, (), samples.quick())
 
 
-def test_a_bucket_that_changed_is_refused(tmp_path):
+def test_resume_with_changed_program_is_refused(tmp_path):
     study, factory = STUDIES["random"], dataclasses.replace(FACTORY, chunk_seconds=0.0)
     run(study, tmp_path / "s", factory, [CutAt(5)], samples.quick())
 

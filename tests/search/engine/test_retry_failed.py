@@ -91,7 +91,7 @@ def curves(folder):
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_failed_trials_end_as_if_nothing_had_failed(tmp_path, name):
+def test_retried_trials_end_as_if_never_failed(tmp_path, name):
     study = STUDIES[name]
     lost = begun(tmp_path / "study", study)
     before = rows_of(tmp_path / "study")
@@ -124,7 +124,7 @@ def test_failed_trials_end_as_if_nothing_had_failed(tmp_path, name):
 
 @pytest.mark.parametrize("name", STUDIES)
 @pytest.mark.parametrize("cut", [1, 3, 8, 20])
-def test_a_retry_that_is_interrupted_goes_on(tmp_path, name, cut):
+def test_interrupted_retry_resumes(tmp_path, name, cut):
     study = STUDIES[name]
     for folder in ("whole", "broken"):
         begun(tmp_path / folder, study)
@@ -135,14 +135,14 @@ def test_a_retry_that_is_interrupted_goes_on(tmp_path, name, cut):
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_failed_trials_run_again_before_the_search_has_ended(tmp_path, name):
+def test_failed_trials_can_be_retried_during_search(tmp_path, name):
     lost = begun(tmp_path / "study", STUDIES[name], cut=40)
     results = again(tmp_path / "study", STUDIES[name])
     assert results.state == "finished" and not failed(tmp_path / "study")
     assert lost
 
 
-def test_nothing_of_the_first_attempt_stays(tmp_path):
+def test_retry_discards_values_of_first_attempt(tmp_path):
     """Other code gives other values: none of the old ones may be left among them."""
     study = dataclasses.replace(PLAIN, early_terminate=EarlyTerminate("asha", 2_000, 4.0))
     lost = begun(tmp_path / "study", study)
@@ -178,7 +178,7 @@ def test_without_a_failed_trial_nothing_runs(tmp_path):
     assert rows_of(tmp_path / "study") == before
 
 
-def test_trials_that_copy_each_other_cannot_run_again_alone(tmp_path):
+def test_retry_of_pbt_trials_is_refused(tmp_path):
     study = dataclasses.replace(PLAIN, early_terminate=EarlyTerminate("pbt", every=2_000))
     run(study, tmp_path / "study", Failing(lanes=24, calls=(7,)), (), samples.quick())
     assert failed(tmp_path / "study")

@@ -34,7 +34,7 @@ def test_the_policies_of_all_seeds_are_kept_if_asked(tmp_path):
         assert (policies / f"trial_{number}" / "policy.json").read_text() == found["0"]
 
 
-def test_a_seed_that_ended_before_the_others_keeps_its_policy_meanwhile(tmp_path):
+def test_early_finished_seed_keeps_its_policy(tmp_path):
     """Three lanes for pairs of seeds: while a trial's second one runs, others finish."""
     study = samples.study(
         checkpoint=Checkpoint(8, each_seed=True), early_terminate=None, budget=Budget(trials=8)
@@ -48,7 +48,7 @@ def test_a_seed_that_ended_before_the_others_keeps_its_policy_meanwhile(tmp_path
     assert found == {f"trial_{number}_seeds": {"0", "1"} for number in range(8)}
 
 
-def test_seeds_of_a_run_that_a_rule_ended_are_kept_too(tmp_path):
+def test_policies_of_plateau_stopped_seeds_are_kept(tmp_path):
     plateau = EarlyTerminate("plateau", 1_000, patience=2, tolerance=0.3)
     go(tmp_path, checkpoint=Checkpoint(2, each_seed=True), early_terminate=plateau)
     with Journal(tmp_path) as journal:
@@ -77,7 +77,7 @@ class OtherFactory(samples.AnalyticFactory):
 
 
 @pytest.mark.parametrize("seed", [45, 63])
-def test_a_winner_that_wins_again_has_its_policy(tmp_path, seed):
+def test_repeated_winner_has_its_policy(tmp_path, seed):
     """Further trials are better in the search, where its policy is not kept any more."""
     won = []
     for trials in (6, 40):
@@ -98,7 +98,7 @@ def test_a_winner_that_wins_again_has_its_policy(tmp_path, seed):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_winner_that_another_displaced_keeps_its_policy(tmp_path, seed):
+def test_replaced_winner_keeps_its_policy(tmp_path, seed):
     """Beside the policies of a study that had so many trials at once: it may win again."""
     kept, won = {}, []
     for name, ways in (("twice", (12, 40)), ("once", (40,))):
@@ -134,7 +134,7 @@ def test_the_policy_of_the_best_evaluation_is_kept_if_asked(tmp_path):
     assert not (other / "policies" / "best_evaluation").exists()
 
 
-def test_a_trial_whose_last_replicate_diverges_when_the_others_have_left_ends(tmp_path):
+def test_trial_ends_when_its_last_replicate_diverges_late(tmp_path):
     """Three lanes for pairs of replicates: they do not run in step."""
     study = samples.study(seeds=Seeds(2, tolerate=1), early_terminate=None)
     results = run(
@@ -146,7 +146,7 @@ def test_a_trial_whose_last_replicate_diverges_when_the_others_have_left_ends(tm
     assert 1 <= len(kept) <= 3
 
 
-def test_a_policy_names_no_training_returns_where_no_training_episode_ended(tmp_path):
+def test_policy_metric_omits_missing_training_returns(tmp_path):
     results = go(tmp_path, metric=Metric(training_weight=0.5))
     path = tmp_path / "policies" / f"trial_{results.best.trial}" / "policy.json"
     about = json.loads(path.read_text())["about"]

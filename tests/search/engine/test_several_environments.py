@@ -57,7 +57,7 @@ def rows(folder, table):
     return pq.read_table(folder / f"{table}.parquet").to_pylist()
 
 
-def test_each_environment_shows_what_it_shows_alone(tmp_path):
+def test_each_environment_equals_a_single_environment_study(tmp_path):
     asked = several(early_terminate=None, budget=Budget(trials=10))
     run(asked, tmp_path / "all", factory(asked), (), samples.quick())
     for index, (label, scale) in enumerate(zip(labels(asked), SCALES, strict=True)):
@@ -81,7 +81,7 @@ def test_each_environment_shows_what_it_shows_alone(tmp_path):
 
 
 @pytest.mark.parametrize("over", ["mean", "iqm", "worst"])
-def test_the_value_of_a_seed_is_that_of_its_scores(tmp_path, over):
+def test_seed_value_is_aggregate_of_environment_scores(tmp_path, over):
     asked = several(early_terminate=None, budget=Budget(trials=3))
     asked = dataclasses.replace(asked, over_environments=over)
     run(asked, tmp_path, factory(asked), (), samples.quick())
@@ -102,7 +102,7 @@ def test_the_value_of_a_seed_is_that_of_its_scores(tmp_path, over):
         assert row["value"] == pytest.approx(sum(wanted) / 2)
 
 
-def test_a_rung_judges_the_value_over_all_environments(tmp_path):
+def test_rungs_compare_value_over_all_environments(tmp_path):
     asked = several(budget=Budget(trials=24))
     results = run(asked, tmp_path, factory(asked), (), samples.quick())
     with Journal(tmp_path) as journal:
@@ -210,7 +210,7 @@ def test_a_study_that_is_killed_ends_with_equal_tables(tmp_path, name):
         assert one.decisions() == other.decisions()
 
 
-def test_fresh_seeds_of_a_front_show_the_score(tmp_path):
+def test_front_values_use_scores_of_selection_seeds(tmp_path):
     asked = STUDIES["costs"]
     run(asked, tmp_path, factory(asked), (), samples.quick())
     with Journal(tmp_path) as journal:
@@ -224,7 +224,7 @@ def test_fresh_seeds_of_a_front_show_the_score(tmp_path):
         assert {cost for _, cost in seeds} == {row.choose_objectives[1]}
 
 
-def test_columns_of_a_stopped_trial_are_of_the_rung_it_is_ranked_by(tmp_path):
+def test_scores_of_stopped_trial_are_from_its_rung(tmp_path):
     """Its seeds wait for lanes by turns, so that some are past the rung when it is judged."""
     asked = several(evaluation=Evaluation(every=1_000), seeds=Seeds(3), budget=Budget(trials=20))
     parts = [dataclasses.replace(part, lanes=4) for part in PARTS]
@@ -249,7 +249,7 @@ class WithoutSkill(samples.AnalyticFactory):
         return population
 
 
-def test_an_environment_that_lacks_the_metric_is_named(tmp_path):
+def test_environment_without_metric_is_reported(tmp_path):
     asked = several(metric=Metric("eval/skill"), budget=Budget(trials=4))
     parts = [*PARTS[:2], WithoutSkill(seed=3, lanes=12, block=4)]
     run(asked, tmp_path, factory(asked, parts), (), samples.quick())
@@ -282,7 +282,7 @@ def test_a_lane_diverges_with_any_of_its_environments(tmp_path):
             assert (row.state == "diverged") == diverged
 
 
-def test_policies_lie_in_a_folder_an_environment(tmp_path):
+def test_policies_are_saved_per_environment(tmp_path):
     asked = several(budget=Budget(trials=6))
     results = run(asked, tmp_path, factory(asked), (), samples.quick())
     folder = tmp_path / "policies" / f"trial_{results.best.trial}"
@@ -292,7 +292,7 @@ def test_policies_lie_in_a_folder_an_environment(tmp_path):
     assert about["trial"] == results.best.trial
 
 
-def test_what_one_environment_lacks_is_inactive_there(tmp_path):
+def test_environment_specific_parameter_is_inactive_elsewhere(tmp_path):
     asked = several()
     force = dataclasses.replace(asked.space.parameters[0], name="env.force")
     space = dataclasses.replace(asked.space, parameters=(*asked.space.parameters, force))
@@ -303,7 +303,7 @@ def test_what_one_environment_lacks_is_inactive_there(tmp_path):
     assert "env.force" in alone(asked, 2).space.names
 
 
-def test_chunks_of_unlike_lengths_are_refused():
+def test_different_chunk_lengths_are_refused():
     asked = several()
     odd = dataclasses.replace(PARTS[1], quanta={"64x64": 500})
     asked = dataclasses.replace(asked, env=dataclasses.replace(asked.env, place="s.yaml:3"))
@@ -312,7 +312,7 @@ def test_chunks_of_unlike_lengths_are_refused():
         factory(asked, [PARTS[0], odd, PARTS[2]]).resolve(asked.default())
 
 
-def test_unlike_warm_ups_are_refused():
+def test_different_warmups_are_refused():
     asked = several()
     asked = dataclasses.replace(asked, env=dataclasses.replace(asked.env, place="s.yaml:3"))
     late = dataclasses.replace(PARTS[1], warmup_chunks=2)
@@ -321,7 +321,7 @@ def test_unlike_warm_ups_are_refused():
         made.check(made.resolve(asked.default()))
 
 
-def test_lanes_are_those_that_every_environment_has_room_for():
+def test_lane_count_is_minimum_over_environments():
     asked = several()
     wide = dataclasses.replace(PARTS[2], lanes=16)
     made = factory(asked, [PARTS[0], PARTS[1], wide])
@@ -349,7 +349,7 @@ evaluation: {episodes: 1}
 
 
 @pytest.mark.usefixtures("quickly_compiled")
-def test_a_short_schedule_goes_on_to_the_end_on_each_environment(tmp_path):
+def test_short_schedule_runs_to_its_end_on_each_environment(tmp_path):
     """Lambda of each of 5 updates: 0.3 + 0.6 (1 - sech(3 p / 0.2)), p = 0, 0.2, ... 0.8."""
     (tmp_path / "short.yaml").write_text(SCHEDULED)
     folder = hpo.run(tmp_path / "short.yaml", tmp_path).folder

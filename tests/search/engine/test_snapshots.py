@@ -57,7 +57,7 @@ def straight(request, tmp_path_factory):
     return study, folder
 
 
-def test_the_best_trials_have_a_snapshot_every_so_many_env_steps(straight):
+def test_best_trials_have_periodic_policy_snapshots(straight):
     _, folder = straight
     found, values = policies(folder), evaluated(folder)
     kept = {name.removeprefix("trial_") for name in found if name.count("_") == 1}
@@ -74,7 +74,7 @@ def test_the_best_trials_have_a_snapshot_every_so_many_env_steps(straight):
         assert found[name]["chunks"] * 1_000 == int(at)
 
 
-def test_each_trial_that_was_evaluated_has_its_best(straight):
+def test_each_evaluated_trial_keeps_its_best_policy(straight):
     _, folder = straight
     values = evaluated(folder)
     best = {}
@@ -89,7 +89,7 @@ def test_each_trial_that_was_evaluated_has_its_best(straight):
         assert (told["replicate"], told["env_steps"]) == (replicate, env_steps)
 
 
-def test_nothing_but_policies_differs(straight, tmp_path):
+def test_snapshots_change_only_policies(straight, tmp_path):
     study, folder = straight
     plain = go(replace(study, checkpoint=Checkpoint(2)), tmp_path / "s").folder
     assert tables_equal(folder, plain) == []
@@ -97,7 +97,7 @@ def test_nothing_but_policies_differs(straight, tmp_path):
 
 
 @pytest.mark.parametrize("commit_seconds", [0.0, 1e9])
-def test_crashes_leave_the_policies_of_an_unbroken_study(straight, tmp_path, commit_seconds):
+def test_crashes_leave_same_policies_as_uninterrupted_study(straight, tmp_path, commit_seconds):
     study, folder = straight
     for chunks in (5, 4, 3):
         with pytest.raises(KeyboardInterrupt):
@@ -123,7 +123,7 @@ class Look(Observer):
         self.seen = self.seen or set(policies(self.folder))
 
 
-def test_what_no_commit_knows_is_deleted_when_the_study_goes_on(tmp_path):
+def test_uncommitted_snapshots_are_deleted_on_resume(tmp_path):
     """Snapshots of seven chunks of which none was committed, and one of a stranger."""
     folder = tmp_path / "s"
     with pytest.raises(KeyboardInterrupt):
@@ -136,7 +136,7 @@ def test_what_no_commit_knows_is_deleted_when_the_study_goes_on(tmp_path):
     assert look.seen == set() and (folder / "policies" / "mine_steps").is_dir()
 
 
-def test_the_best_of_all_says_whose_it_is(tmp_path):
+def test_best_evaluation_policy_records_its_trial(tmp_path):
     wanted = Checkpoint(1, best_evaluation=True)
     folder = go(samples.study(checkpoint=wanted), tmp_path / "s").folder
     told, values = policies(folder)["best_evaluation"]["about"], evaluated(folder)

@@ -44,7 +44,7 @@ def results(tmp_path_factory):
     return run(STUDY, folder, samples.AnalyticFactory(), (), samples.quick())
 
 
-def test_a_stop_says_after_how_many_env_steps_of_each_seed(results):
+def test_stopped_trials_record_env_steps_per_seed_at_rung(results):
     with Journal(results.folder) as journal:
         at = {(row.trial, row.rung): row.env_steps for row in journal.decisions()}
         rows = journal.trials()
@@ -58,7 +58,7 @@ def test_a_stop_says_after_how_many_env_steps_of_each_seed(results):
     assert dict(found) == entries
 
 
-def test_rows_of_earlier_versions_get_it_from_their_decisions(results, tmp_path):
+def test_rung_env_steps_of_old_rows_come_from_decisions(results, tmp_path):
     whole = read_leaderboard(StudyFolder(results.folder))
     with sqlite3.connect(results.folder / "journal.sqlite") as source:
         copy = sqlite3.connect(tmp_path / "journal.sqlite")
@@ -75,7 +75,7 @@ def test_rows_of_earlier_versions_get_it_from_their_decisions(results, tmp_path)
     assert read_leaderboard(StudyFolder(tmp_path)) == whole
 
 
-def test_a_default_that_was_stopped_has_the_value_it_is_compared_by(results):
+def test_stopped_default_is_measured_by_its_test_value(results):
     default = next(entry for entry in results.leaderboard if entry.is_default)
     assert default.state is TrialState.STOPPED and default.value is None
     assert default.measured_value == default.report_value is not None
@@ -91,7 +91,7 @@ def test_a_default_that_was_stopped_has_the_value_it_is_compared_by(results):
     assert told["measured_value"] == default.report_value and told["measured_seeds"] == 6
 
 
-def test_who_ran_when_a_study_was_interrupted_is_interrupted(tmp_path, capsys):
+def test_running_trials_of_interrupted_study_are_interrupted(tmp_path, capsys):
     folder = tmp_path / "small"
     results = run(STUDY, folder, samples.AnalyticFactory(), [AskedToEnd()], samples.quick())
     assert results.state == "interrupted"
@@ -103,7 +103,7 @@ def test_who_ran_when_a_study_was_interrupted_is_interrupted(tmp_path, capsys):
     assert not {"running", "interrupted"} & {entry.state for entry in ended.leaderboard}
 
 
-def test_who_ran_when_a_process_died_is_interrupted(tmp_path, capsys, monkeypatch):
+def test_running_trials_of_killed_process_are_interrupted(tmp_path, capsys, monkeypatch):
     def commit_if_due(self):
         if self._ledger.state.boundary == 9:
             self.commit()
@@ -147,13 +147,13 @@ class Seen(Observer):
             self.left.append(progress.seconds_left)
 
 
-def test_the_share_done_does_not_run_backwards(tmp_path, monkeypatch):
+def test_progress_share_never_decreases(tmp_path, monkeypatch):
     """Every look ahead expects more than the one before."""
     from hpo.search.engine import notify
-    from hpo.search.state.remaining_work import WorkAhead
+    from hpo.search.state.remaining_work import RemainingWork
 
     looks = []
-    real = WorkAhead.of
+    real = RemainingWork.of
 
     def of(self, ledger, buckets):
         looks.append(1)
@@ -161,7 +161,7 @@ def test_the_share_done_does_not_run_backwards(tmp_path, monkeypatch):
         more = found.work.times(1.0 + len(looks) % 5)
         return type(found)(more, found.buckets, found.bounded)
 
-    monkeypatch.setattr(WorkAhead, "of", of)
+    monkeypatch.setattr(RemainingWork, "of", of)
     monkeypatch.setattr(notify, "_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(notify, "_LOOK_SHARE", 1e9)
     seen = Seen()

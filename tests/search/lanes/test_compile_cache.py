@@ -16,7 +16,7 @@ def config():
         jax.config.update(name, value)
 
 
-def test_the_cache_is_the_users_and_of_this_kind_of_machine(monkeypatch, tmp_path):
+def test_default_compile_cache_is_per_user_and_machine(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert default_cache().parent == tmp_path / "hpo" / "jax"
     assert default_cache() == default_cache()
@@ -26,7 +26,7 @@ def test_the_cache_is_the_users_and_of_this_kind_of_machine(monkeypatch, tmp_pat
     assert not any(tmp_path.iterdir())
 
 
-def test_it_is_switched_on_unless_the_user_chose_another(config, monkeypatch, tmp_path):
+def test_compile_cache_is_enabled_unless_user_chose_another(config, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", raising=False)
     config.update(_DIRECTORY, None)
@@ -38,7 +38,7 @@ def test_it_is_switched_on_unless_the_user_chose_another(config, monkeypatch, tm
     assert config.values[_DIRECTORY] == str(tmp_path / "mine")
 
 
-def test_the_users_threshold_stays(config, monkeypatch):
+def test_compile_cache_keeps_time_threshold_of_user(config, monkeypatch):
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "7")
     config.update(_LEAST, 7.0)
     enable_compilation_cache()

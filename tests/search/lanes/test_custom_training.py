@@ -153,7 +153,7 @@ def tables(folder):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_stopped_and_resumed_it_ends_with_the_same_tables(tmp_path, kind):
+def test_interrupted_custom_training_resumes_with_equal_tables(tmp_path, kind):
     study = written(tmp_path / kind, kind)
     whole, cut, counted = tmp_path / "whole", tmp_path / "cut", Cut()
     results = run(study, whole, TrainingFactory(study), [counted], samples.quick())
@@ -168,7 +168,7 @@ def test_stopped_and_resumed_it_ends_with_the_same_tables(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["asha", "pbt"])
-def test_workers_that_die_end_with_the_tables_of_one_process(tmp_path, kind):
+def test_custom_training_with_dying_workers_equals_one_process(tmp_path, kind):
     """Each worker gets the study without its class, and runs the file itself."""
     study = written(tmp_path, kind)
     shares = run_file("tests/search/cluster/test_shares.py")
@@ -189,13 +189,13 @@ def test_workers_that_die_end_with_the_tables_of_one_process(tmp_path, kind):
     assert tables_equal(tmp_path / "alone", tmp_path / "shared") == []
 
 
-def test_too_few_lanes_for_so_many_workers_are_refused(tmp_path):
+def test_fewer_lanes_than_workers_are_refused(tmp_path):
     few = "executor: {type: ray, workers: 3}\npopulation: {lanes: 2}\n"
     with pytest.raises(HpoError, match=r"lanes that are computed .* executor.workers: 2"):
         preview(written(tmp_path, few))
 
 
-def test_a_study_is_read_and_replayed_by_its_record(tmp_path):
+def test_custom_training_study_can_be_reloaded_and_replayed(tmp_path):
     study = written(tmp_path / "own", "pbt")
     folder = tmp_path / "own/result"
     run(study, folder, TrainingFactory(study), (), samples.quick())
@@ -215,7 +215,7 @@ def test_a_study_is_read_and_replayed_by_its_record(tmp_path):
 
 
 @pytest.mark.parametrize("kind", CROSSINGS)
-def test_it_crosses_with(tmp_path, kind):
+def test_custom_training_works_with_other_features(tmp_path, kind):
     study = written(tmp_path, kind)
     found = run(study, tmp_path / "result", TrainingFactory(study), (), samples.quick())
     assert found.state == "finished"
@@ -225,7 +225,7 @@ def test_it_crosses_with(tmp_path, kind):
     assert any(row.value is not None for row in rows)
 
 
-def test_a_lane_of_nan_ends_its_own_trial_alone(tmp_path):
+def test_lane_with_nan_ends_only_its_trial(tmp_path):
     broken = TRAINING.replace("(1 - h.rate)", "jnp.where(h.rate > 0.5, jnp.nan, 1 - h.rate)")
     study = written(tmp_path, "budget: {trials: 4}", broken)
     run(study, tmp_path / "result", TrainingFactory(study), (), samples.quick())
@@ -236,7 +236,7 @@ def test_a_lane_of_nan_ends_its_own_trial_alone(tmp_path):
         assert (row.state == "diverged") == (row.params["rate"] > 0.5)
 
 
-def test_a_kept_run_is_read_and_evaluated(tmp_path):
+def test_saved_training_can_be_loaded_and_evaluated(tmp_path):
     study = written(tmp_path, "budget: {trials: 2}\nseeds: {per_config: 1}\n")
     folder = tmp_path / "result"
     run(study, folder, TrainingFactory(study), (), samples.quick())
@@ -281,7 +281,7 @@ def test_files_imported_by_the_file_are_part_of_the_study(tmp_path):
     assert sorted(files_of_study(study)) == ["steps_of_it.py", "walk.py"]
 
 
-def test_a_changed_declaration_has_no_command_that_resumes(tmp_path):
+def test_changed_declaration_suggests_no_resume_command(tmp_path):
     before = written(tmp_path, "asha")
     meta = study_meta(before, "cpu", 1)
     after = written(tmp_path, "asha", TRAINING.replace("traced(0.01", "traced(0.015"))
@@ -291,7 +291,7 @@ def test_a_changed_declaration_has_no_command_that_resumes(tmp_path):
     assert "--set algorithm" not in str(told.value)
 
 
-def test_check_says_what_it_needs_without_compiling(tmp_path):
+def test_check_reports_problems_without_compiling(tmp_path):
     report, note = preview(written(tmp_path / "s", "buckets"))
     assert report.bucket_count == 2 and note == ""
     report, _ = preview(written(tmp_path / "short", "length: 20"))
@@ -318,7 +318,7 @@ def test_check_says_what_it_needs_without_compiling(tmp_path):
         ("checkpoint: {parts: [losses]}", "keeps whole states, not parts"),
     ],
 )
-def test_mistakes_in_the_file_have_their_line(tmp_path, given, words):
+def test_custom_training_mistakes_report_their_line(tmp_path, given, words):
     written(tmp_path, "asha")
     path = tmp_path / "study.yaml"
     key = given.partition(":")[0]
@@ -329,7 +329,7 @@ def test_mistakes_in_the_file_have_their_line(tmp_path, given, words):
     assert words in str(told.value)
 
 
-def test_epochs_of_a_class_that_does_not_say_how_long_one_is(tmp_path):
+def test_length_in_epochs_needs_declared_epoch_length(tmp_path):
     assert '"steps", 40' in TRAINING
     text = TRAINING.replace('"steps", 40', '"steps", None')
     with pytest.raises(HpoError, match=r"study\.yaml:\d+: ") as told:
@@ -363,7 +363,7 @@ SHARED = """
 """
 
 
-def test_shared_arrays_are_read_by_every_lane_and_kept_out_of_the_program(tmp_path):
+def test_shared_arrays_are_not_compiled_into_the_program(tmp_path):
     """The numbers are those of the same array written into the program."""
     text = TRAINING.replace("import jax\n", "import jax\nimport numpy as np\n", 1)
     text = text.replace("    def init(", f"{SHARED}\n    def init(", 1)
@@ -381,7 +381,7 @@ def test_shared_arrays_are_read_by_every_lane_and_kept_out_of_the_program(tmp_pa
     np.testing.assert_allclose(found["shared"], found["constant"], rtol=1e-6)
 
 
-def test_messages_say_the_unit(tmp_path, capsys, monkeypatch):
+def test_messages_use_the_declared_unit(tmp_path, capsys, monkeypatch):
     """No message of a study whose runs count rows says env steps."""
     monkeypatch.chdir(tmp_path)
     written(tmp_path, "asha", TRAINING.replace('"steps", 40', '"rows", 40'))
@@ -417,7 +417,7 @@ def test_messages_say_the_unit(tmp_path, capsys, monkeypatch):
         assert told in capsys.readouterr().err
 
 
-def test_when_every_trial_diverges_each_screen_says_so(tmp_path, capsys, monkeypatch):
+def test_all_views_report_that_every_trial_diverged(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lost = TRAINING.replace('"size": jnp.abs', '"size": jnp.nan * jnp.abs')
     written(tmp_path, "metric: {name: eval/size, goal: minimize}\nbudget: {trials: 3}\n", lost)
@@ -434,7 +434,7 @@ def test_when_every_trial_diverges_each_screen_says_so(tmp_path, capsys, monkeyp
     assert "seed 0 at 160 steps: eval/size is nan in its evaluation rate" in told
 
 
-def test_a_program_that_changes_its_state_fails_with_its_place(tmp_path):
+def test_changed_state_shape_fails_with_its_line(tmp_path):
     """The default has another program, which is sound."""
     odd = TRAINING.replace('return {"key": key, "x": x}', 'return {"key": key, "x": x[-3:]}')
     study = written(tmp_path, "space.width: {values: [3, 4]}\n", odd)
@@ -446,7 +446,7 @@ def test_a_program_that_changes_its_state_fails_with_its_place(tmp_path):
     assert f"walk.py:{line}: state['x'] is float32[3]; it must be float32[4]" in told.pop()
 
 
-def test_a_check_says_what_several_objectives_confirm(tmp_path, capsys, monkeypatch):
+def test_check_describes_confirm_stage_of_several_objectives(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     written(tmp_path, CROSSINGS["objectives"] + "confirm: {top_k: 2, choose: 2, report: 6}\n")
     assert main(["check", "study.yaml", "--no-time"]) == 0
@@ -466,7 +466,7 @@ def test_a_check_says_what_several_objectives_confirm(tmp_path, capsys, monkeypa
         ({"algorithm": "ppo"}, False),
     ],
 )
-def test_editors_have_a_schema_with_its_hyperparameters(tmp_path, change, good):
+def test_schema_contains_hyperparameters_of_the_class(tmp_path, change, good):
     algorithm = written(tmp_path, "asha").algorithm
     validator = jsonschema.Draft202012Validator(schema(algorithm))
     validator.check_schema(schema(algorithm))
@@ -474,14 +474,14 @@ def test_editors_have_a_schema_with_its_hyperparameters(tmp_path, change, good):
     assert validator.is_valid({**given, **change}) == good
 
 
-def test_the_schema_is_printed(tmp_path, capsys, monkeypatch):
+def test_schema_command_prints_schema_of_the_class(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     algorithm = written(tmp_path, "asha").algorithm
     assert main(["schema", "--algorithm", "walk.py:Walk"]) == 0
     assert json.loads(capsys.readouterr().out) == schema(algorithm)
 
 
-def test_what_is_for_ppo_says_so(tmp_path):
+def test_ppo_only_features_refuse_custom_training(tmp_path):
     with pytest.raises(HpoError, match="a tuned configuration is for PPO, but study trains Walk"):
         only_ppo(written(tmp_path, "asha"), "a tuned configuration")
 

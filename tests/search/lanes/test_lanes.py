@@ -34,7 +34,7 @@ PLENTY = 10**12
         (("gpu", 1, PLENTY), 64, 100, 128),
     ],
 )
-def test_as_few_lanes_as_are_enough(machine, tile, replicates, lanes):
+def test_auto_lanes_uses_minimum_sufficient_lanes(machine, tile, replicates, lanes):
     assert auto_lanes(*machine, tile, replicates, 1000) == lanes
 
 
@@ -103,12 +103,12 @@ def lanes_and_tile(lanes, tiles="auto"):
         (64, 64, 4),
     ],
 )
-def test_lanes_are_rounded_up_to_whole_tiles_and_few_ones_are_spread(lanes, made, tile):
+def test_lanes_are_rounded_up_to_whole_tiles(lanes, made, tile):
     assert lanes_and_tile(lanes) == (made, tile)
 
 
 @pytest.mark.parametrize("lanes", range(1, 20))
-def test_whole_tiles_are_whole_for_any_number_of_lanes(lanes):
+def test_whole_tiles_round_any_lane_count(lanes):
     made, tile = lanes_and_tile(lanes, "whole")
     assert tile == 4 and made % 8 == 0 and 0 <= made - lanes < 8
 
@@ -117,11 +117,11 @@ def test_whole_tiles_are_whole_for_any_number_of_lanes(lanes):
     ("lanes", "made", "tile"),
     [(1, 2, 1), (3, 4, 2), (9, 10, 1), (10, 10, 1), (12, 12, 3), (31, 32, 4), (64, 64, 4)],
 )
-def test_narrow_tiles_fit_the_lanes_as_studies_of_old_had_them(lanes, made, tile):
+def test_narrow_tiles_keep_lane_counts_of_earlier_studies(lanes, made, tile):
     assert lanes_and_tile(lanes, "narrow") == (made, tile)
 
 
-def test_a_run_says_what_becomes_of_its_lanes():
+def test_notes_report_rounded_lane_count():
     def notes(lanes, tiles="auto"):
         factory = factory_of(lanes, tiles)
         return list(factory.notes(factory.resolve(factory.study.default())))
@@ -150,7 +150,7 @@ def test_a_study_that_searches_epochs_has_tiles_of_one_lane():
     assert factory.program_of(resolved).tile == 1 and list(factory.notes(resolved)) == []
 
 
-def test_what_all_lanes_share_is_taken_from_memory_first():
+def test_shared_memory_is_reserved_before_lanes():
     machine = ("gpu", 1, 1000)  # of which 600 may be taken
     assert auto_lanes(*machine, 4, 4096, 10, shared_bytes=200) == 40
     assert auto_lanes(*machine, 4, 4096, 10, shared_bytes=10**6) == 4
@@ -164,7 +164,7 @@ def test_what_all_lanes_share_is_taken_from_memory_first():
         (10**5, PLENTY, 4096, 4096),
     ],
 )
-def test_a_gpu_takes_the_lanes_a_study_wants_in_one_tile(monkeypatch, trials, memory, tile, lanes):
+def test_gpu_uses_one_tile_for_all_lanes(monkeypatch, trials, memory, tile, lanes):
     study = samples.study(budget=samples.Budget(trials=trials), confirm=None)
     factory = LocalFactory(study)
     monkeypatch.setattr(local, "device_memory", lambda devices: memory)
@@ -175,7 +175,7 @@ def test_a_gpu_takes_the_lanes_a_study_wants_in_one_tile(monkeypatch, trials, me
     assert asked.lanes == 100 and asked.tile == 100
 
 
-def test_little_memory_of_a_gpu_makes_lanes_fewer_and_keeps_tiles_wide(monkeypatch):
+def test_small_gpu_memory_reduces_lanes_but_not_tile(monkeypatch):
     study = samples.study(budget=samples.Budget(trials=10**5), confirm=None)
     factory = LocalFactory(study)
     monkeypatch.setattr(local, "device_memory", lambda devices: 10**9)
@@ -187,7 +187,7 @@ def test_little_memory_of_a_gpu_makes_lanes_fewer_and_keeps_tiles_wide(monkeypat
     assert taken <= 0.6 * 10**9
 
 
-def test_what_a_study_can_start():
+def test_startable_replicates_follow_the_budget():
     def of(**budget):
         return startable_replicates(
             samples.study(budget=samples.Budget(**{"trials": None, **budget}))
@@ -214,7 +214,7 @@ def test_what_a_study_can_start():
         ({"confirm": None, "seeds": Seeds(4, racing=Racing(3))}, 6),
     ],
 )
-def test_fresh_seeds_and_those_that_racing_adds_count(changes, replicates):
+def test_startable_replicates_include_confirm_and_racing_seeds(changes, replicates):
     """As many run side by side as a stage has: see `engine/confirm.py` and `engine/racing.py`."""
     study = samples.study(budget=samples.Budget(trials=2), confirm=samples.Confirm(1, 2, 8))
     assert startable_replicates(dataclasses.replace(study, **changes)) == replicates

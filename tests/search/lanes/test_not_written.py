@@ -6,7 +6,7 @@ from hpo.errors import ConfigError, SearchError
 from hpo.search.lanes.contract import SimulatedPopulation
 
 
-def test_lanes_whose_states_are_not_written_say_so(tmp_path):
+def test_lanes_without_saved_state_refuse_pause(tmp_path):
     lanes = SimulatedPopulation(lanes=1, block=1, steps_per_chunk=1, warmup_chunks=0)
     with pytest.raises(ConfigError, match=r"remove early_terminate\.pause"):
         lanes.save_state(None, tmp_path)
@@ -14,7 +14,7 @@ def test_lanes_whose_states_are_not_written_say_so(tmp_path):
         lanes.restore_state(tmp_path)
 
 
-def test_lanes_that_only_stand_for_others_compile_nothing_and_write_nothing(tmp_path):
+def test_simulated_lanes_compile_and_write_nothing(tmp_path):
     lanes = SimulatedPopulation(lanes=1, block=1, steps_per_chunk=1, warmup_chunks=0)
     lanes.compile(), lanes.compile_evaluation()
     assert lanes.compile_ahead() is None and lanes.compiles == 0

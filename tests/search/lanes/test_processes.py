@@ -64,7 +64,7 @@ def test_the_default_is_compared_on_test_seeds(folder):
         ("forks and crashes", "exit code 1"),
     ],
 )
-def test_a_process_that_fails_says_why_and_leaves_nothing(folder, how, words):
+def test_failing_process_records_error_and_leaves_no_process(folder, how, words):
     results = run(study_of(folder, how, trials=1))
     trials, _ = rows_of(results)
     assert trials[0].state is TrialState.FAILED
@@ -142,7 +142,7 @@ def test_the_last_step_of_a_run_that_ended_early_is_noted(folder):
     factory.close()
 
 
-def test_env_steps_are_those_of_the_same_study_in_lanes(folder):
+def test_env_steps_of_processes_match_their_rungs(folder):
     """The rungs and the count of env steps do not depend on what trains."""
     more = "early_terminate: {type: asha, min: 200, eta: 2}\n"
     trials, _ = rows_of(run(study_of(folder, "slow", trials=8, more=more)))
@@ -161,7 +161,7 @@ def test_a_paused_process_may_resume_from_its_checkpoint(folder):
     assert alive(folder) == []
 
 
-def test_seeds_of_streams_never_meet():
+def test_seeds_of_different_streams_are_disjoint():
     study = loads(
         "command: python a.py {x} {seed}\nlength: 10\nspace: {x: {min: 0.0, max: 1.0}}\n"
         "metric: {name: y}\n"
@@ -202,7 +202,7 @@ def test_a_finished_process_is_not_run_again(folder):
     factory.close()
 
 
-def test_lanes_save_and_restore_where_they_were(folder):
+def test_process_lanes_are_saved_and_restored(folder):
     study = study_of(folder, "slow", trials=2)
     factory = ProcessFactory(study)
     factory.begin(folder / "place")
@@ -277,7 +277,7 @@ def test_a_run_whose_checkpoint_is_damaged_starts_over(folder):
     other.close()
 
 
-def test_a_killed_study_goes_on_without_orphans(folder):
+def test_killed_command_study_resumes_without_orphans(folder):
     study_of(folder, "slow", trials=6)
     command = [sys.executable, "-m", "hpo", "run", "study.yaml"]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -302,7 +302,7 @@ def _starts(folder):
     return {path: json.loads(path.read_text()) for path in paths}
 
 
-def test_what_repeats_a_run_is_recorded(folder):
+def test_run_record_contains_command_and_versions(folder):
     results = run(study_of(folder, trials=1))
     record = json.loads((results.folder / "processes/trial_0/search_0/run.json").read_text())
     assert record["command"][1:3] == ["script.py", "plain"]
@@ -311,7 +311,7 @@ def test_what_repeats_a_run_is_recorded(folder):
     assert record["python"].count(".") == 2
 
 
-def test_a_process_has_its_variables(folder):
+def test_process_receives_its_environment_variables(folder):
     script = folder / "script.py"
     script.write_text(
         "import json, os\n"
@@ -343,7 +343,7 @@ def test_gpus_are_packed():
     assert share_of_gpus(1, 1, gpus) == {"CUDA_VISIBLE_DEVICES": "7"}
 
 
-def test_a_trial_run_says_what_it_saw(folder):
+def test_trial_run_reports_metrics_speed_and_failure(folder):
     with closing(ProcessFactory(study_of(folder, "slow"))) as factory:
         tried = try_out(factory, folder / "place", 10.0)
     assert tried.names == ("score", "loss")
@@ -354,7 +354,7 @@ def test_a_trial_run_says_what_it_saw(folder):
     assert failure.startswith("exit code 1: RuntimeError: out of memory")
 
 
-def test_a_program_that_is_not_there_is_refused(folder):
+def test_missing_program_is_refused(folder):
     study = study_of(folder, **{sys.executable: "no-such-program"})
     with pytest.raises(ConfigError, match="no-such-program is not a program here"):
         run(study)
@@ -395,7 +395,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("line", "words"), MISTAKES.items(), ids=MISTAKES)
-def test_a_mistake_is_one_sentence_with_its_line(line, words):
+def test_command_study_mistakes_report_one_sentence_with_line(line, words):
     lines = {
         "command": "command: python a.py {x} {seed}",
         "length": "length: 10 epochs",
@@ -461,7 +461,7 @@ def test_the_resolved_study_loads_to_itself():
     assert (study.algorithm.unit, study.env_steps) == ("epochs", 10)
 
 
-def test_without_a_default_nothing_is_compared_with_one():
+def test_command_study_without_default_compares_none():
     study = loads(
         "command: python a.py {x} {seed}\nlength: 10\nmetric: {name: y}\nconfirm: {}\n"
         "space: {x: {min: 0.0, max: 1.0}}\n"
@@ -485,7 +485,7 @@ def test_no_jax_is_loaded(folder):
     assert ran.stdout.splitlines()[-1] == "[]"
 
 
-def test_commands_say_what_a_process_has(folder, capsys):
+def test_commands_describe_process_output(folder, capsys):
     study_of(folder, trials=2)
     assert main(["run", "study.yaml", "--quiet"]) == 0
     assert main(["show", "1"]) == 0

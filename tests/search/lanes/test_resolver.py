@@ -49,7 +49,7 @@ def completed(monkeypatch):
 
 
 @pytest.mark.usefixtures("quickly_compiled")
-def test_real_lanes_that_copy_each_other_and_are_confirmed(tmp_path, completed):
+def test_pbt_and_confirm_complete_each_configuration_once(tmp_path, completed):
     """And none of what is already complete is completed again below the loop."""
     study = loads(REAL)
     completed.clear()  # the loader tries out what may come together
@@ -75,13 +75,13 @@ def _rows(folder):
     ],
     ids=["asha, confirmed", "racing"],
 )
-def test_a_search_that_stops_trials(tmp_path, completed, changes):
+def test_search_completes_each_configuration_once(tmp_path, completed, changes):
     study = samples.study(budget=Budget(trials=24), **changes)
     run(study, tmp_path / "s", samples.AnalyticFactory(lanes=8), (), samples.quick())
     assert len(completed) == len(set(completed)) == len(_rows(tmp_path / "s")) == 24
 
 
-def test_a_study_that_goes_on_resolves_again_what_is_live(tmp_path, completed):
+def test_resumed_study_resolves_only_live_configurations(tmp_path, completed):
     study, factory = samples.study(budget=Budget(trials=24)), samples.AnalyticFactory(lanes=8)
     run(study, tmp_path / "s", factory, [samples.CutAt(20)], samples.quick())
     before = len(completed)
@@ -91,7 +91,7 @@ def test_a_study_that_goes_on_resolves_again_what_is_live(tmp_path, completed):
     assert len(after) == len(set(after)) and set(completed[:before]) & set(after)
 
 
-def test_one_is_the_same_as_long_as_somebody_holds_it():
+def test_resolver_keeps_configurations_in_use():
     study = samples.study()
     resolver = Resolver(study, samples.AnalyticFactory())
     held = resolver.default()
@@ -103,7 +103,7 @@ def test_one_is_the_same_as_long_as_somebody_holds_it():
     assert known <= 257, "what nobody holds is forgotten, but for the latest"
 
 
-def test_knobs_that_contradict_each_other_are_refused_in_the_words_of_the_table():
+def test_contradictory_hyperparameters_are_refused_by_resolver():
     resolver = Resolver(samples.study(), samples.AnalyticFactory())
     with pytest.raises(ConfigError, match="rho_clip and c_clip go together"):
         resolver.of({"rho_clip": 1.0})

@@ -38,7 +38,7 @@ def study():
         ),
     ],
 )
-def test_a_switch_that_a_bucket_never_has_is_not_compiled_into_it(study, params, features):
+def test_unused_features_are_not_compiled(study, params, features):
     """By the static knobs of its conditions; where a traced one decides it is in the program."""
     split = Split(study)
     plan = split.parts(study.complete(params)).plan
@@ -55,7 +55,7 @@ def test_a_switch_that_a_bucket_never_has_is_not_compiled_into_it(study, params,
         ("", False),
     ],
 )
-def test_the_critic_s_rate_is_a_metric_where_it_may_be_its_own(text, separate):
+def test_critic_rate_is_a_separate_metric_if_optimiser_can_be_separate(text, separate):
     assert Split(loads(BASE + text)).separate_critic is separate
 
 
@@ -70,11 +70,11 @@ def test_the_critic_s_rate_is_a_metric_where_it_may_be_its_own(text, separate):
         ),
     ],
 )
-def test_the_quantities_by_whose_deviation_rewards_may_be_divided(text, units):
+def test_reward_units_list_possible_raw_reward_deviation_values(text, units):
     assert Split(loads(BASE + text)).reward_units == units
 
 
-def test_every_configuration_of_the_space_has_a_plan(study):
+def test_plan_features_are_within_features_of_the_space(study):
     """Nothing is on that its program was made without."""
     split = Split(study)
     for params in study.space.grid(2):

@@ -109,7 +109,7 @@ def a_kept(folder):
         return folder / f"policies/trial_{trial}", list(episodes_in(journal, trial))
 
 
-def test_a_kept_lane_evaluates_as_the_study_did(ran):
+def test_saved_lane_evaluates_as_in_the_study(ran):
     study, folder = ran
     kept, rows = a_kept(folder)
     saved = SavedTraining.read(kept, study.algorithm.made)
@@ -125,7 +125,7 @@ def test_a_kept_lane_evaluates_as_the_study_did(ran):
             assert np.float32(row.metrics[name]) == np.float32(again[name][at]), name
 
 
-def test_episodes_are_those_of_a_plain_loop(ran):
+def test_evaluation_equals_plain_step_loop(ran):
     """The slow reference: one step after the other, without the engine's evaluation."""
     study, folder = ran
     saved = SavedTraining.read(a_kept(folder)[0], study.algorithm.made)
@@ -225,7 +225,7 @@ def test_the_record_names_the_environment(ran):
         (POLE + "fixed: {env.gravity: 9}\n", TRAINING, "write env.gravity under `env`"),
     ],
 )
-def test_refused(tmp_path, more, training, says):
+def test_invalid_training_in_env_is_refused(tmp_path, more, training, says):
     with pytest.raises(HpoError, match=says):
         preview(written(tmp_path, more, training))
 
@@ -235,7 +235,7 @@ def test_an_environment_of_several_agents_is_refused(tmp_path):
         preview(written(tmp_path, "env: {id: navigators, agents: 3}\n"))
 
 
-def test_eval_says_what_it_needs(ran, tmp_path, capsys):
+def test_eval_suggests_missing_import(ran, tmp_path, capsys):
     kept = str(a_kept(ran[1])[0])
     assert main(["eval", kept]) == 2
     assert f"hpo eval {kept} --import linear.py" in capsys.readouterr().err
@@ -244,7 +244,7 @@ def test_eval_says_what_it_needs(ran, tmp_path, capsys):
     assert "--sample is for PPO" in capsys.readouterr().err
 
 
-def test_an_environment_of_the_study_s_imports_is_known_later(tmp_path, capsys, monkeypatch):
+def test_imported_environment_is_known_to_later_commands(tmp_path, capsys, monkeypatch):
     """Each command is a process of its own, to which nothing is registered yet."""
     monkeypatch.chdir(tmp_path)
     own = "class Own(CartPole):\n    pass\n"

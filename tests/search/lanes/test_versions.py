@@ -36,9 +36,9 @@ def everything(monkeypatch):
         ("gymnax:script:Walk", set()),
     ],
 )
-def test_the_packages_that_step_an_environment_are_told(env, besides, everything, monkeypatch):
+def test_versions_list_packages_of_the_environment(env, besides, everything, monkeypatch):
     installed = {"mine": ["mine-dist"], "shared": ["one-dist", "other-dist"]}
-    monkeypatch.setattr(module, "_distributions", lambda: installed)
+    monkeypatch.setattr(module, "_distributions_by_module", lambda: installed)
     assert set(versions([env])) == BASE | besides
 
 
@@ -52,19 +52,19 @@ def test_the_packages_that_step_an_environment_are_told(env, besides, everything
         ("smac", {"smac", "ConfigSpace", "scikit-learn"}),
     ],
 )
-def test_those_of_the_method_and_of_every_environment_are_told(method, besides, everything):
+def test_versions_list_packages_of_method_and_all_environments(method, besides, everything):
     study = samples.study(method=method, more_envs=(EnvSpec("brax:ant"),))
     physics = {"brax", "mujoco", "mujoco-mjx"}
     assert set(versions_of_study(study)) == BASE | besides | physics | {"scipy"}
 
 
-def test_only_a_recorded_package_of_another_version_gives_other_bits():
+def test_only_changed_recorded_packages_affect_results():
     assert not others({"jax": "1"}, {"jax": "1", "brax": "2"})  # a study of before brax was told
     assert others({"jax": "1", "brax": "2"}, {"jax": "1", "brax": "3"})
     assert others({"jax": "1", "brax": "2"}, {"jax": "1"})
 
 
-def test_a_package_that_is_not_there_is_told_only_of_the_base(monkeypatch):
+def test_missing_optional_packages_are_not_listed(monkeypatch):
     monkeypatch.setattr(module, "_version", lambda package: None)
     assert versions(["brax:ant"]) == dict.fromkeys(BASE, "absent")
 

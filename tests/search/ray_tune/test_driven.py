@@ -9,7 +9,7 @@ from helpers import search_samples as samples
 from helpers.episodes import episodes_in
 from hpo.errors import ConfigError, SearchError
 from hpo.search import run as running
-from hpo.search.ray_tune.desk import Request
+from hpo.search.ray_tune.desk import DeskRequest
 from hpo.search.ray_tune.loop import Driven
 from hpo.search.run import run
 from hpo.search.samplers.proposal_queue import Proposer
@@ -60,7 +60,7 @@ class FakeDesk:
 
     def _ask(self, kind, number, params, state=None):
         self._count += 1
-        request = Request(f"{self._count}", kind, number, params, state)
+        request = DeskRequest(f"{self._count}", kind, number, params, state)
         self._waiting[request.key] = request
         self._new.append(request)
 
@@ -160,7 +160,7 @@ def what_counts(row):
 
 
 @pytest.mark.parametrize("space", [samples.REAL, samples.WITH_BUCKETS], ids=["one", "buckets"])
-def test_a_scheduler_that_stops_nobody_gets_the_trials_of_our_own_loop(driven, tmp_path, space):
+def test_scheduler_without_stops_equals_native_loop(driven, tmp_path, space):
     asked = study(12, space=space, seeds=Seeds(2), confirm=Confirm(2, 2, 2))
     seen, alone = driven(asked), ours(asked, tmp_path / "alone")
     assert {n: what_counts(row) for n, row in seen.rows.items()} == {
@@ -173,7 +173,7 @@ def test_a_scheduler_that_stops_nobody_gets_the_trials_of_our_own_loop(driven, t
     )
 
 
-def test_who_is_stopped_keeps_what_it_showed(driven):
+def test_stopped_trial_keeps_its_reports(driven):
     seen = driven(study(), lambda number, report: "stop" if number % 2 else "go")
     for number, row in seen.rows.items():
         if row.state == "stopped":
@@ -188,21 +188,21 @@ def test_who_is_stopped_keeps_what_it_showed(driven):
     assert ranked[0].rank == 1 and {entry.judged for entry in first} == {len(first)}
 
 
-def test_who_ended_makes_room_before_the_next_one_comes_in(driven):
+def test_freed_lanes_are_reused_for_next_trial(driven):
     seen = driven(study(12), lambda number, report: "stop" if number % 2 else "go")
     states = [str(row.state) for row in seen.rows.values()]
     assert len(states) == 12 and set(states) <= {"finished", "stopped", "diverged"}
     assert seen.results.usage.occupancy == 1.0  # the lanes of one are the next one's at once
 
 
-def test_all_that_are_expected_step_together(driven):
+def test_expected_trials_advance_together(driven):
     seen = driven(study(16))
     steps = seen.about["ray_tune"]
     assert steps["mean_width"] == steps["mean_live"] > 6
     assert seen.results.usage.occupancy == 1.0  # while trials were still to begin
 
 
-def test_a_copy_goes_on_from_the_others_state_with_other_knobs(driven, tmp_path):
+def test_copied_trial_continues_with_new_hyperparameters(driven, tmp_path):
     new = {"learning_rate": 2e-3, "gamma": 0.99}
 
     def decide(number, report):
@@ -220,7 +220,7 @@ def test_a_copy_goes_on_from_the_others_state_with_other_knobs(driven, tmp_path)
     assert row.value != driven(study(4), name="plain").rows[3].value
 
 
-def test_one_that_diverged_is_told_as_the_worst_and_may_copy(driven):
+def test_diverged_trial_reports_worst_value_and_may_copy(driven):
     seen = {}
 
     def decide(number, report):
@@ -258,7 +258,7 @@ def test_the_budget_is_never_exceeded(driven, env_steps):
     assert {"finished", "unfinished"} <= {str(row.state) for row in seen.rows.values()}
 
 
-def test_a_study_that_is_cut_goes_on_where_it_was(driven):
+def test_interrupted_ray_tune_study_resumes(driven):
     asked = study(12, confirm=Confirm(2, 2, 2))
     whole = driven(asked, name="whole")
     for chunks in (5, 7, 20):
@@ -298,7 +298,7 @@ def test_an_error_in_the_lanes_fails_the_trials_in_them(driven):
     assert "MemoryError: too much" in seen.rows[0].error
 
 
-def test_a_failing_scheduler_ends_the_study_with_its_words(driven, monkeypatch):
+def test_scheduler_error_ends_study_with_its_message(driven, monkeypatch):
     def failing(self, seconds):
         raise SearchError("Ray Tune failed: KeyError: x")
 
@@ -314,9 +314,7 @@ def test_trials_that_copy_need_a_lane_each(driven):
         driven(study(2, seeds=Seeds(9)), name="wide")
 
 
-def test_a_budget_that_confirming_uses_up_is_refused_before_a_scheduler_begins(
-    driven, monkeypatch
-):
+def test_budget_used_up_by_confirm_is_refused_early(driven, monkeypatch):
     monkeypatch.setattr(FakeDesk, "begin", lambda *_: pytest.fail("it began"))
     asked = study(budget=Budget(trials=8, env_steps=100_000), confirm=Confirm(5, 8, 16))
     with pytest.raises(ConfigError, match="after the 1152000 that confirm needs"):
@@ -348,7 +346,7 @@ def breaking(broken, when):
     return type("Broken", (Breaking,), fields)(lanes=8, block=2, diverges_above=2.0)
 
 
-def test_a_study_that_only_fails_stays_stopped(driven):
+def test_study_over_max_failures_stays_stopped(driven):
     asked, factory = study(budget=Budget(trials=30, max_failures=2)), breaking("advance", bool)
     with pytest.raises(SearchError, match=r"2 errors.*MemoryError: too much"):
         driven(asked, factory=factory)
@@ -358,7 +356,7 @@ def test_a_study_that_only_fails_stays_stopped(driven):
     assert len(factory.calls) == 2 and not sound.calls
 
 
-def test_an_evaluation_that_fails_costs_the_trials_evaluated_and_no_lanes(driven):
+def test_failing_evaluation_fails_trials_but_keeps_lanes(driven):
     factory = breaking("evaluate", lambda call: call == 2)
     seen = driven(study(12), factory=factory)
     states = [str(row.state) for row in seen.rows.values()]
@@ -366,7 +364,7 @@ def test_an_evaluation_that_fails_costs_the_trials_evaluated_and_no_lanes(driven
     assert len(factory.populations) == 1 and seen.results.usage.failures == 1
 
 
-def test_a_program_that_cannot_be_made_costs_the_trials_that_need_it(driven):
+def test_program_that_cannot_be_made_fails_its_trials(driven):
     class Unmakable(samples.AnalyticFactory):
         def make(self, resolved, lanes):
             if resolved.bucket == "64x64":
@@ -380,7 +378,7 @@ def test_a_program_that_cannot_be_made_costs_the_trials_that_need_it(driven):
     assert all("cannot compile" in row.error for row in rows if row.state == "failed")
 
 
-def test_a_default_that_cannot_be_made_ends_the_study_in_one_line(driven):
+def test_default_that_cannot_compile_ends_study_in_one_line(driven):
     class Unmakable(samples.AnalyticFactory):
         def make(self, resolved, lanes):
             raise RuntimeError("cannot compile\nmany lines of it")

@@ -32,7 +32,7 @@ def typed(folder, *words):
     return found.stdout
 
 
-def test_a_confirm_stage_that_changed_is_made_whole(tmp_path):
+def test_confirm_stage_is_completed_after_report_changes(tmp_path):
     for report in (5, 7):
         (tmp_path / "s.yaml").write_text(STUDY.replace("report: 5", f"report: {report}"))
         typed(tmp_path, "run", "s.yaml", "--quiet")

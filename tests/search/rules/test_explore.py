@@ -41,7 +41,7 @@ HERE = {
 NOW = Situation(rung=2, loss=1.0)
 
 
-def test_perturbed_knobs_move_along_their_axes_by_the_factors():
+def test_perturbation_moves_hyperparameters_by_the_factors():
     perturb, rng = Perturb(SPACE, 0.0, (0.8, 1.25)), np.random.default_rng(0)
     seen = [perturb.explore(HERE, NOW, rng) for _ in range(60)]
     assert {row["learning_rate"] for row in seen} == {8e-4, 1.25e-3}
@@ -54,7 +54,7 @@ def test_perturbed_knobs_move_along_their_axes_by_the_factors():
     assert len({tuple(row.values()) for row in seen}) == 16
 
 
-def test_resampled_knobs_are_drawn_from_the_space_conditions_included():
+def test_resampled_hyperparameters_respect_conditions():
     perturb, rng = Perturb(SPACE, 1.0, (0.8, 1.25)), np.random.default_rng(1)
     seen = [perturb.explore(HERE, NOW, rng) for _ in range(200)]
     assert all(SPACE.contains(row) for row in seen)
@@ -63,7 +63,7 @@ def test_resampled_knobs_are_drawn_from_the_space_conditions_included():
     assert max(row["learning_rate"] for row in seen) > 1e-2
 
 
-def test_a_quarter_is_resampled_when_asked():
+def test_resample_probability_is_respected():
     perturb, rng = Perturb(SPACE, 0.25, (0.8, 1.25)), np.random.default_rng(2)
     moved = [
         perturb.explore(HERE, NOW, rng)["learning_rate"] in (8e-4, 1.25e-3) for _ in range(800)
@@ -100,7 +100,7 @@ def data():
 THETA = (-1.0, 0.2, -2.0, -1.5)
 
 
-def test_the_process_agrees_with_formulas_by_hand(data):
+def test_gaussian_process_equals_closed_form(data):
     x, t, y = data
     process = Process(x, t, y, THETA)
     covariance = np.array(slow_kernel(THETA, x, t)) + math.exp(THETA[2]) * np.eye(12)
@@ -117,7 +117,7 @@ def test_the_process_agrees_with_formulas_by_hand(data):
     assert process.evidence()[0] == pytest.approx(value / 12, rel=1e-9)
 
 
-def test_the_gradient_of_the_evidence_is_that_of_differences(data):
+def test_evidence_gradient_equals_finite_differences(data):
     x, t, y = data
     slow = approx_fprime(
         np.array(THETA), lambda theta: Process(x, t, y, tuple(theta)).evidence()[0]
@@ -127,7 +127,7 @@ def test_the_gradient_of_the_evidence_is_that_of_differences(data):
     assert fitted.evidence()[0] < Process(x, t, y, THETA).evidence()[0]
 
 
-def test_a_point_whose_interval_runs_leaves_less_to_find_out(data):
+def test_pending_points_reduce_posterior_deviation(data):
     x, t, y = data
     process = Process(x, t, y, THETA)
     new, when = np.array([[0.9, 0.1]]), np.array([5.0])
@@ -155,7 +155,7 @@ def gains(count, best, rung=3):
 
 
 @pytest.mark.parametrize("best", [0.25, 0.7])
-def test_the_bandit_goes_where_knobs_gained(best):
+def test_bandit_prefers_hyperparameters_with_past_gains(best):
     bandit = Bandit(SPACE, Perturb(SPACE, 0.25, (0.8, 1.25)))
     axis, seen, others = SPACE.parameters[0].distribution, [], []
     for copy in range(6):
@@ -168,7 +168,7 @@ def test_the_bandit_goes_where_knobs_gained(best):
     assert len({tuple(sorted(map(str, params.items()))) for params, _ in others}) == 6
 
 
-def test_what_happened_long_ago_fades():
+def test_old_observations_are_discounted():
     bandit = Bandit(SPACE, Perturb(SPACE, 0.25, (0.8, 1.25)))
     axis = SPACE.parameters[0].distribution
     seen = gains(40, 0.2, rung=1) + gains(40, 0.2, rung=2) + gains(40, 0.8, rung=9)
@@ -178,7 +178,7 @@ def test_what_happened_long_ago_fades():
     assert np.median([axis.share(row["learning_rate"]) for row in params]) > 0.6
 
 
-def test_with_little_seen_chance_decides():
+def test_bandit_perturbs_randomly_with_few_observations():
     perturb = Perturb(SPACE, 0.25, (0.8, 1.25))
     few = Situation(1, 1.0, gains(3, 0.5))
     given = Bandit(SPACE, perturb).explore(HERE, few, np.random.default_rng(0))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from helpers import search_samples as samples
 from hpo.errors import ConfigError, UnknownNameError
-from hpo.search.rules.registry import Standing, is_audited, make_pruner, rank_of, register_rule
+from hpo.search.rules.registry import TrialAtRung, is_audited, make_pruner, rank_of, register_rule
 from hpo.search.rules.stopping import Asha, Hyperband, Median, Plateau, PromotingAsha
 from hpo.studies.spec import EarlyTerminate
 from hpo.studies.stopping_rules import RULES
@@ -54,7 +54,7 @@ class TestPlateau(PrunerContract):
 
 
 def standings(losses, first=0):
-    return [Standing(first + n, loss, (loss,)) for n, loss in enumerate(losses)]
+    return [TrialAtRung(first + n, loss, (loss,)) for n, loss in enumerate(losses)]
 
 
 def verdicts(pruner, earlier, arriving):
@@ -69,12 +69,12 @@ def stops(pruner, earlier, arriving):
     "rule", [Asha, partial(PromotingAsha, most=1), partial(Hyperband, rungs=2)]
 )
 @pytest.mark.parametrize("eta", [0, 1.0, -2.0, math.nan])
-def test_a_rule_that_halves_nothing_is_refused(rule, eta):
+def test_eta_of_one_or_less_is_refused(rule, eta):
     with pytest.raises(ValueError, match=r"eta is .*; allowed: above 1"):
         rule(eta)
 
 
-def test_asha_keeps_the_best_of_all_judged_so_far():
+def test_asha_keeps_best_share_of_all_judged_trials():
     # n = 8, eta = 4: the ceil(8/4) = 2nd best, 2.0, is the cut-off.
     assert stops(Asha(4), [1.0, 5.0, 6.0, 7.0, 8.0, 9.0], [2.0, 3.0]) == [False, True]
     # n = 5: ceil(5/4) = 2nd best again, now among fewer.
@@ -85,13 +85,13 @@ def test_asha_compares_those_that_arrive_together():
     assert stops(Asha(2), [], [3.0, 1.0, 2.0, 4.0]) == [True, False, False, True]
 
 
-def test_asha_lets_everyone_go_on_below_eta():
+def test_asha_continues_all_trials_below_eta():
     assert stops(Asha(4), [1.0], [9.0, 99.0]) == [False, False]
     assert verdicts(Asha(4), [1.0], [9.0])[0].cutoff is None
     assert stops(Asha(4), [1.0, 2.0], [9.0, 99.0]) == [True, True]
 
 
-def test_asha_lets_ties_go_on():
+def test_asha_continues_tied_trials():
     assert stops(Asha(4), [1.0, 1.0, 1.0], [1.0, 1.0, 2.0]) == [False, False, True]
 
 
@@ -114,7 +114,7 @@ def test_median_waits_for_five_and_then_stops_the_worse_half():
     assert verdicts(Median(), [1.0, 2.0, 3.0, 4.0], [5.0])[0].cutoff == 3.0
 
 
-def test_audit_takes_its_share_and_depends_on_nothing_else():
+def test_audit_selects_its_share_by_seed_and_trial():
     chosen = [is_audited(5, trial, 0.05) for trial in range(4000)]
     assert 150 < sum(chosen) < 250
     assert chosen == [is_audited(5, trial, 0.05) for trial in range(4000)]
@@ -148,7 +148,7 @@ def test_a_rule_is_registered_once(monkeypatch):
 # ---------------------------------------------------------------- hyperband
 
 
-def test_brackets_follow_from_seed_and_trial_in_their_shares():
+def test_hyperband_brackets_follow_seed_and_trial():
     rule = Hyperband(4.0, 3, seed=1)
     found = [rule.bracket(trial) for trial in range(8000)]
     assert found == [Hyperband(4.0, 3, seed=1).bracket(trial) for trial in range(8000)]
@@ -158,18 +158,18 @@ def test_brackets_follow_from_seed_and_trial_in_their_shares():
         assert found.count(bracket) / 8000 == pytest.approx(expected, abs=0.02)
 
 
-def test_a_bracket_is_judged_from_its_own_rung_on_and_among_its_own():
+def test_hyperband_compares_trials_within_their_bracket():
     rule = Hyperband(2.0, 2, seed=0)
     of = {b: [t for t in range(200) if rule.bracket(t) == b][:4] for b in range(3)}
-    everyone = [Standing(t, float(i), ()) for b in of for i, t in enumerate(of[b])]
+    everyone = [TrialAtRung(t, float(i), ()) for b in of for i, t in enumerate(of[b])]
     for rung in range(2):
         found = dict(zip((s.trial for s in everyone), rule.judge(rung, [], everyone), strict=True))
         for bracket, trials in of.items():
             stopped = [found[trial].stop for trial in trials]
             halved = [False, False, True, True]
             assert stopped == (halved if bracket <= rung else [False] * 4)
-    late = Standing(of[0][3], 9.0, ())
-    rivals = [Standing(trial, 1.0, ()) for trial in of[1]]
+    late = TrialAtRung(of[0][3], 9.0, ())
+    rivals = [TrialAtRung(trial, 1.0, ()) for trial in of[1]]
     assert not rule.judge(0, rivals, [late])[0].stop  # alone in its bracket
 
 
@@ -178,7 +178,7 @@ def test_a_bracket_is_judged_from_its_own_rung_on_and_among_its_own():
 
 def ends(curve, **options):
     rule = Plateau(**options)
-    verdict = rule.judge(len(curve) - 1, [], [Standing(0, curve[-1], tuple(curve))])[0]
+    verdict = rule.judge(len(curve) - 1, [], [TrialAtRung(0, curve[-1], tuple(curve))])[0]
     assert verdict.finish is verdict.stop
     return verdict.stop
 
@@ -191,13 +191,13 @@ def test_a_plateau_needs_patience():
     assert ends([5.0, 5.0, 5.0], patience=2)
 
 
-def test_an_improvement_counts_from_its_share_of_the_gain_on():
+def test_plateau_tolerance_is_a_share_of_the_gain():
     # Gain so far 10.0 -> 5.0 is 5; 2 % of it is 0.1. Needed: below or at 5.05 - 0.1 = 4.95.
     assert ends([10.0, 5.05, 5.0], patience=1, tolerance=0.02)
     assert not ends([10.0, 5.05, 4.9], patience=1, tolerance=0.02)
     assert not ends([10.0, 5.05, 5.0], patience=1, tolerance=0.0)
 
 
-def test_a_plateau_that_makes_no_sense_is_refused():
+def test_invalid_plateau_patience_is_refused():
     with pytest.raises(ConfigError, match="patience"):
         Plateau(patience=0)

@@ -6,7 +6,7 @@ import hypothesis.strategies as some
 import pytest
 from hypothesis import given
 
-from hpo.search.rules.registry import Judged, Rung, Standing, ordered, part_of
+from hpo.search.rules.registry import Judged, Rung, TrialAtRung, ordered, part_of
 from hpo.search.rules.stopping import Asha, Hyperband, Median, Plateau, PromotingAsha
 
 RULES = [Asha(2.0), PromotingAsha(3.0, 5), Hyperband(2.0, 3), Median(3), Plateau(1)]
@@ -14,12 +14,12 @@ LOSSES = some.lists(some.sampled_from([0.0, 1.0, 2.0, 3.0, float("inf")]), max_s
 
 
 def standings(losses):
-    return [Standing(number, loss, (loss, loss)) for number, loss in enumerate(losses)]
+    return [TrialAtRung(number, loss, (loss, loss)) for number, loss in enumerate(losses)]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 @given(losses=LOSSES, cut=some.integers(0, 30))
-def test_verdicts_by_a_kept_rung_are_those_by_a_list(rule, losses, cut):
+def test_rung_verdicts_equal_those_of_a_plain_list(rule, losses, cut):
     everyone, kept = standings(losses), Rung()
     for count in (cut // 2, cut):  # what is kept grows between two judgements
         for standing in everyone[len(kept) : count]:
@@ -43,7 +43,7 @@ def test_order_place_and_rank(losses, cut):
 
 
 @given(losses=LOSSES, cut=some.integers(0, 30))
-def test_two_lists_merged_are_one_in_order(losses, cut):
+def test_merged_standings_are_sorted(losses, cut):
     everyone = standings(losses)
     plain = ordered(everyone)
     merged = ordered(Judged(Rung(everyone[cut:])), everyone[:cut])
@@ -52,13 +52,13 @@ def test_two_lists_merged_are_one_in_order(losses, cut):
     assert merged[1:-1] == plain[1:-1] and (not plain or merged[-1] == plain[-1])
 
 
-def test_parts_grow_with_their_rung():
+def test_rung_parts_include_later_trials():
     rung = Rung(standings([5.0, 4.0, 3.0]))
 
     def odd(trial: int) -> int:
         return trial % 2
 
     assert [one.trial for one in part_of(Judged(rung), odd, 0)] == [0, 2]
-    rung.add(Standing(4, 1.0))
+    rung.add(TrialAtRung(4, 1.0))
     assert [one.trial for one in part_of(Judged(rung), odd, 0)] == [0, 2, 4]
     assert [one.trial for one in part_of(list(Judged(rung)), odd, 0)] == [0, 2, 4]

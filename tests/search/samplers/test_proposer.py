@@ -5,7 +5,7 @@ import pytest
 from helpers import search_samples as samples
 from hpo.errors import ConfigError
 from hpo.search.samplers.proposal_queue import Proposer
-from hpo.search.samplers.registry import Past, draws_ahead, make_sampler
+from hpo.search.samplers.registry import PriorTrial, draws_ahead, make_sampler
 from hpo.spaces import Space, parse_rule
 from hpo.studies.search_methods import METHODS, Method
 from hpo.studies.spec import SearchSpec
@@ -16,10 +16,12 @@ def proposer(study):
 
 
 def as_past(proposals):
-    return [Past(p.trial, p.params, p.attributes, proposed_by=p.proposed_by) for p in proposals]
+    return [
+        PriorTrial(p.trial, p.params, p.attributes, proposed_by=p.proposed_by) for p in proposals
+    ]
 
 
-def test_the_default_comes_first_then_what_was_enqueued():
+def test_default_is_proposed_first_then_enqueued_trials():
     study = samples.study(enqueue=({"learning_rate": 1}, {"gamma": 0.95}))
     found = proposer(study).propose(0, range(4), []).found
     assert [p.proposed_by for p in found] == ["default", "enqueue", "enqueue", "random"]
@@ -30,12 +32,12 @@ def test_the_default_comes_first_then_what_was_enqueued():
 
 
 @pytest.mark.parametrize("entry", [{"learning_rate": 2.0}, {"learning_rat": 0.1}])
-def test_what_is_enqueued_must_lie_in_the_space(entry):
+def test_enqueued_trial_outside_space_is_refused(entry):
     with pytest.raises(ConfigError, match="learning_rat"):
         proposer(samples.study(enqueue=(entry,)))
 
 
-def test_a_share_of_proposals_is_random_and_fixed_by_the_trial():
+def test_random_share_is_fixed_by_trial_number():
     study = samples.study(method="tpe")
     study = dataclasses.replace(study, search=dataclasses.replace(study.search, random_share=0.4))
     first = proposer(study).propose(0, range(200), []).found
@@ -46,7 +48,7 @@ def test_a_share_of_proposals_is_random_and_fixed_by_the_trial():
     assert [p.proposed_by for p in halves[1:]] == sources
 
 
-def test_random_share_means_nothing_to_a_method_that_does_not_learn():
+def test_random_share_is_ignored_by_non_learning_methods():
     found = proposer(samples.study(method="sobol")).propose(0, range(50), []).found
     assert {p.proposed_by for p in found} == {"default", "sobol"}
 
@@ -66,7 +68,7 @@ def test_forbidden_configurations_are_drawn_again_and_counted(method):
     assert result.refused > 10
 
 
-def test_a_sampler_that_only_meets_rules_leaves_it_to_chance():
+def test_sampler_gives_up_after_only_forbidden_draws():
     # Sobol hits a rule that leaves 1 of 10,000 about never; chance does not either: nothing left.
     study = with_rule("learning_rate > 0.0000101", method="sobol")
     result = proposer(study).propose(0, range(3), [])
@@ -75,7 +77,7 @@ def test_a_sampler_that_only_meets_rules_leaves_it_to_chance():
 
 
 @pytest.mark.parametrize("method", ["random", "tpe", "grid", "sobol"])
-def test_a_small_space_is_tried_once_each_and_then_over(method):
+def test_finite_space_is_tried_exactly_once(method):
     study = samples.study(space=samples.FINITE, method=method)
     result = proposer(study).propose(0, range(40), [])
     keys = {study.space.canonical(p.params) for p in result.found}
@@ -83,7 +85,7 @@ def test_a_small_space_is_tried_once_each_and_then_over(method):
     assert result.found[0].proposed_by == "default"
 
 
-def test_a_small_space_ends_across_batches_too():
+def test_finite_space_ends_across_batches():
     study = samples.study(space=samples.FINITE, method="tpe")
     found = proposer(study).propose(0, range(7), []).found
     found += proposer(study).propose(1, range(7, 20), as_past(found)).found
@@ -113,7 +115,7 @@ def test_params_are_plain_json():
         assert isinstance(proposal.params["hidden_sizes"], list)
 
 
-def test_quick_methods_are_not_asked_ahead_unless_told(monkeypatch):
+def test_only_slow_methods_propose_ahead_by_default(monkeypatch):
     monkeypatch.setitem(METHODS, "mine", Method("mine", lambda spec: None))
 
     def ahead(method, how):

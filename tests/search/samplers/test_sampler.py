@@ -27,7 +27,7 @@ from hpo.search.samplers import (
     via_optuna as optuna_tpe,
 )
 from hpo.search.samplers.history_window import Window, estimates, penalised
-from hpo.search.samplers.registry import Past, SamplerSpec, make_sampler, register_sampler
+from hpo.search.samplers.registry import PriorTrial, SamplerSpec, make_sampler, register_sampler
 from hpo.search.samplers.via_optuna import HistoryStorage
 from hpo.spaces import Space
 from hpo.store.rows import TrialState
@@ -71,12 +71,12 @@ class TestCmaEs(SamplerContract):
 
 
 @pytest.mark.parametrize("limit", [None, 0.5])
-def test_cmaes_starts_at_earlier_trials_that_keep_the_constraints(limit):
+def test_cmaes_starts_from_feasible_warm_start_trials(limit):
     """The larger the learning rate the better; above the middle it violates the constraint."""
     pytest.importorskip("cmaes")
     shares = [(place + 0.5) / 40 for place in range(40)]
     earlier = [
-        Past(
+        PriorTrial(
             trial=place - len(shares),
             params={"learning_rate": 1e-5 ** (1.0 - share), "gamma": 0.9 + 0.09 * (place % 7) / 7},
             state=TrialState.FINISHED,
@@ -142,7 +142,7 @@ def test_random_search_does_not_depend_on_batches():
     assert whole == halves
 
 
-def test_sobol_covers_every_knob_evenly():
+def test_sobol_covers_every_axis_evenly():
     space = contract_space()
     found = drawn(without_model.SobolSearch(SamplerSpec(space, 7, {})), 0, 64)
     # 64 points of a scrambled Sobol sequence: each quarter of each axis holds exactly 16.
@@ -155,12 +155,12 @@ def test_sobol_covers_every_knob_evenly():
     assert sum(past.params["network"] == "mlp" for past in found) == 32
 
 
-def test_sobol_goes_on_after_skipped_points():
+def test_sobol_continues_after_skipped_points():
     space = contract_space()
     sampler = without_model.SobolSearch(SamplerSpec(space, 0, {}))
     opened = sampler.begin(0, [])
     points = [opened.draw(0, attempt) for attempt in range(4)]
-    past = Past(0, points[2].params, points[2].attributes)
+    past = PriorTrial(0, points[2].params, points[2].attributes)
     assert (
         without_model.SobolSearch(SamplerSpec(space, 0, {})).begin(1, [past]).draw(1, 0)
         == points[3]
@@ -199,14 +199,14 @@ def test_methods_are_made_by_name():
 
 
 @pytest.mark.parametrize("method", ["random", "sobol", "tpe", "nsga2"])
-def test_options_are_checked(method):
+def test_unknown_sampler_options_are_refused(method):
     study = samples.study(method=method)
     search = dataclasses.replace(study.search, options={"multivariat": True})
     with pytest.raises(ConfigError, match="multivariat"):
         make_sampler(dataclasses.replace(study, search=search))
 
 
-def test_an_option_must_have_its_type():
+def test_sampler_option_of_wrong_type_is_refused():
     with pytest.raises(ConfigError, match="multivariate is 'yes'; allowed: true or false"):
         optuna_tpe.Tpe(SamplerSpec(contract_space(), 0, {"multivariate": "yes"}))
 
@@ -226,7 +226,7 @@ def test_a_method_is_registered_once(monkeypatch):
 
 def past(trial, state, loss=None, reports=()):
     params = contract_space().default()
-    return Past(trial, params, {}, state, loss, reports)
+    return PriorTrial(trial, params, {}, state, loss, reports)
 
 
 def test_the_history_a_sampler_sees_is_bounded():
@@ -247,7 +247,7 @@ def test_a_short_history_is_seen_whole():
     assert Window(best=200, latest=800).of(history) == history
 
 
-def test_states_in_optunas_words():
+def test_trial_states_are_mapped_to_optuna():
     space = contract_space()
 
     def told(state, loss=None, reports=()):
@@ -271,7 +271,7 @@ def corner(trial, share, state, loss=None):
     """A trial whose learning rate lies at `share` of the axis."""
     space = samples.study().space
     rate = 10 ** (-5 + 5 * share)
-    return Past(trial, space.complete({"learning_rate": rate}), {}, state, loss)
+    return PriorTrial(trial, space.complete({"learning_rate": rate}), {}, state, loss)
 
 
 def test_tpe_moves_towards_good_trials_and_away_from_diverged_ones():
@@ -328,7 +328,7 @@ def test_every_optuna_option_exists_in_optuna():
 @pytest.mark.parametrize(
     "method", ["random", "grid", "sobol", "tpe", "thompson", "gp", "cmaes", "nsga2", "smac"]
 )
-def test_every_method_of_the_table_is_built_with_the_defaults_that_stand_there(method):
+def test_every_sampler_works_with_its_default_options(method):
     row = METHODS[method]
     if row.package and find_spec(row.package) is None:
         pytest.skip(f"{row.package} is not installed")
@@ -382,7 +382,7 @@ def test_cmaes_closes_in_on_the_best():
     assert told[12]["losses"] == [past.loss for past in seen[6:12]]
 
 
-def test_cmaes_equals_the_library_told_the_same():
+def test_cmaes_equals_library_with_same_reports():
     cmaes = pytest.importorskip("cmaes")
     sampler = via_cmaes.CmaEs(SamplerSpec(samples.study().space, 0, {}))
     seen = played(sampler, 8, 6, distance)
@@ -395,7 +395,7 @@ def test_cmaes_equals_the_library_told_the_same():
     assert opened._strategy.cma._sigma == theirs._sigma
 
 
-def test_cmaes_begins_anew_with_more_points_when_it_is_done():
+def test_cmaes_restarts_with_larger_population():
     pytest.importorskip("cmaes")
     spec = SamplerSpec(samples.study().space, 0, {})
     seen = played(via_cmaes.CmaEs(spec), 30, 6, lambda params: 1.0)  # flat: done soon
@@ -407,7 +407,7 @@ def test_cmaes_begins_anew_with_more_points_when_it_is_done():
     assert sizes[0] == 6 and max(sizes) >= 12
 
 
-def test_cmaes_with_many_in_flight_has_larger_generations():
+def test_cmaes_with_many_pending_trials_uses_larger_generations():
     pytest.importorskip("cmaes")
     sampler = via_cmaes.CmaEs(SamplerSpec(samples.study().space, 0, {}))
     seen = played(sampler, 2, 32, distance)
@@ -452,7 +452,7 @@ def test_nsga2_breeds_from_the_better_half():
     assert means[1] < 0.7 * means[0]
 
 
-def test_trials_of_other_sources_belong_to_a_generation():
+def test_trials_without_generation_count_in_nsga2():
     spec = SamplerSpec(samples.study().space, 0, {"population_size": 10})
     sampler = optuna_nsga2.Nsga2(spec)
     seen = [dataclasses.replace(past, attributes={}) for past in played(sampler, 1, 10, distance)]
@@ -464,10 +464,10 @@ def test_trials_of_other_sources_belong_to_a_generation():
 
 
 def entry(trial, state, loss=None, reports=(), **more):
-    return Past(trial, {}, {}, state, loss, reports, **more)
+    return PriorTrial(trial, {}, {}, state, loss, reports, **more)
 
 
-def test_a_stopped_trial_is_expected_to_gain_what_others_did():
+def test_stopped_trial_estimate_uses_median_gain():
     history = [
         entry(0, TrialState.FINISHED, 1.0, (5.0, 3.0)),
         entry(1, TrialState.FINISHED, 2.0, (8.0, 3.0)),
@@ -493,7 +493,7 @@ def test_a_stopped_trial_is_expected_to_gain_what_others_did():
     }
 
 
-def test_nothing_is_expected_before_anything_finished():
+def test_estimates_without_finished_trials_have_no_gain():
     history = [entry(0, TrialState.STOPPED, None, (9.0,)), entry(1, TrialState.DIVERGED)]
     assert estimates(history) == {0: (9.0,), 1: (9.0,)}
     assert estimates([entry(0, TrialState.DIVERGED)]) == {}
@@ -507,7 +507,7 @@ def test_each_objective_has_its_own_gain():
     assert estimates(history)[1] == (2.0, 11.0)
 
 
-def test_who_violates_a_constraint_is_worse_than_all_who_do_not():
+def test_infeasible_trials_rank_below_feasible_ones():
     history = [
         entry(0, TrialState.FINISHED, 1.0, violations=(3.0,)),
         entry(1, TrialState.FINISHED, 5.0, violations=(-1.0,)),

@@ -8,7 +8,7 @@ import pytest
 from helpers import search_samples as samples
 from hpo.search.run import run
 from hpo.search.samplers import thompson, without_model
-from hpo.search.samplers.registry import Past, SamplerSpec
+from hpo.search.samplers.registry import PriorTrial, SamplerSpec
 from hpo.spaces import Condition, Parameter, Space, make_distribution
 from hpo.store.rows import TrialState
 from hpo.studies.search_methods import METHODS
@@ -43,7 +43,7 @@ class TestThompsonOfTwo(SamplerContract):
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 3])
-def test_the_posterior_is_that_of_all_values_as_one_gaussian(seeds):
+def test_posterior_equals_dense_gaussian(seeds):
     rng = np.random.default_rng(seeds)
     trials, linear = 14, 4
     phi = np.hstack([np.ones((trials, 1)), rng.normal(size=(trials, 8))])
@@ -74,7 +74,7 @@ def test_draws_have_the_mean_and_the_covariance_of_the_posterior():
     np.testing.assert_allclose(np.cov(drawn.T), covariance, atol=0.05 * covariance.max())
 
 
-def test_variances_are_those_that_made_the_values():
+def test_estimated_variances_equal_simulated_ones():
     """400 configurations, 3 seeds: noise 0.25, seeds' effects as drawn, the rest as drawn."""
     rng = np.random.default_rng(1)
     x = rng.normal(size=(400, 2))
@@ -89,9 +89,9 @@ def test_variances_are_those_that_made_the_values():
     assert model.mean[1:3] == pytest.approx([1.0, 1.0], abs=0.2)
 
 
-def test_values_that_are_all_equal_are_no_fault():
+def test_all_equal_values_are_accepted():
     space = contract_space()
-    history = [Past(n, space.default(), state=FINISHED, loss=1.0) for n in range(6)]
+    history = [PriorTrial(n, space.default(), state=FINISHED, loss=1.0) for n in range(6)]
     batch = thompson.Thompson(SamplerSpec(space, 0, {})).begin(1, history)
     assert space.contains(batch.draw(6, 0).params)
 
@@ -100,7 +100,7 @@ def test_values_that_are_all_equal_are_no_fault():
 
 
 def past(trial, loss=None, reports=(), state=FINISHED, **more):
-    return Past(trial, {}, state=state, loss=loss, reports=reports, **more)
+    return PriorTrial(trial, {}, state=state, loss=loss, reports=reports, **more)
 
 
 def means(history):
@@ -109,7 +109,7 @@ def means(history):
 
 
 @pytest.mark.filterwarnings("error")
-def test_rounding_errors_among_equal_values_are_no_scale():
+def test_rounding_errors_of_equal_values_are_not_scaled_up():
     """Most trials fail alike, and the mean of three equal values may be a rounding error away."""
     rng = np.random.default_rng(0)
     for value in rng.normal(-200.0, 100.0, 200):
@@ -121,7 +121,7 @@ def test_rounding_errors_among_equal_values_are_no_scale():
         assert y[9].mean() < y[:9].mean()
 
 
-def test_stopped_trials_are_carried_on_by_a_regression():
+def test_stopped_trials_are_extrapolated_by_regression():
     """At the rung x = -1, 0, 1 and at the end y = -3, 0, 3: sum xy = 6, sum xx = 2.
 
     Two more trials of slope 1, of mean square 2/3: (6 + 4/3) / (2 + 4/3) = 2.2, cut at 1.5.
@@ -137,7 +137,7 @@ def test_stopped_trials_are_carried_on_by_a_regression():
     assert thompson.results_of(history)[3].losses == pytest.approx(0.5 + 0.7 * 4.0)
 
 
-def test_before_two_have_finished_and_four_have_values_there_is_no_model():
+def test_model_needs_two_finished_trials_and_four_values():
     history = [past(0, 1.0, (2.0,)), *(past(n, None, (3.0,), STOPPED) for n in range(1, 9))]
     assert thompson.results_of(history) == {}
     assert len(thompson.results_of([*history, past(9, 0.0, (1.0,))])) == 10
@@ -146,7 +146,7 @@ def test_before_two_have_finished_and_four_have_values_there_is_no_model():
     assert thompson.results_of([*(past(n, 1.0) for n in range(3)), *stuck]) == {}
 
 
-def test_the_worst_are_those_that_diverged_and_those_that_violate():
+def test_diverged_and_infeasible_trials_count_as_worst():
     history = [past(n, float(n)) for n in range(4)]
     history += [past(4, None, (9.0,), TrialState.DIVERGED), past(5, None, (), TrialState.FAILED)]
     assert means(history) == {0: 0.0, 1: 1.0, 2: 2.0, 3: 3.0, 4: 3.0, 5: 3.0}
@@ -154,12 +154,12 @@ def test_the_worst_are_those_that_diverged_and_those_that_violate():
     assert thompson.results_of(history)[0].losses.item() > 3.0
 
 
-def test_seeds_spread_around_the_loss_of_their_trial():
+def test_seed_losses_are_centred_on_trial_loss():
     history = [past(n, float(n), seeds=(5.0, 7.0)) for n in range(4)]
     assert thompson.results_of(history)[2].losses.tolist() == [[1.0], [3.0]]
 
 
-def test_a_study_shows_the_seeds_of_trials_that_ended(tmp_path, monkeypatch):
+def test_sampler_receives_seeds_of_finished_and_stopped_trials(tmp_path, monkeypatch):
     shown, original = {}, thompson.results_of
 
     def results_of(history):
@@ -178,7 +178,7 @@ def test_a_study_shows_the_seeds_of_trials_that_ended(tmp_path, monkeypatch):
     assert sum(past.proposed_by == "thompson" for past in shown.values()) > 10
 
 
-def test_below_the_median_differences_shrink():
+def test_differences_below_median_are_compressed():
     results = [thompson.Result(np.array([[loss]]), np.zeros(1)) for loss in (0.0, 1, 2, 3, 1e9)]
     value, extra = thompson.weighed(results, np.ones(1))
     drops = -np.diff(value[:, 0])
@@ -189,7 +189,7 @@ def test_below_the_median_differences_shrink():
 # ---------------------------------------------------------------- coordinates
 
 
-def test_coordinates_of_every_kind_of_parameter():
+def test_features_cover_every_parameter_kind():
     def parameter(name, when=(), **fields):
         distribution = make_distribution(fields)
         return Parameter(name, distribution, distribution.middle(), when)
@@ -231,10 +231,12 @@ def test_without_a_model_proposals_are_near_the_default():
     assert 0.3 < wide.mean() < 0.5
 
 
-def test_each_proposal_of_a_batch_has_a_surface_of_its_own():
+def test_each_proposal_in_batch_uses_a_separate_posterior_draw():
     rng = np.random.default_rng(0)
     space = samples.REAL
-    history = [Past(n, space.sample(rng), state=FINISHED, loss=rng.random()) for n in range(8)]
+    history = [
+        PriorTrial(n, space.sample(rng), state=FINISHED, loss=rng.random()) for n in range(8)
+    ]
     found = {space.canonical(params) for params in proposals(space, history, count=30)}
     assert len(found) > 25  # the engine has the next best for a repeated one
     alone = thompson.Thompson(SamplerSpec(space, 0, {})).begin(1, history)
@@ -252,7 +254,7 @@ def test_choices_and_conditional_parameters_are_learnt():
 
     drawn = [space.sample(rng) for _ in range(40)]
     history = [
-        Past(n, params, state=FINISHED, loss=loss(params)) for n, params in enumerate(drawn)
+        PriorTrial(n, params, state=FINISHED, loss=loss(params)) for n, params in enumerate(drawn)
     ]
     found = proposals(space, history, count=60)
     assert all(space.contains(params) for params in found)
@@ -281,15 +283,17 @@ def bowl(build, seed, dimensions=8, trials=60, lanes=4, noise=0.1):
             truth[trial] = float(z @ bend @ z)
             seeds = truth[trial] + noise * rng.normal(size=2)
             loss = float(seeds.mean())
-            history.append(Past(trial, params, state=FINISHED, loss=loss, seeds=tuple(seeds)))
+            history.append(
+                PriorTrial(trial, params, state=FINISHED, loss=loss, seeds=tuple(seeds))
+            )
     return truth[min(history, key=lambda one: one.loss).trial]
 
 
-def test_on_a_noisy_bowl_it_finds_a_better_configuration_than_random_search():
+def test_thompson_beats_random_search_on_noisy_bowl():
     ours = [bowl(thompson.Thompson, seed) for seed in range(30)]
     random = [bowl(without_model.RandomSearch, seed) for seed in range(30)]
     assert np.mean(ours) < 0.75 * np.mean(random)
 
 
-def test_it_is_one_of_the_methods():
+def test_thompson_is_a_registered_method():
     assert METHODS["thompson"].learns and not METHODS["thompson"].package

@@ -47,7 +47,7 @@ trees = st.builds(
 
 
 @given(trees)
-def test_text_gives_everything_back(tree):
+def test_codec_json_round_trip(tree):
     text = json.dumps(tree, default=vars)
     back = decode(Tree, json.loads(text))
     assert back == tree
@@ -61,11 +61,11 @@ def test_nan_and_infinity_survive():
 
 
 @pytest.mark.parametrize("value", [{"number": "1"}, {"number": 1.0, "maybe": 2, "more": 3}])
-def test_what_does_not_fit_is_refused(value):
+def test_decoding_mismatched_data_is_refused(value):
     with pytest.raises(TypeError):
         decode(Leaf, {"maybe": None, **value})
 
 
-def test_what_has_no_json_form_is_refused():
+def test_encoding_unsupported_object_is_refused():
     with pytest.raises(TypeError):
         LoopState(told=[object()]).to_text()

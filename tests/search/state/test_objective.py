@@ -41,7 +41,7 @@ def test_an_unknown_metric_is_refused():
         measure("eval/service_bloking", RESULT)
 
 
-def test_losses_are_lower_for_better_values_and_worst_for_none():
+def test_loss_is_lower_for_better_values_and_infinite_for_nan():
     up, down = Objective(Metric(goal="maximize")), Objective(Metric(goal="minimize"))
     assert up.loss(2.0) == -2.0 and down.loss(2.0) == 2.0
     assert up.loss(math.nan) == down.loss(math.nan) == up.loss(-math.inf) == math.inf

@@ -46,7 +46,7 @@ def slow_front(rows):
     }
 
 
-def test_extras_are_measured_aggregated_and_split():
+def test_additional_objectives_are_measured_and_aggregated():
     asked = study(
         RETURN,
         Metric("env_steps", "minimize"),
@@ -64,7 +64,7 @@ def test_extras_are_measured_aggregated_and_split():
     assert extras.violations(extras.limited(of_trial)) == (-1.0,)
 
 
-def test_a_constraint_is_violated_by_its_distance():
+def test_constraint_violation_is_the_distance_to_the_bound():
     both = Objectives(constraints=(Constraint("eval/length_mean", min=2.0, max=5.0),))
     found = [both.violations([value]) for value in (1.0, 2.0, 3.0, 7.5, math.nan)]
     assert found == [(1.0,), (0.0,), (-1.0,), (2.5,), (math.inf,)]
@@ -118,7 +118,7 @@ def test_rungs_keep_trials_that_are_good_at_either_objective(tmp_path):
     assert all(one[1] < other[1] for one in last for other in last if one[0] < other[0])
 
 
-def test_the_front_is_confirmed_on_fresh_seeds_and_has_no_winner(tmp_path):
+def test_front_is_confirmed_on_selection_seeds_without_winner(tmp_path):
     asked = study(
         RETURN,
         THRIFT,
@@ -140,7 +140,7 @@ def test_the_front_is_confirmed_on_fresh_seeds_and_has_no_winner(tmp_path):
         assert entry.objectives[1] == pytest.approx(searched[entry.trial].objectives[1])
 
 
-def test_a_front_keeps_back_what_its_confirm_stage_runs(tmp_path):
+def test_budget_reserve_for_front_equals_confirm_runs(tmp_path):
     """3 selection seeds for each of 2 trials and the default, and no test seeds."""
     stage, run_steps = samples.Confirm(2, 3, 9), 16_000
     one, two = study(RETURN, confirm=stage), study(RETURN, THRIFT, confirm=stage)
@@ -174,7 +174,7 @@ def test_infeasible_trials_rank_below_feasible_ones(tmp_path):
     assert query(tmp_path / "s", "SELECT count(*) FROM trials WHERE feasible")[1] == [(sum(kept),)]
 
 
-def test_samplers_that_know_constraints_keep_them(tmp_path):
+def test_constraint_aware_samplers_propose_feasible_trials(tmp_path):
     limit = Constraint("eval/thrift", min=4.0)  # the best return lies outside
     shares = {}
     for method in ("tpe", "random"):
@@ -187,7 +187,7 @@ def test_samplers_that_know_constraints_keep_them(tmp_path):
     assert shares["tpe"] > shares["random"] + 0.2
 
 
-def test_env_steps_may_be_an_objective_and_plateau_makes_them_differ(tmp_path):
+def test_plateau_rule_varies_the_env_steps_objective(tmp_path):
     asked = study(
         RETURN,
         Metric("env_steps", "minimize"),
@@ -215,7 +215,7 @@ def test_seconds_may_be_an_objective(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["nsga2", "tpe"])
-def test_several_objectives_resume_to_the_same_tables(tmp_path, method):
+def test_multi_objective_study_resumes_to_same_tables(tmp_path, method):
     asked = study(
         RETURN,
         THRIFT,
@@ -249,7 +249,7 @@ class TurnedFactory(samples.AnalyticFactory):
         return Turned(self, resolved.steps_per_chunk, lanes or self.lanes)
 
 
-def test_confirmed_trials_are_judged_by_their_constraints_on_fresh_seeds(tmp_path):
+def test_confirmed_trials_are_feasible_by_selection_seeds(tmp_path):
     limit = Constraint("eval/thrift", min=3.0)  # the search: rates of at most 1e-3
     asked = samples.study(
         constraints=(limit,),

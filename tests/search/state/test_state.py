@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from hpo.errors import StoreError
 from hpo.search.state.loop_state import BucketState, KeptPolicy, LoopState, PendingAsk, Phase
-from hpo.search.state.trials import Run, RunState, Trial
+from hpo.search.state.trials import Replicate, RunState, Trial
 from hpo.search.state.usage import Usage
 from hpo.store import DecisionRow, Stream, TrialState
 
 numbers = st.integers(0, 2**53)
 floats = st.floats(allow_nan=False)
 runs = st.builds(
-    Run,
+    Replicate,
     numbers,
     st.sampled_from(Stream),
     numbers,
@@ -60,13 +60,13 @@ states = st.builds(
 
 
 @given(states)
-def test_text_gives_the_very_same_state(state):
+def test_loop_state_text_round_trip(state):
     text = state.to_text()
     back = LoopState.from_text(text)
     assert back == state and back.to_text() == text
 
 
-def test_another_version_is_refused():
+def test_loop_state_of_different_version_is_refused():
     with pytest.raises(StoreError, match="version 99"):
         LoopState.from_text(json.dumps({"version": 99}))
     with pytest.raises(StoreError, match="version None"):
@@ -79,7 +79,7 @@ def test_occupancy_is_one_before_anything_ran():
 
 
 @given(trials)
-def test_a_trial_survives_its_row(trial):
+def test_trial_row_round_trip(trial):
     trial.rung = len(trial.reports) - 1
     trial.rung_value = trial.reports[-1] if trial.reports else None
     trial.extra_reports = [[value, 1.0] for value in trial.reports]
@@ -96,7 +96,7 @@ def test_a_trial_survives_its_row(trial):
 
 
 def test_the_rolling_mean_is_that_of_the_last_hundred_episodes():
-    run, none = Run(0, Stream.SEARCH, 0), (math.nan, math.nan)
+    run, none = Replicate(0, Stream.SEARCH, 0), (math.nan, math.nan)
     assert all(map(math.isnan, run.roll(0.0, *none)))
     assert run.roll(40.0, 1.0, 7.0) == (1.0, 7.0)
     assert run.roll(0.0, *none) == (1.0, 7.0)
@@ -104,14 +104,14 @@ def test_the_rolling_mean_is_that_of_the_last_hundred_episodes():
     # 70 new ones leave 30 of the 80 before, whose means are 2 and 8
     expected = ((30 * 2.0 + 70 * 12.0) / 100, (30 * 8.0 + 70 * 20.0) / 100)
     assert run.roll(70.0, 12.0, 20.0) == expected and run.recent_episodes == 100.0
-    other = Run(1, Stream.SEARCH, 0)
+    other = Replicate(1, Stream.SEARCH, 0)
     other.adopt(run)
     assert other.roll(50.0, 0.0, 0.0) == (expected[0] / 2, expected[1] / 2)
     assert run.roll(250.0, 5.0, 6.0) == (5.0, 6.0) and run.recent_episodes == 100.0
 
 
-def test_a_state_from_before_lengths_were_rolled_goes_on():
-    run = Run(0, Stream.SEARCH, 0, recent_episodes=60.0, recent_return=2.0)
+def test_loop_state_without_rolling_lengths_is_read():
+    run = Replicate(0, Stream.SEARCH, 0, recent_episodes=60.0, recent_return=2.0)
     state = LoopState(live={0: Trial(0, TrialState.WAITING, "default", 0, "", {}, runs=[run])})
     old = json.loads(state.to_text())
     for name in ("recent_length", "half_row", "half_row_chunks", "seconds", "row_seconds"):

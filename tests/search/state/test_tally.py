@@ -46,7 +46,7 @@ def best_of_all(rows, objectives):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(changes=CHANGES)
-def test_the_best_and_the_counts_are_those_of_all_rows(kind, changes):
+def test_tally_equals_computation_over_all_rows(kind, changes):
     objectives, rows = KINDS[kind], dict[int, TrialRow]()
     tally = Tally(rows, OBJECTIVE, objectives)
     for number, state, value, speed, cost, asks in changes:

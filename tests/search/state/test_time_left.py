@@ -15,8 +15,8 @@ from helpers.analytic_lanes import AnalyticPopulation
 from hpo.search.run import run
 from hpo.search.state.loop_state import Phase
 from hpo.search.state.progress import Observer
-from hpo.search.state.remaining_work import Ahead, Rates, Work, WorkAhead
-from hpo.search.state.schedule import Schedule
+from hpo.search.state.remaining_work import Ahead, Rates, RemainingWork, Work
+from hpo.search.state.schedule import EventSchedule
 from hpo.search.state.usage import Usage
 from hpo.store import StudyStore
 from hpo.store.journal import Journal
@@ -126,7 +126,7 @@ def watched(study, folder, clock, **changes):
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_the_time_left_is_near_the_truth_and_steady(name, tmp_path, clock):
+def test_time_left_is_accurate_and_steady(name, tmp_path, clock):
     """From a fifth of the time on: within a factor of 1.5 there, and the end promised is steady.
 
     In shares of the whole time, the end that is promised is never more than a quarter from the
@@ -148,7 +148,7 @@ def test_the_time_left_is_near_the_truth_and_steady(name, tmp_path, clock):
     assert statistics.median(jumps) < 0.025 * (end - began)
 
 
-def test_confirming_is_part_of_it_from_the_start(tmp_path, clock):
+def test_time_left_includes_confirm_stage_from_start(tmp_path, clock):
     study = study_of("asha")
     plain, _ = watched(dataclasses.replace(study, confirm=None), tmp_path / "plain", clock)
     with_confirm, _ = watched(study, tmp_path / "confirmed", clock)
@@ -159,7 +159,7 @@ def test_confirming_is_part_of_it_from_the_start(tmp_path, clock):
     assert at_search_end.seconds_left > 0.5 * cost and at_search_end.share < 0.9
 
 
-def test_another_life_begins_with_its_own_speed(tmp_path, clock):
+def test_resumed_study_measures_its_speed_again(tmp_path, clock):
     """A life that was four times as slow says nothing of this one."""
     study = study_of("nobody is stopped")
 
@@ -209,7 +209,7 @@ def test_a_wall_budget_bounds_the_time_left(tmp_path, clock):
 
 
 @pytest.mark.parametrize("name", ["asha", "buckets", "racing"])
-def test_the_parts_of_the_time_are_all_of_it(name, tmp_path, clock):
+def test_time_parts_sum_to_run_time(name, tmp_path, clock):
     began = clock.now
     _, results = watched(study_of(name), tmp_path / "s", clock)
     parts, usage = results.usage.seconds_by_part, results.usage
@@ -221,7 +221,7 @@ def test_the_parts_of_the_time_are_all_of_it(name, tmp_path, clock):
     assert parts["between"] == pytest.approx(0.0, abs=1e-6), "only lanes let this clock go on"
 
 
-def test_a_rate_forgets_and_no_compile_is_part_of_it():
+def test_rates_forget_old_chunks_and_exclude_compile_time():
     rates, usage = Rates(), Usage(run_seconds=5000.0, chunk_seconds=4000.0)
     rates.begin(usage)
     ahead = Ahead(Work(10_000.0, 1_000.0, 10.0), 2.0)
@@ -278,17 +278,20 @@ def slow_from_here(schedule, chances, trained, trials, draws=4000):
 
 @pytest.mark.parametrize("trials", [1, 3])
 @pytest.mark.parametrize("trained", [0, 2, 5])
-def test_what_a_replicate_runs_yet_against_many_drawn(trained, trials):
-    schedule = Schedule(1000, 16, (2, 8), frozenset({2, 4, 8, 12, 16}))
+def test_expected_remaining_chunks_equal_simulation(trained, trials):
+    schedule = EventSchedule(1000, 16, (2, 8), frozenset({2, 4, 8, 12, 16}))
     chances, bucket = (0.3, 0.6), SimpleNamespace(schedule=schedule, warmup=0)
-    ends = [WorkAhead._end(None, bucket, chances, trained, number)[0] for number in range(3000)]
+    ends = [
+        RemainingWork._replicate_end(None, bucket, chances, trained, number)[0]
+        for number in range(3000)
+    ]
     numbers = random.Random(1).sample(range(3000), 3000)
     groups = [numbers[at : at + trials] for at in range(0, 3000, trials)]
     chunks = statistics.fmean(max(ends[number] for number in group) for group in groups)
     assert chunks == pytest.approx(slow_from_here(schedule, chances, trained, trials), rel=0.06)
 
 
-def test_the_end_of_a_run_says_the_seconds_that_its_report_says(tmp_path, clock, monkeypatch):
+def test_final_usage_equals_last_commit(tmp_path, clock, monkeypatch):
     """Publishing behind the last commit takes time that no commit holds."""
     publish = StudyStore.publish
 
@@ -303,12 +306,12 @@ def test_the_end_of_a_run_says_the_seconds_that_its_report_says(tmp_path, clock,
 
 
 @pytest.mark.parametrize("population", [None, object()])
-def test_a_bucket_without_a_population_works_in_the_usual_blocks(population):
+def test_program_without_population_uses_default_block(population):
     """After a resume or an error a bucket knows its lanes, but not yet the block of them."""
     ahead = SimpleNamespace(_block=16)
     block = 16 if population is not None else 1
     bucket = SimpleNamespace(
         population=population, block=block, lanes=64, schedule=SimpleNamespace(quantum=10)
     )
-    work = WorkAhead._in_lanes(ahead, bucket, [(3, 0, 1)] * 64)
+    work = RemainingWork._in_lanes(ahead, bucket, [(3, 0, 1)] * 64)
     assert (work.env_steps, work.block_steps) == (64 * 3 * 10, 4 * 3 * 10)

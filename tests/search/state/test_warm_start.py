@@ -46,7 +46,7 @@ def study(folder, method="tpe", **changes):
     return dataclasses.replace(samples.study(budget=Budget(trials=20)), **given)
 
 
-def test_finished_and_diverged_trials_are_history(earlier):
+def test_warm_start_takes_finished_and_diverged_trials(earlier):
     folder, results = earlier
     found = warm_start(study(folder)).history
     by_state = {
@@ -64,7 +64,7 @@ def test_finished_and_diverged_trials_are_history(earlier):
 
 
 @pytest.mark.parametrize("method", ["tpe", "nsga2", "cmaes"])
-def test_a_study_begins_where_the_earlier_one_ended(earlier, tmp_path, method):
+def test_warm_started_study_beats_cold_start(earlier, tmp_path, method):
     if method == "cmaes":
         pytest.importorskip("cmaes")
     folder, _ = earlier
@@ -80,7 +80,7 @@ def test_a_study_begins_where_the_earlier_one_ended(earlier, tmp_path, method):
     assert values["warm"] > values["cold"] + (0.0 if method == "nsga2" else 5.0)
 
 
-def test_it_is_written_down_so_that_a_resume_needs_no_earlier_study(earlier, tmp_path):
+def test_warm_start_is_stored_for_resume(earlier, tmp_path):
     tests = run_file("tests/search/engine/test_resume.py")
     copy = tmp_path / "earlier"
     shutil.copytree(earlier[0], copy)
@@ -93,9 +93,7 @@ def test_it_is_written_down_so_that_a_resume_needs_no_earlier_study(earlier, tmp
     assert tables_equal(tmp_path / "whole", tmp_path / "cut") == []
 
 
-def test_a_study_that_dies_before_it_is_written_down_writes_it_when_it_goes_on(
-    earlier, tmp_path, monkeypatch
-):
+def test_warm_start_is_stored_on_resume_after_early_crash(earlier, tmp_path, monkeypatch):
     asked = study(earlier[0])
 
     def dies(*_):
@@ -109,7 +107,7 @@ def test_a_study_that_dies_before_it_is_written_down_writes_it_when_it_goes_on(
     assert (tmp_path / "late" / WARM_START_NAME).is_file()
 
 
-def test_a_table_alone_will_do(earlier, tmp_path):
+def test_warm_start_reads_trials_table(earlier, tmp_path):
     table = tmp_path / "trials.parquet"
     shutil.copy(earlier[0] / "trials.parquet", table)
     plain, whole = warm_start(study(table)), warm_start(study(earlier[0]))
@@ -119,7 +117,7 @@ def test_a_table_alone_will_do(earlier, tmp_path):
     )
 
 
-def test_what_a_confirm_stage_added_changes_nothing(tmp_path):
+def test_warm_start_ignores_confirm_stage(tmp_path):
     asked = samples.study(
         early_terminate=EarlyTerminate("pbt", every=2_000),
         budget=Budget(trials=8),
@@ -138,7 +136,7 @@ def test_what_a_confirm_stage_added_changes_nothing(tmp_path):
         assert found.words == f"8 of 8 trials from {place} inform the search"
 
 
-def test_trials_outside_of_this_space_are_left_out_and_counted(earlier):
+def test_warm_start_skips_and_counts_trials_outside_space(earlier):
     narrow = samples.parameter(
         "learning_rate", 3e-4, min=1e-4, max=1e-2, distribution="log_uniform"
     )
@@ -149,7 +147,7 @@ def test_trials_outside_of_this_space_are_left_out_and_counted(earlier):
     assert f"{60 - len(found.history)} with learning_rate outside its range" in found.words
 
 
-def test_a_knob_that_was_searched_and_is_fixed_now_must_agree(earlier):
+def test_warm_start_requires_equal_fixed_hyperparameters(earlier):
     asked = study(earlier[0], space=Space((samples.LEARNING_RATE,)))
     found = warm_start(asked)
     assert len(found.history) == 1  # the default configuration has the gamma that is fixed here
@@ -159,12 +157,12 @@ def test_a_knob_that_was_searched_and_is_fixed_now_must_agree(earlier):
         warm_start(asked)
 
 
-def test_a_knob_searched_now_has_the_value_it_was_fixed_to(earlier):
+def test_warm_start_fills_hyperparameters_that_were_fixed(earlier):
     asked = study(earlier[0], space=Space((*samples.REAL.parameters, samples.EPOCHS)), fixed={})
     assert {past.params["update_epochs"] for past in warm_start(asked).history} == {3}
 
 
-def test_what_changed_since_is_said(earlier):
+def test_warm_start_reports_changed_settings(earlier):
     asked = dataclasses.replace(study(earlier[0]), env_steps=32_000, fixed={"update_epochs": 4})
     words = warm_start(asked).words
     assert "env_steps 16000 -> 32000" in words and "update_epochs 3 -> 4" in words
@@ -177,12 +175,12 @@ def test_what_changed_since_is_said(earlier):
         ({"metric": Metric("eval/length_mean")}, "here: maximize eval/length_mean"),
     ],
 )
-def test_another_objective_is_refused(earlier, change, words):
+def test_warm_start_with_different_objective_is_refused(earlier, change, words):
     with pytest.raises(ConfigError, match=words):
         warm_start(study(earlier[0], **change))
 
 
-def test_constraints_on_other_metrics_are_refused(tmp_path):
+def test_warm_start_with_different_constraints_is_refused(tmp_path):
     """A length of an episode is no number of env steps, though both are one value a trial."""
     long, short = Constraint("eval/return_mean", max=0.5), Constraint("eval/return_min", max=0.5)
     asked = samples.study(constraints=(long, short), early_terminate=None, budget=Budget(trials=9))
@@ -201,7 +199,7 @@ def test_constraints_on_other_metrics_are_refused(tmp_path):
             warm_start(study(tmp_path, constraints=other, fixed={}))
 
 
-def test_a_folder_without_a_study_is_refused(tmp_path):
+def test_warm_start_from_folder_without_study_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="contains no study"):
         warm_start(study(tmp_path))
     (tmp_path / "trials.parquet").write_text("no table")
@@ -209,5 +207,5 @@ def test_a_folder_without_a_study_is_refused(tmp_path):
         warm_start(study(tmp_path / "trials.parquet"))
 
 
-def test_nothing_is_taken_over_unless_asked():
+def test_no_warm_start_by_default():
     assert warm_start(samples.study()).history == ()

@@ -91,7 +91,7 @@ def proof(tmp_path_factory):
     return SimpleNamespace(candidate=candidate, record=record, folder=folder)
 
 
-def test_the_winner_the_default_and_what_is_published_run_on_seeds_of_their_own(proof):
+def test_proof_runs_winner_default_and_published_configurations(proof):
     candidate, record = proof.candidate, proof.record
     assert [one.who for one in record.contenders] == [
         "tuned",
@@ -110,7 +110,7 @@ def test_the_winner_the_default_and_what_is_published_run_on_seeds_of_their_own(
         assert f"seed: {record.seed}\n" in journal.meta.study_text and record.seed != 0
 
 
-def test_numbers_are_those_of_the_tables(proof):
+def test_record_numbers_equal_the_tables(proof):
     record, folder = proof.record, proof.folder / "CartPole-v1.proof.default"
     _, rows = query(
         folder,
@@ -136,7 +136,7 @@ def test_numbers_are_those_of_the_tables(proof):
     assert default.cost.env_steps == 32 * 40_000 and default.cost.cpu_seconds > 0.0
 
 
-def test_a_proof_that_was_killed_goes_on_to_the_same_record(tmp_path, proof):
+def test_killed_proof_resumes_to_same_record(tmp_path, proof):
 
     class Killed(BaseException):
         pass
@@ -172,7 +172,7 @@ def _results(record):
     return [(one.greedy, one.area, one.training, one.curve) for one in record.contenders]
 
 
-def test_what_bounds_and_aggregates_the_search_is_no_part_of_a_proof(tmp_path):
+def test_proof_ignores_budget_and_aggregate_of_search(tmp_path):
     study = samples.study(
         env_steps=40_000,
         metric=Metric(aggregate="iqm"),
@@ -184,7 +184,7 @@ def test_what_bounds_and_aggregates_the_search_is_no_part_of_a_proof(tmp_path):
     assert len(runs.values) == 9 and runs.env_steps[-1] == 40_000
 
 
-def test_what_the_default_cannot_run_in_is_told_before_the_winner_trains(tmp_path, proof):
+def test_default_is_run_before_the_winner(tmp_path, proof):
     begun = []
 
     class Cannot(SearchError):
@@ -200,7 +200,7 @@ def test_what_the_default_cannot_run_in_is_told_before_the_winner_trains(tmp_pat
 
 
 @pytest.mark.parametrize("what", ["net.json", "mine.yaml", "spaces/ppo.yaml"])
-def test_a_study_that_reads_files_is_no_record(tmp_path, proof, what):
+def test_study_that_reads_files_cannot_become_record(tmp_path, proof, what):
     """A record trains alone: elsewhere its files are not there, or are others of that name."""
     folder = StudyFolder(shutil.copytree(proof.folder / "small", tmp_path / "small"))
     if what == "net.json":
@@ -216,7 +216,7 @@ def test_a_study_that_reads_files_is_no_record(tmp_path, proof, what):
         candidate_of(folder)
 
 
-def test_a_study_whose_file_is_gone_is_no_record(tmp_path, proof):
+def test_study_without_its_file_cannot_become_record(tmp_path, proof):
     folder = StudyFolder(shutil.copytree(proof.folder / "small", tmp_path / "small"))
     folder.study_file.unlink()
     with pytest.raises(ConfigError, match=r"study.yaml is gone, and a record holds it"):
@@ -224,7 +224,7 @@ def test_a_study_whose_file_is_gone_is_no_record(tmp_path, proof):
 
 
 @pytest.mark.parametrize("name", ["Catch-bsuite", "Pong-misc", "x", "y", "z"])
-def test_the_seeds_of_every_name_are_those_of_a_legal_study(tmp_path, proof, name):
+def test_proof_seeds_are_legal_for_every_name(tmp_path, proof, name):
     asked = []
 
     def runner(study, out):
@@ -237,7 +237,7 @@ def test_the_seeds_of_every_name_are_those_of_a_legal_study(tmp_path, proof, nam
     assert all(0 <= seed < 2**31 for seed in fresh) and len(set(fresh)) == 50
 
 
-def test_an_environment_with_keys_is_named_by_its_study(tmp_path, proof):
+def test_record_of_env_with_keys_is_named_after_study(tmp_path, proof):
     asked = []
 
     def runner(study, out):
@@ -267,7 +267,7 @@ def test_heuristics_are_measured_once_on_the_seeds_of_the_proof(tmp_path, proof)
     assert _results(record) == _results(proof.record)  # they change nothing else
 
 
-def test_a_record_evaluates_as_its_proof_did(tmp_path, proof):
+def test_record_keeps_evaluation_settings_of_its_proof(tmp_path, proof):
     how = dataclasses.replace(proof.candidate.study.evaluation, episodes=3, steps=50)
     study = dataclasses.replace(proof.candidate.study, evaluation=how)
     candidate = dataclasses.replace(proof.candidate, study=study)
@@ -282,7 +282,7 @@ def test_runs_of_another_commit_are_not_mixed(proof, monkeypatch):
         contribute(proof.candidate, proof.folder, SEEDS, analytic)
 
 
-def test_seeds_that_diverge_have_no_value_and_others_stand(tmp_path):
+def test_proof_tolerates_all_but_one_diverged_seed(tmp_path):
     study = samples.study(env_steps=40_000)
     own = proof_study(study, "all", complete({"learning_rate": 0.9}), 8, 5)
     assert own.seeds.per_config == 8 and own.seeds.tolerate == 7 and own.seed == 5
@@ -290,7 +290,7 @@ def test_seeds_that_diverge_have_no_value_and_others_stand(tmp_path):
         run_proof(own, tmp_path, runner=analytic)
 
 
-def test_seeds_that_all_diverge_on_the_way_have_no_end(tmp_path):
+def test_proof_without_a_finished_seed_is_refused(tmp_path):
 
     class HalfWay(Population):
         def _step(self, lane):
@@ -319,7 +319,7 @@ def test_seeds_that_all_diverge_on_the_way_have_no_end(tmp_path):
         ({"metric": Metric("eval/return_median")}, "is judged by eval/return_median; runs of a"),
     ],
 )
-def test_what_a_record_cannot_hold_is_refused_before_its_runs(tmp_path, changes, words):
+def test_unsupported_settings_are_refused_before_proof_runs(tmp_path, changes, words):
     with pytest.raises(ConfigError, match=words):
         candidate_of(searched(tmp_path, **changes), anyway=True)
 
@@ -331,7 +331,7 @@ def test_what_a_record_cannot_hold_is_refused_before_its_runs(tmp_path, changes,
         ({"early_terminate": EarlyTerminate("pbt", every=10_000)}, "has not shown|changed its"),
     ],
 )
-def test_a_winner_that_was_shown_nothing_of_is_refused(tmp_path, changes, words):
+def test_winner_without_clear_verdict_is_refused(tmp_path, changes, words):
     study = samples.study(
         **{"confirm": Confirm(2, 4, 8), "budget": Budget(8), "env_steps": 40_000, **changes}
     )
@@ -340,14 +340,14 @@ def test_a_winner_that_was_shown_nothing_of_is_refused(tmp_path, changes, words)
         candidate_of(StudyFolder(tmp_path / "small"))
 
 
-def test_said_so_it_is_taken_anyway(tmp_path):
+def test_anyway_flag_accepts_winner_without_verdict(tmp_path):
     study = samples.study(budget=Budget(8), env_steps=40_000)
     analytic(study, tmp_path)
     candidate = candidate_of(StudyFolder(tmp_path / "small"), anyway=True)
     assert candidate.origin.verdict == "nothing" and candidate.origin.seeds["report"] == 0
 
 
-def test_a_study_of_other_settings_than_its_file_says_is_refused(proof):
+def test_study_that_differs_from_its_file_is_refused(proof):
     folder = StudyFolder(proof.folder / "small")
     text = folder.study_file.read_text()
     folder.study_file.write_text(text.replace("trials: 16", "trials: 17"))
@@ -360,13 +360,13 @@ def test_a_study_of_other_settings_than_its_file_says_is_refused(proof):
 # ---------------------------------------------------------------------- verifying
 
 
-def test_the_same_code_gives_the_same_bits_and_fresh_seeds_agree(tmp_path, proof):
+def test_verification_with_same_code_is_bit_equal(tmp_path, proof):
     found = verify(proof.record, tmp_path / "again", 8, 32, 0, runner=analytic)
     assert (found.verdict, found.recorded, found.equal) == ("bit-equal", 8, 8)
     assert found.agreement.within and found.seeds == 32
 
 
-def test_another_machine_is_within_the_interval(tmp_path, proof):
+def test_verification_on_different_machine_is_within_interval(tmp_path, proof):
     """Other bits: each evaluation has one episode more, of the same distribution."""
 
     def other(study, out):
@@ -376,7 +376,7 @@ def test_another_machine_is_within_the_interval(tmp_path, proof):
     assert (found.verdict, found.equal) == ("within the interval", 0)
 
 
-def test_code_that_lost_what_was_found_is_not(tmp_path, proof):
+def test_verification_detects_worse_code(tmp_path, proof):
 
     def worse(study, out):  # a bug: another configuration is trained
         fixed = {**study.fixed, "learning_rate": 0.05}
@@ -385,7 +385,7 @@ def test_code_that_lost_what_was_found_is_not(tmp_path, proof):
     assert verify(proof.record, tmp_path / "again", 8, 32, 0, runner=worse).verdict == "not"
 
 
-def test_lucky_seeds_are_not_made_good_by_equal_bits():
+def test_bit_equal_seeds_do_not_pass_if_new_seeds_are_worse():
     """The recorded seeds come out again, and fresh ones do worse: chosen seeds look like that."""
     record = records.record()
     fresh = records.contender("tuned", 80.0, record.tuned.config, seed=1)
@@ -396,7 +396,7 @@ def test_lucky_seeds_are_not_made_good_by_equal_bits():
     assert judged(record, alike, alike).verdict == "within the interval"
 
 
-def test_a_seed_that_diverges_now_counts_against_it():
+def test_newly_diverged_seed_lowers_verified_mean():
     record = records.record()
     alike = records.contender("tuned", 100.0, record.tuned.config, seed=1)
     assert judged(record, record.tuned, alike).verdict == "bit-equal"
@@ -405,14 +405,14 @@ def test_a_seed_that_diverges_now_counts_against_it():
     assert found.means[1] < judged(record, alike, alike).means[1]
 
 
-def test_what_is_written_of_a_proof_can_be_verified_from_the_file(tmp_path, proof):
+def test_written_record_can_be_verified_from_file(tmp_path, proof):
     path = tmp_path / "CartPole-v1.yaml"
     path.write_text(record_text(proof.record))
     found = verify(read_record(path), tmp_path / "again", 8, 8, 0, runner=analytic)
     assert found.verdict == "bit-equal"
 
 
-def test_what_records_and_the_atlas_write_changes_no_checkout(tmp_path, monkeypatch):
+def test_generated_files_do_not_make_checkout_dirty(tmp_path, monkeypatch):
     """Else a record made behind `scripts/atlas` would come from no clean checkout."""
     files = ("mkdocs.yml", "docs/reference/tuned.md", "results/tuned/a.yaml", "results/atlas/a",
              "core/a.py")  # fmt: skip
@@ -438,7 +438,7 @@ def test_what_records_and_the_atlas_write_changes_no_checkout(tmp_path, monkeypa
     assert commit_of_checkout() == f"{clean}+"
 
 
-def test_a_bundle_is_as_good_as_its_study(tmp_path, proof):
+def test_bundle_and_study_give_the_same_candidate(tmp_path, proof):
     unpacked = script_module("tuned_parts.main")._unpacked
     path, out = tmp_path / "small.zip", tmp_path / "results"
     write_bundle(StudyFolder(proof.folder / "small"), None, tmp_path, path)
@@ -461,7 +461,7 @@ def test_a_bundle_does_not_replace_a_different_study(tmp_path, proof):
         script_module("tuned_parts.main")._unpacked(path, tmp_path)
 
 
-def test_a_record_of_a_bundle_carries_its_hash(tmp_path, proof, monkeypatch):
+def test_record_of_bundle_contains_its_hash(tmp_path, proof, monkeypatch):
     main = script_module("tuned_parts.main")
     path, place = tmp_path / "small.zip", tmp_path / "checkout" / "results" / "tuned"
     write_bundle(StudyFolder(proof.folder / "small"), None, tmp_path, path)

@@ -17,7 +17,7 @@ def told(*rows):
     return WhatIf("s", 10, 1, "m", "maximize", "", True, "random", 1, 1, 0, 1000, None, rows)
 
 
-def test_a_rule_is_brought_together_over_studies_whatever_its_first_rung():
+def test_rule_summary_merges_different_first_rungs():
     first = told(row("none", 0.0, 0.0, 1.0), row("asha eta=2 min=1000", 8.0, 0.6, 1.0))
     second = told(row("asha eta=2 min=512", 6.0, 0.4, 0.5, why="unseen"))
     none, asha = rules_table.summary([first, second])

@@ -58,7 +58,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_rule_over_a_record_is_the_study_with_that_rule(tmp_path, record, rule):
+def test_replayed_rule_equals_study_with_that_rule(tmp_path, record, rule):
     _, found = record
     assert sum(row.state == "diverged" for row in found.trials) >= 2
     study = asked(**RULES[rule])
@@ -66,7 +66,7 @@ def test_a_rule_over_a_record_is_the_study_with_that_rule(tmp_path, record, rule
 
 
 @pytest.mark.parametrize("over", ["worst", "iqm"])
-def test_the_value_is_that_of_the_studys_own_aggregate(tmp_path, over):
+def test_what_if_value_uses_aggregate_of_the_study(tmp_path, over):
     rule = EarlyTerminate("asha", 1_000, 2.0)
     whole, real = (
         dataclasses.replace(asked(early_terminate=early, seeds=Seeds(1)), over_environments=over)
@@ -76,7 +76,7 @@ def test_the_value_is_that_of_the_studys_own_aggregate(tmp_path, over):
     single.assert_same(found, real, ran(tmp_path / "real", real))
 
 
-def test_the_record_replays_as_it_was_and_counts_every_environment(record):
+def test_replay_matches_record_and_counts_every_environment(record):
     folder, found = record
     same, judged = matches(found, replay(found, found.study))
     assert same == judged > 0
@@ -90,7 +90,7 @@ def test_the_record_replays_as_it_was_and_counts_every_environment(record):
     assert asha.stopped > 0 and 0.2 < asha.saved < 1.0
 
 
-def test_a_trials_value_is_the_mean_of_its_scores(record):
+def test_trial_value_is_mean_of_its_scores(record):
     folder, found = record
     trial = next(row.trial for row in found.trials if row.value is not None)
     with Journal(folder) as journal:

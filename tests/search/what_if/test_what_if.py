@@ -70,7 +70,7 @@ FEW = ("seeds in turns", "buckets", "a budget")
 @pytest.mark.parametrize(
     ("case", "rule"), [(c, r) for c in CASES for r in RULES if r != "pause" or c in FEW]
 )
-def test_a_rule_over_a_record_is_the_study_with_that_rule(tmp_path, case, rule):
+def test_replayed_rule_equals_study_with_that_rule(tmp_path, case, rule):
     changes = {"budget": Budget(trials=10), "seed": 3, "evaluation": EVERY, **CASES[case]}
     whole = study(early_terminate=None, **changes)
     if whole.budget.env_steps:  # of the record it pays for all that the rule asks for
@@ -81,7 +81,7 @@ def test_a_rule_over_a_record_is_the_study_with_that_rule(tmp_path, case, rule):
     assert_same(record, asked, ran(tmp_path / "real", asked))
 
 
-def test_fewer_seeds_racing_and_a_plateau_are_the_studies_with_them(tmp_path):
+def test_replayed_seeds_racing_and_plateau_equal_their_studies(tmp_path):
     changes = {"budget": Budget(trials=8), "seed": 5, "evaluation": EVERY}
     whole = study(early_terminate=None, seeds=Seeds(4), **changes)
     record = read_record(ran(tmp_path / "whole", whole, lanes=4), quantum)
@@ -97,7 +97,7 @@ def test_fewer_seeds_racing_and_a_plateau_are_the_studies_with_them(tmp_path):
         assert_same(record, asked, ran(tmp_path / f"real{at}", asked, lanes=4))
 
 
-def test_who_diverged_is_found_and_the_record_replayed_as_it_was(tmp_path):
+def test_replay_reproduces_diverged_trials(tmp_path):
     whole = study(
         early_terminate=None, seeds=Seeds(3), budget=Budget(trials=14), seed=1, evaluation=EVERY
     )
@@ -129,7 +129,7 @@ def left(folder, asked, factory, after):
         run(asked, folder, factory, [Ends()], quick(commit_seconds=0.0))
 
 
-def test_seeds_that_wait_for_their_first_evaluation_are_not_lost(tmp_path):
+def test_seeds_without_first_evaluation_are_not_lost(tmp_path):
     """The study was killed in the search: the seeds in the lanes have shown nothing yet."""
     asked = study(
         early_terminate=None,
@@ -147,7 +147,7 @@ def test_seeds_that_wait_for_their_first_evaluation_are_not_lost(tmp_path):
     assert none.env_steps == len(begun) * 4 * 16_000
 
 
-def test_a_point_is_shared_by_trials_that_reached_it_with_all_seeds(tmp_path):
+def test_points_include_only_trials_with_all_seeds(tmp_path):
     """Six lanes: four seeds of one trial and two of the next one."""
     asked = study(
         early_terminate=None, seeds=Seeds(4), budget=Budget(trials=9), seed=2, evaluation=EVERY
@@ -157,7 +157,7 @@ def test_a_point_is_shared_by_trials_that_reached_it_with_all_seeds(tmp_path):
     assert len(record.results) == 6 and record.shortened is None
 
 
-def test_a_resumed_study_is_a_record_like_any_other(tmp_path):
+def test_resumed_study_can_be_replayed(tmp_path):
     asked = study(early_terminate=ASHA, budget=Budget(trials=9), seed=2)
     folder = tmp_path / "study"
     factory = samples.AnalyticFactory(seed=2, lanes=6)
@@ -170,7 +170,7 @@ def test_a_resumed_study_is_a_record_like_any_other(tmp_path):
         what_if(folder, ["ashaa"], quantum=quantum)
 
 
-def test_what_nobody_saw_keeps_its_last_value_and_costs_no_number(tmp_path):
+def test_unseen_results_are_labelled_and_give_no_loss(tmp_path):
     """A rule that runs on stopped trials is told by its env steps alone."""
     strict = dataclasses.replace(ASHA, eta=4.0, audit=0.4)
     asked = study(
@@ -208,7 +208,7 @@ def test_what_nobody_saw_keeps_its_last_value_and_costs_no_number(tmp_path):
         ("asha,min=100k", "no rung is inside a run of 16000 env steps"),
     ],
 )
-def test_what_cannot_be_judged_is_refused_in_a_line(rule, said, record):
+def test_invalid_what_if_rule_is_refused_in_one_line(rule, said, record):
     _, found = record
     with pytest.raises(ConfigError) as error:
         asked_rules(found, [rule], None)
@@ -222,7 +222,7 @@ def record(tmp_path_factory):
     return folder, read_record(folder, quantum)
 
 
-def test_a_study_whose_first_rung_was_rounded_up_to_chunks_is_judged_by_the_usual_rules(tmp_path):
+def test_rounded_first_rung_gets_the_usual_rules(tmp_path):
     asked = study(early_terminate=dataclasses.replace(ASHA, min=1_700), budget=Budget(trials=4))
     folder = ran(tmp_path / "study", asked)
     found = read_record(folder, quantum)
@@ -241,7 +241,7 @@ def test_a_study_whose_first_rung_was_rounded_up_to_chunks_is_judged_by_the_usua
         ),
     ],
 )
-def test_the_rule_that_a_study_ran_with_stands_first(tmp_path, changes, words):
+def test_rule_of_the_study_is_listed_first(tmp_path, changes, words):
     """Also one that nobody can type, and it saves what the study saved."""
     asked = study(**{"evaluation": EVERY, "budget": Budget(trials=8), **changes})
     folder = ran(tmp_path / "study", asked)
@@ -258,7 +258,7 @@ def test_more_seeds_than_were_recorded_are_refused(record):
         asked_rules(record[1], ["none"], 3)
 
 
-def test_a_methods_own_rule_asks_for_the_trials_it_asked_for(tmp_path):
+def test_replay_of_same_rule_has_same_proposals(tmp_path):
     asked = study(method="tpe", early_terminate=ASHA, budget=Budget(trials=8), evaluation=EVERY)
     folder = ran(tmp_path / "study", asked)
     found = what_if(folder, ["asha,eta=2", "none"], quantum=quantum)
@@ -286,7 +286,7 @@ class Choosy(samples.AnalyticFactory):
     ],
     ids=["failed trials", "a method that learns", "two objectives"],
 )
-def test_what_a_verdict_hangs_on_is_said(tmp_path, changes, why, has_a_best):
+def test_what_if_states_why_result_is_uncertain(tmp_path, changes, why, has_a_best):
     asked = study(early_terminate=None, budget=Budget(trials=10), evaluation=EVERY, **changes)
     run(asked, tmp_path / "study", Choosy(lanes=4), settings=quick())
     found = what_if(tmp_path / "study", ["none", "asha,eta=2"], quantum=quantum)
@@ -313,7 +313,7 @@ def test_what_a_verdict_hangs_on_is_said(tmp_path, changes, why, has_a_best):
     assert f"{found.study} ran median; these rules replay its" in what_if_text(other)
 
 
-def test_what_lost_seeds_leave_open_is_said(tmp_path):
+def test_lost_seeds_make_replay_inexact(tmp_path):
     """A seed that a finished trial lost keeps its last value."""
     asked = study(
         early_terminate=None,
@@ -330,7 +330,7 @@ def test_what_lost_seeds_leave_open_is_said(tmp_path):
     assert (found.rows[0].exact, found.rows[0].why, found.rows[0].lost) == (False, "unseen", None)
 
 
-def test_seeds_lost_out_of_step_are_said(tmp_path):
+def test_seeds_lost_out_of_step_are_reported(tmp_path):
     """Two lanes for three seeds: what a trial had trained when one was lost depends on order."""
     asked = study(early_terminate=None, seeds=Seeds(3), budget=Budget(trials=6), evaluation=EVERY)
     among = {"among": lambda config: config["gamma"] > 0.99}
@@ -340,7 +340,7 @@ def test_seeds_lost_out_of_step_are_said(tmp_path):
     assert own.exact and asha.why == "lost"
 
 
-def test_runs_of_other_lengths_stand_in_for_what_nobody_saw(tmp_path):
+def test_runs_of_different_lengths_can_replace_unseen_results(tmp_path):
     """Whole chunks end a run of 15,500 env steps at 15,500, 16,000 or 16,000."""
     quanta = {"16": 1_000, "32": 500, "64x64": 2_000}
     for seed in range(4):
@@ -364,7 +364,7 @@ def test_runs_of_other_lengths_stand_in_for_what_nobody_saw(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["random", "tpe"])
-def test_training_returns_count_in_a_replay_as_they_did(tmp_path, method):
+def test_replay_counts_training_returns_like_the_study(tmp_path, method):
     interim = run_file("tests/search/engine/test_interim.py")
     asked = study(
         metric=Metric(training_weight=0.5),
@@ -379,7 +379,7 @@ def test_training_returns_count_in_a_replay_as_they_did(tmp_path, method):
     assert (found.rows[0].own, found.rows[0].exact, found.rows[0].lost) == (True, True, 0.0)
 
 
-def test_a_rule_that_pauses_is_judged(tmp_path):
+def test_pausing_rule_can_be_replayed(tmp_path):
     asked = study(early_terminate=None, budget=Budget(trials=12), evaluation=EVERY)
     rules = ["asha,eta=2,min=2000,pause=6", "asha,eta=2,min=2000"]
     paused, plain = what_if(ran(tmp_path, asked), rules, quantum=quantum).rows
@@ -387,7 +387,7 @@ def test_a_rule_that_pauses_is_judged(tmp_path):
 
 
 @pytest.mark.parametrize("stopped_at", [None, 100_000])
-def test_programs_that_gave_up_lanes_are_replayed_with_those_they_began_with(tmp_path, stopped_at):
+def test_replay_uses_initial_lane_counts_of_programs(tmp_path, stopped_at):
     """The first batch is as large as the lanes there were room for, also after a resume."""
     for seed in range(4):
         asked = study(
@@ -412,7 +412,7 @@ def test_programs_that_gave_up_lanes_are_replayed_with_those_they_began_with(tmp
         assert same == count > 0
 
 
-def test_a_rule_that_ends_runs_at_a_rung_that_others_are_past_is_exact(tmp_path):
+def test_plateau_replay_is_exact_with_staggered_seeds(tmp_path):
     """Three lanes for two seeds a trial: one seed is often ahead of the other."""
     rule = dataclasses.replace(PLATEAU, tolerance=0.1)
     asked = study(early_terminate=rule, budget=Budget(trials=16), evaluation=EVERY, seed=2)
@@ -459,7 +459,7 @@ class Passed(dict):
         return [(key, self[key]) for key in self]
 
 
-def test_no_trial_looks_through_the_evaluations_of_all(tmp_path):
+def test_reading_a_trial_does_not_scan_all_evaluations(tmp_path):
     asked = study(early_terminate=ASHA, seeds=Seeds(2), budget=Budget(trials=24))
     record = read_record(ran(tmp_path / "study", asked))
     record = dataclasses.replace(record, results=(results := Passed(record.results)))

@@ -37,7 +37,7 @@ tables_of = script_module("tuned_parts.tables").tables_of
 threshold_of = script_module("tuned_parts.candidate").threshold_of
 
 
-def test_a_record_comes_back_as_it_was_written(tmp_path):
+def test_record_round_trip(tmp_path):
     record = samples.record()
     path = tmp_path / "CartPole-v1.yaml"
     path.write_text(record_text(record))
@@ -60,7 +60,7 @@ def test_a_record_comes_back_as_it_was_written(tmp_path):
         ("    greedy:\n      [", "    greedy:\n      [fine, ", "is not a number"),
     ],
 )
-def test_what_a_file_lacks_is_told_with_its_line(tmp_path, old, new, words):
+def test_invalid_record_is_reported_with_line(tmp_path, old, new, words):
     path = tmp_path / "x.yaml"
     text = record_text(samples.record())
     assert old in text
@@ -69,7 +69,7 @@ def test_what_a_file_lacks_is_told_with_its_line(tmp_path, old, new, words):
         read_record(path)
 
 
-def test_the_fewest_knobs_make_the_same_configuration():
+def test_least_config_is_minimal_and_equivalent():
     given = {"learning_rate": 0.002, "normalise_rewards": False, "num_envs": 16,
              "minibatch_size": 64, "hidden_sizes": [32]}  # fmt: skip
     few = least(complete(given))
@@ -82,7 +82,7 @@ def test_the_fewest_knobs_make_the_same_configuration():
 
 
 @pytest.mark.parametrize("name", ["rmsa-nsfnet-250", "CartPole-v1"])
-def test_records_whose_default_was_an_average_reward_of_zero_are_off_today(name):
+def test_old_records_with_zero_average_reward_are_read_as_off(name):
     """It stood for the average of the first rollout, in records that centre rewards, too."""
     record = find_record(name)
     assert knobs_of(record)["average_reward_initial"] is None
@@ -91,14 +91,14 @@ def test_records_whose_default_was_an_average_reward_of_zero_are_off_today(name)
     assert "average_reward_initial" not in train_text(record) + around_text(record)
 
 
-def test_the_study_that_trains_it_has_its_configuration_and_length():
+def test_training_study_has_configuration_and_length_of_record():
     record = samples.record()
     study = loads(train_text(record), "tuned:CartPole-v1")
     assert study.default() == record.tuned.config and study.env_steps == record.env_steps
     assert study.evaluation.episodes == 20 and study.budget.trials == 1
 
 
-def test_a_study_around_it_starts_there_and_searches_on_both_sides():
+def test_search_around_record_is_centred_on_its_configuration():
     record = samples.record()
     study = loads(around_text(record))
     assert study.default() == record.tuned.config  # whose values have four digits
@@ -107,7 +107,7 @@ def test_a_study_around_it_starts_there_and_searches_on_both_sides():
     assert study.confirm is not None and study.env_steps == 102400
 
 
-def test_training_returns_count_where_episodes_of_training_end():
+def test_training_weight_is_set_only_for_episodic_records():
     record = samples.record()
     assert "training_weight: 0.5" in around_text(record)
     endless = replace(record, evaluation={**record.evaluation, "steps": 4000})
@@ -124,14 +124,14 @@ def test_training_returns_count_where_episodes_of_training_end():
         {"ent_coef": 0.5, "update_epochs": 300},
     ],
 )
-def test_any_configuration_has_a_space_around_it(config):
+def test_search_around_any_configuration_loads(config):
     record = samples.record()
     moved = replace(record.tuned, config=complete(config))
     study = loads(around_text(replace(record, contenders=(moved, *record.contenders[1:]))))
     assert study.default() == complete(config)
 
 
-def test_a_study_around_it_has_four_digits_and_a_comment_on_every_section():
+def test_search_around_record_rounds_values_and_comments_sections():
     record = samples.record()
     found = {
         "learning_rate": 0.0028972316587215197,
@@ -147,7 +147,7 @@ def test_a_study_around_it_has_four_digits_and_a_comment_on_every_section():
     assert all(" # " in line for line in sections if line.split(":")[0] not in ("name", "env"))
 
 
-def test_what_is_published_is_legal_today_and_says_where_it_is_from():
+def test_published_configurations_are_valid_and_cite_sources():
     published("CartPole-v1")
     everything = published_module._all()
     assert len(everything) >= 9
@@ -163,7 +163,7 @@ def test_what_is_published_is_legal_today_and_says_where_it_is_from():
     assert published("no such environment") == ()
 
 
-def test_summaries_are_the_plain_formulas():
+def test_summaries_equal_plain_formulas():
     record = samples.record()
     one = record.tuned
     seen = summary(one)
@@ -212,7 +212,7 @@ def test_heuristics_are_compared_seed_by_seed():
     )
 
 
-def test_values_and_their_difference_are_of_one_estimator(tmp_path):
+def test_values_and_differences_use_the_same_estimator(tmp_path):
     """Beside heuristics the difference is one of means, so every value of the record is a mean."""
     skewed = (-500.0, *np.linspace(100.0, 131.0, 31))  # mean and IQM differ by 19
     record = with_heuristics()
@@ -231,7 +231,7 @@ def test_values_and_their_difference_are_of_one_estimator(tmp_path):
     assert summary(alone.tuned, alone.goal, alone.estimator).greedy[0] == iqm(skewed)
 
 
-def test_the_tables_say_what_the_search_cost(tmp_path):
+def test_tables_include_search_cost(tmp_path):
     record = samples.record()
     place = samples.written(tmp_path, record)
     rows = dict(query(place, "SELECT who, searched_env_steps FROM trials")[1])
@@ -255,7 +255,7 @@ def test_episodes_that_never_end_have_no_training_return(tmp_path):
     assert query(place, wanted)[1] == [(0, 0, 5)]
 
 
-def test_keys_with_lists_are_those_of_the_study_file(tmp_path):
+def test_record_env_with_list_values_equals_study_file(tmp_path):
     text = "env: {id: deeprmsa, topology: ring4, k: 2, slots: 8, fits: [best, first]}\n"
     text += "env_steps: 102400\nevaluation: {steps: 10}\nbaselines: [ksp_ff]\n"
     text += "metric: {name: eval/service_blocking_probability, goal: minimize}\n"
@@ -312,7 +312,7 @@ def test_a_seed_that_diverged_is_the_worst_of_all():
     assert compare(lost, one).greedy[0] < compare(one, one).greedy[0]
 
 
-def test_area_is_the_integral_of_straight_lines():
+def test_area_is_the_integral_of_the_piecewise_linear_curve():
     at, values = [0, 10, 30, 35], [1.0, 3.0, -1.0, 4.0]
     fine = [i / 1000 for i in range(35_000)]
 
@@ -324,7 +324,7 @@ def test_area_is_the_integral_of_straight_lines():
     assert area([5], [2.0]) == 2.0
 
 
-def test_the_threshold_is_nine_tenths_of_the_way():
+def test_threshold_is_ninety_percent_of_improvement():
     curves = [samples.contender("a", 100.0).curve, samples.contender("b", 40.0).curve]
     start, end = min(c.greedy[0] for c in curves), max(c.greedy[-1] for c in curves)
     assert threshold_of(curves) == pytest.approx(start + 0.9 * (end - start), rel=1e-5)
@@ -334,7 +334,7 @@ def test_the_threshold_is_nine_tenths_of_the_way():
     assert time_to([1, 2], [math.nan, 0.0], 1.0) is None
 
 
-def test_tables_hold_what_the_files_say(tmp_path):
+def test_tables_equal_the_record_files(tmp_path):
     record = samples.record()
     place = samples.written(tmp_path, record)
     columns, rows = query(place, "SELECT who, rank, verdict, greedy, reached FROM trials")
@@ -347,7 +347,7 @@ def test_tables_hold_what_the_files_say(tmp_path):
     assert pq.read_table(place / "trials.parquet").equals(tables_of([record])["trials"])
 
 
-def test_a_whole_folder_has_no_fault(tmp_path):
+def test_valid_record_folder_has_no_faults(tmp_path):
     records, faults = faults_of_folder(samples.written(tmp_path))
     assert faults == [] and len(records) == 1
 
@@ -411,7 +411,7 @@ def test_few_seeds_are_a_fault(tmp_path):
     assert any("results.tuned has 31 seeds" in fault for fault in faults_of_folder(place)[1])
 
 
-def test_names_find_records_and_suggest(tmp_path, monkeypatch):
+def test_record_lookup_suggests_similar_names(tmp_path, monkeypatch):
     place = samples.written(tmp_path)
     assert find_record("CartPole-v1", place).env == "CartPole-v1"
     with pytest.raises(UnknownNameError, match="did you mean 'CartPole-v1'"):
@@ -421,14 +421,14 @@ def test_names_find_records_and_suggest(tmp_path, monkeypatch):
     assert known_record("DeepSea-bsuite") is None
 
 
-def test_what_ships_is_without_fault():
+def test_shipped_records_have_no_faults():
     records, faults = faults_of_folder(shipped())
     assert faults == []
     for record in records:
         assert set(record.tuned.config) <= set(KNOBS) and knobs_of(record)
 
 
-def test_study_files_for_tuning_load_and_start_at_the_defaults():
+def test_tuning_studies_load_and_start_from_default():
     """Trial 0 is the project's default, so that a study's own conclusion is about that."""
     root = Path(shipped()).parents[1] / "studies" / "tuned"
     files = [path for path in root.glob("*.yaml") if path.name != "published.yaml"]

@@ -38,7 +38,7 @@ def looked_at(flags):
 
 @given(spectra())
 @settings(max_examples=40, deadline=None)
-def test_packing_positions_counts_and_shifts(flags):
+def test_packed_bit_operations_match_numpy(flags):
     seen = jax.device_get(looked_at(flags))
     slots = flags.shape[1]
     np.testing.assert_array_equal(seen["flags"], flags)
@@ -69,7 +69,7 @@ def free_starts(flags, needs):
 
 @given(spectra(), st.lists(st.integers(0, 140), min_size=3, max_size=3))
 @settings(max_examples=50, deadline=None)
-def test_starts_of_free_runs_against_a_loop(flags, needs):
+def test_free_starts_match_a_loop(flags, needs):
     slots = flags.shape[1]
     starts, unrolled = map(np.asarray, free_starts(flags, jnp.asarray(needs, jnp.int32)))
     np.testing.assert_array_equal(unrolled, starts)
@@ -89,12 +89,12 @@ def window_flags(slots, start, length):
 
 @given(SLOTS, st.integers(0, 140), st.integers(0, 140))
 @settings(max_examples=40, deadline=None)
-def test_window_against_a_loop(slots, start, length):
+def test_window_flags_match_a_loop(slots, start, length):
     found = np.flatnonzero(window_flags(slots, jnp.int32(start), jnp.int32(length)))
     inside = [s for s in range(start, start + length) if s < spectrum.word_count(slots) * 32]
     assert found.tolist() == inside
 
 
-def test_band_words():
+def test_band_words_set_one_bit_per_slot():
     assert spectrum.band_words(32).tolist() == [0xFFFFFFFF]
     assert spectrum.unpack(jnp.asarray(spectrum.band_words(33)), 64).sum() == 33

@@ -17,7 +17,7 @@ from hpo.errors import ConfigError, UnknownNameError
 FORMATS = make_modulation("deeprmsa")
 
 
-def test_pair_rows_are_a_permutation():
+def test_pair_index_numbers_all_pairs_without_gaps():
     for size in (2, 5, 14):
         pairs = [(s, d) for s in range(size) for d in range(size) if s != d]
         rows = [pair_index(s, d, size, True) for s, d in pairs]
@@ -36,7 +36,7 @@ def test_rows_of_the_table_follow_pair_index():
             assert {path[-1] for path in table.nodes[row]} == {destination}
 
 
-def test_published_counts_of_directed_nsfnet():
+def test_directed_nsfnet_has_the_published_modulation_counts():
     # 910 paths with k = 5: 690 BPSK, 144 QPSK, 52 8QAM, 24 16QAM; first paths 64, 64, 34, 20 with
     # 2.19 hops and 2,102 km on average.
     table = make_path_table(make_topology("nsfnet_deeprmsa", True), 5, formats=FORMATS)
@@ -56,7 +56,7 @@ def test_first_path_is_not_always_the_shortest():
     assert table.hop_counts[row, :2].tolist() == [3, 4]
 
 
-def test_hash_breaks_ties_so_that_a_pair_and_its_reverse_can_differ():
+def test_reverse_pair_may_order_equal_paths_differently():
     table = make_path_table(make_topology("nsfnet_deeprmsa", True), 5, formats=FORMATS)
     forth = table.nodes[pair_index(0, 13, 14, True)]
     back = [path[::-1] for path in table.nodes[pair_index(13, 0, 14, True)]]
@@ -64,7 +64,7 @@ def test_hash_breaks_ties_so_that_a_pair_and_its_reverse_can_differ():
 
 
 @pytest.mark.parametrize("order", PATH_ORDERS)
-def test_orders_ascend_and_ties_follow_the_written_rule(order):
+def test_path_orders_ascend_and_break_ties_by_the_documented_rule(order):
     topology = make_topology("cost239_deeprmsa", True)
     table = make_path_table(topology, 5, order, formats=FORMATS)
     hops, km, se = table.hop_counts, table.lengths, table.efficiency
@@ -118,7 +118,7 @@ def _labels(size: int, random: Random) -> list[list[int | str]]:
 @pytest.mark.parametrize("disjoint", [False, True])
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("order", PATH_ORDERS)
-def test_names_of_nodes_change_no_candidate_path(tmp_path, order, directed, disjoint):
+def test_node_names_do_not_affect_candidate_paths(tmp_path, order, directed, disjoint):
     random = Random(f"{order} {directed} {disjoint}")
     for _ in range(3):
         size, links = _random_network(random)
@@ -148,7 +148,7 @@ def _from_file(tmp_path, labels, links, directed):
     return make_topology(str(file), directed)
 
 
-def test_distance_takes_another_candidate_set_not_just_another_order():
+def test_distance_order_selects_different_paths_than_hops():
     topology = make_topology("nsfnet_deeprmsa", True)
     by_hops = make_path_table(topology, 5, "hops")
     by_km = make_path_table(topology, 5, "distance")
@@ -156,7 +156,7 @@ def test_distance_takes_another_candidate_set_not_just_another_order():
     assert by_km.lengths.sum() < by_hops.lengths.sum()
 
 
-def test_disjoint_paths_come_before_the_top_up():
+def test_disjoint_paths_come_before_overlapping_ones():
     topology = make_topology("nsfnet_deeprmsa", True)
     apart = make_path_table(topology, 2, "hops", disjoint=True)
     for paths in apart.nodes:  # every NSFNET pair has two edge-disjoint paths
@@ -167,7 +167,7 @@ def test_disjoint_paths_come_before_the_top_up():
     assert all(len(set(paths)) == 6 for paths in many.nodes)
 
 
-def test_missing_paths_are_padded_and_said_once():
+def test_missing_paths_are_padded_with_a_single_warning():
     topology = make_topology("ring4", True)
     make_path_table.cache_clear()
     with pytest.warns(UserWarning, match="12 of 12 node pairs have fewer than k=5"):
@@ -177,7 +177,7 @@ def test_missing_paths_are_padded_and_said_once():
     assert make_path_table(topology, 5) is table  # cached: not said again
 
 
-def test_hops_are_the_links_of_the_nodes():
+def test_path_hops_match_the_node_sequence():
     topology = make_topology("usnet_gcnrnn", False)
     table = make_path_table(topology, 3)
     for row, paths in enumerate(table.nodes):
@@ -204,7 +204,7 @@ def test_errors():
         make_path_table(topology, 0)
 
 
-def test_capacity_order_of_lightpaths():
+def test_lightpath_capacity_order_ascends():
     def capacity(km):
         return 1000.0 if km < 2000 else 500.0
 

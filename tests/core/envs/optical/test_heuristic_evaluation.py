@@ -20,7 +20,7 @@ def make(**keys):
     return make_environment(OpticalSettings.from_mapping({"slots": 40, "k": 3, **keys}))
 
 
-def test_the_eleven_heuristics():
+def test_heuristic_names_are_known_and_typos_get_suggestions():
     assert set(HEURISTICS) == {
         "ksp_ff",
         "ff_ksp",
@@ -47,7 +47,7 @@ def test_steady_state_blocking_is_near_the_published_figure():
     assert 0.4 < found.utilisation.mean() < 0.8
 
 
-def test_warm_up_is_not_counted_and_sums_are_exact():
+def test_warmup_requests_are_excluded_from_heuristic_counts():
     env = make(load=90.0, warmup_requests=300)
     found = evaluate_heuristic(env, "ksp_ff", seeds=1, steps=700, seed=4)
     trace = trace_heuristic(env, "ksp_ff", steps=1000, seed=4)
@@ -59,7 +59,7 @@ def test_warm_up_is_not_counted_and_sums_are_exact():
     assert found.requests == 700 and found.blocked[0, 0] > 0
 
 
-def test_loads_and_heuristics_share_their_streams():
+def test_loads_and_heuristics_share_random_requests():
     env = make(warmup_requests=0)
     curve = evaluate_heuristic(env, "ksp_ff", seeds=3, steps=500, loads=[10.0, 80.0, 160.0])
     assert curve.blocked.shape == (3, 3)
@@ -71,7 +71,7 @@ def test_loads_and_heuristics_share_their_streams():
     np.testing.assert_array_equal(alone.blocked[0], curve.blocked[1])
 
 
-def test_episodes_follow_each_other():
+def test_each_heuristic_episode_starts_with_an_empty_network():
     env = make(continuous=False, max_requests=50, load=500.0, slots=20)
     trace = trace_heuristic(env, "ksp_ff", steps=200)
     # Each episode starts with an empty network, so its first request is always accepted.
@@ -80,7 +80,7 @@ def test_episodes_follow_each_other():
     assert (found.blocked > 0).all()
 
 
-def test_summaries_of_seeds():
+def test_seed_summary_has_a_student_t_interval():
     found = summarise_seeds(np.array([0.1, 0.2, 0.3, 0.2, 0.2]), 1000)
     assert found.mean == pytest.approx(0.2) and found.std == pytest.approx(math.sqrt(0.005))
     # t(0.975, 4 degrees of freedom) = 2.776

@@ -38,7 +38,7 @@ def walk(**keys):
     return env, [jax.tree.map(lambda x, t=t: x[t], seen) for t in range(STEPS)]
 
 
-def test_flat_is_request_then_slots():
+def test_flat_observation_is_request_followed_by_slots():
     env, seen = walk()
     for request, observation, occupancy, *_ in seen:
         source, destination = env.tables.paths.pairs[request.pair]
@@ -65,20 +65,20 @@ def test_packed_expands_to_flat():
     assert small == 12 + 44 * 2 * 4 and env.observation_struct.words.shape == (44, 2)
 
 
-def test_sizes_of_the_published_setting():
+def test_observation_sizes_match_the_published_setting():
     flat = make_environment(OpticalSettings.from_mapping({}))
     assert flat.observation_struct.shape == (4403,)
     deep = make_environment(OpticalSettings.from_mapping({"id": "deeprmsa"}))
     assert deep.observation_struct.shape == (54,)
 
 
-def test_flat_of_shared_lightpaths_is_how_full_they_are():
+def test_flat_observation_of_reused_lightpaths_is_their_utilisation():
     _, seen = walk(id="rwa_lightpath_reuse", bitrates=[100, 200], scale_factor=0.5, load=300.0)
     shares = np.concatenate([observation[3:] for _, observation, *_ in seen])
     assert shares.min() == 0 and 0 < shares[(shares > 0)].min() < 1 and shares.max() <= 1
 
 
-def test_deeprmsa_features_against_loops(simulator):
+def test_deeprmsa_features_match_loops(simulator):
     env, seen = walk(id="deeprmsa", load=200.0)
     slow = simulator.SlowNetwork(env.tables, "deeprmsa", 40, 12.5, 1)
     nothing_fitted = 0
@@ -111,7 +111,7 @@ def test_deeprmsa_features_against_loops(simulator):
     assert nothing_fitted > 5
 
 
-def test_paths_adds_costs_and_the_network_to_deeprmsas_features():
+def test_paths_observation_extends_deeprmsa_features():
     _, deep = walk(id="deeprmsa", load=200.0)
     env, seen = walk(id="deeprmsa", load=200.0, observation="paths")
     paths, longest = env.tables.paths, env.tables.hops.shape[-1]
@@ -134,7 +134,7 @@ def test_paths_adds_costs_and_the_network_to_deeprmsas_features():
 
 
 @pytest.mark.parametrize("directed", [True, False])
-def test_graph(directed):
+def test_graph_observation_matches_topology_and_occupancy(directed):
     env, seen = walk(observation="graph", directed=directed)
     links = env.tables.topology.links
     for request, graph, _, _, ticks in seen:
@@ -155,7 +155,7 @@ def test_graph(directed):
     assert set(np.unique(seen[-1][1].edges)) == {0.0, 1.0}
 
 
-def test_link_tokens_against_loops():
+def test_link_tokens_match_loops():
     env, seen = walk(observation="link_departure")
     topology, paths = env.tables.topology, env.tables.paths
     for request, tokens, _, _, ticks in seen[::7]:
@@ -184,7 +184,7 @@ def test_link_tokens_against_loops():
     )
 
 
-def test_link_capacity_shows_what_is_left():
+def test_link_capacity_observation_is_the_remaining_capacity():
     _, seen = walk(
         id="rwa_lightpath_reuse",
         bitrates=[100, 300],
@@ -198,7 +198,7 @@ def test_link_capacity_shows_what_is_left():
     np.testing.assert_allclose(slots * 200, np.round(slots * 200), atol=1e-4)
 
 
-def test_marginals_follow_the_matrix(tmp_path):
+def test_link_marginals_follow_the_traffic_matrix(tmp_path):
     matrix = np.zeros((4, 4))
     matrix[0, 1], matrix[2, 3] = 3, 1
     np.savetxt(tmp_path / "m.csv", matrix, delimiter=",")

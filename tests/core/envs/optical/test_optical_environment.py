@@ -74,7 +74,7 @@ def test_state_keeps_its_shapes_and_dtypes():
         assert not any(weak for _, _, weak in described[0])
 
 
-def test_what_the_mask_allows_is_accepted_and_all_else_is_blocked():
+def test_valid_actions_are_accepted_and_invalid_ones_blocked():
     env = make(load=150.0)
     _, mask, action, step = steps(
         env, 600, act=lambda mask, key: jax.random.randint(key, (), 0, mask.shape[0])
@@ -84,7 +84,7 @@ def test_what_the_mask_allows_is_accepted_and_all_else_is_blocked():
     assert 0.2 < allowed.mean() < 0.95
 
 
-def test_no_op_refuses_and_is_always_allowed():
+def test_no_op_blocks_the_request_and_is_always_valid():
     env = make(no_op=True)
     last = env.action_space.n - 1
     _, mask, _, step = steps(env, 20, act=lambda mask, key: jnp.int32(last))
@@ -94,7 +94,7 @@ def test_no_op_refuses_and_is_always_allowed():
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 39, 40])
-def test_any_block_size_works(size):
+def test_actions_decode_and_encode_for_any_block_size(size):
     env = make(aggregate_slots=size)
     blocks = -(-40 // size)
     assert env.action_space.n == 3 * blocks
@@ -113,7 +113,7 @@ def test_any_block_size_works(size):
     np.testing.assert_array_equal(back, actions)
 
 
-def test_rewards():
+def test_service_and_bitrate_rewards_penalise_blocking():
     service, bitrate = make(load=300.0), make(load=300.0, reward="bitrate")
     _, _, _, step = steps(service, 300)
     blocked = np.asarray(step.info["blocked"])
@@ -133,21 +133,21 @@ def test_an_episode_is_exactly_max_requests_steps_and_is_truncated():
     assert not np.asarray(step.terminated).any()
 
 
-def test_first_blocking_terminates():
+def test_end_first_blocking_terminates_the_episode():
     env = make(continuous=False, end_first_blocking=True, load=400.0)
     _, _, _, step = steps(env, 200)
     np.testing.assert_array_equal(step.terminated, np.asarray(step.info["blocked"]) > 0)
     assert np.asarray(step.terminated).any() and not make(end_first_blocking=True).never_ends
 
 
-def test_incremental_loading_only_fills():
+def test_incremental_utilisation_never_decreases():
     env = make(incremental=True, max_requests=150)
     _, _, _, step = steps(env, 150)
     used = np.asarray(step.info["utilisation"])
     assert (np.diff(used) >= 0).all() and used[-1] > 0.3
 
 
-def test_load_is_traced_and_lanes_do_not_hear_each_other():
+def test_load_varies_per_lane_without_cross_lane_effects():
     env = make()
     loads = jnp.array([5.0, 100.0, 400.0])
 
@@ -163,7 +163,7 @@ def test_load_is_traced_and_lanes_do_not_hear_each_other():
         np.testing.assert_array_equal(together.info[name][1], alone.info[name])
 
 
-def test_bitrate_scale_scales_need_up_to_the_whole_band():
+def test_bitrate_scale_multiplies_needed_slots():
     env = make(topology="ring4", directed=False, k=2, bitrates=[100])
 
     @jax.jit
@@ -177,7 +177,7 @@ def test_bitrate_scale_scales_need_up_to_the_whole_band():
         assert needs.tolist() == [need, need] and mask.sum() == 2 * max(40 - need + 1, 0)
 
 
-def test_summaries():
+def test_summarised_metrics_match_step_info():
     env = make(load=200.0, histograms=True)
     _, _, _, step = steps(env, 500)
     sums = {name: value.sum() for name, value in step.info.items()}
@@ -201,7 +201,7 @@ def _write_requests(path, rows):
 
 
 @pytest.mark.parametrize("name", ["ksp_ff", "kme_ff"])
-def test_given_requests_are_replayed_exactly(tmp_path, simulator, name):
+def test_request_file_replay_matches_the_slow_simulator(tmp_path, simulator, name):
     rng, count = np.random.default_rng(0), 500
     arrivals = np.round(np.cumsum(rng.exponential(1 / 80, count)), 2)  # many arrive together
     holding = np.round(rng.exponential(1.0, count), 2)  # ends often meet arrivals exactly
@@ -235,7 +235,7 @@ def test_given_requests_are_replayed_exactly(tmp_path, simulator, name):
     np.testing.assert_array_equal(trace["occupancy"], slow.grid)
 
 
-def test_drawn_requests_written_down_are_served_alike(tmp_path):
+def test_traced_requests_replayed_from_file_are_served_identically(tmp_path):
     """Arrivals and departures of a trace are all that there is to know of its times."""
     keys = {"slots": 20, "k": 2, "load": 60.0, "mean_holding_time": 7.0}
     drawn = trace_heuristic(make(**keys), "ksp_ff", steps=400)
@@ -258,7 +258,7 @@ def test_drawn_requests_written_down_are_served_alike(tmp_path):
     assert np.isinf(forever["departure"]).all()
 
 
-def test_clocks_and_lengths_of_a_trace():
+def test_trace_clock_restarts_per_episode_and_refusals_have_no_path():
     """Every episode has a clock of its own; an action that refuses has no path."""
     env = make(continuous=False, max_requests=4, slots=20, k=2, no_op=True)
 
@@ -274,7 +274,7 @@ def test_clocks_and_lengths_of_a_trace():
         assert not trace[name].any(), name
 
 
-def test_a_slot_is_free_again_when_its_service_ends_at_the_arrival(tmp_path):
+def test_service_ending_at_an_arrival_frees_its_slots(tmp_path):
     rows = [("0", "1", 300, 0.1, 0.2), ("0", "1", 300, 0.3, 1.0), ("0", "1", 300, 0.4, 1.0)]
     file = _write_requests(tmp_path / "requests.csv", rows)
     keys = {"topology": "ring4", "directed": False, "k": 1, "slots": 8, "requests": file}
@@ -284,14 +284,14 @@ def test_a_slot_is_free_again_when_its_service_ends_at_the_arrival(tmp_path):
     assert trace["accepted"].tolist() == [True, False, True]
 
 
-def test_errors_of_the_network_reach_the_user():
+def test_network_config_errors_are_raised_on_creation():
     with pytest.raises(ConfigError, match="did you mean"):
         make(topology="nsfnet")
     with pytest.raises(ConfigError, match="does not exist"):
         make(requests="nowhere.csv")
 
 
-def test_truncated_and_plain_holding_give_the_published_ratio_of_loads():
+def test_truncated_holding_reduces_load_by_the_published_ratio():
     plain, cut = make(load=15.0), make(load=15.0, truncate_holding_time=True)
     used = [
         np.asarray(steps(env, 3000)[3].info["utilisation"])[500:].mean() for env in (plain, cut)
@@ -314,7 +314,7 @@ def test_observations_are_finite_from_the_first_request(kind):
         assert np.isfinite(np.asarray(leaf, np.float64)).all()
 
 
-def test_a_fit_is_named_by_the_action_and_back():
+def test_fit_actions_decode_and_encode():
     """The same start by two fits is the first of them; without room every action is start 0."""
     env = make(id="deeprmsa", fits=["first", "best", "last", "exact"], load=60.0)
     assert env.action_space.n == 3 * 4 and env.routes.outputs == 4

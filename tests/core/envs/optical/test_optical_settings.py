@@ -15,14 +15,14 @@ def parse(**keys):
     return OpticalSettings.from_mapping(keys)
 
 
-def test_empty_mapping_is_the_steady_state_problem():
+def test_empty_settings_default_to_steady_state_rmsa():
     settings = parse()
     assert (settings.id, settings.topology, settings.load) == ("rmsa", "nsfnet_deeprmsa", 250.0)
     assert settings.continuous and settings.warmup_requests == 3000
     assert settings.bitrate_list == tuple(float(x) for x in range(25, 101))
 
 
-def test_presets_of_the_kinds():
+def test_environment_kinds_set_their_presets():
     assert parse(id="rwa").bitrate_list == (12.5,) and parse(id="rwa").guardband == 0
     assert parse(id="rwa", slot_width=50).bitrate_list == (50.0,)
     reuse = parse(id="rwa_lightpath_reuse", bitrates=[100, 400])
@@ -32,7 +32,7 @@ def test_presets_of_the_kinds():
         assert not parse(**keys).continuous and parse(**keys).warmup_requests == 0
 
 
-def test_xlron_names_are_suggested_and_point_at_real_keys():
+def test_xlron_key_names_get_suggestions():
     names = {field.name for field in dataclasses.fields(OpticalSettings)}
     elsewhere = ENVIRONMENTS["rmsa"].elsewhere
     assert set(elsewhere.values()) <= names
@@ -74,7 +74,7 @@ def test_xlron_names_are_suggested_and_point_at_real_keys():
         ({"observation": "link_capacity"}, "needs id: rwa_lightpath_reuse"),
     ],
 )
-def test_mistakes_say_what_to_type(keys, message):
+def test_invalid_optical_settings_are_refused_with_a_fix(keys, message):
     with pytest.raises(ConfigError, match=message):
         parse(**keys)
 
@@ -85,7 +85,7 @@ def test_unknown_environment_lists_all():
     assert caught.value.known == tuple(sorted(ENVIRONMENT_IDS))
 
 
-def test_settings_start_neither_jax_nor_networkx():
+def test_optical_settings_import_neither_jax_nor_networkx():
     code = (
         "import sys; from hpo.core.envs.optical.optical_settings import OpticalSettings;"
         "OpticalSettings.from_mapping({}); print({'jax', 'networkx'} & set(sys.modules))"

@@ -134,7 +134,7 @@ def test_every_evaluation_of_a_policy_gives_the_same_figure(played):
     np.testing.assert_array_equal(own["action"], actions)
 
 
-def test_every_command_gives_that_figure(played, tmp_path, capsys):
+def test_cli_eval_reproduces_policy_blocking(played, tmp_path, capsys):
     saved, _, accepted = played
     save_policy(tmp_path / "policy", saved)
     folder, blocking = str(tmp_path / "policy"), 1 - accepted.mean()
@@ -152,7 +152,7 @@ def test_every_command_gives_that_figure(played, tmp_path, capsys):
     assert (found["requests"], found["accepted"]) == (REQUESTS, accepted.sum())
 
 
-def test_drawn_requests_are_served_as_the_study_serves_them():
+def test_policy_rule_reproduces_study_evaluation():
     """The streams of a study: warm-up, then a window, in continuous operation."""
     saved = made(DRAWN, **MEMORIES["all"])
     env = make_from_keys(id="rmsa", **DRAWN)
@@ -165,7 +165,7 @@ def test_drawn_requests_are_served_as_the_study_serves_them():
     assert theirs.metrics["service_blocking_probability"].std() > 0.0
 
 
-def test_the_supported_load_of_a_policy_is_found_with_its_memory():
+def test_find_load_carries_recurrent_policy_memory():
     saved = made(DRAWN, **MEMORIES["gru"])
     env = make_from_keys(id="rmsa", **DRAWN)
     rule = PolicyRule(env, saved)
@@ -187,7 +187,7 @@ class Coin:
         return second.astype(jnp.int32) * 10, memory
 
 
-def test_samples_are_drawn_anew_for_every_request():
+def test_sampled_actions_are_independent_per_request():
     env = make_from_keys(id="rmsa", **DRAWN)
     assert (trace_heuristic(env, PolicyRule(env, Coin()), steps=50)["path"] == 0).all()
     rule = PolicyRule(env, Coin(), greedy=False)
@@ -200,7 +200,7 @@ def test_samples_are_drawn_anew_for_every_request():
     assert not np.array_equal(other, drawn)
 
 
-def test_sampling_on_the_command_line(tmp_path, capsys):
+def test_cli_eval_sample_option_samples_policy_actions(tmp_path, capsys):
     saved = made(DRAWN, policy_gain=1.0)
     save_policy(tmp_path / "policy", saved)
     argv = ["eval", str(tmp_path / "policy"), "--seeds", "5", "--steps", "60"]
@@ -216,7 +216,7 @@ def test_sampling_on_the_command_line(tmp_path, capsys):
     assert "--sample" in capsys.readouterr().err
 
 
-def test_a_policy_for_another_network_is_refused_with_a_history_too():
+def test_history_policy_for_a_different_network_is_refused():
     saved = made(DRAWN, history=2)
     other = make_from_keys(id="rmsa", **{**DRAWN, "slots": 12})
     with pytest.raises(ConfigError, match="trained with different actions"):

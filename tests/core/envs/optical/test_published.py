@@ -17,7 +17,7 @@ from hpo.errors import ConfigError
 DOCS = Path(__file__).resolve().parents[4] / "docs" / "optical.md"
 
 
-def test_a_small_form_of_the_comparison(monkeypatch):
+def test_published_blocking_is_reproduced_on_small_runs(monkeypatch):
     # The whole of it takes minutes: scripts/acceptance.
     monkeypatch.syspath_prepend(str(DOCS.parents[1] / "scripts"))
     points = import_module("acceptance_points.optical")
@@ -27,7 +27,7 @@ def test_a_small_form_of_the_comparison(monkeypatch):
         assert mean == pytest.approx(row[2], abs=0.02)
 
 
-def test_find_load_gives_a_load_that_blocks_as_asked():
+def test_find_load_reaches_the_target_blocking():
     env = make_from_keys(slots=40, k=3, load=40.0, warmup_requests=500)
     found = find_load(env, "ksp_ff", 0.02, seeds=6, steps=3000)
     assert found.low < found.load < found.high
@@ -38,7 +38,7 @@ def test_find_load_gives_a_load_that_blocks_as_asked():
     assert again.load == pytest.approx(found.load, rel=0.1)
 
 
-def test_find_load_refuses_what_it_cannot_do():
+def test_find_load_refuses_bad_targets_and_too_few_seeds():
     env = make_from_keys(slots=40, k=3)
     with pytest.raises(ConfigError, match="between 0 and 1"):
         find_load(env, "ksp_ff", 1.5)
@@ -53,7 +53,7 @@ def test_the_documented_example_network_loads(tmp_path):
     assert make_topology(str(tmp_path / "net.json"), True).num_links == 6
 
 
-def test_the_documentation_names_everything():
+def test_docs_name_every_optical_env_and_observation():
     text = DOCS.read_text()
     for name in (*ENVIRONMENT_IDS, *OBSERVATIONS):
         assert f"`{name}`" in text, name

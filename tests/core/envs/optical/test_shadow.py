@@ -143,7 +143,7 @@ def test_it_is_the_heuristics_own_simulation_request_for_request(lanes, simulato
     )
 
 
-def test_nothing_that_the_policy_does_changes_it(lanes):
+def test_shadow_is_independent_of_policy_actions(lanes):
     """Two policies that act otherwise have one shadow, so that its expected gradient is zero."""
     other = jax.tree.map(lambda x: -2.0 * x, lanes.state.params)
     params = jax.tree.map(lambda a, b: jnp.stack([a[0], a[1], b[2]]), lanes.state.params, other)
@@ -204,7 +204,7 @@ def shapes(tree):
 ONE_CHOICE = {"k": 1, "aggregate_slots": 12, "shadow": "ksp_ff"}
 
 
-def test_a_policy_that_is_the_heuristic_has_no_advantage():
+def test_policy_equal_to_its_shadow_has_zero_advantage():
     """One path and one block leave no choice; with memory, history, drawn matrices, episodes."""
     keys = {**ONE_CHOICE, "traffic_matrix": "random", "continuous": False, "max_requests": 15}
     config = {"network": "gru", "recurrent_size": 4, "history": 2}  # a knob: see `make_plan`
@@ -244,7 +244,7 @@ def test_v_trace_is_less_the_shadow_too():
     assert metrics.value_loss[0] == metrics.value_loss[1] > 0.0
 
 
-def test_what_cannot_have_a_shadow_is_refused():
+def test_unsupported_shadow_settings_are_refused():
     with pytest.raises(UnknownNameError, match="did you mean 'ksp_ff'"):
         make_from_keys(id="rmsa", **NETWORK, shadow="ksp_fff")
     with pytest.raises(ConfigError, match="must end at the same request"):
@@ -252,7 +252,7 @@ def test_what_cannot_have_a_shadow_is_refused():
     assert make_from_keys(id="rmsa", **NETWORK, shadow=None).has_shadow is False
 
 
-def test_a_shadow_of_other_shapes_is_refused_before_anything_is_compiled():
+def test_shadow_with_mismatched_shapes_is_refused_at_tracing():
     env = make_from_keys(id="rmsa", **NETWORK, shadow="ksp_ff")
 
     class Other(type(env)):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hpo.core.envs.optical import supported_load
-from hpo.core.envs.optical.heuristic_evaluation import Evaluation
+from hpo.core.envs.optical.heuristic_evaluation import HeuristicSums
 from hpo.core.envs.optical.optical_environment import make_from_keys
 from hpo.core.envs.optical.supported_load import SupportedLoad, find_load
 from hpo.errors import ConfigError
@@ -18,7 +18,7 @@ NETWORK = make_from_keys(slots=40, k=3, load=100.0)
 
 def evaluation(loads, share):
     blocked = np.asarray(share) * REQUESTS
-    return Evaluation(np.array(loads), REQUESTS, blocked, blocked, blocked, blocked)
+    return HeuristicSums(np.array(loads), REQUESTS, blocked, blocked, blocked, blocked)
 
 
 def traffic(draw, crossing, luck, power, *, bend, spread=0.2, own=0.05, chance=1.0, target=TARGET):
@@ -68,7 +68,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_loads_and_their_ratio_lie_in_their_intervals_as_often_as_these_say(monkeypatch, name):
+def test_supported_load_intervals_have_nominal_coverage(monkeypatch, name):
     """Of 200 intervals that miss one time in 20, 3 to 20 miss but one time in 300.
 
     Five seeds whose blocking differs by half are skewed, so that one in ten misses.
@@ -94,7 +94,7 @@ def test_loads_and_their_ratio_lie_in_their_intervals_as_often_as_these_say(monk
         assert np.median(narrow) < np.median(wide)
 
 
-def test_the_load_of_each_seed_is_its_pseudo_value_by_hand(monkeypatch):
+def test_per_seed_loads_are_jackknife_pseudo_values(monkeypatch):
     """A power law, of which each seed has its multiple, crosses where their mean is the target."""
     hard = np.array([0.7, 0.9, 1.0, 1.3, 1.6, 0.5, 1.1, 0.8, 1.2, 1.9])
 
@@ -116,20 +116,20 @@ def test_the_load_of_each_seed_is_its_pseudo_value_by_hand(monkeypatch):
     assert more_load(one, one) == {"more": 0.0, "ci_low": None, "ci_high": None}
 
 
-def test_a_bent_curve_crosses_where_it_does():
+def test_curved_blocking_crosses_at_the_exact_load():
     loads = np.geomspace(90.0, 112.0, 8)
     logs = np.log(loads / 100.0)
     for bend in (-30.0, 0.0, 30.0):
         blocking = 0.001 * np.exp(12.0 * (logs - 0.01) - 0.5 * bend * (logs - 0.01) ** 2)
-        crossing = supported_load._crossing(loads, blocking, 0.001)
+        crossing = supported_load._log_load_at(loads, blocking, 0.001)
         assert crossing == pytest.approx(math.log(100.0) + 0.01, abs=1e-9)
-        assert supported_load._crossing(loads, blocking, 0.1) is None  # above all of them
-        assert supported_load._crossing(loads, blocking[::-1], 0.001) is None  # it falls
+        assert supported_load._log_load_at(loads, blocking, 0.1) is None  # above all of them
+        assert supported_load._log_load_at(loads, blocking[::-1], 0.001) is None  # it falls
     few = np.where(np.arange(8) < 6, 0.0, 0.001)
-    assert supported_load._crossing(loads, few, 0.001) is None
+    assert supported_load._log_load_at(loads, few, 0.001) is None
 
 
-def test_the_interval_of_a_ratio_by_hand():
+def test_load_ratio_interval_matches_manual_computation():
     def of(*loads):
         middle = math.exp(sum(map(math.log, loads)) / len(loads))
         return SupportedLoad(middle, 1.0, 1.0, None, np.array(loads))
@@ -148,7 +148,7 @@ def test_the_interval_of_a_ratio_by_hand():
     )
 
 
-def test_too_few_blocked_requests_are_said(monkeypatch):
+def test_find_load_refuses_too_few_blocked_requests(monkeypatch):
     def evaluate(environment, rule, *, seeds, steps, seed, loads):
         share = np.zeros((len(loads), SEEDS))
         share[len(loads) // 2] = 2 * TARGET  # a single load blocks anything, the highest none

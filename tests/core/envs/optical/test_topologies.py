@@ -42,12 +42,12 @@ PUBLISHED = {
 }
 
 
-def test_every_named_topology_has_published_figures():
+def test_every_topology_has_a_published_reference():
     assert set(topology_names()) == set(PUBLISHED)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_published_figures(name):
+def test_topology_sizes_match_published_figures(name):
     nodes, edges, km = PUBLISHED[name]
     both, one = make_topology(name, True), make_topology(name, False)
     assert both.num_nodes == one.num_nodes == nodes
@@ -63,7 +63,7 @@ def test_links_are_sorted_and_indexed_by_direction():
     assert undirected.link_index[0, 1] == undirected.link_index[1, 0] == 0
 
 
-def test_unknown_names_suggest():
+def test_unknown_topology_gets_a_suggestion():
     with pytest.raises(UnknownNameError, match="did you mean 'jpn48'"):
         make_topology("jpn84")
     with pytest.raises(ConfigError, match="did you mean nsfnet_deeprmsa"):
@@ -106,7 +106,7 @@ def test_json_and_graphml_give_the_same_network(tmp_path, directed):
     assert from_json.num_links == (6 if directed else 3)
 
 
-def test_a_directed_file_folds_only_when_both_ways_are_equal(tmp_path):
+def test_directed_file_folds_only_if_both_directions_match(tmp_path):
     links = [
         {"source": a, "target": b, "length": 5} for a, b in ("AB", "BA", "BC", "CB", "CA", "AC")
     ]
@@ -132,20 +132,20 @@ def test_a_directed_file_folds_only_when_both_ways_are_equal(tmp_path):
         ({"nodes": 7}, "not a node-link JSON"),
     ],
 )
-def test_bad_files_are_refused_in_one_line(tmp_path, changes, message):
+def test_malformed_topology_files_get_one_line_errors(tmp_path, changes, message):
     make_topology.cache_clear()
     with pytest.raises(ConfigError, match=message) as caught:
         make_topology(_write(tmp_path, _triangle(**changes)), True)
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_does_not_say_whether_links_may_be_parallel(tmp_path):
+def test_topology_file_may_omit_multigraph(tmp_path):
     document = _triangle()
     del document["multigraph"]
     assert make_topology(_write(tmp_path, document), False).num_links == 3
 
 
-def test_missing_and_broken_files(tmp_path):
+def test_missing_or_unparsable_topology_files_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="does not exist"):
         make_topology(str(tmp_path / "none.json"))
     (tmp_path / "x.graphml").write_text("<graphml")
@@ -154,7 +154,7 @@ def test_missing_and_broken_files(tmp_path):
 
 
 @pytest.mark.parametrize("directed", [True, False])
-def test_ties_between_paths_are_broken_by_the_order_of_the_file(tmp_path, directed):
+def test_topology_file_order_matches_networkx(tmp_path, directed):
     """As networkx's own path search breaks them over the graph that it reads from the file."""
     grid = nx.grid_2d_graph(3, 4)
     links = [{"source": u, "target": v, "distance": 10} for u, v in grid.edges()]
@@ -172,14 +172,14 @@ def test_ties_between_paths_are_broken_by_the_order_of_the_file(tmp_path, direct
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_shipped_networks_have_their_published_numbers(name):
+def test_shipped_networks_use_published_node_numbers(name):
     for directed in (True, False):
         topology = make_topology(name, directed)
         assert tuple(topology.graph) == topology.node_ids
 
 
 @pytest.mark.parametrize("name", ["5node", "ring7", "jpn48", "nsfnet_deeprmsa"])
-def test_a_file_with_a_shipped_network_has_its_numbers(tmp_path, name):
+def test_file_copy_of_a_shipped_network_keeps_node_numbers(tmp_path, name):
     shipped = make_topology(name, True)
     nodes = [{"id": f"city {node}"} for node in shipped.node_ids]
     links = [
@@ -197,7 +197,7 @@ def test_a_file_with_a_shipped_network_has_its_numbers(tmp_path, name):
     assert tuple(other.graph) == tuple(range(1, shipped.num_nodes + 1))
 
 
-def test_unconnected_node_is_named_as_in_the_file(tmp_path):
+def test_disconnected_node_is_named_in_the_error(tmp_path):
     make_topology.cache_clear()
     document = _triangle(nodes=[{"id": name} for name in ["A", "B", "C", "far"]])
     with pytest.raises(ConfigError, match="node 'far' cannot reach"):

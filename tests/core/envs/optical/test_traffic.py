@@ -24,7 +24,7 @@ from hpo.errors import ConfigError, UnknownNameError
 DRAWS = 20_000
 
 
-def test_random_words_are_the_bits_of_jax_random():
+def test_random_words_match_jax_random_bits():
     @jax.jit
     def both(seed):
         key = jax.random.key(seed)
@@ -76,7 +76,7 @@ def test_truncated_holding_has_the_published_mean_and_bound():
     assert stats.kstest(holding, lambda x: (1 - np.exp(-x)) / kept).pvalue > 1e-3
 
 
-def test_bitrates_are_uniform_over_the_list_and_repeats_weigh():
+def test_bitrates_are_uniform_over_the_list_with_repeats_weighted():
     _, requests, _, _ = draw({})
     values, counts = np.unique(requests.bitrate, return_counts=True)
     assert values.tolist() == list(range(25, 101))
@@ -85,7 +85,7 @@ def test_bitrates_are_uniform_over_the_list_and_repeats_weigh():
     assert abs((requests.bitrate == 100).mean() - 0.75) < 0.02
 
 
-def test_pairs_are_uniform():
+def test_node_pairs_are_drawn_uniformly():
     env, requests, _, shares = draw({})
     assert shares is None
     counts = np.bincount(requests.pair, minlength=env.traffic.num_pairs)
@@ -108,7 +108,7 @@ def test_random_matrix_is_redrawn_at_every_reset():
 
 
 @pytest.mark.parametrize("directed", [True, False])
-def test_matrix_from_a_file(tmp_path, directed):
+def test_traffic_matrix_file_sets_pair_frequencies(tmp_path, directed):
     matrix = np.zeros((4, 4))
     matrix[0, 1], matrix[1, 0], matrix[2, 3], matrix[3, 3] = 1, 2, 5, 100
     np.savetxt(tmp_path / "m.csv", matrix, delimiter=",")
@@ -140,7 +140,7 @@ def test_matrix_from_a_file(tmp_path, directed):
         ("0,-1,0,1\n" * 4, "0 or more"),
     ],
 )
-def test_bad_matrices(tmp_path, text, message):
+def test_malformed_traffic_matrices_are_refused(tmp_path, text, message):
     (tmp_path / "m.csv").write_text(text)
     with pytest.raises(ConfigError, match=message):
         read_traffic_matrix(str(tmp_path / "m.csv"), make_topology("ring4", True))
@@ -155,7 +155,7 @@ TIMES = st.lists(
 
 @given(TIMES, st.sampled_from([1.0, 1e-6, 3e8]))
 @settings(max_examples=300, deadline=None)
-def test_ticks_keep_every_comparison_of_ends_with_arrivals(rows, scale):
+def test_integer_ticks_preserve_departure_arrival_order(rows, scale):
     """For all i < j: `end_i <= arrival_j` in float64 exactly when it holds in integer ticks."""
     gaps, holding = (np.array(column) * scale for column in zip(*rows, strict=True))
     gaps = np.where(gaps < scale, 0.0, gaps)  # simultaneous arrivals happen too
@@ -169,7 +169,7 @@ def test_ticks_keep_every_comparison_of_ends_with_arrivals(rows, scale):
         np.testing.assert_array_equal(ends[i] <= starts[later], expected)
 
 
-def test_ticks_survive_arrivals_closer_than_a_tick():
+def test_ticks_order_arrivals_closer_than_one_tick():
     arrivals = np.array([0.0, 1e-9, 2e-9, 1e6])
     holding = np.array([1.5e-9, 1e6, 0.0, 1e6])
     ticks, until_next, _ = exact_ticks(arrivals, holding)
@@ -196,7 +196,7 @@ HEADER = "source,destination,bitrate,arrival,holding\n"
         (HEADER + "1,2,5,inf,1\n", "finite"),
     ],
 )
-def test_bad_request_lists(tmp_path, text, message):
+def test_malformed_request_files_are_refused(tmp_path, text, message):
     (tmp_path / "r.csv").write_text(text)
     with pytest.raises(ConfigError, match=message):
         read_requests(str(tmp_path / "r.csv"), make_topology("nsfnet_deeprmsa", True))
