@@ -407,7 +407,7 @@ def _flag(parser: _Parser, name: str, text: str, **more: Any) -> None:
 
 
 def _add_at(parser: _Parser, prefix: str = "") -> None:
-    at = f"{prefix}compare trials at STEPS env steps (default: the latest that most reached)"
+    at = f"{prefix}compare trials at STEPS env steps (default: the latest reached by most trials)"
     _option(parser, "--at", "STEPS", at, type=types.env_steps)
 
 

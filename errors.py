@@ -268,7 +268,7 @@ def _library_folders() -> tuple[str, ...]:
 
 
 def _package_path(path: str) -> str:
-    """Return a file's path from its installed package on, or "" for other files."""
+    """Return a file's path starting at its installed package, or "" for other files."""
     for folder in _library_folders()[2:]:
         if path.startswith(folder):
             return path[len(folder) :]

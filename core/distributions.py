@@ -395,7 +395,7 @@ class Family:
     def environment_action(
         self, action: Float[Array, "... D"], actions: Actions
     ) -> Float[Array, "... D"]:
-        """Return the environment's action for real actions of the policy.
+        """Map the policy's real-valued actions to the environment's actions.
 
         Densities near the edges of a box need unbounded actions, which are mapped into the box
         here.

@@ -306,20 +306,20 @@ class _EpsilonGreedy(Rejax):
     networks: ClassVar[tuple[str, ...]] = ("agent",)
     eps_start = traced(1.0, "share of random actions at the start", **_FRACTION)
     eps_end = traced(0.05, "share of random actions from then on", **_FRACTION, search=_SMALL)
-    exploration_fraction = fixed(0.1, "of the run, over which this share falls", **_FRACTION)
+    exploration_fraction = fixed(0.1, "share of the run until eps_end is reached", **_FRACTION)
 
 
 class SAC(_Replay):
     activation = fixed("relu", "of the hidden layers", choices=_ACTIVATIONS)
     num_critics = fixed(2, "whose least value counts", low=1)
-    num_epochs = _whole(1, "gradient steps of an iteration", low=1)
+    num_epochs = _whole(1, "gradient steps per iteration", low=1)
     target_entropy_ratio = traced(0.98, "of the largest entropy (discrete actions)", **_FRACTION)
 
 
 class TD3(_Replay):
     takes = (Box,)
     num_critics = fixed(2, "whose least value counts", low=2, high=2)
-    num_epochs = fixed(1, "gradient steps of an iteration", low=1)
+    num_epochs = fixed(1, "gradient steps per iteration", low=1)
     policy_delay = fixed(2, "iterations of the critic for one of the policy", low=1)
     exploration_noise = traced(
         0.3, "deviation of the noise of actions", low=0, search={"min": 0.05, "max": 0.5}
@@ -333,12 +333,12 @@ class TD3(_Replay):
 
 class DQN(_EpsilonGreedy, _Replay):
     agent = fixed("QNetwork", "kind of network", choices=("QNetwork", "DuelingQNetwork"))
-    num_epochs = _whole(1, "gradient steps of an iteration", low=1)
+    num_epochs = _whole(1, "gradient steps per iteration", low=1)
     ddqn = Declared(True, True, "double Q-learning")
 
 
 class IQN(_EpsilonGreedy, _Replay):
-    num_epochs = _whole(1, "gradient steps of an iteration", low=1)
+    num_epochs = _whole(1, "gradient steps per iteration", low=1)
     num_tau_samples = fixed(64, "quantiles of the prediction", low=1)
     num_tau_prime_samples = fixed(64, "quantiles of the target", low=1)
     kappa = traced(1.0, "threshold of the Huber loss", **_POSITIVE)

@@ -1,4 +1,4 @@
-"""Prioritised sampling: rows with larger advantages are drawn more often, and weigh less for it.
+"""Prioritised sampling: rows with larger advantages are drawn more often, with smaller weights.
 
 Schaul et al. 2016 (equations 1 and 2), over the rows of one rollout: single steps, or whole
 segments. Rows are drawn once per rollout, with replacement.

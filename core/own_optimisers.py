@@ -21,7 +21,7 @@ from .pytree import Pytree, pytree
 
 @pytree
 class Settings(Pytree):
-    """Numbers of one step for the policy's or the critic's parameters, traced."""
+    """Traced settings of one optimiser step, for the policy or the critic."""
 
     learning_rate: Float[Array, ""]  # after its schedule
     max_grad_norm: Float[Array, ""]  # infinite where it is off; gradients are clipped already

@@ -144,7 +144,7 @@ def _merge_given(source: ImportSource, given: Mapping[str, Any]) -> dict[str, An
 
 
 def _apply_rules(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Omit names that the user excludes, and let the system change its names."""
+    """Omit the names that the user excludes, then apply the system's import rules."""
     leave_out_asked(draft, source)
     draft.sought = set(source.searched)
     for name, reason in source.objects.items():
@@ -171,7 +171,7 @@ def _read_schedules(draft: ConvertedStudy, source: ImportSource) -> None:
         source.constants[name] = schedule.learning_rate
         if any(draft.target(other) == "lr_schedule" for other in source.names()):
             draft.note(
-                f"{name}: {schedule.learning_rate:g} of {value}, because a different "
+                f"{name}: {schedule.learning_rate:g} from {value}, because a different "
                 "name sets the schedule"
             )
             continue
@@ -388,7 +388,7 @@ def _is_ours(draft: ConvertedStudy, target: str, value: Any) -> bool:
 def add_space(draft: ConvertedStudy) -> None:
     """Search around a draft's fixed values, which become the space's default configuration."""
     if draft.space:
-        raise draft.fault("it has a search space already; only a single configuration gets one")
+        raise draft.fault("it already has a search space; --space needs a single configuration")
     for name in SEARCHED:
         value = draft.fixed.get(name, KNOBS[name].default)
         fields = dict(KNOBS[name].search or {})

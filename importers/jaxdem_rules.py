@@ -114,7 +114,7 @@ def _clip_actions(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _translate_minibatches(draft: ConvertedStudy, source: ImportSource, sizes: _Sizes) -> None:
-    """Read a minibatch's size; its segments are drawn, or parts of a permutation."""
+    """Convert the minibatch size, for drawn segments or for parts of a permutation."""
     old = draft.system.tag in _ALL_SEGMENTS
     usual = draft.system.defaults.get("minibatch_size")
     size = count_of(source.find("minibatch_size")) or usual or 0
@@ -154,7 +154,7 @@ def _translate_passes(
     """Convert minibatches without priorities into whole passes over the rollout."""
     passes = segments * sizes.parts / sizes.envs
     if not passes.is_integer() or sizes.envs % segments:
-        text = f"{text} {passes:.3g} passes over {total}; here passes are whole, in equal parts"
+        text = f"{text} {passes:.3g} passes over {total}; hpo needs whole passes in equal parts"
         raise draft.fault(
             text,
             flags={

@@ -33,7 +33,7 @@ OBJECTS: Mapping[str, str] = {
     "env_params": "an object; give its keys one by one, such as env.max_steps_in_episode",
     "env_factory": "a function that makes the environment; name the environment as env",
     "eval_env": "an object; see eval_env and `evaluation`",
-    "model": "an object that cannot be read; its network is the default one",
+    "model": "an object that cannot be read; the default network is used",
     "key": _SEEDED, "rng": _SEEDED, "policy_key": _SEEDED,
     "callback": "callbacks of other programs are not supported",
     "action_space": "an object; see `distribution`",

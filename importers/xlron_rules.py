@@ -49,7 +49,7 @@ def before(draft: ConvertedStudy, source: ImportSource) -> None:
         source.constants["env_type"] = "rmsa"
         draft.defaults.append("env_type rmsa")
     if any(source.values("MINIBATCH_SIZE", None)):
-        _ignore_names(draft, source, "XLRON computes it; NUM_MINIBATCHES counts", "MINIBATCH_SIZE")
+        _ignore_names(draft, source, "computed by XLRON from NUM_MINIBATCHES", "MINIBATCH_SIZE")
     for rule in (
         _translate_length,
         _translate_traffic,
@@ -197,7 +197,7 @@ def _translate_algorithm(draft: ConvertedStudy, source: ImportSource) -> None:
         draft.note("GAE_LAMBDA: without it lambda anneals, by default from 0.9 towards 0.98")
     else:
         names = ("INITIAL_LAMBDA", "FINAL_LAMBDA", "LAMBDA_SCHEDULE_MULTIPLIER")
-        _ignore_names(draft, source, "GAE_LAMBDA is given, so lambda does not anneal", *names)
+        _ignore_names(draft, source, "GAE_LAMBDA is given, so lambda is not annealed", *names)
         draft.silent.update(names)
     clips = ("RHO_CLIP", "C_CLIP")
     off = [name for name in clips if _is_clip_off(source, name)]

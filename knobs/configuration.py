@@ -308,7 +308,7 @@ def _check_heads(config: dict[str, Any]) -> None:
     if config["network"] == "transformer" and width % (2 * heads):
         text = f"transformer_embedding_size is {width}, but {heads} heads of an even width need a "
         near = max(1, round(width / (2 * heads))) * 2 * heads
-        raise ConfigError(f"{text}multiple of {2 * heads}; take {near}")
+        raise ConfigError(f"{text}multiple of {2 * heads}; use {near}")
 
 
 def _check_segments(config: dict[str, Any]) -> None:
@@ -318,8 +318,8 @@ def _check_segments(config: dict[str, Any]) -> None:
     parts, envs = config["num_minibatches"], config["num_envs"]
     free = parts != math.ceil(envs * config["rollout_length"] / config["minibatch_size"])
     if whole and not free and parts > envs:
-        text = f"num_minibatches is {parts}, but minibatches are whole segments here, one of each "
-        raise ConfigError(f"{text}environment; allowed: at most num_envs, which is {envs}")
+        text = f"num_minibatches is {parts}, but here minibatches are whole segments, one "
+        raise ConfigError(f"{text}per environment; allowed: at most num_envs, which is {envs}")
 
 
 def _fill_minibatches(config: dict[str, Any], given: Mapping[str, Any]) -> None:

@@ -110,7 +110,7 @@ NETWORK_KNOBS = (
         "cnn_dense",
         "widths",
         None,
-        "widths of the dense layers after them; unset: 512, or 128 for small images",
+        "widths of the dense layers after the convolutions; unset: 512, or 128 for small images",
         off=True,
     ),
     _network_knob(
@@ -753,7 +753,7 @@ TRACED = (
     switch(
         "off_policy_masking",
         False,
-        "ratio of the unmasked policy to the masked one that acted",
+        "importance ratio of the unmasked policy to the masked behaviour policy",
         search={"values": [True, False]},
     ),
     Knob(

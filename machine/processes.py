@@ -73,7 +73,7 @@ class Process(Protocol):
     def go_on(self) -> None: ...
 
     def ask_to_end(self, grace: float) -> None:
-        """Send SIGTERM, and SIGKILL after `grace` seconds; `look` sees its end."""
+        """Send SIGTERM, and SIGKILL after `grace` seconds; `look` detects the exit."""
         ...
 
     def end(self, grace: float = 0.0) -> None:
@@ -90,7 +90,7 @@ class ProcessExecutor(Protocol):
 
     @property
     def at_once(self) -> int:
-        """The number of processes that have room."""
+        """The number of processes that can run at once."""
         ...
 
     def check(self, program: str, cwd: Path) -> None:
@@ -102,7 +102,7 @@ class ProcessExecutor(Protocol):
         ...
 
     def find(self, folder: Path) -> Process | None:
-        """Return the process that an earlier start left in the folder of a run."""
+        """Return the process that an earlier session left in a run's folder."""
         ...
 
     def start(self, launch: Launch, lane: int) -> Process: ...

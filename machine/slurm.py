@@ -44,7 +44,7 @@ _TIME_LIMIT = "hpo: the job reached its time limit; raise executor.time, or set 
 
 
 def _call(*words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program of SLURM; one that hangs has failed."""
+    """Run a SLURM command; a timeout counts as a failure."""
     try:
         return subprocess.run(
             words, input=text, capture_output=True, text=True, timeout=_ANSWER, check=False
@@ -78,7 +78,7 @@ class SlurmJob:
         return self.exit_code
 
     def _read(self) -> None:
-        """Read the words of its node, and compare with those of squeue."""
+        """Read the state that its node wrote, and compare it with squeue."""
         state = _state_of(self.folder, self.token)
         self.is_waiting = not state
         if _has_ended(state):

@@ -1,8 +1,8 @@
 """The time of a study here: its remaining work, times the measured program times.
 
 The work is computed for a study that has just drawn its first trials (`state.remaining_work`). A
-program is timed by a few chunks of few lanes and one evaluation. It is the program that the study
-runs, so its compile is in the cache afterwards.
+program is timed on a few chunks with few lanes, and one evaluation. It is the program that the
+study runs, so its compile is in the cache afterwards.
 """
 
 from __future__ import annotations

@@ -348,11 +348,11 @@ class Uniform(_Stepped):
 
 @dataclass(frozen=True)
 class LogUniform(_Stepped):
-    """The logarithm is equally likely; min and max are real values above 0, not exponents."""
+    """Uniform in the logarithm; min and max are real values above 0, not exponents."""
 
     kind = "log_uniform"
     optional = ("q", "zero")
-    meaning = "real, logarithm equally likely; min and max are values, not exponents"
+    meaning = "real, uniform in its logarithm; min and max are values, not exponents"
 
     def _axis(self) -> Axis:
         return Axis("real", float(self.min), float(self.max), log=True)
@@ -392,10 +392,10 @@ class IntUniform(_Whole):
 
 @dataclass(frozen=True)
 class LogIntUniform(_Whole):
-    """Integers from 1 on; small ones are more likely, as the logarithm is equally likely."""
+    """Integers from 1 on; small ones are more likely, as the logarithm is uniform."""
 
     kind = "log_int_uniform"
-    meaning = "integer of at least 1, logarithm equally likely"
+    meaning = "integer of at least 1, uniform in its logarithm"
 
     def _axis(self) -> Axis:
         if self.q or self.zero:
@@ -436,10 +436,10 @@ class Pow2(_Range):
 
 @dataclass(frozen=True)
 class OneMinusLog(_Range):
-    """For values near 1, such as discounts: the logarithm of 1 - value is equally likely."""
+    """For values near 1, such as discounts: the logarithm of 1 - value is uniform."""
 
     kind = "one_minus_log"
-    meaning = "real below 1, logarithm of (1 - value) equally likely; for discounts"
+    meaning = "real below 1, uniform in log(1 - value); for discounts"
 
     def _axis(self) -> Axis:
         return Axis("real", 1.0 - self.max, 1.0 - self.min, log=True)
@@ -455,10 +455,10 @@ class OneMinusLog(_Range):
 
 @dataclass(frozen=True)
 class Logit(_Range):
-    """For values between 0 and 1: log(value / (1 - value)) is equally likely."""
+    """For values between 0 and 1: log(value / (1 - value)) is uniform."""
 
     kind = "logit"
-    meaning = "real between 0 and 1, log(value / (1 - value)) equally likely"
+    meaning = "real between 0 and 1, uniform in log(value / (1 - value))"
 
     def _axis(self) -> Axis:
         return Axis("real", self._position_of(self.min), self._position_of(self.max))

@@ -210,8 +210,9 @@ def paired_over_looks(
     """Return the 95 % interval of the mean difference over all looks together.
 
     This is the intersection of all looks' intervals, each at its level; if it is empty, this
-    look's. `earlier`: pairs at each earlier look, the first ones of these; 0 for different values.
-    `interim`: see `interim_analyses.level_of`. `among`: comparisons that share the error rate.
+    look's. `earlier`: the number of leading pairs at each earlier look; 0 if it had different
+    values. `interim`: see `interim_analyses.level_of`. `among`: comparisons that share the error
+    rate.
     """
     own = len(ours) if among == 1 else 0  # few seeds decide alone, not several at once
     before, level = levels(earlier, interim, own)

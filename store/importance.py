@@ -256,7 +256,7 @@ def decide(columns: Sequence[ImportanceColumn], values: Sequence[float]) -> Deci
             f"{counted(len(values), 'trial')} evaluated there; importance needs {FEWEST_TRIALS}"
         )
     if any(len(column.places) != len(values) for column in columns):
-        raise ConfigError("importance needs one place of every hyperparameter for each value")
+        raise ConfigError("importance needs one position per hyperparameter and value")
     ranks, trials = midranks(values), len(values)
     draws = np.random.Generator(np.random.PCG64(0))
     count = 1 + max(_DEALS, _DEALS_A_KNOB * len(columns))

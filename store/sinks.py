@@ -25,7 +25,7 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """Finish, because the study's process ends."""
+        """Close the sink when the study's process ends."""
         ...
 
 

@@ -58,7 +58,7 @@ def read_algorithm(
 
 
 def is_library(name: str) -> bool:
-    """Return whether an algorithm is that of an installed package, so that no file is run."""
+    """Return whether an algorithm comes from an installed package, so no file is run."""
     return name.startswith(_REJAX)
 
 

@@ -226,7 +226,7 @@ def _of_audit(study: Study) -> Iterator[str]:
     if rule_row(early.type).finishes:
         unfit = early.type
     if unfit:
-        yield f"early_terminate.audit only costs {study.algorithm.unit} with {unfit}; remove audit"
+        yield f"early_terminate.audit has no benefit with {unfit}; remove audit"
 
 
 def _of_models(study: Study) -> Iterator[str]:

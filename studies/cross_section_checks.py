@@ -153,8 +153,8 @@ def _racing_problems(study: Study, racing: Racing) -> Problems:
     if len(study.objectives) > 1:
         yield "seeds.racing", "compares one objective; remove racing, or give one metric"
     elif study.metric.aggregate != "mean":
-        text = f"compares means, but aggregate is {study.metric.aggregate}; take mean, or leave "
-        yield "seeds.racing", f"{text}racing out"
+        text = f"compares means, but aggregate is {study.metric.aggregate}; use mean, or remove "
+        yield "seeds.racing", f"{text}racing"
     if early is not None and (rule_row(early.type).finishes or early.evolves):
         text = f"adds seeds to whole runs, which {early.type} does not have; remove one of them"
         yield "seeds.racing", text
@@ -464,7 +464,7 @@ def _command_problems(study: Study) -> Problems:
     """A command's script has the environment, the networks and the evaluation."""
     if not study.algorithm.is_process:
         if study.executor.type == "slurm":
-            yield "executor.type", "is slurm, which applies only to a study with command; type ray"
+            yield "executor.type", "is slurm, which applies only to a study with command; use ray"
         for path, given in (
             ("resume", study.resume),
             ("processes", study.processes),

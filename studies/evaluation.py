@@ -86,7 +86,7 @@ def cut_words(study: Study, lengths: Sequence[int]) -> str:
     cut = sum(length >= limit for length in lengths)
     if not may_cut(study) or not cut:
         return ""
-    text = f"{cut} of {len(lengths)} episodes of its evaluation were cut at {limit:,} env steps"
+    text = f"{cut} of {len(lengths)} evaluation episodes were cut at {limit:,} env steps"
     return f"{text}: the environment did not end them."
 
 

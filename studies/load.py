@@ -50,7 +50,7 @@ _OF_JOBS = {
     "time": "give executor.time, such as 4h",
     "gpus": "give processes.gpus",
     "cpus-per-task": "give processes.threads",
-    "array": "each process is a job of its own; remove it",
+    "array": "each process is a separate job; remove it",
     "job-name": "hpo names the jobs; remove it",
     "output": "hpo reads the output; remove it",
 }  # fmt: skip

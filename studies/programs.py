@@ -101,7 +101,7 @@ class _Cutting:
 
     def words(self, config: Mapping[str, Any]) -> str:
         if self.by_segments(config):
-            return "whole segments, one of each environment,"
+            return "whole segments, one per environment,"
         return "samples (num_envs x rollout_length)"
 
     def is_normalised_alone(self, config: Mapping[str, Any]) -> bool:

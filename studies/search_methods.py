@@ -215,5 +215,5 @@ def check_options(what: str, options: Iterable[object], taken: Iterable[str] = (
             text = f"{what}: an option is {given!r}, but must be made by "
             raise ConfigError(f"{text}option(name, default, meaning)")
         if given.key in names:
-            raise ConfigError(f"{what}: an option called {given.key!r} is there already")
+            raise ConfigError(f"{what}: an option called {given.key!r} already exists")
         names.add(given.key)

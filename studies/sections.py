@@ -220,7 +220,7 @@ def run_imports_for_names(
 def ask_for_devices_of(root: Node) -> None:
     """Request the host's devices before the study's code runs, because it may start jax.
 
-    Not if workers share the machine, because only they know their number of devices.
+    Skipped if workers share the machine, because only they know their number of devices.
     """
     if "executor" in root.value:
         return

@@ -143,7 +143,7 @@ class SearchSpec:
     method: str = key("tpe", "proposes trials", type="word", words=tuple(METHODS))
     portfolio: int = key(
         0,
-        "learnt configurations that are tried first, after the default and `enqueue`",
+        "learnt configurations to try right after the default and `enqueue`",
         low=0,
         high=8,
         late=True,
@@ -539,7 +539,7 @@ class Study:
         None, "the rule that stops trials early; null: none"
     )
     seeds: Seeds = key(Seeds(), "replicates")
-    confirm: Confirm | None = key(None, "run the best again on new seeds; null: no")
+    confirm: Confirm | None = key(None, "re-run the best trials on new seeds; null: skip this")
     population: PopulationSpec = key(PopulationSpec(), "lanes and device")
     budget: Budget = key(Budget(), "limits of the whole study")
     executor: Executor = key(Executor(), "where populations run")

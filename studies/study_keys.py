@@ -87,8 +87,8 @@ METRICS: Mapping[str, str] = {
 """Metrics that every environment has: name -> meaning."""
 
 COSTS: Mapping[str, str] = {
-    "env_steps": "training env steps of a trial over all seeds; not the first objective",
-    "seconds": "share of the training time; not reproducible; not the first objective",
+    "env_steps": "training env steps of a trial over all seeds; never the first objective",
+    "seconds": "share of the training time; not reproducible; never the first objective",
 }
 """Costs of a trial, as objectives or constraints: name -> meaning."""
 

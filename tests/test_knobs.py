@@ -316,7 +316,7 @@ def test_schedule_knobs_share_the_same_choices():
     ],
 )
 def test_more_minibatches_than_segments_are_refused_on_load(whole):
-    with pytest.raises(ConfigError, match=r"whole segments here.*at most num_envs, which is 2"):
+    with pytest.raises(ConfigError, match=r"segments, one per.*at most num_envs, which is 2"):
         complete({"num_envs": 2, "num_minibatches": 4, **whole})
     complete({"num_envs": 4, "num_minibatches": 4, **whole})
     complete({"num_envs": 2, "num_minibatches": 4})

@@ -286,7 +286,7 @@ def _measured_limits(
 ) -> tuple[dict[int, dict[int, list[float]]], list[list[float]]]:
     """Return constrained values on test seeds by trial and seed, and those on any new seed.
 
-    Only for these trials, because confirming others must not change the answer.
+    Other trials are excluded, because confirming them must not change the answer.
     """
     tested: dict[int, dict[int, list[float]]] = {}
     shown: list[list[float]] = []
@@ -360,7 +360,7 @@ def conclusion_from(study: StudyRows, measured: Measured) -> Conclusion:
 def _default_and_front(
     meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry], values: FrontValues
 ) -> FrontConclusion | None:
-    """Return how the default compares with the front; None if it did not run with it."""
+    """Return how the default compares with the front; None if it was not measured with it."""
     default = default_of(rows)
     kept = {
         e.trial: values[e.trial]

@@ -162,7 +162,7 @@ class ShareHost:
         return found.bucket, found.steps_per_chunk
 
     def _resolve_on_host(self, resolved: Resolved) -> Resolved:
-        """Return this host's configuration for one whose payload is a name."""
+        """Return this host's version of a configuration that was sent by name."""
         name = resolved.payload
         found = self._resolved.pop(name, None) or self._known.resolve(resolved.config)
         self._resolved[name] = found  # the latest come last

@@ -72,7 +72,7 @@ class Fresh:
         return all((trial, stream, replicate) in self.ended for replicate in range(seeds))
 
     def only_new(self, add_rows: AddRows, cut: bool = False) -> AddRows:
-        """Return an `add_rows` that skips rows already written, which may come again."""
+        """Return an `add_rows` that skips rows already written, which may be sent again."""
         reached = dict(self.reached)
 
         def add(*, metrics: Mapping[str, np.ndarray], **rows: Any) -> None:
@@ -173,7 +173,7 @@ class ConfirmStage:
         self._start_test(winner)
 
     def _pays_for(self, best: Sequence[Trial], runs: Mapping[int, Sequence[Replicate]]) -> bool:
-        """Return whether the budget pays for these selection seeds; rows record if not.
+        """Return whether the budget covers these selection seeds; if not, record it in rows.
 
         A search reserves their cost. A finished study that requests more of them may not have
         enough left, and incomplete seeds select no winner.

@@ -115,7 +115,7 @@ class Notifier:
         self._wait = max(_LOOK_SECONDS, took / _LOOK_SHARE)
 
     def _store_outlook(self, found: Outlook | None) -> None:
-        """Store an estimate, minus the time since then."""
+        """Store an estimate, minus the time since it was made."""
         if found is None:
             return
         left = found.seconds_left

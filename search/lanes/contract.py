@@ -81,7 +81,7 @@ class EvaluationResult(EpisodeRow):
 
 
 def refuse_failed(reasons: Iterable[str]) -> None:
-    """Raise SearchError if an evaluation failed and no trial can fail for it."""
+    """Raise SearchError for a failed evaluation that belongs to no trial."""
     why = next(filter(None, reasons), "")
     if why:
         raise SearchError(f"an environment failed: {why}")

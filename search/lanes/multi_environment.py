@@ -122,8 +122,8 @@ class SeveralPopulation:
         if len(set(warmups)) > 1:
             words = ", ".join(f"{n} {w}" for n, w in zip(self._names, warmups, strict=True))
             raise ConfigError(
-                f"environments have different warm-ups, in chunks: {words}; list those that "
-                "start to learn together, or set warmup_requests: 0"
+                f"environments have different warm-ups, in chunks: {words}; list only "
+                "those that start learning together, or set warmup_requests: 0"
             )
 
     @property

@@ -430,7 +430,7 @@ class ProcessRun:
         return frozenset(marks)
 
     def _first_row_after(self, name: str, mark: float) -> int | None:
-        """Return the first row at or after a mark with a metric."""
+        """Return the index of the first row at or after a mark that has a metric."""
         rows = enumerate(self.rows)
         return next(
             (at for at, (step, own) in rows if step is not None and step >= mark and name in own),
@@ -653,7 +653,7 @@ class ProcessPopulation(Population):
 
     def change(self, changes: Sequence[LaneChange]) -> None:
         if changes:
-            raise ConfigError("processes do not copy each other; take early_terminate: asha")
+            raise ConfigError("processes do not copy each other; use early_terminate: asha")
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """Return the metrics that the processes reported at their counted chunks."""

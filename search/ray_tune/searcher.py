@@ -1,4 +1,4 @@
-"""A Ray Tune searcher proposes for a study, within its rules and without repetitions.
+"""A Ray Tune searcher proposes a study's trials, within its rules and without repeats.
 
 The default and the enqueued configurations come first, then the searcher's suggestions. A
 suggestion that a rule forbids is returned to it as an error, and it is asked again.

@@ -239,7 +239,7 @@ class TuneDesk:
         self._get_result(self._exchange.answer.remote(told))
 
     def expected(self) -> int:
-        """See `Desk`; a trial put aside to copy another one returns at once."""
+        """See `Desk`; a trial paused to copy another one resumes at once."""
         with self._lock:
             out = ("TERMINATED", "ERROR") if self.copies else ("TERMINATED", "ERROR", "PAUSED")
             gone = sum(status in out for status in self._status.values())

@@ -1,6 +1,6 @@
 """A sampler's view of a long history, and losses for trials that never finished.
 
-Slow samplers see a window of the history. Samplers that only understand finished trials get a loss
+Slow samplers see a window of the history. Samplers that support only finished trials get a loss
 for every ended trial. With early stopping most trials never finish, and a method that ignores them
 proposes the neighbours of stopped and diverged ones again.
 """

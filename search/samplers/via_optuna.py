@@ -193,7 +193,7 @@ class OptunaMethod:
         return {}
 
     def _to_frozen_trial(self, past: PriorTrial, shift: int) -> FrozenTrial:
-        """Return a trial as Optuna sees it, from the last batch unless more is known since."""
+        """Return a trial as Optuna sees it, cached until its state or reports change."""
         known, here = self._frozen.get(past.trial), (past.state, len(past.reports))
         if known is None or known[0] != here:
             attributes = _constraints(past.violations)

@@ -108,7 +108,7 @@ class KeptPolicy:
 
 @dataclass
 class EndedTrial:
-    """The only trial of a study at its end, in lanes that the last commit keeps."""
+    """A finished study's only trial, in lanes that the last commit keeps."""
 
     trial: Trial
     env_steps: int  # of a run, as the study set them
@@ -369,7 +369,7 @@ def bounds_of(budget: object, confirm: object) -> str:
 
 
 def _split_bounds(bounds: str) -> tuple[list[Any], Any]:
-    """Return a study's limits in today's form, and separately the trials of `confirm.also`.
+    """Return a study's limits in the current format, and separately the trials of `confirm.also`.
 
     Studies from before the default was confirmed stay finished, because the new default is not the
     user's change. A confirm stage with `top_k: 0` counts as none.

@@ -185,7 +185,7 @@ class RemainingWork:
         return left, warm, seen
 
     def _in_lanes(self, bucket: Bucket, ends: Sequence[tuple[int, int, int]]) -> Work:
-        """Return the work of replicates in free lanes; a block works until its last one ends."""
+        """Return the work of replicates in free lanes; a block runs until its last lane ends."""
         quantum = bucket.schedule.quantum
         block = self._block if bucket.population is None else bucket.block
         free = [(0, lane) for lane in range(bucket.lanes or len(ends))]

@@ -110,7 +110,7 @@ class Replicate:
         scores: Sequence[float] = (),
         alone: float | None = None,
     ) -> None:
-        """Record an evaluation, with the number of rungs; `alone`: without training returns."""
+        """Record an evaluation at `rungs` rungs; `alone`: its value without training returns."""
         self.value, self.extras, self.scores = value, list(extras), list(scores)
         self.alone = alone
         for _ in range(rungs):
@@ -169,8 +169,8 @@ class Replicate:
     def roll(self, episodes: float, mean: float, length: float) -> tuple[float, float]:
         """Add a chunk's episodes; return rolling means of the last 100 returns and lengths.
 
-        Earlier episodes count with their mean; without any episode it is NaN. `mean` and `length`
-        are means over the `episodes` that ended in the chunk.
+        Earlier episodes are represented by their mean; with no episodes, means are NaN. `mean` and
+        `length` are means over the `episodes` that ended in the chunk.
         """
         if episodes > 0:
             earlier = min(self.recent_episodes, max(0.0, _RECENT - episodes))

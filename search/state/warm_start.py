@@ -131,7 +131,7 @@ def _read_earlier_trials(study: Study, path: Path) -> tuple[list[PriorTrial], st
 def _rows_of(path: Path) -> tuple[list[TrialRow], StudyMeta | None, bool]:
     """Read a study's folder, or a table; a table next to a journal is read from the journal.
 
-    The last value tells whether only evaluations counted.
+    The last value is whether only evaluations counted.
     """
     folder = path.parent if path.name == "trials.parquet" else path
     if (folder / JOURNAL_NAME).is_file():

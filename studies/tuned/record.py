@@ -183,7 +183,7 @@ def read_record(path: Path) -> TunedRecord:
     env = plain(own["env"]) if own["env"].is_map else {"id": plain(own["env"])}
     results: dict[str, Node] = own["results"].value
     if next(iter(results), None) != TUNED:
-        raise reader.fault(own["results"], "results: the first must be tuned, the configuration")
+        raise reader.fault(own["results"], "results: the first entry must be tuned")
     contenders: list[Contender] = []
     for who, node in results.items():
         config = {**base, **(tuned if who == TUNED else plain(reader.child(node, "config")))}

@@ -153,7 +153,7 @@ def test_space_flag_adds_search_space_around_one_configuration(tmp_path, capsys)
     sweep = tmp_path / "sweep.yaml"
     sweep.write_text(files.texts.CLEANRL_SWEEP)
     assert main(["import", "wandb", str(sweep), "--space"]) == 2
-    assert "a search space already" in capsys.readouterr().err
+    assert "already has a search space" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

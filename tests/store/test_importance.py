@@ -138,7 +138,7 @@ def test_verdict_is_printed_when_no_hyperparameter_is_significant() -> None:
 def test_too_few_trials_for_importance_are_refused() -> None:
     with pytest.raises(ConfigError, match="needs 10"):
         decide([ImportanceColumn("a", [0.1] * 9)], [1.0] * 9)
-    with pytest.raises(ConfigError, match="one place"):
+    with pytest.raises(ConfigError, match="one position"):
         decide([ImportanceColumn("a", [0.1] * 9)], [1.0] * 12)
 
 

@@ -236,7 +236,7 @@ def test_last_minibatch_of_one_sample_gives_warning():
 def test_minibatches_of_whole_segments_are_counted_in_segments(how):
     rows = "num_envs: 8, rollout_length: 32"
     (found,) = _of_minibatches(f", num_minibatches: 6, {how}", rows=rows)
-    assert "8 whole segments, one of each environment, make" in found
+    assert "8 whole segments, one per environment, make" in found
     assert "6 (makes 4; type 4 or 8)" in found
     assert _of_minibatches(f", num_minibatches: 8, {how}", rows=rows) == []
     assert _of_minibatches(", num_minibatches: 6", rows=rows) == []
@@ -366,5 +366,5 @@ def test_useless_audit_gives_warning(rule, more, unfit):
     text += "space: {gamma: {min: 0.9, max: 0.99, distribution: uniform}}\n"
     text += f"early_terminate: {{type: {rule}, min: 10k, audit: 0.1}}\n"
     told = [one for one in check(loads(text)).warnings if "audit" in one]
-    words = f"early_terminate.audit only costs env steps with {unfit}; remove audit"
+    words = f"early_terminate.audit has no benefit with {unfit}; remove audit"
     assert told == ([words] if unfit else [])

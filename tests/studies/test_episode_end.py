@@ -48,7 +48,7 @@ def test_episodes_without_known_limit_are_cut_with_a_note(steps, limit):
     )
     assert endless_note(found) in check(found).warnings
     assert cut_words(found, [limit, 30, limit]) == (
-        f"2 of 3 episodes of its evaluation were cut at {limit:,} env steps: the environment did "
+        f"2 of 3 evaluation episodes were cut at {limit:,} env steps: the environment did "
         "not end them."
     )
     assert cut_words(found, [limit - 1]) == ""
@@ -62,4 +62,4 @@ def test_fixed_evaluation_steps_need_no_cutoff():
 def test_limit_above_maximum_is_cut_and_reported():
     spec = EnvSpec("CartPole-v1", {"max_steps_in_episode": 1_000_000})
     found = dataclasses.replace(study(), env=spec)
-    assert may_cut(found) and "1 of 2 episodes" in cut_words(found, [100_000, 7])
+    assert may_cut(found) and "1 of 2 evaluation episodes" in cut_words(found, [100_000, 7])

@@ -279,7 +279,7 @@ class _Tables:
     objective: Objective
 
     def value(self, entry: Entry) -> tuple[str, dict[str, Any]] | None:
-        """Return SQL and numbers of a trial's value; None without rows."""
+        """Return the SQL and the numbers behind a trial's value; None without rows."""
         sql = self._sql(entry.trial, entry.measured_from)
         found = [*self._values_by_seed(sql).values()]
         if not found:

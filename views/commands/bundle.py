@@ -210,7 +210,7 @@ def _claims_data(claims: Sequence[dict[str, Any]], retrained: Level) -> list[dic
 
 
 def _claims_lines(claims: Sequence[dict[str, Any]], level: Level) -> list[str]:
-    """Return the sentences under their evidence."""
+    """Return the sentences, grouped by their evidence."""
     again = [said for one in claims if one["retrained"] for said in one["sentences"]]
     rest = [said for one in claims if not one["retrained"] for said in one["sentences"]]
     lines = [""]

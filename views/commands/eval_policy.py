@@ -198,7 +198,7 @@ def _is_written(args: Namespace, env: str, trace: _Play, film: _Play) -> bool:
         return False
     data = {"env": env, kind: str(path), "episodes": args.episodes, unit: count}
     what = counted(count, unit.removesuffix("s").replace("_", " "))
-    text = f"wrote {what} of {counted(args.episodes, 'episode')} into {path}"
+    text = f"wrote {what} from {counted(args.episodes, 'episode')} to {path}"
     print_answer(args.json, data, text)
     return True
 

@@ -51,7 +51,7 @@ def do_init(args: Namespace) -> int:
 
 
 def _run_imports(paths: Sequence[str]) -> list[str]:
-    """Run files that register an environment; return their names in a study's form."""
+    """Run files that register an environment; return their names as a study lists them."""
     if paths:
         from ...core.device_request import ask_for_devices
 

@@ -57,7 +57,7 @@ _Show = Callable[[RunResults], None]
 
 @dataclass(frozen=True)
 class Words:
-    """The names on the screens of a study's values and units."""
+    """The displayed names of a study's values and units."""
 
     metric: str
     objectives: Sequence[str] = ()  # where there are several

@@ -47,7 +47,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Paper:
-    """The parts as marked texts; `notes`: omissions, with reasons."""
+    """The parts as marked-up text; `notes`: omissions, with reasons."""
 
     title: str
     methods: Sequence[str]

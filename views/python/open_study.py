@@ -64,7 +64,7 @@ class Plots:
 
         Args:
             ax: where to draw.
-            at: env steps at which trials are compared; None: the latest that most reached.
+            at: env steps at which trials are compared; None: the latest reached by most.
         """
         return self._draw(importance(self._read_snapshot(), at), ax)
 
