@@ -27,6 +27,7 @@ from hpo.search.lanes.processes import (
 )
 from hpo.search.study_estimate import process_time
 from hpo.store.rows import Stream, TrialState
+from hpo.studies.evaluation import goal_note
 from hpo.studies.expected_cost import expected_steps
 from hpo.studies.load import load, loads
 from hpo.studies.resolved import resolved_yaml
@@ -388,6 +389,35 @@ def test_time_of_a_command_counts_each_start_of_a_process(folder, more):
     seconds += study.confirming * (1.5 + 800 / 400.0)
     found = process_time(study, expected, tried, 2)
     assert found.seconds() == pytest.approx(seconds / 2, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        ("{name: loss}", "metric.goal is maximize, the default; for a loss write goal: minimize"),
+        ("{name: loss, goal: minimize}", ""),
+        ("{name: loss, goal: maximize}", ""),
+        ("{name: score}", ""),
+    ],
+)
+def test_loss_maximized_by_default_is_a_warning(folder, capsys, metric, words):
+    study_of(folder, trials=1, **{"{name: score}": metric})
+    for command in (["check", "study.yaml", "--no-time"], ["run", "study.yaml"]):
+        assert main(command) == 0
+        said = capsys.readouterr()
+        text = said.out + said.err
+        assert ("metric.goal" in text) == bool(words)
+        assert words in " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", ["val_loss", "valError", "loss", "test/Perplexity", "cost2"])
+def test_goal_of_each_objective_is_noticed(name):
+    text = "command: python t.py {{lr}}\nlength: 8\nspace: {{lr: {{min: 0.1, max: 1}}}}\n"
+    text += "objectives: {}\n"
+    given = text.format(f"[{{name: score}}, {{name: {name}}}]")
+    assert goal_note(loads(given)).startswith(f"the goal of {name} in objectives is maximize")
+    given = text.format(f"[{{name: lossless}}, {{name: {name}, goal: minimize}}]")
+    assert goal_note(loads(given)) == ""
 
 
 def test_missing_program_is_refused(folder):
