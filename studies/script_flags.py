@@ -226,7 +226,7 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
         to_yaml({"name": path.stem, "command": line}).rstrip(),
         f"length: {amount} {unit}",
         to_yaml({"space": {flag.name: flag.distribution() for flag in tuned}}).rstrip(),
-        "metric: {name: eval_return, goal: maximize}   # a name that the script reports",
+        "metric: {name: eval_return, goal: maximize}   # change: a metric of the script",
         "# metrics: {type: tensorboard}                # or jsonl, csv; default: lines it prints",
         f"early_terminate: {{type: asha, min: {max(1, amount // 8)}, eta: 4}}",
         to_yaml({"confirm": {"default": default, "top_k": 3, "choose": 3, "report": 16}}).rstrip(),

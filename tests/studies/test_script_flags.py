@@ -118,6 +118,13 @@ def test_flags_that_the_command_gives_are_not_searched(tmp_path):
     assert "batch_size" not in text.partition("space:")[2]  # its default is computed
 
 
+def test_the_line_of_the_metric_asks_for_a_change(tmp_path):
+    (tmp_path / "train.py").write_text(TYRO)
+    lines = command_init_text("python train.py", tmp_path).splitlines()
+    (metric,) = [line for line in lines if line.startswith("metric:")]
+    assert metric.endswith("# change: a metric of the script")
+
+
 @pytest.mark.parametrize(
     ("text", "command", "words"),
     [

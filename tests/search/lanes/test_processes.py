@@ -82,6 +82,14 @@ def test_failing_process_records_error_and_leaves_no_process(folder, how, words)
     assert alive(folder) == []
 
 
+def test_failure_of_a_process_gives_no_count_of_chunks_as_its_steps(folder, capsys):
+    study_of(folder, "other", trials=1)
+    main(["run", "study.yaml"])
+    lines = capsys.readouterr().err.splitlines()
+    said = next(line for line in lines if line.startswith("trial 0 failed"))
+    assert said.startswith("trial 0 failed: ended without score; it reported los; name one")
+
+
 def test_a_metric_that_is_not_finite_is_a_divergence(folder):
     trials, _ = rows_of(run(study_of(folder, "nan", trials=1)))
     assert trials[0].state is TrialState.DIVERGED
