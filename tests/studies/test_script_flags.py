@@ -129,6 +129,9 @@ def test_the_line_of_the_metric_asks_for_a_change(tmp_path):
     ("text", "command", "words"),
     [
         ("print(1)\n", "python train.py", "train.py has no flag with a number to search"),
+        ("", "python trane.py", r"^trane\.py does not exist; did you mean train\.py\?$"),
+        ("", "python a/train.py", "'python a/train.py' names no Python file here"),
+        ("", "python zzz.py", "'python zzz.py' names no Python file here"),
         ("", "python -m train", "names no Python file here"),
         ("def (\n", "python train.py", "line 1: "),
     ],
