@@ -17,7 +17,7 @@ from ..store.leaderboard import default_of
 from ..store.lock import lock_holder
 from ..store.rows import REFERENCE_TRIAL, StudyMeta, TrialRow, TrialState
 from ..store.study_folder import RESULTS, StudyFolder, checked_name, common_failure, free_name
-from ..studies.evaluation import own_evaluation_note
+from ..studies.evaluation import goal_note, own_evaluation_note
 from ..studies.load import Source, Written, loads, of_its_day, written_study
 from ..studies.overrides import Given
 from ..studies.resolved import as_recorded, diff, resolved
@@ -99,6 +99,8 @@ def run(
     run_own_code(study)
     check_registered(study)
     failure = "" if new else common_failure(place)
+    if note := goal_note(study):
+        warn(note)
     study = _resume_study(study, place, failure, warn)
     earlier = warm_start(study, None if failure else place)
     if earlier.words:

@@ -12,13 +12,13 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, HpoError
 from ..machine.slurm import SlurmJobs
 from ..machine.timings import Timings
 from ..studies.check import CheckReport, ProgramCost, check
-from ..studies.expected_cost import TimeEstimate
+from ..studies.expected_cost import Expected, TimeEstimate
 from ..studies.programs import programs_note
 from ..studies.spec import Processes, Study
 from ..studies.user_code import check_registered, run_own_code
@@ -26,6 +26,9 @@ from .lanes.contract import Resolved, check_divides, factory_here
 from .lanes.multi_environment import SeveralFactory, factories_of, notes_of
 from .loggers import check_loggers
 from .state.warm_start import warm_start
+
+if TYPE_CHECKING:
+    from .lanes.processes import Tried
 
 _SWITCH = "HPO_NO_TIME"
 _TRIED = 30.0  # seconds that `hpo check` runs a process of a command
@@ -108,16 +111,40 @@ def _with_process(study: Study, report: CheckReport, told: Callable[[str], None]
     if missing and tried.names:
         text = f"no {missing[0]} so far; the command reports {', '.join(tried.names[:12])}"
         report = replace(report, warnings=(*report.warnings, text))
-    speed = tried.steps_per_second
-    if tried.run_seconds is not None:
-        speed = study.env_steps / tried.run_seconds
-    if not speed or report.expected.total is None:
+    time = process_time(study, report.expected, tried, at_once)
+    if time is None:
         return replace(report, time_note="the command has reported no step so far")
-    seconds = report.expected.total / (speed * at_once)
-    basis = f"one process: {speed:,.0f} {study.algorithm.unit} per second, start included"
-    assumes = (f"{at_once} processes do not slow each other",)
-    time = TimeEstimate({"training": seconds}, None, study.budget.wall_seconds, basis, assumes)
     return replace(report, time=time)
+
+
+def process_time(
+    study: Study, expected: Expected, tried: Tried, at_once: int
+) -> TimeEstimate | None:
+    """Return the time of a study whose processes are as fast as the tried one; None: unknown."""
+    speed, start, steps = tried.steps_per_second, tried.start_seconds, expected.total
+    if steps is None or (not speed and tried.run_seconds is None):
+        return None
+    count = process_count(study, expected)
+    together = max(1.0, min(at_once, count))
+    phases = {"process starts": count * start / together}
+    basis = f"one process: {start:.2g} s"
+    if speed:
+        phases["training"] = steps / (speed * together)
+        basis = f"one process: start {start:.2g} s, then {speed:,.0f} "
+        basis += f"{study.algorithm.unit} per second"
+    assumes = (f"{at_once} processes do not slow each other",)
+    return TimeEstimate(phases, None, study.budget.wall_seconds, basis, assumes)
+
+
+def process_count(study: Study, expected: Expected) -> float:
+    """Return the expected number of processes of a study, within its budget of steps."""
+    length, total = study.env_steps, expected.total or 0
+    if expected.trials is None or expected.search is None:
+        return total / length
+    confirm = (expected.confirm + expected.asked) / length
+    count = expected.trials * study.seeds.first * study.spread + confirm
+    asked = expected.search + expected.confirm + expected.asked
+    return count * min(1.0, total / asked)
 
 
 def _examine_study(study: Study, own_code: bool) -> tuple[CheckReport, str]:

@@ -14,7 +14,7 @@ from ..spaces.make import WHOLE_KINDS
 from ..spaces.space import Parameter
 from ..store.interim_analyses import FEWEST_SEEDS
 from .chunk_sizes import rung_steps
-from .evaluation import endless_note, own_evaluation_note
+from .evaluation import endless_note, goal_note, own_evaluation_note
 from .expected_cost import Expected, TimeEstimate, confirm_words, expected_steps
 from .portfolio import placement_words
 from .programs import ProgramShape, ProgramShapes, buckets_of
@@ -170,7 +170,8 @@ def _warnings(
     if study.algorithm.is_ppo:
         yield from idle_knobs(study)
     limits = endless_note(study) if complete else ""
-    yield from filter(None, [own_evaluation_note(study), limits, spread_note(study)])
+    notes = [goal_note(study), own_evaluation_note(study), limits, spread_note(study)]
+    yield from filter(None, notes)
     moved = study.search.random_share != SearchSpec().random_share
     method = study.search.method
     if study.search.driver == "lanes" and not method_row(method).learns and moved:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from .spec import LONGEST, SHORTEST_CUT, EnvSpec, Study
 from .yaml_io import flow
 
 _FRAMES, _SKIP = "max_num_frames_per_episode", "frameskip"
+_LOSSES = ("loss", "error", "cost", "regret", "perplexity")
 _LIMITS = ("max_steps_in_episode", "max_episode_steps")
 OF_THE_POLICY = ("aggregate_slots", "disjoint_paths", "fits", "histograms", "k", "no_op",
                  "observation", "path_order", "shadow")  # fmt: skip
@@ -88,6 +90,25 @@ def cut_words(study: Study, lengths: Sequence[int]) -> str:
         return ""
     text = f"{cut} of {len(lengths)} evaluation episodes were cut at {limit:,} env steps"
     return f"{text}: the environment did not end them."
+
+
+def goal_note(study: Study) -> str:
+    """Return a warning if a metric with the name of a loss is maximized by default, else ""."""
+    losses = [name for name in study.goals_left_out if _is_loss(name)]
+    if not losses:
+        return ""
+    key = f"the goal of {losses[0]} in objectives" if study.objectives else "metric.goal"
+    return f"{key} is maximize, the default; for a loss write goal: minimize"
+
+
+def _is_loss(name: str) -> bool:
+    """Return whether a part of a metric's name says that less is better.
+
+    >>> _is_loss("eval/valLoss2"), _is_loss("lossless_share")
+    (True, False)
+    """
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)
+    return any(part.lower() in _LOSSES for part in parts)
 
 
 def own_evaluation_note(study: Study) -> str:

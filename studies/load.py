@@ -190,6 +190,7 @@ class _StudyReader:
         parts["enqueue"] = read_enqueue(notes, vocabulary, space, self._list_items("enqueue"))
         parts["algorithm"] = algorithm
         parts |= {"more_envs": tuple(more), "imports": imports, "source": str(self.source)}
+        parts["goals_left_out"] = self._goals_left_out(parts["objectives"], parts["metric"])
         study = Study(**{field.name: parts[field.name] for field in fields(Study)})
         if self.checked:
             return study
@@ -326,6 +327,13 @@ class _StudyReader:
                 self.notes.add(f"objectives: {fault}", item)
             found.append(metric)
         return tuple(found)
+
+    def _goals_left_out(self, objectives: Sequence[Metric], first: Metric) -> tuple[str, ...]:
+        single = self.root.value.get("metric")
+        items = self._list_items("objectives") or ([] if single is None else [single])
+        metrics = objectives or (first,)
+        given = [item.is_map and "goal" in item.value for item in items] or [False]
+        return tuple(one.name for one, known in zip(metrics, given, strict=True) if not known)
 
     def _read_constraints(self, env: EnvEntry | None) -> tuple[Constraint, ...]:
         found: list[Constraint] = []

@@ -9,6 +9,7 @@ import ast
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -226,7 +227,7 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
         to_yaml({"name": path.stem, "command": line}).rstrip(),
         f"length: {amount} {unit}",
         to_yaml({"space": {flag.name: flag.distribution() for flag in tuned}}).rstrip(),
-        "metric: {name: eval_return, goal: maximize}   # a name that the script reports",
+        "metric: {name: eval_return, goal: maximize}   # change: a metric of the script",
         "# metrics: {type: tensorboard}                # or jsonl, csv; default: lines it prints",
         f"early_terminate: {{type: asha, min: {max(1, amount // 8)}, eta: 4}}",
         to_yaml({"confirm": {"default": default, "top_k": 3, "choose": 3, "report": 16}}).rstrip(),
@@ -257,9 +258,13 @@ def _script_of(command: str, folder: Path) -> Path:
     """Return the Python file that a command runs."""
     script = next((word for word in shlex.split(command) if word.endswith(".py")), "")
     path = folder / script
-    if not script or not path.is_file():
-        raise ConfigError(f"{command!r} names no Python file here; write the study by hand")
-    return path
+    if script and path.is_file():
+        return path
+    there = [one.name for one in path.parent.glob("*.py")] if script else []
+    if near := get_close_matches(path.name, there, 1):
+        meant = Path(script).with_name(near[0])
+        raise ConfigError(f"{script} does not exist; did you mean {meant}?")
+    raise ConfigError(f"{command!r} names no Python file here; write the study by hand")
 
 
 def _filled_in(

@@ -554,6 +554,8 @@ class Study:
     )
     loggers: tuple[Logger, ...] = key((), "tools that also receive the results")
     source: str = field(default=".", compare=False)  # folder of the file, for relative paths
+    goals_left_out: tuple[str, ...] = field(default=(), compare=False)
+    """The metrics whose goal is the default, because the file does not give it."""
 
     @property
     def spread(self) -> int:

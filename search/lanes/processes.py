@@ -187,6 +187,7 @@ class ProcessRun:
     factory: ProcessFactory = field(repr=False)
     refill: Refill
     chunks: int = 0  # counted so far
+    is_free: bool = False  # of rungs: nothing judges it
     process: Process | None = None
     before: Process | None = None  # of the same lane, which has to end first
     reader: Reader | None = None
@@ -401,6 +402,8 @@ class ProcessRun:
                 self._fail(f"{name} has more than 1 GiB; print less")
 
     def _waits_at_rung(self) -> bool:
+        if self.is_free:
+            return False
         rungs = self.factory.quanta.rung_chunks if self.refill.stream is Stream.SEARCH else ()
         following = next((rung for rung in rungs if rung > self.chunks), None)
         return following is not None and self.has_reached(following)
@@ -508,7 +511,8 @@ class ProcessRun:
 class Tried:
     """The results of a process after some seconds."""
 
-    steps_per_second: float  # 0: it reported no steps
+    steps_per_second: float  # after its start; 0: it reported fewer than two steps
+    start_seconds: float  # of each process, beside its steps: imports, compiling, its end
     run_seconds: float | None  # of a whole run, if it came to its end
     names: tuple[str, ...]  # of its metrics
     memory_bytes: int  # the most that was seen
@@ -527,33 +531,53 @@ def try_out(factory: ProcessFactory, folder: Path, seconds: float) -> Tried:
     """Run the default configuration in a folder until its speed is known, or for `seconds`."""
     factory.begin(folder)
     resolved = factory.resolve(factory.study.default())
-    run = ProcessRun(factory, Refill(0, resolved, Stream.SEARCH, 0, trial=0))
+    refill = Refill(0, resolved, Stream.SEARCH, 0, trial=0)
+    run = ProcessRun(factory, refill, is_free=True)
+    factory.code()  # its time is none of the process
     started, memory = time.monotonic(), 0
-    first: tuple[float, float] | None = None  # when it first reported a step, and that step
-    last = (0.0, 0.0)
+    marks: list[tuple[float, float]] = []  # seconds of the first and last report, and its step
     while not run.is_over and time.monotonic() - started < seconds:
         known = all(name in run.names for name in factory.wanted)
-        if known and first is not None and last[0] - first[0] > _ENOUGH:
+        if known and marks and marks[-1][0] - marks[0][0] > _ENOUGH:
             break
         run.look()
-        now = time.monotonic()
         if run.process is not None:
             memory = max(memory, run.process.memory())
-        if run.has_steps and run.last_step != last[1]:
-            first, last = first or (now, run.last_step), (now, run.last_step)
+        if run.has_steps and (not marks or run.last_step != marks[-1][1]):
+            marks = [*marks[:1], (time.monotonic() - started, run.last_step)]
         time.sleep(_PAUSE)
     took = time.monotonic() - started
     left = run.leave()
     if left is not None:
         left.end()
-    speed = run.last_step / took
-    if first is not None and last[0] > first[0]:
-        speed = (last[1] - first[1]) / (last[0] - first[0])
     whole = took if run.exit_code == 0 else None
     failure = run.failure.partition("\n(all output")[0]  # whose folder is deleted
     if run.diverged and not failure:
         failure = "its metric is not finite"
-    return Tried(speed, whole, tuple(run.names), memory, failure)
+    speed, start = speed_and_start(marks, took, whole is not None)
+    return Tried(speed, start, whole, tuple(run.names), memory, failure)
+
+
+def speed_and_start(
+    marks: Sequence[tuple[float, float]], took: float, is_whole: bool
+) -> tuple[float, float]:
+    """Return steps per second, and the seconds of a process beside its steps.
+
+    `marks` are the seconds and steps of the first and the last report, or fewer. A whole run
+    without two reports is all start: no rung can shorten it.
+
+    >>> speed_and_start([(3.0, 100), (5.0, 300)], 5.5, False)
+    (100.0, 2.0)
+    >>> speed_and_start([(3.0, 100), (5.0, 300)], 5.5, True)
+    (100.0, 2.5)
+    """
+    if len(marks) < 2:
+        step = marks[-1][1] if marks else 0.0
+        return (0.0, took) if is_whole else (step / took, 0.0)
+    (first, low), (last, high) = marks[0], marks[-1]
+    speed = (high - low) / (last - first)
+    start = took - high / speed if is_whole else first - low / speed
+    return speed, max(0.0, start)
 
 
 def _record_of(folder: Path) -> dict[str, Any]:

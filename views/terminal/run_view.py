@@ -107,8 +107,10 @@ def status_line(progress: Progress, lanes: str = "lanes", unit: str = ENV_STEPS)
     )
 
 
-def ended_text(trial: TrialRow, unit: str = ENV_STEPS) -> str:
-    text = f"trial {trial.trial} {trial.state} after {steps(trial.env_steps)} {unit}"
+def ended_text(trial: TrialRow, unit: str = ENV_STEPS, lanes: str = "lanes") -> str:
+    text = f"trial {trial.trial} {trial.state}"
+    if trial.state is not TrialState.FAILED or lanes != "processes":
+        text += f" after {steps(trial.env_steps)} {unit}"  # a failed process may have run further
     if trial.value is not None:
         return f"{text}: {number(trial.value)}"
     if trial.state is TrialState.STOPPED:
@@ -218,7 +220,7 @@ class RunView(Observer):
         failed = trial.state is TrialState.FAILED
         self._failures += failed
         if self._every_trial or (failed and self._failures <= _FAILURES_SAID):
-            self.say(ended_text(trial, self.unit))
+            self.say(ended_text(trial, self.unit, self.lanes))
 
     def on_confirm(self, phase: Phase, trials: tuple[int, ...]) -> None:
         if trials:

@@ -18,8 +18,17 @@ from hpo.errors import ConfigError, StudyError
 from hpo.machine.processes import share_of_gpus
 from hpo.search.api import run
 from hpo.search.lanes.contract import Refill, RunsAlone
-from hpo.search.lanes.processes import ProcessFactory, ProcessPopulation, seed_of, try_out
+from hpo.search.lanes.processes import (
+    ProcessFactory,
+    ProcessPopulation,
+    Tried,
+    seed_of,
+    try_out,
+)
+from hpo.search.study_estimate import process_time
 from hpo.store.rows import Stream, TrialState
+from hpo.studies.evaluation import goal_note
+from hpo.studies.expected_cost import expected_steps
 from hpo.studies.load import load, loads
 from hpo.studies.resolved import resolved_yaml
 
@@ -71,6 +80,14 @@ def test_failing_process_records_error_and_leaves_no_process(folder, how, words)
     assert trials[0].error.startswith(words)
     assert "(all output: processes/trial_0/search_0/)" in trials[0].error
     assert alive(folder) == []
+
+
+def test_failure_of_a_process_gives_no_count_of_chunks_as_its_steps(folder, capsys):
+    study_of(folder, "other", trials=1)
+    main(["run", "study.yaml"])
+    lines = capsys.readouterr().err.splitlines()
+    said = next(line for line in lines if line.startswith("trial 0 failed"))
+    assert said.startswith("trial 0 failed: ended without score; it reported los; name one")
 
 
 def test_a_metric_that_is_not_finite_is_a_divergence(folder):
@@ -352,6 +369,63 @@ def test_trial_run_reports_metrics_speed_and_failure(folder):
     with closing(ProcessFactory(study_of(folder, "crash"))) as factory:
         failure = try_out(factory, folder / "other", 10.0).failure
     assert failure.startswith("exit code 1: RuntimeError: out of memory")
+
+
+RUNGS = "early_terminate: {type: asha, min: 100}\n"
+
+
+def test_trial_run_is_not_held_at_rungs(folder):
+    with closing(ProcessFactory(study_of(folder, "slow", more=RUNGS))) as factory:
+        tried = try_out(factory, folder / "place", 20.0)
+    assert tried.run_seconds is not None  # it came to its end
+    assert 0.0 < tried.start_seconds < tried.run_seconds < 20.0
+    whole = tried.start_seconds + 800 / tried.steps_per_second
+    assert whole == pytest.approx(tried.run_seconds)
+
+
+@pytest.mark.parametrize("more", ["", RUNGS, RUNGS + "confirm: {default: {rate: 2.0}}\n"])
+def test_time_of_a_command_counts_each_start_of_a_process(folder, more):
+    study = study_of(folder, trials=32, more=more)
+    quanta = ProcessFactory(study).quanta
+    expected = expected_steps(study, quanta, 2)
+    tried = Tried(400.0, 1.5, 3.5, ("score",), 0)
+    seconds = 0.0
+    ends = [*quanta.rungs, quanta.env_steps]
+    past = [32.0, *expected.passing, 0.0]
+    for at, end in enumerate(ends):  # the processes that end at each rung
+        seconds += (past[at] - past[at + 1]) * (1.5 + end / 400.0)
+    seconds += study.confirming * (1.5 + 800 / 400.0)
+    found = process_time(study, expected, tried, 2)
+    assert found.seconds() == pytest.approx(seconds / 2, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        ("{name: loss}", "metric.goal is maximize, the default; for a loss write goal: minimize"),
+        ("{name: loss, goal: minimize}", ""),
+        ("{name: loss, goal: maximize}", ""),
+        ("{name: score}", ""),
+    ],
+)
+def test_loss_maximized_by_default_is_a_warning(folder, capsys, metric, words):
+    study_of(folder, trials=1, **{"{name: score}": metric})
+    for command in (["check", "study.yaml", "--no-time"], ["run", "study.yaml"]):
+        assert main(command) == 0
+        said = capsys.readouterr()
+        text = said.out + said.err
+        assert ("metric.goal" in text) == bool(words)
+        assert words in " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", ["val_loss", "valError", "loss", "test/Perplexity", "cost2"])
+def test_goal_of_each_objective_is_noticed(name):
+    text = "command: python t.py {{lr}}\nlength: 8\nspace: {{lr: {{min: 0.1, max: 1}}}}\n"
+    text += "objectives: {}\n"
+    given = text.format(f"[{{name: score}}, {{name: {name}}}]")
+    assert goal_note(loads(given)).startswith(f"the goal of {name} in objectives is maximize")
+    given = text.format(f"[{{name: lossless}}, {{name: {name}, goal: minimize}}]")
+    assert goal_note(loads(given)) == ""
 
 
 def test_missing_program_is_refused(folder):
