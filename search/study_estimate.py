@@ -159,6 +159,7 @@ def _examine_study(study: Study, own_code: bool) -> tuple[CheckReport, str]:
             cost = _own_cost(factory, firsts[bucket], workers)
             notes.extend(notes_of(factory, firsts[bucket]))
             return cost
+        factory.check_environments(firsts[bucket])
         if workers == 1:
             notes.extend(notes_of(factory, firsts[bucket]))
         return _program_cost(factory, firsts[bucket], len(firsts), workers)

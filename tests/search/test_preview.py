@@ -5,6 +5,7 @@ import sys
 import gymnasium
 import pytest
 
+from helpers.own_chain import CHAIN
 from hpo.cli import main
 from hpo.search.lanes import local
 from hpo.search.study_estimate import preview
@@ -101,6 +102,30 @@ def test_check_lists_files_not_checked(tmp_path, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out)["imports_not_run"] == ["pair.py"]
     assert main(["check", "s.yaml", "--time"]) == 2
     assert "has observations of the kind Dict; allowed: Box" in capsys.readouterr().err
+
+
+def _chain_study(folder, module, code, env=None):
+    (folder / f"{module}.py").write_text(code)
+    text = TEXT.replace("CartPole-v1", env or f"gymnax:{module}:Chain")
+    (folder / "s.yaml").write_text(f"imports: [{module}.py]\n{text}")
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_check_traces_custom_environments_before_it_times_them(
+    tmp_path, capsys, monkeypatch, several
+):
+    monkeypatch.chdir(tmp_path)
+    module = f"broken_chain_{several}".lower()
+    code = CHAIN.replace("State(place=place,", "State(place=place.astype(jnp.float32),")
+    scores = "scores: {random: 0.1, reference: 20.0}"
+    both = f"[CartPole-v1, {{id: 'gymnax:{module}:Chain', {scores}}}]"
+    env = both if several else None
+    _chain_study(tmp_path, module, code, env)
+    assert main(["check", "s.yaml", "--time"]) == 2
+    line = 1 + next(at for at, text in enumerate(code.splitlines()) if "def step_env" in text)
+    said = capsys.readouterr().err
+    assert f"{module}.py:{line}: " in said and "Traceback" not in said
+    assert "state.place is float32[]; it must be int32[], as from reset" in said
 
 
 def test_check_detects_logger_that_cannot_start(tmp_path, capsys, monkeypatch):
