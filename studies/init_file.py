@@ -41,12 +41,13 @@ _SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
 """Parameters of an environment that do nothing unless one of its keys is on."""
 
 
-def init_text(env_id: str, imports: Sequence[str] = ()) -> str:
+def init_text(env_id: str, imports: Sequence[str] = (), custom: EnvEntry | None = None) -> str:
     """Return the text of a study; `LunarLander-v3` becomes `gym:LunarLander-v3`.
 
     `imports` are the files in the study's folder that register the environment. They have run.
+    `custom` describes an environment that no table has.
     """
-    env = entry(full_id(env_id))
+    env = custom or entry(full_id(env_id))
     seen = _observation(env)
     used = env.id if seen is None or seen.is_image else seen.wrapped_id or env.id
     name = used.lower().replace(":", "-").replace("/", "-")
