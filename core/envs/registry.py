@@ -166,6 +166,13 @@ def plan_of_env(
     return plan, {name: value for name, value in given.items() if name in floats}
 
 
+def episode_limit(id_: str, given: Mapping[str, Any], folder: str) -> int | None:
+    """Return the episode limit in env steps of a class with gymnax's API; None if unknown."""
+    if gymnax_class(id_) is None:
+        return None
+    return getattr(make(plan_of_env(id_, given, folder)[0]), "episode_limit", None)
+
+
 def params_of(env: Environment, values: Mapping[str, Any]) -> Any:
     names = [field.name for field in dataclasses.fields(env.default_params)]
     for name in values:

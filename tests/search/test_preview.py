@@ -128,6 +128,36 @@ def test_check_traces_custom_environments_before_it_times_them(
     assert "state.place is float32[]; it must be int32[], as from reset" in said
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("", None),
+        (", max_steps_in_episode: 20000", None),
+        (", max_steps_in_episode: 30000", "has an episode limit of 30,000 env steps, but"),
+    ],
+)
+def test_episode_limit_of_a_class_is_read_from_its_parameters(tmp_path, more, told):
+    (tmp_path / "limit_chain.py").write_text(CHAIN)
+    env = f"{{id: 'gymnax:limit_chain:Chain'{more}}}"
+    text = TEXT.replace("100k", "8k").replace("CartPole-v1", env)
+    (tmp_path / "s.yaml").write_text(f"imports: [limit_chain.py]\n{text}")
+    report, _ = preview(load(tmp_path / "s.yaml"), own_code=True)
+    limits = [one for one in report.warnings if "episode limit" in one]
+    assert len(limits) == (told is not None) and all(told in one for one in limits)
+
+
+def test_class_without_a_limit_gets_the_note(tmp_path):
+    code = CHAIN.replace("max_steps_in_episode", "horizon").replace("(environment.EnvParams)", "")
+    more = "def is_truncated(self, state, params):\n        return state.time >= params.horizon"
+    (tmp_path / "horizon_chain.py").write_text(f"{code}\n    {more}\n")
+    text = TEXT.replace("CartPole-v1", "gymnax:horizon_chain:Chain")
+    (tmp_path / "s.yaml").write_text(f"imports: [horizon_chain.py]\n{text}")
+    report, _ = preview(load(tmp_path / "s.yaml"), own_code=True)
+    assert any(
+        "gymnax:horizon_chain:Chain has no known episode limit" in w for w in report.warnings
+    )
+
+
 def test_check_detects_logger_that_cannot_start(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
