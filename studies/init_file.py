@@ -147,7 +147,11 @@ def _observation_lines(seen: Observation | None, imports: Sequence[str]) -> list
         return []
     if not seen.line:
         return [f"# Its observation is a {seen.space}, which no wrapper of Gymnasium flattens."]
-    file = imports[0] if imports else "my_envs.py next to this file, under `import gymnasium`"
+    if seen.is_registered and not seen.is_image:
+        return [f"# Its observation is a {seen.space}; {seen.wrapped_id} flattens it."]
+    if seen.is_registered:
+        return [f"# Its observation is an {seen.space}; {seen.wrapped_id} has smaller images."]
+    file = imports[0] if imports else "my_envs.py next to this file"
     if seen.is_image:
         aim = f"To train on smaller images, set env to {seen.wrapped_id} and add this line"
         lead = f"Its observation is an {seen.space}. {aim}"
