@@ -101,7 +101,9 @@ def test_check_lists_files_not_checked(tmp_path, capsys, monkeypatch):
     assert main(["check", "s.yaml", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["imports_not_run"] == ["pair.py"]
     assert main(["check", "s.yaml", "--time"]) == 2
-    assert "has observations of the kind Dict; allowed: Box" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "has observations of the kind Dict; allowed: Box" in said
+    assert "(hpo init gym:hpo-test/Pair-v0 --import pair.py)" in said
 
 
 def _chain_study(folder, module, code, env=None):
