@@ -24,7 +24,8 @@ class Observation:
     space: str  # `Dict`, or `image of 96x96x3`
     is_image: bool = False
     wrapped_id: str = ""  # as a study writes it; empty: nothing needs a wrapper
-    line: str = ""  # registers `wrapped_id`
+    line: str = ""  # imports Gymnasium and registers `wrapped_id`
+    is_registered: bool = False  # the line is in a file that ran
 
 
 def observation_of(id_: str) -> Observation | None:
@@ -54,9 +55,7 @@ def observation_of(id_: str) -> Observation | None:
     if not space.is_np_flattenable:
         return Observation(kind)
     new = f"Flat/{_bare_id(spec)}"
-    return Observation(
-        kind, False, f"{via_gymnasium.PREFIX}{new}", _register_line(new, spec, (_FLATTEN,))
-    )
+    return _wrapped(kind, False, new, _register_line(new, spec, (_FLATTEN,)))
 
 
 def _image_observation(shape: tuple[int, ...], spec: Any) -> Observation | None:
@@ -66,9 +65,12 @@ def _image_observation(shape: tuple[int, ...], spec: Any) -> Observation | None:
     if min(shape[:2]) <= _LARGE or len(shape) == 2:
         return Observation(words, True)
     new = f"Small/{_bare_id(spec)}"
-    return Observation(
-        words, True, f"{via_gymnasium.PREFIX}{new}", _register_line(new, spec, _SMALLER)
-    )
+    return _wrapped(words, True, new, _register_line(new, spec, _SMALLER))
+
+
+def _wrapped(words: str, is_image: bool, new: str, line: str) -> Observation:
+    id_ = f"{via_gymnasium.PREFIX}{new}"
+    return Observation(words, is_image, id_, line, id_ in via_gymnasium.registered())
 
 
 def _image_words(shape: tuple[int, ...]) -> str:
@@ -91,4 +93,4 @@ def _register_line(new: str, spec: Any, wrappers: tuple[str, ...]) -> str:
     if spec.kwargs:
         given.append(f"kwargs={spec.kwargs!r}")
     given.append(f"additional_wrappers=({', '.join(wrappers)},)")
-    return f"gymnasium.register({', '.join(given)})".replace("'", '"')
+    return f"import gymnasium; gymnasium.register({', '.join(given)})".replace("'", '"')

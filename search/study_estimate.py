@@ -20,7 +20,7 @@ from ..machine.timings import Timings
 from ..studies.check import CheckReport, ProgramCost, check
 from ..studies.expected_cost import Expected, TimeEstimate
 from ..studies.programs import programs_note
-from ..studies.spec import Processes, Study
+from ..studies.spec import EnvSpec, Processes, Study
 from ..studies.user_code import check_registered, run_own_code
 from .lanes.contract import Resolved, check_divides, factory_here
 from .lanes.multi_environment import SeveralFactory, factories_of, notes_of
@@ -186,11 +186,18 @@ def _examine_study(study: Study, own_code: bool) -> tuple[CheckReport, str]:
             cost = _own_cost(factory, firsts[bucket], workers)
             notes.extend(notes_of(factory, firsts[bucket]))
             return cost
+        factory.check_environments(firsts[bucket])
         if workers == 1:
             notes.extend(notes_of(factory, firsts[bucket]))
         return _program_cost(factory, firsts[bucket], len(firsts), workers)
 
-    report = check(study, bucket_key, cost_of)
+    def limit_of(env: EnvSpec) -> int | None:
+        from ..core.envs.registry import episode_limit
+
+        values = {**env.values, **study.evaluation.env}
+        return episode_limit(env.id, values, study.source)
+
+    report = check(study, bucket_key, cost_of, limit_of=limit_of)
     return replace(report, warnings=(*report.warnings, *dict.fromkeys(notes))), ""
 
 

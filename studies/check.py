@@ -14,7 +14,7 @@ from ..spaces.make import WHOLE_KINDS
 from ..spaces.space import Parameter
 from ..store.interim_analyses import FEWEST_SEEDS
 from .chunk_sizes import rung_steps
-from .evaluation import endless_note, goal_note, own_evaluation_note
+from .evaluation import LimitOf, endless_note, goal_note, own_evaluation_note, unknown_limit
 from .expected_cost import Expected, TimeEstimate, confirm_words, expected_steps
 from .portfolio import placement_words
 from .programs import ProgramShape, ProgramShapes, buckets_of
@@ -100,11 +100,13 @@ def check(
     bucket_key: Callable[[Config], str] | None = None,
     cost_of: Callable[[str], ProgramCost] | None = None,
     not_run: tuple[str, ...] = (),
+    limit_of: LimitOf = unknown_limit,
 ) -> CheckReport:
     """Examine a study; refuse it if no configuration can run.
 
     `bucket_key` maps a complete configuration to its bucket's name, `cost_of` that name to its
     program's cost. `not_run` are files that may set things that are unknown without them.
+    `limit_of` returns the episode limit of a custom environment, whose code may run.
     """
     import numpy as np
 
@@ -125,7 +127,7 @@ def check(
         not (buckets.more or _unknown_env_arguments(study)),
         expected_steps(study, buckets.found[0].quanta, costs[0][1].lanes),
         (_DRAWS - len(allowed)) / _DRAWS,
-        tuple(_warnings(study, draws, buckets, costs[0][1].lanes, not not_run)),
+        tuple(_warnings(study, draws, buckets, costs[0][1].lanes, None if not_run else limit_of)),
         tuple(dict.fromkeys([*buckets.refused, *_draw_errors(study, allowed)])),
         not_run=not_run,
     )
@@ -158,7 +160,7 @@ def _warnings(
     draws: list[dict[str, Any]],
     buckets: ProgramShapes,
     lanes: int | None,
-    complete: bool,
+    limit_of: LimitOf | None,
 ) -> Iterator[str]:
     yield from _of_forbid(study, draws)
     yield from _of_programs(study, buckets)
@@ -169,7 +171,7 @@ def _warnings(
     yield from buckets.notes
     if study.algorithm.is_ppo:
         yield from idle_knobs(study)
-    limits = endless_note(study) if complete else ""
+    limits = "" if limit_of is None else endless_note(study, limit_of)
     notes = [goal_note(study), own_evaluation_note(study), limits, spread_note(study)]
     yield from filter(None, notes)
     moved = study.search.random_share != SearchSpec().random_share

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..environments.registry import find
@@ -17,6 +17,14 @@ _LIMITS = ("max_steps_in_episode", "max_episode_steps")
 OF_THE_POLICY = ("aggregate_slots", "disjoint_paths", "fits", "histograms", "k", "no_op",
                  "observation", "path_order", "shadow")  # fmt: skip
 """Keys of a policy's observations and choices; the task and its metric stay the same."""
+
+
+LimitOf = Callable[[EnvSpec], int | None]
+"""Returns the env steps after which a custom environment ends an episode; None if unknown."""
+
+
+def unknown_limit(env: EnvSpec) -> int | None:
+    return None
 
 
 def own_limit(study: Study, env: EnvSpec | None = None) -> int | None:
@@ -55,24 +63,35 @@ def cut_after(study: Study) -> int:
     )
 
 
-def _environments_without_limit(study: Study) -> list[str]:
-    found: list[str] = []
+def _environments_without_limit(study: Study) -> list[EnvSpec]:
+    found: list[EnvSpec] = []
     for env in (study.env, *study.more_envs):
         entry = find(env.id)
         gym = entry is not None and entry.source == "gymnasium"
         if entry is None or (gym and own_limit(study, env) is None):
-            found.append(env.id)
+            found.append(env)
     return found
 
 
-def endless_note(study: Study) -> str:
-    """Return a warning if no episode limit is known; else ""."""
+def endless_note(study: Study, limit_of: LimitOf = unknown_limit) -> str:
+    """Return a warning if evaluations may cut an episode before its environment ends it; else "".
+
+    `limit_of` returns the episode limit of a custom environment, None if it is unknown.
+    """
     endless = _environments_without_limit(study)
     if study.evaluation.steps is not None or not endless or not study.algorithm.is_ppo:
         return ""
-    text = f"{endless[0]} has no known episode limit, so evaluations cut episodes after "
-    text += f"{cut_after(study):,} env steps; to count a fixed number of steps instead type "
-    return text + "evaluation: {steps: 1000}"
+    cut = cut_after(study)
+    for env in endless:
+        limit = limit_of(env)
+        if limit is not None and limit <= cut:
+            continue
+        known = "no known episode limit, so"
+        if limit is not None:
+            known = f"an episode limit of {limit:,} env steps, but"
+        text = f"{env.id} has {known} evaluations cut episodes after {cut:,} env steps; to count "
+        return f"{text}a fixed number of steps instead type evaluation: {{steps: 1000}}"
+    return ""
 
 
 def may_cut(study: Study) -> bool:

@@ -41,12 +41,13 @@ _SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
 """Parameters of an environment that do nothing unless one of its keys is on."""
 
 
-def init_text(env_id: str, imports: Sequence[str] = ()) -> str:
+def init_text(env_id: str, imports: Sequence[str] = (), custom: EnvEntry | None = None) -> str:
     """Return the text of a study; `LunarLander-v3` becomes `gym:LunarLander-v3`.
 
     `imports` are the files in the study's folder that register the environment. They have run.
+    `custom` describes an environment that no table has.
     """
-    env = entry(full_id(env_id))
+    env = custom or entry(full_id(env_id))
     seen = _observation(env)
     used = env.id if seen is None or seen.is_image else seen.wrapped_id or env.id
     name = used.lower().replace(":", "-").replace("/", "-")
@@ -146,7 +147,11 @@ def _observation_lines(seen: Observation | None, imports: Sequence[str]) -> list
         return []
     if not seen.line:
         return [f"# Its observation is a {seen.space}, which no wrapper of Gymnasium flattens."]
-    file = imports[0] if imports else "my_envs.py next to this file, under `import gymnasium`"
+    if seen.is_registered and not seen.is_image:
+        return [f"# Its observation is a {seen.space}; {seen.wrapped_id} flattens it."]
+    if seen.is_registered:
+        return [f"# Its observation is an {seen.space}; {seen.wrapped_id} has smaller images."]
+    file = imports[0] if imports else "my_envs.py next to this file"
     if seen.is_image:
         aim = f"To train on smaller images, set env to {seen.wrapped_id} and add this line"
         lead = f"Its observation is an {seen.space}. {aim}"

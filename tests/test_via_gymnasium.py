@@ -229,7 +229,9 @@ def _initialised(tmp_path, capsys, name, space):
 def test_init_writes_the_wrapper_line_of_a_dict_observation(tmp_path, capsys):
     file, text = _initialised(tmp_path, capsys, "SeenDict-v0", DICT)
     (line,) = (line for line in text.splitlines() if "FlattenObservation" in line)
-    assert f"add this line to {file.name}:" in text
+    assert f"add this line to {file.name}:" in text and "import gymnasium; " in line
+    own = file.read_text().replace("gymnasium", "gym").replace("from gym ", "from gymnasium ")
+    file.write_text(own.replace("import gym\n", "import gymnasium as gym\n", 1))
     study = tmp_path / "study.yaml"
     study.write_text(text)
     file.write_text(file.read_text() + line.removeprefix("#   ") + "\n")
@@ -240,6 +242,10 @@ def test_init_writes_the_wrapper_line_of_a_dict_observation(tmp_path, capsys):
     flat = gymnasium.make("Flat/SeenDict-v0")
     assert code_of("Flat/SeenDict-v0", flat).observation_shape == (5,)
     assert flat.spec.max_episode_steps == 9
+    assert main(["init", "gym:SeenDict-v0", "--import", str(file)]) == 0
+    again = capsys.readouterr().out
+    assert "add this line" not in again and "env: gym:Flat/SeenDict-v0\n" in again
+    assert "# Its observation is a Dict; gym:Flat/SeenDict-v0 flattens it." in again
 
 
 @pytest.mark.parametrize("side, wrapped", [(16, False), (96, True)])

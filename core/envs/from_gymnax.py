@@ -179,6 +179,12 @@ class GymnaxClass(GymnaxLike):
         with calling(f"environment {id_}"):
             self._set_params(dataclasses.replace(params, **rest), floats)
 
+    @property
+    def episode_limit(self) -> int | None:
+        """Return the env steps after which an episode ends; None if no parameter gives them."""
+        given = [getattr(self._params, name) for name in _LIMITS if hasattr(self._params, name)]
+        return int(given[0]) if given and np.isfinite(given[0]) else None
+
     def _endings(self, state: Any, done: Any, params: Any) -> tuple[Any, Any]:
         if hasattr(self._env, "is_truncated"):
             return super()._endings(state, done, params)

@@ -14,13 +14,13 @@ import jax.numpy as jnp
 
 from ...environments.hosted import is_hosted
 from ...environments.registry import entry, files_of, find, gymnax_class, rooted
-from ...environments.table import ENVIRONMENTS
+from ...environments.table import ENVIRONMENTS, EnvEntry, EnvKey
 from ...errors import ConfigError, UnknownNameError
 from ...files.plain_data import freeze
 from ..plan import EnvPlan
-from .contract import Environment, HostedEnvironment, StackedEnvironment
+from .contract import Box, Environment, HostedEnvironment, StackedEnvironment
 from .navigators import Navigators
-from .traced_once import calling
+from .traced_once import calling, trace_once
 
 EnvironmentFactory = Callable[..., Environment]
 _REGISTERED: dict[str, EnvironmentFactory] = {}
@@ -121,6 +121,34 @@ def _check_keys(id_: str, factory: EnvironmentFactory, keys: Mapping[str, Any]) 
             raise UnknownNameError(kind, name, [*params, *named])
 
 
+def custom_entry(id_: str) -> EnvEntry | None:
+    """Describe a registered environment or a class with gymnax's API; None for other ids.
+
+    Raises:
+        ConfigError: the environment cannot be made without keys, or no program can be compiled.
+    """
+    if id_ not in _REGISTERED and gymnax_class(id_) is None:
+        return None
+    env = make(EnvPlan(id_))
+    trace_once(env)
+    params = {
+        field.name: float(getattr(env.default_params, field.name))
+        for field in dataclasses.fields(env.default_params)
+    }
+    keys = {
+        name: EnvKey(type="any", default=value) for name, value in _default_keys(id_, env).items()
+    }
+    actions = "continuous" if isinstance(env.action_space, Box) else "discrete"
+    return EnvEntry(id_, "custom", actions, params, keys)
+
+
+def _default_keys(id_: str, env: Environment) -> dict[str, Any]:
+    """Return the plain arguments of an environment's constructor, by name."""
+    made = getattr(env, "user_class", None) or _REGISTERED[id_]
+    given = {one.name: one.default for one in inspect.signature(made).parameters.values()}
+    return {name: value for name, value in given.items() if type(value) in (int, float, bool, str)}
+
+
 def float_params(id_: str) -> frozenset[str]:
     known = find(id_)
     if known is not None:
@@ -136,6 +164,13 @@ def plan_of_env(
     keys = {name: freeze(value) for name, value in given.items() if name not in floats}
     plan = EnvPlan(id_, tuple(sorted(keys.items())), folder if files_of(id_, keys) else "")
     return plan, {name: value for name, value in given.items() if name in floats}
+
+
+def episode_limit(id_: str, given: Mapping[str, Any], folder: str) -> int | None:
+    """Return the episode limit in env steps of a class with gymnax's API; None if unknown."""
+    if gymnax_class(id_) is None:
+        return None
+    return getattr(make(plan_of_env(id_, given, folder)[0]), "episode_limit", None)
 
 
 def params_of(env: Environment, values: Mapping[str, Any]) -> Any:

@@ -5,7 +5,8 @@ A name `env.<key>` belongs to the environment, on either side.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ from ...core.envs import registry as environments
 from ...core.hypers import Hypers, hypers_of
 from ...core.plan import FEATURES, EnvPlan, Plan, features_of, plan_hash, plan_of
 from ...environments.registry import find, held_out_keys
-from ...errors import UnknownNameError, suggestion
+from ...errors import ConfigError, UnknownNameError, suggestion
 from ...knobs import KNOBS
 from ...spaces.space import Condition
 from ...studies.chunk_sizes import ChunkSizes, quanta_of
@@ -34,14 +35,26 @@ class Parts:
     env_params: Mapping[str, float]  # of the training environment
     eval_params: Mapping[str, float]  # of the evaluation environment
     named: EnvSpec  # the environment as in the study
+    imports: tuple[str, ...] = ()  # the study's files of user code
 
     @cached_property
     def hypers(self) -> Hypers:
         """The traced part; created on first use, because it creates the environments."""
         each = ((self.plan.env, self.env_params), (self.plan.eval_env, self.eval_params))
-        with self.named.named_in_errors():
+        with self.named.named_in_errors(), _init_with(self.imports):
             taken = [environments.params_of(environments.make(at), given) for at, given in each]
         return hypers_of(self.config, *taken)
+
+
+@contextmanager
+def _init_with(imports: tuple[str, ...]) -> Generator[None]:
+    """Name the files that register an environment where an error advises `hpo init`."""
+    try:
+        yield
+    except ConfigError as error:
+        if imports and "init" in error.remedies:
+            error.remedies["init"] = (error.remedies["init"], imports)
+        raise
 
 
 def parts_of(resolved: Resolved) -> Parts:
@@ -73,7 +86,8 @@ class Split:
             {**train, **held_out_keys(self.study.env.id, self.study.evaluation.env)}
         )
         plan = plan_of(config, env, eval_env, self._possible_features(config))
-        return Parts(config, plan, params, eval_params, self.study.env)
+        files = tuple(str(Path(self.study.source) / file) for file in self.study.imports)
+        return Parts(config, plan, params, eval_params, self.study.env, files)
 
     def _possible_features(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the features that configurations of the same bucket may turn on.

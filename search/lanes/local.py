@@ -231,13 +231,17 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
     def check(self, resolved: Resolved) -> None:
         """Refuse a configuration or saved policy that cannot run, or too little memory."""
         self.saved_start.check()
-        parts = parts_of(resolved)
-        if find(parts.plan.env.id) is None:  # somebody's own: one clear error before six in trials
-            for plan in dict.fromkeys((parts.plan.env, parts.plan.eval_env)):
-                trace_once(environments.make(plan))
-        _ = parts.hypers  # makes the environments, which may refuse
+        self.check_environments(resolved)
+        _ = parts_of(resolved).hypers  # makes the environments, which may refuse
         if population_replicates(self.study) > 1:  # all of them must have a lane
             self.program_of(resolved)
+
+    def check_environments(self, resolved: Resolved) -> None:
+        """Trace custom environments once: one clear error before one in every trial."""
+        plan = parts_of(resolved).plan
+        if find(plan.env.id) is None:
+            for one in dict.fromkeys((plan.env, plan.eval_env)):
+                trace_once(environments.make(one))
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
         return self.split.resolve(config)

@@ -96,6 +96,11 @@ class SeveralFactory:
                 check(one)
         self.make(resolved, None)  # compiles nothing
 
+    def check_environments(self, resolved: Resolved) -> None:
+        factories: Sequence[Any] = self.factories
+        for factory, one in zip(factories, resolved.payload, strict=True):
+            factory.check_environments(one)
+
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:

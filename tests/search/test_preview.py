@@ -5,6 +5,7 @@ import sys
 import gymnasium
 import pytest
 
+from helpers.own_chain import CHAIN
 from hpo.cli import main
 from hpo.search.lanes import local
 from hpo.search.study_estimate import preview
@@ -100,7 +101,63 @@ def test_check_lists_files_not_checked(tmp_path, capsys, monkeypatch):
     assert main(["check", "s.yaml", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["imports_not_run"] == ["pair.py"]
     assert main(["check", "s.yaml", "--time"]) == 2
-    assert "has observations of the kind Dict; allowed: Box" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "has observations of the kind Dict; allowed: Box" in said
+    assert "(hpo init gym:hpo-test/Pair-v0 --import pair.py)" in said
+
+
+def _chain_study(folder, module, code, env=None):
+    (folder / f"{module}.py").write_text(code)
+    text = TEXT.replace("CartPole-v1", env or f"gymnax:{module}:Chain")
+    (folder / "s.yaml").write_text(f"imports: [{module}.py]\n{text}")
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_check_traces_custom_environments_before_it_times_them(
+    tmp_path, capsys, monkeypatch, several
+):
+    monkeypatch.chdir(tmp_path)
+    module = f"broken_chain_{several}".lower()
+    code = CHAIN.replace("State(place=place,", "State(place=place.astype(jnp.float32),")
+    scores = "scores: {random: 0.1, reference: 20.0}"
+    both = f"[CartPole-v1, {{id: 'gymnax:{module}:Chain', {scores}}}]"
+    env = both if several else None
+    _chain_study(tmp_path, module, code, env)
+    assert main(["check", "s.yaml", "--time"]) == 2
+    line = 1 + next(at for at, text in enumerate(code.splitlines()) if "def step_env" in text)
+    said = capsys.readouterr().err
+    assert f"{module}.py:{line}: " in said and "Traceback" not in said
+    assert "state.place is float32[]; it must be int32[], as from reset" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("", None),
+        (", max_steps_in_episode: 20000", None),
+        (", max_steps_in_episode: 30000", "has an episode limit of 30,000 env steps, but"),
+    ],
+)
+def test_episode_limit_of_a_class_is_read_from_its_parameters(tmp_path, more, told):
+    (tmp_path / "limit_chain.py").write_text(CHAIN)
+    env = f"{{id: 'gymnax:limit_chain:Chain'{more}}}"
+    text = TEXT.replace("100k", "8k").replace("CartPole-v1", env)
+    (tmp_path / "s.yaml").write_text(f"imports: [limit_chain.py]\n{text}")
+    report, _ = preview(load(tmp_path / "s.yaml"), own_code=True)
+    limits = [one for one in report.warnings if "episode limit" in one]
+    assert len(limits) == (told is not None) and all(told in one for one in limits)
+
+
+def test_class_without_a_limit_gets_the_note(tmp_path):
+    code = CHAIN.replace("max_steps_in_episode", "horizon").replace("(environment.EnvParams)", "")
+    more = "def is_truncated(self, state, params):\n        return state.time >= params.horizon"
+    (tmp_path / "horizon_chain.py").write_text(f"{code}\n    {more}\n")
+    text = TEXT.replace("CartPole-v1", "gymnax:horizon_chain:Chain")
+    (tmp_path / "s.yaml").write_text(f"imports: [horizon_chain.py]\n{text}")
+    report, _ = preview(load(tmp_path / "s.yaml"), own_code=True)
+    assert any(
+        "gymnax:horizon_chain:Chain has no known episode limit" in w for w in report.warnings
+    )
 
 
 def test_check_detects_logger_that_cannot_start(tmp_path, capsys, monkeypatch):

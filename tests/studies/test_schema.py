@@ -27,6 +27,8 @@ def test_schema_is_valid_json_schema():
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_and_resolved_studies_match_schema(path):
+    if path.stem.startswith("rejax"):
+        pytest.importorskip("rejax")
     study = loads(path.read_text(), source=path.parent)
     validator = jsonschema.Draft202012Validator(schema(study.algorithm))
     assert list(validator.iter_errors(plain(read_file(path, path.name)))) == []
@@ -106,7 +108,7 @@ COMMAND = (
     "command: python a.py {x} {layers} {seed}\nlength: 10 epochs\nmetric: {name: loss}\n"
     "space: {x: {min: 1e-5, max: 1}, layers: [{values: [a, b], when: {x: 1}}]}\n"
 )
-PAGE = Path(hpo.__file__).parent / "docs" / "training-script.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "training-script.md"
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), flags=re.S)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ...environments.registry import gymnax_class
 from ...errors import ConfigError, counted
 from ...files.atomic_files import output
 from ...studies.algorithm_section import loaded_algorithm
@@ -43,11 +44,19 @@ def do_init(args: Namespace) -> int:
     else:
         names = _run_imports(args.imports)
         record = None if args.plain or names else known_record(args.env)
-        text = init_text(args.env, names) if record is None else around_text(record)
+        text = _first_study(args.env, names) if record is None else around_text(record)
     write_study(text, args.to)
     if args.time:
         note(fitted(_timed_words(loads(text)), sys.stderr))
     return 0
+
+
+def _first_study(env: str, imports: Sequence[str]) -> str:
+    if not imports and gymnax_class(env) is None:  # jax is not needed
+        return init_text(env)
+    from ...core.envs.registry import custom_entry
+
+    return init_text(env, imports, custom_entry(env))
 
 
 def _run_imports(paths: Sequence[str]) -> list[str]:

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import pytest
 
 from helpers.doc_blocks import ROOT, block
+from helpers.own_chain import CHAIN
+from hpo.cli import main
 from hpo.core.envs import registry
 from hpo.core.plan import EnvPlan
 from hpo.errors import UnknownNameError
@@ -74,3 +76,41 @@ def test_corridor_reward_is_paid_at_the_goal(folder):
         state = after.state
         rewards.append(round(float(after.reward), 6))
     assert rewards == [-0.1, 1.0] and bool(after.terminated) and not after.truncated
+
+
+@pytest.mark.parametrize(
+    ("id_", "file", "known"),
+    [
+        ("corridor", "corridor.py", ["# env: {id: corridor, length: 10}", "env.slip: {min: 0.08"]),
+        (
+            "gymnax:init_chain:Chain",
+            "init_chain.py",
+            ["# env: {id: gymnax:init_chain:Chain, length: 5}", "env.slip: {min: 0.16, max: 0.24"],
+        ),
+    ],
+)
+def test_init_writes_a_study_of_a_custom_environment(
+    folder, capsys, monkeypatch, id_, file, known
+):
+    monkeypatch.chdir(folder)
+    (folder / "init_chain.py").write_text(CHAIN)
+    assert main(["init", id_, "--import", str(folder / file)]) == 0, capsys.readouterr().err
+    text = capsys.readouterr().out
+    assert all(words in text for words in (*known, f"imports: [{file}]", f"\nenv: {id_}\n")), text
+    (folder / "first.yaml").write_text(text)
+    assert main(["check", str(folder / "first.yaml"), "--no-time"]) == 0
+    keyed = (
+        re.sub(r"\nenv: .*", "", text).replace("# env: {", "env: {").replace("  # env.", "  env.")
+    )
+    (folder / "keyed.yaml").write_text(keyed)
+    study = load(folder / "keyed.yaml")
+    assert study.env.id == id_ and len(study.env.values) == 1 and "env.slip" in study.space.names
+    parts = Split(study).parts(study.default())
+    made = registry.make(parts.plan.env)
+    assert getattr(made, "_env", made).length == study.env.values["length"]
+
+
+def test_init_without_the_file_of_a_custom_environment_names_the_option(capsys):
+    assert main(["init", "gymnax:nowhere_chain:Chain"]) == 2
+    said = capsys.readouterr().err
+    assert "--import my_envs.py" in said and "gymnax:package.module" not in said

@@ -34,7 +34,7 @@ def test_a_taken_id_is_refused(taken):
 def test_registering_an_env_instance_is_refused(monkeypatch):
     made = countdown.Countdown()
     with pytest.raises(
-        ConfigError, match=r"'made'.*a finished Countdown.*register\('made', Countdown\)"
+        ConfigError, match=r"'made'.*an instance of Countdown.*register\('made', Countdown\)"
     ):
         registry.register("made", made)
     monkeypatch.setattr(registry, "_REGISTERED", {})

@@ -231,7 +231,7 @@ def test_observation_shape_mismatch_reports_both_shapes(space, observation, word
 
 @pytest.mark.parametrize(
     ("gives", "words"),
-    [((np.zeros(3), 0.0, True, {}), "gave 4 values"), (np.zeros(3), "gave ndarray")],
+    [((np.zeros(3), 0.0, True, {}), "returned 4 values"), (np.zeros(3), "returned ndarray")],
 )
 def test_old_gym_step_result_is_refused_with_expected_values(gives, words):
     id_ = "hpo-test/Odd-v0"
