@@ -85,7 +85,8 @@ def test_a_view_gives_the_transitions_of_gymnax_over_ends(id_):
     ours = GymnaxView(make(plan), None)
     floats = make(plan).default_params
     seen, state = ours.reset(jax.random.key(0), floats)
-    assert jnp.array_equal(seen, theirs.reset(jax.random.key(0), params)[0])
+    # A jitted reset may differ from an eager one in the last bit.
+    np.testing.assert_allclose(seen, theirs.reset(jax.random.key(0), params)[0], rtol=1e-6)
     total, length, ends = 0.0, 0, 0
     step, other = jax.jit(ours.step), jax.jit(theirs.step)
     for at in range(230):  # Pendulum ends after 200
