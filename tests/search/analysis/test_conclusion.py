@@ -446,7 +446,7 @@ def test_truncated_episodes_of_winner_are_reported(tmp_path, monkeypatch, capsys
     with Journal(tmp_path / "s") as journal:
         rows = [row for row in episodes_in(journal) if row.stream is Stream.REPORT]
     per_trial = len(rows) // len({row.trial for row in rows})
-    assert told.startswith(f"{per_trial} of {per_trial} episodes")
+    assert told.startswith(f"{per_trial} of {per_trial} evaluation episodes")
     for words in (["top"], ["best"]):
         assert main([*words, "s", "--out", str(tmp_path)]) == 0
         assert " ".join(capsys.readouterr().out.split()).count("were cut at 20,000 env steps") == 1
