@@ -388,7 +388,9 @@ def _is_ours(draft: ConvertedStudy, target: str, value: Any) -> bool:
 def add_space(draft: ConvertedStudy) -> None:
     """Search around a draft's fixed values, which become the space's default configuration."""
     if draft.space:
-        raise draft.fault("it already has a search space; --space needs a single configuration")
+        raise draft.fault(
+            "it already has a search space; one is added only to a single configuration"
+        )
     for name in SEARCHED:
         value = draft.fixed.get(name, KNOBS[name].default)
         fields = dict(KNOBS[name].search or {})

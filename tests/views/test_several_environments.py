@@ -308,11 +308,12 @@ def test_report_shows_winner_minus_default_score(folder):
 def test_train_reports_every_environment(tmp_path):
     study = single(engine.several(seeds=Seeds(3)))
     results = run(study, tmp_path / "t", engine.factory(study), (), engine.samples.quick())
-    data = train._data(study, results)
+    trained = train._trained(study, results)
+    data = trained.as_json()
     picture = train._draw_curves(results)
     assert Path(picture).read_bytes().startswith(b"\x89PNG")  # a panel for each environment
     assert data["env_steps"] == 3 * 3 * 16_000 and len(data["seed_values"]) == 3
-    lines = train._text(study, data).splitlines()
+    lines = trained.text().splitlines()
     assert lines[0].endswith("3 seeds of 16k env steps on each")
     given = scores_of(tmp_path / "t", 0, "search")
     told = ", ".join(
