@@ -389,7 +389,7 @@ def add_space(draft: ConvertedStudy) -> None:
     """Search around a draft's fixed values, which become the space's default configuration."""
     if draft.space:
         raise draft.fault(
-            "it already has a search space; one is added only to a single configuration"
+            "it already has a search space; one can only extend a single configuration"
         )
     for name in SEARCHED:
         value = draft.fixed.get(name, KNOBS[name].default)

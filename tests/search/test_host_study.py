@@ -143,7 +143,7 @@ def test_a_study_that_is_killed_goes_on_bit_for_bit_and_leaves_no_worker(unbroke
         "from hpo.search.run import RunOptions, run; from pathlib import Path\n"
         "from hpo.search.lanes.local import LocalFactory; from hpo.studies.load import load\n"
         "study = load('hosted.yaml')\n"
-        "run(study, Path('hosted'), LocalFactory(study), (), Settings(commit_seconds=0.0))\n"
+        "run(study, Path('hosted'), LocalFactory(study), (), RunOptions(commit_seconds=0.0))\n"
     )
     child = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
     end = time.monotonic() + 600
