@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,6 @@ class ProgramLanes:
         words: str,
     ):
         self._program, self._compiling = compiled, compiling
-        self._lanes = compiled.empty()
         self._training_lock, self._evaluation_lock = threading.Lock(), threading.Lock()
         self._place = compiled.lane_order()
         self.lanes = compiled.lanes
@@ -63,6 +63,11 @@ class ProgramLanes:
         self._each, self.steps_per_chunk = steps_per_update, compiled.updates * steps_per_update
         split_into = rows_per_chunk(log_every, steps_per_update, compiled.updates)
         self._row_ends = row_ends(compiled.updates, split_into)
+
+    @cached_property
+    def _lanes(self) -> Any:
+        """Allocated on first use: programs of several populations compile ahead."""
+        return self._program.empty()
 
     @property
     def program(self) -> Any:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from helpers import search_samples as samples
 from hpo.core.memory import estimate_memory, for_platform
+from hpo.core.program import Program
 from hpo.search.lanes import local
 from hpo.search.lanes.lane_count import (
     auto_lanes,
@@ -249,3 +250,16 @@ def test_the_lanes_of_several_environments_share_the_memory(monkeypatch, backend
         taken += estimate_memory(plan, program.example, program.lanes, program.tile, 1)
     assert lanes.lanes < min(alone) < max(alone)
     assert taken <= 0.6 * memory
+
+
+def test_population_allocates_no_lanes_before_their_first_use(monkeypatch):
+    """Programs of all architectures compile ahead, but only one needs memory for its lanes."""
+    study = dataclasses.replace(samples.study(), population=PopulationSpec(lanes=4))
+    allocated = []
+    empty = Program.empty
+    monkeypatch.setattr(Program, "empty", lambda self: allocated.append(1) or empty(self))
+    factory = LocalFactory(study)
+    population = factory.make(factory.resolve(study.default()), 4)
+    assert not allocated
+    assert len(population.take([0, 1])) == 2
+    assert len(allocated) == 1
