@@ -1,8 +1,9 @@
 """SLURM in one file: sbatch, squeue and scancel whose jobs are real processes of this machine.
 
 `install` writes the three programs into a folder. A job waits for one of `slots` places, runs its
-script in a session, and each of its processes has SLURM_JOB_ID, which stands in for the cgroup:
-scancel sends SIGTERM to all of them, and SIGKILL a second later.
+script in a session, and each of its processes has FAKE_SLURM, which stands in for the cgroup:
+scancel sends SIGTERM to all of them, and SIGKILL a second later. FAKE_SLURM names the cluster too,
+because job 1 of another test may run at the same time.
 """
 
 from __future__ import annotations
@@ -62,12 +63,16 @@ def _write(root: Path, number: int, job: dict) -> None:
     partial.replace(root / f"job_{number}.json")
 
 
-def processes_of(number: int) -> list[int]:
-    return guard.marked(f"SLURM_JOB_ID={number}\0")
+def _mark(root: Path, number: int) -> str:
+    return f"{Path(root).resolve()}:{number}"
 
 
-def _signal(number: int, kind: int) -> None:
-    for process in processes_of(number):
+def processes_of(root: Path, number: int) -> list[int]:
+    return guard.marked(f"FAKE_SLURM={_mark(root, number)}\0")
+
+
+def _signal(root: Path, number: int, kind: int) -> None:
+    for process in processes_of(root, number):
         try:
             os.kill(process, kind)
         except ProcessLookupError:
@@ -77,15 +82,15 @@ def _signal(number: int, kind: int) -> None:
 def fail_node(root: Path, number: int) -> None:
     """End a job as a dead node does: all of it at once, without a word."""
     _change(root, number, state="NODE_FAIL")
-    while processes_of(number):
-        _signal(number, signal.SIGKILL)
+    while processes_of(root, number):
+        _signal(root, number, signal.SIGKILL)
 
 
 def stop(root: Path, number: int, state: str) -> None:
     """End a job as SLURM does at its time limit, or for another job."""
     _change(root, number, state=state)
-    _signal(number, signal.SIGCONT)
-    _signal(number, signal.SIGTERM)
+    _signal(root, number, signal.SIGCONT)
+    _signal(root, number, signal.SIGTERM)
 
 
 def sbatch(root: str, words: list[str]) -> None:
@@ -125,7 +130,11 @@ def serve(root: str, number: int) -> None:
         return
     _change(place, number, state="RUNNING")
     minutes = float(job["options"].get("time", 60))
-    own = {"SLURM_JOB_ID": str(number), "SLURM_JOB_END_TIME": str(int(time.time() + 60 * minutes))}
+    own = {
+        "FAKE_SLURM": _mark(place, number),
+        "SLURM_JOB_ID": str(number),
+        "SLURM_JOB_END_TIME": str(int(time.time() + 60 * minutes)),
+    }
     with open(job["options"]["output"].replace("%%", "%"), "ab") as output:
         process = subprocess.Popen(
             ["/bin/bash", "-s"],
@@ -139,8 +148,8 @@ def serve(root: str, number: int) -> None:
     state = "COMPLETED" if process.returncode == 0 else "FAILED"
     if jobs(place)[number]["state"] == "RUNNING":
         _change(place, number, state=state)
-    while processes_of(number):
-        _signal(number, signal.SIGKILL)
+    while processes_of(place, number):
+        _signal(place, number, signal.SIGKILL)
 
 
 def squeue(root: str, words: list[str]) -> None:
@@ -168,6 +177,6 @@ def scancel(root: str, words: list[str]) -> None:
     while time.monotonic() < end:
         time.sleep(0.05)
     for number in map(int, words):
-        while processes_of(number):
-            _signal(number, signal.SIGKILL)
+        while processes_of(Path(root), number):
+            _signal(Path(root), number, signal.SIGKILL)
     os._exit(0)

@@ -68,7 +68,6 @@ def test_a_study_runs_on_the_workers(ray, folder):
     results = run(study_of(folder, "slow", 4, RAY, **changes, **PATIENT))
     trials, _ = rows_of(results)
     assert [trial.value for trial in trials] == [8 * trial.params["rate"] for trial in trials]
-    assert len(ray.actors) == 2  # each runs one process after the other
     assert {actor.resources["num_cpus"] for actor in ray.actors} == {2}
     assert all(actor.dead for actor in ray.actors)
     assert alive(folder) == []
@@ -102,6 +101,15 @@ def test_stopped_processes_end_at_their_rungs(ray, folder, rest):
         end = trial.rung_env_steps if trial in stopped else 800
         assert end <= trial.env_steps <= end + 50
     assert alive(folder) == []
+
+
+def test_an_idle_worker_runs_the_next_process(ray, folder):
+    executor = RayProcesses(ray, Processes(at_once=1))
+    for how in ("slow", "crash"):
+        process = executor.start(launched(folder, how), 0)
+        until(lambda process=process: process.look() is not None)
+    executor.close()
+    assert len(ray.actors) == 1
 
 
 def test_a_process_is_halted_and_resumed(ray, folder):

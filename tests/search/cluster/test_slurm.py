@@ -131,7 +131,7 @@ def test_stopped_jobs_end_at_their_rungs(cluster, tmp_path, rest):
 def test_a_job_whose_node_dies_runs_again(cluster, tmp_path):
     submitted(tmp_path, "slow", trials=1)
     head = in_background(tmp_path)
-    until(lambda: fake_slurm.processes_of(1) and alive_now(tmp_path), head)
+    until(lambda: fake_slurm.processes_of(cluster, 1) and alive_now(tmp_path), head)
     fake_slurm.fail_node(cluster, 1)
     assert head.wait() == 0
     assert [job["state"] for job in fake_slurm.jobs(cluster).values()] == [
@@ -240,7 +240,7 @@ def test_a_job_at_its_time_limit_fails(cluster, tmp_path):
     more = "executor: {type: slurm, poll: 0.2s, time: 60s}\n"
     submitted(tmp_path, "hang", trials=1, more=more)
     head = in_background(tmp_path)
-    until(lambda: alive_now(tmp_path) and fake_slurm.processes_of(1), head)
+    until(lambda: alive_now(tmp_path) and fake_slurm.processes_of(cluster, 1), head)
     until(
         lambda: (tmp_path / "results/study/processes/trial_0/search_0/stdout.log").stat().st_size
     )

@@ -305,7 +305,7 @@ def test_check_reports_problems_without_compiling(tmp_path):
     ("given", "words"),
     [
         ("algorithm: walk.py:Wolk", "has no class 'Wolk' that is an hpo.Training; did you mean"),
-        ("algorithm: walk", "allowed: ppo, or FILE.py:CLASS such as my_sac.py:SAC"),
+        ("algorithm: walk", "allowed: ppo, FILE.py:CLASS such as my_sac.py:SAC, or rejax:SAC"),
         ("algorithm: none.py:Walk", "none.py: no such file in the study's folder"),
         ("env: CartPole-v1", "Walk makes the environment itself; remove env"),
         ("env_steps: 100", "length and env_steps are both given; keep one"),
