@@ -6,6 +6,9 @@ known, so that `hpo --help` answers at once.
 
 from __future__ import annotations
 
+if __name__ != "hpo.cli":
+    raise ImportError("type `hpo` or `python -m hpo` instead, after `pip install -e .`")
+
 import argparse
 import os
 import sys

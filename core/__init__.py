@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+if __name__ == "core":
+    raise ImportError("import hpo.core instead, after `pip install -e .`")
+
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

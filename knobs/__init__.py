@@ -4,6 +4,9 @@
 meaning). `check_value` makes a value canonical, `complete` completes a configuration.
 """
 
+if __name__ == "knobs":
+    raise ImportError("import hpo.knobs instead, after `pip install -e .`")
+
 from .configuration import (
     allowed,
     canonical_name,

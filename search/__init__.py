@@ -7,3 +7,6 @@
 
 Modules are imported by name, since some of them load jax or Optuna (docs/architecture.md).
 """
+
+if __name__ == "search":
+    raise ImportError("import hpo.search instead, after `pip install -e .`")

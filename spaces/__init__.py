@@ -1,5 +1,8 @@
 """Search spaces: plain data about parameters, and conversions to other libraries."""
 
+if __name__ == "spaces":
+    raise ImportError("import hpo.spaces instead, after `pip install -e .`")
+
 from .distributions import KINDS, Distribution
 from .forbid import Rule, TextRule, ValueRule, parse_rule
 from .make import make_distribution, ppo, ppo_architecture

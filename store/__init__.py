@@ -17,6 +17,9 @@ The Parquet tables are made from the journal (SQLite). pyarrow, duckdb and numpy
 first use.
 """
 
+if __name__ == "store":
+    raise ImportError("import hpo.store instead, after `pip install -e .`")
+
 from .codec import param_kind
 from .journal import Journal
 from .leaderboard import Entry, leaderboard

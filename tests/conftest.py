@@ -23,51 +23,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = Path(__file__).resolve().parent
-_SLOW = frozenset(
-    TESTS / f"{name}.py"
-    for name in [
-        "core/envs/optical/test_agreement",
-        "core/envs/optical/test_optical_environment",
-        "core/envs/optical/test_policy_rule",
-        "core/envs/optical/test_traffic",
-        "core/envs/test_from_brax",
-        "core/host/test_host_program",
-        "core/host/test_steady",
-        "core/networks/test_cnn",
-        "core/networks/test_contract",
-        "core/networks/test_gnn",
-        "core/networks/test_mlp",
-        "core/networks/test_transformer",
-        "core/test_devices",
-        "core/test_features",
-        "core/test_networks_in_training",
-        "core/test_population",
-        "core/test_update",
-        "search/engine/test_crashes",
-        "search/engine/test_evolve",
-        "search/test_hash_seeds",
-        "search/test_host_study",
-        "search/engine/test_longer",
-        "search/test_optical",
-        "search/test_own_parts",
-        "search/test_priorities",
-        "search/cluster/test_ray",
-        "search/analysis/test_replay",
-        "search/engine/test_resume",
-        "search/cluster/test_ray_processes",
-        "search/cluster/test_shares",
-        "search/cluster/test_slurm",
-        "store/test_crash",
-        "studies/test_every_file",
-        "test_acceptance",
-        "test_cli",
-        "test_first_minute",
-        "test_gpu_visit",
-        "test_packaging",
-        "views/test_bundle",
-    ]
-)
-"""Files that take three quarters of the time of all tests: they compile, or start processes."""
 _OPTIMISATIONS = "jax_disable_most_optimizations"
 _QUICK_OPTIONS: dict[str, bool | int] = {
     "xla_cpu_use_fusion_emitters": False,  # the older ones compile in half the time
@@ -175,24 +130,14 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Make the marker `slow` known; a file of the list that is gone is a mistake."""
+    """Make the marker `slow` known."""
     if config.getoption("--no-jax"):
         sys.meta_path.insert(0, _NoJax())
-    config.addinivalue_line("markers", "slow: of the three quarters of the time")
-    if gone := sorted(str(path) for path in _SLOW if not path.is_file()):
-        raise pytest.UsageError(f"tests/conftest.py: no such files: {gone}")
-
-
-def pytest_ignore_collect(collection_path, config):
-    """Leave out slow files, which start processes that import jax."""
-    return True if config.getoption("--no-jax") and collection_path in _SLOW else None
+    config.addinivalue_line("markers", "slow: compiles, or starts processes that import jax")
 
 
 def pytest_collection_modifyitems(config, items):
-    """Mark the tests of slow files; `-m "not slow"` and `--no-jax` leave out what is marked."""
-    for item in items:
-        if item.path in _SLOW:
-            item.add_marker("slow")
+    """Leave out slow tests with `--no-jax`."""
     if config.getoption("--no-jax"):
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
 

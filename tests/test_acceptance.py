@@ -21,7 +21,7 @@ from helpers.compiled_once import compiled_once
 from hpo.search.state.progress import Observer
 from hpo.store import tables_equal
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS, BENCHMARKS = ROOT / "scripts", ROOT / "benchmarks"

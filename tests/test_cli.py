@@ -20,7 +20,7 @@ import hpo
 from hpo.cli import main, make_parser
 from hpo.studies.spec import PARTS
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 STUDY = """\
 env: CartPole-v1

@@ -11,6 +11,8 @@ import pytest
 
 from hpo.studies.load import loads
 
+pytestmark = pytest.mark.slow
+
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 
 

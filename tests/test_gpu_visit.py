@@ -18,6 +18,8 @@ import pytest
 
 from helpers.analytic_lanes import AnalyticFactory
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 WHOLE = """
 import json, sys

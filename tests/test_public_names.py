@@ -4,6 +4,7 @@ Modules are parsed, not imported, so that optional packages do not matter.
 """
 
 import ast
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -79,3 +80,14 @@ def test_dir_lists_all_public_names():
     import hpo
 
     assert set(hpo.__all__) <= set(dir(hpo)) and "TYPE_CHECKING" not in dir(hpo)
+
+
+TOP = [name.removeprefix("hpo.") for name in PACKAGES if name.count(".") == 1]
+
+
+@pytest.mark.parametrize("name", [*TOP, "cli"])
+def test_a_bare_import_from_the_checkout_says_what_to_type(name):
+    folder = ROOT / name
+    path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+    with pytest.raises(ImportError, match=r"(import hpo\.|type `hpo`).*pip install -e \."):
+        runpy.run_path(str(path), run_name=name)

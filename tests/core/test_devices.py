@@ -7,6 +7,9 @@ import sys
 
 import jax
 import numpy as np
+import pytest
+
+pytestmark = pytest.mark.slow
 
 CHILD = """
 import sys, pathlib

@@ -15,7 +15,7 @@ from hpo.core.rollout import EpisodeSums, Rollout
 from hpo.core.update import inspect_lane, prepare
 from hpo.knobs import complete
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 COMMON = {
     "learning_rate": 0.02, "adam_eps": 1e-3, "update_epochs": 2, "normalise_rewards": False,

@@ -15,7 +15,7 @@ from hpo.core.pytree import stack
 from hpo.core.rollout import rollout
 from hpo.core.update import learn
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 RMSA = EnvPlan(
     "rmsa",

@@ -2,6 +2,8 @@ import jax
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 CHUNKS = 3
 ME = {"learning_rate": 1e-3, "ent_coef": 0.01}
 OTHERS = {"learning_rate": 3e-3, "update_epochs": 7, "target_kl": 0.001, "gamma": 0.9}

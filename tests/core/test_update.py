@@ -19,7 +19,7 @@ from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.rollout import rollout
 from hpo.core.update import learn, update
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 STATIC = {"num_envs": 3, "rollout_length": 7, "num_minibatches": 4, "hidden_sizes": [4],
           "policy_gain": 1.0}  # fmt: skip

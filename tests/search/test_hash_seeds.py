@@ -8,6 +8,8 @@ from importlib.util import find_spec
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 CHILD = """
 import json
 from hpo.search.samplers import via_smac

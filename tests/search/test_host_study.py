@@ -27,7 +27,7 @@ from hpo.store.journal import Journal
 from hpo.studies.load import load
 from hpo.studies.spec import Checkpoint
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 TEXT = """\
 name: hosted

@@ -18,7 +18,7 @@ from hpo.store.journal import Journal
 from hpo.store.query import query
 from hpo.studies.load import loads
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 
 STUDY = """\

@@ -23,7 +23,7 @@ from hpo.studies import user_code
 from hpo.studies.load import load
 from hpo.studies.user_code import check_registered, import_user_code
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 PAGE = Path(__file__).parents[2] / "docs" / "ppo.md"
 STUDY = """\

@@ -9,7 +9,7 @@ import pytest
 
 import hpo
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 STUDY = """\
 name: both

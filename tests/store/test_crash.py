@@ -29,6 +29,8 @@ from hpo.store import (
     tables_equal,
 )
 
+pytestmark = pytest.mark.slow
+
 STEPS, KILLS = 120, 20
 LIMIT = 5  # steps that a child takes at the most before it is killed; about 4 of them
 

@@ -18,7 +18,7 @@ from hpo.studies.stopping_rules import RULES
 from hpo.studies.yaml_io import plain, read_text
 
 # Those of brax, MuJoCo and Box2D, whose own code they are about.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -23,6 +23,8 @@ from hpo.studies.load import recorded
 from hpo.views.bundle import container
 from hpo.views.bundle.claims import differences
 
+pytestmark = pytest.mark.slow
+
 MUTANTS = 40  # the acceptance point results 2 makes 200
 CLAIMED = ("claims.json", "study.resolved.yaml", "source/my_code.py", "journal.sqlite")
 PIECES = [b"", b"9", b"}", b"null", b"\xff", b'"']

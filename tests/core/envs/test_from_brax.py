@@ -20,6 +20,7 @@ OWN_KEYS = {"max_steps_in_episode", "backend"}
 installed = importlib.util.find_spec("brax") is not None
 needs_brax = pytest.mark.skipif(not installed, reason="brax is not installed")
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.usefixtures("quickly_compiled"),
     pytest.mark.filterwarnings("ignore"),  # of brax and its dependencies
 ]

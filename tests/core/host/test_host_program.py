@@ -16,7 +16,7 @@ from hpo.core.program import EvaluationPlan, Program
 from hpo.errors import SearchError
 from hpo.machine.workers import Workers
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 KNOBS = {"num_envs": 3, "rollout_length": 8, "num_minibatches": 2, "hidden_sizes": [8],
          "normalise_observations": True, "learning_rate": 1e-3}  # fmt: skip

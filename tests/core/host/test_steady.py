@@ -16,6 +16,8 @@ from hpo.environments.via_gymnasium import make
 from hpo.errors import Leave, SearchError
 from hpo.machine.workers import Workers
 
+pytestmark = pytest.mark.slow
+
 REPLICATES, EACH, STEPS = 3, 2, 30
 COUNT = REPLICATES * EACH
 ID = "gym:hpo-test/Troubled-v0"

@@ -14,7 +14,7 @@ from hpo.core.networks.cnn import CNN, convolutions_of
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 SIZES = {"cnn_channels": [3, 2], "cnn_kernels": [3, 2], "cnn_strides": [2, 1], "cnn_dense": [5]}
 

@@ -13,7 +13,7 @@ from hpo.core.networks.mlp import MLP, Head
 from hpo.core.plan import EnvPlan
 from hpo.testing.learners import NetworkContract
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 RMSA = EnvPlan("rmsa", (("k", 2), ("slots", 8), ("topology", "ring7"), ("warmup_requests", 0)))
 

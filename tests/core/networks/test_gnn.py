@@ -19,7 +19,7 @@ from hpo.core.networks.path_pooling import (
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 SMALL = {"network": "gnn", "gnn_message_passing_steps": 2, "gnn_edge_embedding_size": 5,
          "gnn_node_embedding_size": 4, "gnn_global_embedding_size": 3, "gnn_edge_mlp_latent": 6,

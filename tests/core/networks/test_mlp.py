@@ -14,7 +14,7 @@ from hpo.core.plan import CPU, GPU, EnvPlan, make_plan
 from hpo.errors import ConfigError
 from hpo.knobs import KNOBS
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 SLOW_ACTIVATIONS = {
     "tanh": np.tanh,

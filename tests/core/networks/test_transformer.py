@@ -11,7 +11,7 @@ from hpo.core.networks.transformer import Keyed, LinkTransformer, SequenceTransf
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 SMALL = {"network": "transformer", "transformer_layers": 2, "transformer_heads": 2,
          "transformer_embedding_size": 8, "transformer_intermediate_size": 6,

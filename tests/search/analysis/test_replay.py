@@ -23,6 +23,8 @@ from hpo.store.rows import Stream
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import loads
 
+pytestmark = pytest.mark.slow
+
 STUDY = """\
 name: evolving
 env: CartPole-v1

@@ -25,7 +25,10 @@ from hpo.studies.spec import Budget, Evaluation, Executor, SearchSpec, Seeds
 from hpo.studies.user_code import import_user_code
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
-pytestmark = pytest.mark.filterwarnings("default")  # what Ray and its packages warn of is theirs
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("default"),
+]  # what Ray and its packages warn of is theirs
 
 FACTORY = samples.AnalyticFactory(lanes=8, block=2)
 

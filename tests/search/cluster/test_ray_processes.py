@@ -240,7 +240,10 @@ def there():
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
 
 
-pytestmark = pytest.mark.filterwarnings("default")  # what Ray and its packages warn of is theirs
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("default"),
+]  # what Ray and its packages warn of is theirs
 
 
 def _in_background(folder):

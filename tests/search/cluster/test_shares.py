@@ -30,6 +30,8 @@ from hpo.store.journal import Journal
 from hpo.studies.load import loads
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate
 
+pytestmark = pytest.mark.slow
+
 FACTORY = samples.AnalyticFactory(
     rows=2, lanes=12, block=2, quanta={"16": 500, "32": 1_000, "64x64": 2_000}, diverges_above=0.3
 )

@@ -22,6 +22,8 @@ from hpo.store.rows import TrialState
 from hpo.studies.load import load
 from hpo.studies.spec import Executor, Processes
 
+pytestmark = pytest.mark.slow
+
 SLURM = "executor: {type: slurm, poll: 0.2s}\n"
 
 

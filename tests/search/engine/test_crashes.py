@@ -16,6 +16,8 @@ from hpo.errors import SearchError
 from hpo.search.engine.commits import Committer
 from hpo.search.run import RunOptions, run
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
 NEVER = RunOptions(publish_seconds=1e9, commit_seconds=1e9)
 # The boundaries at which filling lanes a second time chooses another bucket or other replicates.

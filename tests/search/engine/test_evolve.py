@@ -22,6 +22,8 @@ from hpo.store.journal import Journal
 from hpo.store.query import query
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Seeds
 
+pytestmark = pytest.mark.slow
+
 PBT = EarlyTerminate("pbt", every=2_000)
 PB2 = EarlyTerminate("pb2", every=2_000)
 FACTORY = samples.AnalyticFactory(lanes=40, diverges_above=0.3)

@@ -24,6 +24,8 @@ from hpo.studies.resolved import diff, resolved, resolved_yaml, study_hash
 from hpo.studies.spec import Confirm, Evaluation, Metric, Seeds
 from hpo.studies.train_study import moving_schedules, single
 
+pytestmark = pytest.mark.slow
+
 
 def one(env_steps=8_000, **changes):
     """One configuration on three seeds, evaluated every 4,000 env steps."""

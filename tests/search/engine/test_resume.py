@@ -20,6 +20,8 @@ from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, EarlyTerminate, SearchSpec, Seeds
 
+pytestmark = pytest.mark.slow
+
 Factory = samples.AnalyticFactory
 
 _QUANTA = {"16": 500, "32": 1_000, "64x64": 2_000}

@@ -21,7 +21,7 @@ from hpo.core.envs.optical.optical_settings import OpticalSettings
 from hpo.core.envs.optical.spectrum import unpack
 from hpo.core.envs.optical.traffic import random_words
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 REQUESTS = int(os.environ.get("HPO_AGREEMENT_REQUESTS", "400"))
 SMALL = {"slots": 40, "k": 3, "warmup_requests": 0}

@@ -11,7 +11,7 @@ from hpo.core.envs.optical.optical_environment import make_environment
 from hpo.core.envs.optical.optical_settings import ENVIRONMENT_IDS, OBSERVATIONS, OpticalSettings
 from hpo.errors import ConfigError
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 BASE = {"slots": 40, "k": 3, "warmup_requests": 0}
 

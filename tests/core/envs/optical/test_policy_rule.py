@@ -26,7 +26,7 @@ from hpo.core.saved_policy import SavedPolicy, save_policy
 from hpo.errors import ConfigError
 from hpo.knobs import complete
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 REQUESTS = 60
 NETWORK = {"topology": "ring4", "k": 2, "slots": 10}

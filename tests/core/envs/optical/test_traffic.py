@@ -21,6 +21,8 @@ from hpo.core.envs.optical.traffic_files import (
 )
 from hpo.errors import ConfigError, UnknownNameError
 
+pytestmark = pytest.mark.slow
+
 DRAWS = 20_000
 
 
