@@ -22,7 +22,7 @@ from ..errors import ConfigError
 from ..machine.software import versions
 from ..machine.timings import Costs, Timings, key_of
 from ..store.rows import Stream, TrialState
-from ..studies.chunk_sizes import quanta_of
+from ..studies.chunk_sizes import chunk_sizes_of
 from ..studies.evaluation import own_limit
 from ..studies.expected_cost import Expected, TimeEstimate, expected_steps
 from ..studies.spec import SearchSpec, Study
@@ -126,8 +126,8 @@ def expected_work(
 ) -> list[ExpectedProgram]:
     """Return a study's programs, the default's first; imports have already run."""
     engine, asked = _started_engine(study, factory), study.population.lanes
-    ledger, buckets, shapes = (
-        engine.ledger,
+    search_state, buckets, shapes = (
+        engine.search_state,
         list(engine.buckets.values()),
         list[list[PopulationShape]](),
     )
@@ -136,7 +136,7 @@ def expected_work(
         block = max(shape.block for shape in own)  # as of `SeveralPopulation`
         bucket.equip(cast(Any, replace(own[0], block=block)))
         if asked is None and len(buckets) > 1:
-            own = shapes_of(factory, bucket.resolved, lanes_to_keep(ledger, bucket))
+            own = shapes_of(factory, bucket.resolved, lanes_to_keep(search_state, bucket))
         bucket.fix_lanes(cast(Any, own[0]))
         bucket.place(bucket.lanes)
         shapes.append(own)
@@ -145,10 +145,12 @@ def expected_work(
     for at, environment in enumerate(several):
         for bucket, own in zip(buckets, shapes, strict=True):
             bucket.equip(cast(Any, own[at]))
-        for bucket, own, works in zip(buckets, shapes, ahead.parts(ledger, buckets), strict=True):
+        for bucket, own, works in zip(
+            buckets, shapes, ahead.parts(search_state, buckets), strict=True
+        ):
             drawn = [
-                ledger.resolved_of(number)
-                for number, trial in ledger.trials.items()
+                search_state.resolved_of(number)
+                for number, trial in search_state.trials.items()
                 if trial.bucket == bucket.key
             ]
             drawn = [one.payload[at] for one in drawn] if study.more_envs else drawn
@@ -164,7 +166,7 @@ def _started_engine(study: Study, factory: PopulationFactory) -> Engine:
     engine = engine_in_memory(study, factory)
     with closing(AskAhead(Proposer(drawn, make_sampler(drawn)))) as ahead:
         RefillQueue(engine, ahead).ask(_DRAWN)
-    default = engine.ledger.trials[0]
+    default = engine.search_state.trials[0]
     if default.state is TrialState.FAILED:
         raise ConfigError(default.error)
     return engine
@@ -201,8 +203,8 @@ def study_time(
     wall, early = study.budget.wall_seconds, asked.early_terminate
     if wall is not None and asked.budget.trials is None and asked.budget.env_steps is None:
         phases["search"] += max(0.0, wall - sum(phases.values()))
-    quanta = quanta_of(study, study.steps_per_update(study.default()))
-    expected = expected_steps(asked, quanta, programs[0].shape.lanes)
+    chunk_sizes = chunk_sizes_of(study, study.steps_per_update(study.default()))
+    expected = expected_steps(asked, chunk_sizes, programs[0].shape.lanes)
     assumes = ["an idle machine"]
     at_most = None
     if early is not None and not early.evolves:

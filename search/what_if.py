@@ -32,7 +32,7 @@ from ..store.rows import (
     counts_evaluations_alone,
 )
 from ..store.study_folder import StudyFolder
-from ..studies.chunk_sizes import quanta_of, rungs
+from ..studies.chunk_sizes import chunk_sizes_of, rungs
 from ..studies.load import loads, recorded
 from ..studies.overrides import SET
 from ..studies.search_methods import METHODS
@@ -68,7 +68,7 @@ _RACING_FROM = 4  # seeds a trial from which racing is among the usual rules: it
 
 
 def quantum_of(study: Study, config: Mapping[str, Any]) -> int:
-    return quanta_of(study, study.steps_per_update(config)).steps_per_chunk
+    return chunk_sizes_of(study, study.steps_per_update(config)).steps_per_chunk
 
 
 # ---------------------------------------------------------------------- what was recorded
@@ -309,17 +309,17 @@ class _Asks(Proposer):
 
 @dataclass(frozen=True)
 class Replayed:
-    ledger: SearchState  # its trials have ended, and no row of it was written
+    search_state: SearchState  # its trials have ended, and no row of it was written
     winner: int | None  # None without one, or with several objectives or constraints
     shown: Mapping[str, int]  # how evaluations are known -> their number
 
     @property
     def decisions(self) -> Sequence[DecisionRow]:
-        return self.ledger.unwritten.decisions
+        return self.search_state.unwritten.decisions
 
     @property
     def env_steps(self) -> int:
-        return self.ledger.state.usage.env_steps
+        return self.search_state.state.usage.env_steps
 
     def end_of(self, trial: int) -> int | None:
         """Return the env steps at which a rule ended a trial with its value, or None."""
@@ -341,24 +341,26 @@ def replay(record: RecordedSearch, study: Study) -> Replayed:
     )
     factory = RecordedFactory(record, study)
     engine = engine_in_memory(study, factory, rows=True)
-    ledger = engine.ledger
+    search_state = engine.search_state
     with closing(AskAhead(_Asks(record.trials))) as ahead:
         loop = Loop(engine, RefillQueue(engine, ahead), make_pruner(study))
-        loop.run(Interrupts(asked=lambda: ledger.state.phase is not Phase.SEARCH))
+        loop.run(Interrupts(asked=lambda: search_state.state.phase is not Phase.SEARCH))
     finished = [
         trial
-        for trial in ledger.trials.values()
+        for trial in search_state.trials.values()
         if trial.state is TrialState.FINISHED and trial.value is not None
     ]
-    plain = finished and ledger.objectives.is_plain
-    return Replayed(ledger, ledger.best(finished).number if plain else None, factory.shown)
+    plain = finished and search_state.objectives.is_plain
+    return Replayed(
+        search_state, search_state.best(finished).number if plain else None, factory.shown
+    )
 
 
 def matches(record: RecordedSearch, found: Replayed) -> tuple[int, int]:
     """Return how many recorded judgements and batches were reproduced, and the total."""
     judged = attrgetter("action", "env_steps", "value", "cutoff", "rank", "judged")
     now = {(row.trial, row.rung): judged(row) for row in found.decisions}
-    asks = {ask.batch: (ask.trials, ask.told) for ask in found.ledger.unwritten.asks}
+    asks = {ask.batch: (ask.trials, ask.told) for ask in found.search_state.unwritten.asks}
     same = sum(now.get((row.trial, row.rung)) == judged(row) for row in record.decisions)
     same += sum(asks.get(ask.batch) == (ask.trials, ask.told) for ask in record.asks)
     return same, len(record.decisions) + len(record.asks)
@@ -587,7 +589,7 @@ class Reference:
         why = _why_inexact(record, done, rule, self.same_asks)
         if not why and not self.in_order:
             why = "order"
-        trials, lost = done.ledger.trials.values(), self._lost(done)
+        trials, lost = done.search_state.trials.values(), self._lost(done)
         stopped, saved = None, None
         if _decides_on_records(record, done):
             stopped = sum(bool(trial.stop_rule) and not trial.audited for trial in trials)
@@ -620,7 +622,7 @@ class Reference:
 
 def _has_same_lengths(record: RecordedSearch, own: Replayed) -> bool:
     """Return whether each trial that ended was as long when its rule was replayed."""
-    trials = own.ledger.trials
+    trials = own.search_state.trials
     ended = [row for row in record.trials if row.ended_at is not None and row.trial in trials]
     return all(trials[row.trial].env_steps == row.env_steps for row in ended)
 
@@ -693,12 +695,12 @@ def _why_inexact(
     lost = any(
         row.state in _LOST and row.env_steps and record.is_staggered(row) for row in record.trials
     )
-    more = study.budget.trials is None or len(done.ledger.trials) < study.budget.trials
+    more = study.budget.trials is None or len(done.search_state.trials) < study.budget.trials
     reasons: dict[str, object] = {
         "unseen": done.shown["unseen"] > 0,
         "asks": not same_asks and not rule.own,
         "lost": lost and not rule.own,
-        "more": done.ledger.state.exhausted and not record.state.exhausted and more,
+        "more": done.search_state.state.exhausted and not record.state.exhausted and more,
         "between": done.shown["between"] > 0,
     }
     return next((name for name, holds in reasons.items() if holds), "")
@@ -717,7 +719,7 @@ def _decides_on_records(record: RecordedSearch, done: Replayed) -> bool:
 def _unstopped_env_steps(record: RecordedSearch, done: Replayed) -> int:
     """Return the env steps of the started trials if all had finished on all seeds."""
     total = 0
-    for number, trial in done.ledger.trials.items():
+    for number, trial in done.search_state.trials.items():
         row = record.trials[number]
         if trial.env_steps and row.state in _LOST:
             total += row.env_steps

@@ -56,7 +56,7 @@ class BenchOutcome:
 
 
 def search_table(study: Study, factory: TableFactory, move: bool = True) -> Engine:
-    """Run a study including confirm over a table; its trials are in `engine.ledger`.
+    """Run a study including confirm over a table; its trials are in `engine.search_state`.
 
     `move` moves proposals to recorded configurations; otherwise the nearest one plays them.
     """
@@ -69,7 +69,7 @@ def search_table(study: Study, factory: TableFactory, move: bool = True) -> Engi
 
 def chosen_trial(engine: Engine) -> int:
     """Return the best value as printed by `hpo run`; 0 if no trial has a value."""
-    trials, metric = engine.ledger.trials.values(), engine.study.metric
+    trials, metric = engine.search_state.trials.values(), engine.study.metric
     entries = leaderboard([trial.row() for trial in trials], metric.goal, metric.aggregate)
     return entries[0].trial if entries and entries[0].value is not None else 0
 
@@ -97,7 +97,7 @@ class BenchRunner:
         factory = TableFactory(table, plan, max(study.seeds.first, spec.lanes))
         asked = replace(self.file.budgeted(study, budget), seed=spec.seed + number)
         engine = search_table(asked, factory, spec.move)
-        trials = engine.ledger.trials
+        trials = engine.search_state.trials
         played = {n: factory.find(trial.params) for n, trial in trials.items() if trial.env_steps}
         rows = {number: row for number, (row, _) in played.items()}
         trial = chosen_trial(engine)
@@ -123,7 +123,7 @@ class BenchRunner:
             median=float(np.median(on_tests)),
             best=float(on_tests[means.argmax()]),
             search_runs=spent / table.length,
-            confirm_runs=(engine.ledger.state.usage.env_steps - spent) / table.length,
+            confirm_runs=(engine.search_state.state.usage.env_steps - spent) / table.length,
             trials=len(rows),
             nearest=len(away),
             distance=sum(away) / len(away) if away else 0.0,

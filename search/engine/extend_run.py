@@ -79,33 +79,33 @@ def _recorded_study(folder: Path) -> Mapping[str, Any] | None:
         return as_recorded(journal.meta.study_text)
 
 
-def keep_for_growth(ledger: SearchState, trial: Trial) -> None:
+def keep_for_growth(search_state: SearchState, trial: Trial) -> None:
     """Remember a finished trial's state, if its lanes allow a later extension.
 
     Call it while the trial is in its lanes.
     """
     ended = [run for run in trial.runs if run.state is RunState.ENDED]
-    if can_grow(ledger.study) and ended and all(run.lane is not None for run in ended):
-        ledger.state.keep_ended(copy.deepcopy(trial), ledger.study.env_steps)
+    if can_grow(search_state.study) and ended and all(run.lane is not None for run in ended):
+        search_state.state.keep_ended(copy.deepcopy(trial), search_state.study.env_steps)
 
 
-def lengthen(ledger: SearchState, before: int, checkpoint: Path | None) -> None:
+def lengthen(search_state: SearchState, before: int, checkpoint: Path | None) -> None:
     """Resume the trial of a study whose runs became longer than `before`; writes nothing yet."""
-    study, ended = ledger.study, ledger.state.ended
-    lanes = max((bucket.lanes for bucket in ledger.state.buckets), default=0)
-    if ledger.state.phase is Phase.SEARCH and 0 < lanes < population_replicates(study):
+    study, ended = search_state.study, search_state.state.ended
+    lanes = max((bucket.lanes for bucket in search_state.state.buckets), default=0)
+    if search_state.state.phase is Phase.SEARCH and 0 < lanes < population_replicates(study):
         most = f"the population that runs has lanes for {lanes // study.seeds.per_config} trials"
         raise StoreError(f"budget.trials cannot grow yet: {most}; let it finish before it grows")
     if ended is not None and ended.env_steps < study.env_steps:
-        _reopen(ledger, ended, checkpoint)
-    elif study.env_steps != before and ledger.state.phase is Phase.DONE:
-        raise _growth_error(study, _why_missing(ledger, before))
+        _reopen(search_state, ended, checkpoint)
+    elif study.env_steps != before and search_state.state.phase is Phase.DONE:
+        raise _growth_error(study, _why_missing(search_state, before))
     elif study.env_steps != before:
-        _check_running(ledger, before)
+        _check_running(search_state, before)
 
 
-def _reopen(ledger: SearchState, ended: EndedTrial, checkpoint: Path | None) -> None:
-    study, quantum = ledger.study, ledger.resolved_of(0).steps_per_chunk
+def _reopen(search_state: SearchState, ended: EndedTrial, checkpoint: Path | None) -> None:
+    study, quantum = search_state.study, search_state.resolved_of(0).steps_per_chunk
     was = schedule_of(replace(study, env_steps=ended.env_steps), quantum)
     now = schedule_of(study, quantum)
     if was.length == now.length:  # ends with the same chunk: nothing is left to do
@@ -113,16 +113,16 @@ def _reopen(ledger: SearchState, ended: EndedTrial, checkpoint: Path | None) -> 
     if checkpoint is None or not (checkpoint / ended.trial.bucket).is_dir():
         raise _growth_error(study, f"{checkpoint}, the state at the end of the run, is gone")
     _check_points(study, was, now)
-    ledger.reopen(ended.trial)
+    search_state.reopen(ended.trial)
 
 
-def _check_running(ledger: SearchState, before: int) -> None:
+def _check_running(search_state: SearchState, before: int) -> None:
     """Refuse to lengthen runs of which some have ended already."""
-    runs = [run for live in ledger.live() for run in live.runs_of(Stream.SEARCH)]
+    runs = [run for live in search_state.live() for run in live.runs_of(Stream.SEARCH)]
     over = [str(run.replicate) for run in runs if run.state is RunState.ENDED]
     if over:
-        ended = f"seeds {', '.join(over)} ended at {before} {ledger.study.algorithm.unit}"
-        raise _growth_error(ledger.study, f"{ended}, and their lanes were reused")
+        ended = f"seeds {', '.join(over)} ended at {before} {search_state.study.algorithm.unit}"
+        raise _growth_error(search_state.study, f"{ended}, and their lanes were reused")
 
 
 def _growth_error(study: Study, why: str, more: str = "") -> StoreError:
@@ -157,11 +157,11 @@ def _check_points(study: Study, was: EventSchedule, now: EventSchedule) -> None:
     )
 
 
-def _why_missing(ledger: SearchState, before: int) -> str:
-    trial = ledger.trials.get(0)
+def _why_missing(search_state: SearchState, before: int) -> str:
+    trial = search_state.trials.get(0)
     if trial is None or trial.state is not TrialState.FINISHED:
         return f"trial 0 has not run to its end ({'absent' if trial is None else trial.state})"
-    lanes, seeds = ledger.study.population.lanes, ledger.study.seeds.per_config
+    lanes, seeds = search_state.study.population.lanes, search_state.study.seeds.per_config
     if lanes is not None and lanes < seeds:
         return f"{seeds} seeds shared {lanes} lanes, and only the last states are kept"
     return f"the state of the run at {before} env steps is no longer kept"

@@ -24,7 +24,7 @@ from ...core.training_program import TrainingProgram
 from ...errors import ConfigError
 from ...files.atomic_files import write_text
 from ...store.rows import Stream
-from ...studies.chunk_sizes import quanta_of
+from ...studies.chunk_sizes import chunk_sizes_of
 from ...studies.programs import words_of_bucket
 from ...studies.spec import Study
 from ...studies.study_keys import COSTS, METRICS
@@ -57,7 +57,7 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
         bucket = hashlib.sha256(text.encode()).hexdigest()[:16]
         training = self.study.training(config)
         hypers = {name: np.float32(config[name]) for name in self._traced}
-        steps = quanta_of(self.study, training.steps_per_update).steps_per_chunk
+        steps = chunk_sizes_of(self.study, training.steps_per_update).steps_per_chunk
         return Resolved(config, bucket, steps, TrainingParts(training, hypers))
 
     def check(self, resolved: Resolved) -> None:
@@ -101,7 +101,7 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
         lanes = self._on_all_devices(lanes)
         tile = self._whole_tile(resolved, lanes)
         training = resolved.payload.training
-        updates = quanta_of(self.study, training.steps_per_update).updates_per_chunk
+        updates = chunk_sizes_of(self.study, training.steps_per_update).updates_per_chunk
         episodes = self.study.evaluation.episodes
         lane = Lane(training, self._traced)
         return TrainingProgram(lane, lanes, updates, tile, episodes, self.devices)

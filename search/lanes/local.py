@@ -333,7 +333,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         parts = {
             "plan": plan,
             "lanes": lanes,
-            "updates": self.split.quanta(plan).updates_per_chunk,
+            "updates": self.split.chunk_sizes(plan).updates_per_chunk,
             "tile": tile,
             "evaluation": program.EvaluationPlan(
                 how.episodes, how.greedy, how.steps, cut_after(self.study)

@@ -164,7 +164,7 @@ class LocalPopulation(ProgramLanes):
         super().__init__(compiled, each, study.log_every, compiling, words)
         self._split = split
         self.warmup_chunks = warmup_chunks(compiled)
-        self._total_updates = split.quanta(plan).schedule_chunks * compiled.updates
+        self._total_updates = split.chunk_sizes(plan).schedule_chunks * compiled.updates
 
     def compile_ahead(self) -> Callable[[], None] | None:
         return None if is_hosted(self._program.plan.env.id) else super().compile_ahead()

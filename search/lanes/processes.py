@@ -36,7 +36,7 @@ from ...machine.software import code_version
 from ...store.codec import plain_json
 from ...store.rows import REFERENCE_TRIAL, Stream
 from ...store.study_folder import PROCESS
-from ...studies.chunk_sizes import ChunkSizes, quanta_of
+from ...studies.chunk_sizes import ChunkSizes, chunk_sizes_of
 from ...studies.command import Template, resumed
 from ...studies.spec import MetricFiles, Processes, Study
 from ...studies.study_keys import COSTS
@@ -86,7 +86,7 @@ class ProcessFactory:
         self.metrics = study.metrics or MetricFiles()
         self.line = Template(study.command or "")
         self.resume = None if study.resume is None else resumed(self.line.text, study.resume)
-        self.quanta: ChunkSizes = quanta_of(study, study.steps_per_update({}))
+        self.chunk_sizes: ChunkSizes = chunk_sizes_of(study, study.steps_per_update({}))
         self.cwd = Path(study.source).absolute()
         self.folder = self.cwd / FOLDER
         self._made: list[ProcessPopulation] = []
@@ -123,7 +123,7 @@ class ProcessFactory:
         return self.executor.at_once
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        return Resolved(config, FOLDER, self.quanta.steps_per_chunk, dict(config))
+        return Resolved(config, FOLDER, self.chunk_sizes.steps_per_chunk, dict(config))
 
     def check(self, resolved: Resolved) -> None:
         """Refuse a command that cannot start where it runs, or an unusual number of GPUs."""
@@ -404,18 +404,18 @@ class ProcessRun:
     def _waits_at_rung(self) -> bool:
         if self.is_free:
             return False
-        rungs = self.factory.quanta.rung_chunks if self.refill.stream is Stream.SEARCH else ()
+        rungs = self.factory.chunk_sizes.rung_chunks if self.refill.stream is Stream.SEARCH else ()
         following = next((rung for rung in rungs if rung > self.chunks), None)
         return following is not None and self.has_reached(following)
 
     def has_reached(self, chunks: int) -> bool:
         """Return whether this many chunks can be counted; the last ones once it has ended."""
-        quanta = self.factory.quanta
+        chunk_sizes = self.factory.chunk_sizes
         if self.is_over:
             return True
-        if chunks >= quanta.chunks:
+        if chunks >= chunk_sizes.chunks:
             return False
-        mark = chunks * quanta.steps_per_chunk
+        mark = chunks * chunk_sizes.steps_per_chunk
         if self.last_step < mark:
             return False
         return chunks not in self._evaluation_marks or all(
@@ -425,11 +425,11 @@ class ProcessRun:
     @cached_property
     def _evaluation_marks(self) -> frozenset[int]:
         """The chunks at which the metric is measured."""
-        quanta, every = self.factory.quanta, self.factory.study.evaluation.every
-        marks = set(quanta.rung_chunks)
+        chunk_sizes, every = self.factory.chunk_sizes, self.factory.study.evaluation.every
+        marks = set(chunk_sizes.rung_chunks)
         if isinstance(every, int):
             length = self.factory.study.env_steps
-            marks |= {-(-at // quanta.steps_per_chunk) for at in range(every, length, every)}
+            marks |= {-(-at // chunk_sizes.steps_per_chunk) for at in range(every, length, every)}
         return frozenset(marks)
 
     def _first_row_after(self, name: str, mark: float) -> int | None:
@@ -442,8 +442,8 @@ class ProcessRun:
 
     def measured(self) -> dict[str, float]:
         """Return the metrics at the counted chunk: those first reported there or later."""
-        mark = self.chunks * self.factory.quanta.steps_per_chunk
-        is_last = self.chunks >= self.factory.quanta.chunks
+        mark = self.chunks * self.factory.chunk_sizes.steps_per_chunk
+        is_last = self.chunks >= self.factory.chunk_sizes.chunks
         found: dict[str, float] = {}
         for name in self.names:
             there = [at for at, (_, own) in enumerate(self.rows) if name in own]
@@ -456,10 +456,10 @@ class ProcessRun:
 
     def count(self) -> dict[str, float]:
         """Count a chunk; return the last value of each metric in it."""
-        each = self.factory.quanta.steps_per_chunk
+        each = self.factory.chunk_sizes.steps_per_chunk
         start, end = self.chunks * each, (self.chunks + 1) * each
         self.chunks += 1
-        is_last = self.chunks >= self.factory.quanta.chunks
+        is_last = self.chunks >= self.factory.chunk_sizes.chunks
         found: dict[str, float] = {}
         for step, numbers in self.rows:
             inside = step is not None and step > start and (step <= end or is_last)
@@ -598,7 +598,7 @@ class ProcessPopulation(Population):
 
     def __init__(self, factory: ProcessFactory, lanes: int):
         self._factory, self.lanes = factory, lanes
-        self.steps_per_chunk = factory.quanta.steps_per_chunk
+        self.steps_per_chunk = factory.chunk_sizes.steps_per_chunk
         self._runs: list[ProcessRun | None] = [None] * lanes
         self._ending: list[Process | None] = [None] * lanes
         self._away: dict[tuple[int, Stream, int], ProcessRun] = {}  # taken out of their lanes

@@ -71,16 +71,16 @@ _WORST = 1e6  # the loss that is told while none was seen
 
 
 class Reports:
-    def __init__(self, ledger: SearchState, buckets: Mapping[str, Bucket], rule: str):
-        self._ledger, self._buckets, self._rule = ledger, buckets, rule
+    def __init__(self, search_state: SearchState, buckets: Mapping[str, Bucket], rule: str):
+        self._search_state, self._buckets, self._rule = search_state, buckets, rule
         # trial -> its rank among so many, until it is known what the scheduler made of it
         self._shown: dict[int, tuple[int, int]] = {}
         self._worst: float | None = None
-        for number in sorted(ledger.undecided):  # shown before the study was cut
-            self._show_rank(ledger.trials[number])
+        for number in sorted(search_state.undecided):  # shown before the study was cut
+            self._show_rank(search_state.trials[number])
 
     def _show_rank(self, trial: Trial) -> None:
-        there, loss = self._ledger.rung(trial.rung), self._ledger.objective.loss
+        there, loss = self._search_state.rung(trial.rung), self._search_state.objective.loss
         rank = there.rank(loss(trial.reports[trial.rung]))
         self._shown[trial.number] = rank, len(there)
 
@@ -91,12 +91,12 @@ class Reports:
         """Record the values of trials at an evaluation before their last."""
         shown = list[Trial]()
         for number in numbers:
-            trial = self._ledger.trials[number]
+            trial = self._search_state.trials[number]
             point = self._value_and_steps(trial)
             if point is not None and point[1] < self.length(trial):
                 trial.report(*point)
-                self._ledger.judge(trial.rung, [number])
-                self._ledger.touch(trial)
+                self._search_state.judge(trial.rung, [number])
+                self._search_state.touch(trial)
                 shown.append(trial)
         for trial in shown:  # compared with all that were here by now
             self._show_rank(trial)
@@ -111,8 +111,8 @@ class Reports:
         values = trial.values_of(Stream.SEARCH)
         if chunks not in bucket.schedule.evaluations or not values:
             return None
-        value = self._ledger.objective.aggregate(values)
-        worst = self._ledger.objective.loss(value)
+        value = self._search_state.objective.aggregate(values)
+        worst = self._search_state.objective.loss(value)
         self._worst = worst if self._worst is None else max(self._worst, worst)
         return value, chunks * bucket.schedule.quantum
 
@@ -125,7 +125,7 @@ class Reports:
         copied: dict[str, Any] = {"source": source}
         if action == "copy":
             copied |= {"old_params": old, "params": dict(trial.params)}
-        self._ledger.decide(
+        self._search_state.decide(
             trial,
             action=action,
             rule=self._rule,
@@ -151,7 +151,7 @@ class Reports:
         chunks = max((bucket.trained(run) for run in trial.runs), default=0)
         ahead = next((mark for mark in marks if mark > chunks), None)
         if ahead is None or ahead >= bucket.schedule.length:
-            self._ledger.end(trial, TrialState.DIVERGED)
+            self._search_state.end(trial, TrialState.DIVERGED)
             return Report(self.worst_value(), self.length(trial), done=True)
         for run in trial.runs:
             run.skip_to(ahead + bucket.warmup)
@@ -159,11 +159,13 @@ class Reports:
 
     def length(self, trial: Trial) -> int:
         bucket = self._buckets.get(trial.bucket)
-        return bucket.schedule.env_steps if bucket is not None else self._ledger.study.env_steps
+        return (
+            bucket.schedule.env_steps if bucket is not None else self._search_state.study.env_steps
+        )
 
     def worst_value(self) -> float:
         worst = _WORST if self._worst is None else self._worst
-        return self._ledger.objective.loss(worst)  # a loss is the value, or its negative
+        return self._search_state.objective.loss(worst)  # a loss is the value, or its negative
 
 
 _PATIENCE_SECONDS = 120.0  # a handle's process begins within seconds, on a busy machine not
@@ -172,8 +174,8 @@ _PATIENCE_SECONDS = 120.0  # a handle's process begins within seconds, on a busy
 class Waiting:
     """The requests of one study that have no reply yet."""
 
-    def __init__(self, ledger: SearchState, desk: Desk, reports: Reports):
-        self._ledger, self._desk, self._reports = ledger, desk, reports
+    def __init__(self, search_state: SearchState, desk: Desk, reports: Reports):
+        self._search_state, self._desk, self._reports = search_state, desk, reports
         self._asked: dict[int, DeskRequest] = {}
         self._heard = time.monotonic()
 
@@ -205,7 +207,7 @@ class Waiting:
         """Answer the trials that are at an evaluation or have ended."""
         replies: dict[str, Reply] = {}
         for number, request in list(self._asked.items()):
-            report = self._reports.report(self._ledger.trials[number])
+            report = self._reports.report(self._search_state.trials[number])
             if report is not None:
                 replies[request.key] = report
                 del self._asked[number]
@@ -218,8 +220,10 @@ class Waiting:
             self.turn_away(request)
 
     def turn_away(self, request: DeskRequest) -> None:
-        trial = self._ledger.trials.get(request.trial)
-        length = self._ledger.study.env_steps if trial is None else self._reports.length(trial)
+        trial = self._search_state.trials.get(request.trial)
+        length = (
+            self._search_state.study.env_steps if trial is None else self._reports.length(trial)
+        )
         value = None if trial is None else trial.value
         value = self._reports.worst_value() if value is None else value
         self.reply({request.key: Report(value, length, done=True)})

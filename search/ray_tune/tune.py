@@ -172,8 +172,8 @@ _DESKS: dict[str, TuneDesk] = {}
 class TuneDesk:
     """Ray Tune's side of the desk; see `Desk`."""
 
-    def __init__(self, ray: ModuleType, study: Study, ledger: SearchState):
-        self._ray, self.study, self._ledger = ray, study, ledger
+    def __init__(self, ray: ModuleType, study: Study, search_state: SearchState):
+        self._ray, self.study, self._search_state = ray, study, search_state
         self.name = f"hpo-{secrets.token_hex(8)}"
         self.copies = copies_states(study)
         self._lock = threading.Lock()
@@ -312,7 +312,7 @@ class TuneDesk:
             space[POINT] = tune.grid_search(points)
         else:
             searcher.set_search_properties(_VALUE, mode, domains(study.space))
-            self.suggestions = Suggestions(study, searcher, points, self._ledger.trials)
+            self.suggestions = Suggestions(study, searcher, points, self._search_state.trials)
             SUGGESTIONS[self.name] = self.suggestions
         scheduler = scheduler_of(study, schedule, _Explore(self.name))
         watch = _StatusReporter(self.name)
@@ -342,20 +342,20 @@ class TuneDesk:
     def _trials_left(self) -> int:
         if self.study.search.searcher == "random":
             return len(self._first_points())
-        trials = self._ledger.trials.values()
+        trials = self._search_state.trials.values()
         ended = sum(trial.number >= 0 and not trial.is_live for trial in trials)
         return (self.study.budget.trials or 0) - ended
 
     def _first_points(self) -> list[dict[str, Any]]:
         """Return the first trials: running, default and enqueued; random ones if all are."""
-        study, ledger = self.study, self._ledger
-        live = {trial.number: trial.params for trial in ledger.live()}
+        study, search_state = self.study, self._search_state
+        live = {trial.number: trial.params for trial in search_state.live()}
         count = study.budget.trials or 0
         if study.search.searcher != "random":
             count = min(count, 1 + len(study.enqueue))
         plain = replace(study, search=replace(study.search, method="random", options={}))
         found = Proposer(plain, make_sampler(plain)).propose(0, range(count), ()).found
-        drawn = {one.trial: one.params for one in found if one.trial not in ledger.trials}
+        drawn = {one.trial: one.params for one in found if one.trial not in search_state.trials}
         return [point_of(number, params) for number, params in sorted({**drawn, **live}.items())]
 
     # ------------------------------------------------------------------ called by Tune

@@ -140,8 +140,12 @@ class Observer:
         """The study has `finished`, or was `interrupted`."""
 
 
-def picture(ledger: SearchState, buckets: Iterable[Bucket], running: Bucket | None) -> Progress:
-    found = _progress(ledger.study, ledger.state, ledger.trials, ledger.tally)
+def picture(
+    search_state: SearchState, buckets: Iterable[Bucket], running: Bucket | None
+) -> Progress:
+    found = _progress(
+        search_state.study, search_state.state, search_state.trials, search_state.tally
+    )
     return replace(
         found,
         lanes=running.lanes if running is not None else 0,
