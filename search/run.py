@@ -80,13 +80,14 @@ class RunResults:
     @property
     def best(self) -> Entry | None:
         """The top of the leaderboard; None if no trial has a value."""
-        first = self.leaderboard[0] if self.leaderboard else None
-        return first if first is not None and first.value is not None else None
+        if not self.leaderboard or self.leaderboard[0].value is None:
+            return None
+        return self.leaderboard[0]
 
     @property
     def rejected_share(self) -> float:
         """The share of all drawn configurations that a `forbid` rule refused."""
-        return self.usage.refused / self.usage.draws if self.usage.draws else 0.0
+        return self.usage.refused / max(1, self.usage.draws)
 
 
 def _say_nothing(text: str) -> None:
@@ -260,8 +261,10 @@ def run(
     place = Path(directory).absolute()  # the study's code may change the working folder
     check_runnable(study)
     proposer = Proposer(study, make_sampler(study))
+    if earlier is None and settings.anew:
+        earlier = warm_start(study)
     if earlier is None:
-        earlier = warm_start(study, None if settings.anew else place)
+        earlier = warm_start(study, place)
     if settings.anew:  # nothing above has refused the study
         delete_results(place)
     meta = study_meta(study, factory.backend, factory.device_count)
@@ -293,8 +296,9 @@ def _run(
     buckets = restore_buckets(search_state, factory, store.checkpoint())
     paused_states = PausedStates(search_state, buckets, factory)
     paused_states.restore(store.checkpoint())
-    callbacks = Callbacks(settings.callbacks)
-    heard = [callbacks] if settings.callbacks else []
+    callbacks, heard = Callbacks(settings.callbacks), list[Observer]()
+    if settings.callbacks:
+        heard.append(callbacks)
     notifier = Notifier(search_state, buckets, [*observers, *heard], heard)
     folder = as_given(asked.shown, store.folder.path)
     notifier.tell("on_start", study, folder, isinstance(opened, Resumed))
@@ -311,22 +315,25 @@ def _run(
         fresh = read_fresh(search_state, store)
         names = study.confirm is not None and bool(study.confirm.also)
         add_rows = fresh.only_new(store.curves.add_chunk, cut=names)
+        if settings.callbacks:
+            add_rows = callbacks.listening(add_rows)
         policies = KeptPolicies(search_state, buckets, store.folder.policies, study.checkpoint)
         delete_copies(store.folder.policies)
         policies.tidy_snapshots()
-        given = settings.commit_seconds
-        every = study.checkpoint.commit_seconds if given is None else given
+        every = settings.commit_seconds
+        if every is None:
+            every = study.checkpoint.commit_seconds
         engine = Engine(
             search_state,
             factory,
             buckets,
-            add_rows=callbacks.listening(add_rows) if settings.callbacks else add_rows,
+            add_rows=add_rows,
             committer=Committer(
                 store,
                 search_state,
                 buckets,
                 every_seconds=every,
-                soon=given is None,
+                soon=settings.commit_seconds is None,
                 paused_states=paused_states,
             ),
             policies=policies,
@@ -358,10 +365,14 @@ def _run(
 def _results(
     outcome: Literal["finished", "interrupted"], search_state: SearchState, store: StudyStore
 ) -> RunResults:
-    rows = store.journal.trials()
-    entries = leaderboard_of(store.meta, rows if outcome == "finished" else as_left(rows))
-    head = store.head  # as `hpo report` and `hpo show` say it: a commit cannot hold its own time
-    usage = LoopState.from_text(head.loop_state).usage if head.number else search_state.state.usage
+    rows, ranked = store.journal.trials(), None
+    if outcome == "finished":
+        entries = ranked = leaderboard_of(store.meta, rows)
+    else:
+        entries = leaderboard_of(store.meta, as_left(rows))
+    head, usage = store.head, search_state.state.usage
+    if head.number:  # as `hpo report` and `hpo show` say it: a commit cannot hold its own time
+        usage = LoopState.from_text(head.loop_state).usage
     study, trials = search_state.study, search_state.trials.values()
     programs = len({trial.bucket for trial in trials if trial.env_steps})
     times = (usage.compile_seconds, usage.run_seconds)
@@ -375,5 +386,5 @@ def _results(
         usage=usage,
         advice=programs_note(study, programs, len(trials), *times),
         hypervolume=volume_of(entries, Ranking.of(store.meta)),
-        conclusion=conclusion_of(store.journal, rows, entries if outcome == "finished" else None),
+        conclusion=conclusion_of(store.journal, rows, ranked),
     )

@@ -122,7 +122,9 @@ class RecordedSearch:
         known = points[max(0, bisect_right(points, env_steps) - 1)]
         if known == env_steps:
             return results[known], "seen"
-        return results[known], "unseen" if env_steps > points[-1] else "between"
+        if env_steps > points[-1]:
+            return results[known], "unseen"
+        return results[known], "between"
 
     def length(self, trial: int) -> int:
         """Return the env steps of a trial's full run, in whole chunks."""
@@ -131,7 +133,8 @@ class RecordedSearch:
     def value(self, trial: int, env_steps: int) -> float | None:
         """Return a trial's value over its seeds; None if one of them was not evaluated there."""
         objective = Objective.of(self.study)
-        objective = objective.of_test if self.evaluations_alone else objective
+        if self.evaluations_alone:
+            objective = objective.of_test
         replicates = self.of_trial.get(trial, {})
         shown = [self.at(trial, one, env_steps) for one in replicates if one < self.seeds]
         waits = self.trials[trial].ended_at is None and len(shown) < self.seeds
@@ -350,10 +353,10 @@ def replay(record: RecordedSearch, study: Study) -> Replayed:
         for trial in search_state.trials.values()
         if trial.state is TrialState.FINISHED and trial.value is not None
     ]
-    plain = finished and search_state.objectives.is_plain
-    return Replayed(
-        search_state, search_state.best(finished).number if plain else None, factory.shown
-    )
+    winner = None
+    if finished and search_state.objectives.is_plain:
+        winner = search_state.best(finished).number
+    return Replayed(search_state, winner, factory.shown)
 
 
 def matches(record: RecordedSearch, found: Replayed) -> tuple[int, int]:
@@ -385,7 +388,7 @@ def asked_rules(
         raise ConfigError(
             f"seeds is {seeds}, but the trials of {study.name} have {most}; allowed: 1 to {most}"
         )
-    count = most if seeds is None else seeds
+    count = seeds or most
     usual = [
         "none",
         "asha,eta=2",
@@ -459,8 +462,9 @@ def _early(
     record: RecordedSearch, rule: str, name: str, given: Sequence[str]
 ) -> EarlyTerminate | None:
     """Return a rule that stops trials; its first rung defaults to that of the study."""
-    ran = record.study.early_terminate
-    least = record.first_point if ran is None else ran.min  # None: the rule's default is later
+    ran, least = record.study.early_terminate, record.first_point
+    if ran is not None:
+        least = ran.min  # None: the rule's default is later
     own = [f"type: {name}", *given]
     if least is not None and not any(option.startswith("min: ") for option in given):
         own.append(f"min: {least}")
@@ -482,7 +486,9 @@ def _check_rungs(record: RecordedSearch, rule: str, study: Study) -> None:
     found = [rungs(study, record.quantum(study, config)) for config in record.configs]
     first = min((steps[0] for steps in found if steps), default=None)
     if first is None or first < record.first_point:
-        where = "no rung is inside a run" if first is None else f"its first rung is at {first}"
+        where = f"its first rung is at {first}"
+        if first is None:
+            where = "no rung is inside a run"
         way = f"type min={record.first_point} or more"
         if record.first_point >= study.env_steps:
             way = "run a study with evaluation: {every: ...}"
@@ -494,12 +500,18 @@ def _check_rungs(record: RecordedSearch, rule: str, study: Study) -> None:
 
 def _rule_label(early: EarlyTerminate | None, seeds: Seeds) -> str:
     """Return a rule in table form: `asha eta=2 min=1k`."""
-    racing = [] if seeds.racing is None else [f"racing start={seeds.racing.start}"]
+    racing = []
+    if seeds.racing is not None:
+        racing = [f"racing start={seeds.racing.start}"]
     if early is None:
         return ", ".join(racing) or "none"
+    shown: dict[str, Any] = {}
+    if early.type in ("asha", "hyperband"):
+        shown["eta"] = f"{early.eta:g}"
     whole, rest = divmod(early.min or 0, 1000)
-    shown = {"eta": f"{early.eta:g}"} if early.type in ("asha", "hyperband") else {}
-    shown["min"] = f"{early.min}" if rest or not whole else f"{whole}k"
+    shown["min"] = f"{whole}k"
+    if rest or not whole:
+        shown["min"] = f"{early.min}"
     for entry in rule_row(early.type).fields:
         value = early.options.get(entry.key, getattr(early, entry.key, entry.default))
         if value != entry.default:

@@ -61,7 +61,9 @@ def search_table(study: Study, factory: TableFactory, move: bool = True) -> Engi
     `move` moves proposals to recorded configurations; otherwise the nearest one plays them.
     """
     engine, sampler = engine_in_memory(study, factory), make_sampler(study)
-    proposer = TableProposer(study, sampler, factory) if move else Proposer(study, sampler)
+    proposer = Proposer(study, sampler)
+    if move:
+        proposer = TableProposer(study, sampler, factory)
     with closing(AskAhead(proposer)) as ahead:
         Loop(engine, RefillQueue(engine, ahead), make_pruner(study)).run(Interrupts())
     return engine
@@ -71,7 +73,9 @@ def chosen_trial(engine: Engine) -> int:
     """Return the best value as printed by `hpo run`; 0 if no trial has a value."""
     trials, metric = engine.search_state.trials.values(), engine.study.metric
     entries = leaderboard([trial.row() for trial in trials], metric.goal, metric.aggregate)
-    return entries[0].trial if entries and entries[0].value is not None else 0
+    if not entries or entries[0].value is None:
+        return 0
+    return entries[0].trial
 
 
 class BenchRunner:
@@ -102,7 +106,7 @@ class BenchRunner:
         rows = {number: row for number, (row, _) in played.items()}
         trial = chosen_trial(engine)
         others = [seed for seed in range(table.seeds) if seed not in plan.test]
-        means = table.finals[:, others].mean(axis=1) * (1.0 if table.goal == "maximize" else -1.0)
+        means = table.finals[:, others].mean(axis=1) * table.sign
         best = max(rows.values(), key=lambda row: means[row], default=0)
         on_tests = table.finals[:, list(plan.test)].mean(axis=1)
         own, tested = rows.get(trial, 0), list(plan.test)
@@ -126,7 +130,7 @@ class BenchRunner:
             confirm_runs=(engine.search_state.state.usage.env_steps - spent) / table.length,
             trials=len(rows),
             nearest=len(away),
-            distance=sum(away) / len(away) if away else 0.0,
+            distance=sum(away) / max(1, len(away)),
             seconds=time.perf_counter() - started,
         )
 
@@ -175,7 +179,9 @@ def run_bench(
     ]
     total = sum(len(numbers) for *_, numbers in tasks)
     found: list[BenchOutcome] = []
-    batches = _in_processes(file, tasks, jobs) if jobs > 1 else (_run(runner, t) for t in tasks)
+    batches = (_run(runner, task) for task in tasks)
+    if jobs > 1:
+        batches = _in_processes(file, tasks, jobs)
     for outcomes in batches:
         found += outcomes
         report(len(found), total)

@@ -21,9 +21,11 @@ from jaxtyping import Float
 from scipy.special import stdtrit
 
 from .bench import BenchOutcome, BenchResults
+from .tables import sign_of
 
 _RESAMPLES, _CHUNK = 2000, 100
 _LEVEL = 0.95
+_USUAL_BUDGET = 48
 
 
 @dataclass(frozen=True)
@@ -93,15 +95,14 @@ class BenchComparison:
 def compare(results: BenchResults) -> BenchComparison:
     spec, methods = results.file.spec, results.methods
     baseline = spec.baseline or methods[0]
-    budget = spec.baseline_budget or (48 if 48 in spec.budgets else max(spec.budgets))
+    budget = spec.baseline_budget or max(spec.budgets)
+    if not spec.baseline_budget and _USUAL_BUDGET in spec.budgets:
+        budget = _USUAL_BUDGET
     shape = (len(results.environments), len(methods), len(spec.budgets), spec.searches)
-    signs = np.array(
-        [1.0 if results.goals[name] == "maximize" else -1.0 for name in results.environments]
-    )
+    signs = np.array([sign_of(results.goals[name]) for name in results.environments])
     values = _outcome_array(results, shape, "value") * signs[:, None, None, None]
-    runs = _outcome_array(results, shape, "search_runs") + _outcome_array(
-        results, shape, "confirm_runs"
-    )
+    runs = _outcome_array(results, shape, "search_runs")
+    runs += _outcome_array(results, shape, "confirm_runs")
     at = methods.index(baseline), spec.budgets.index(budget)
     whole = np.ones((1, *shape[::3]))
     found, smallest = _ratios(values, runs, at, whole)
@@ -240,7 +241,7 @@ def _outcome_array(results: BenchResults, shape: tuple[int, ...], name: str) -> 
 
 
 def _row(group: Sequence[BenchOutcome], goal: str) -> BenchRow:
-    sign = 1.0 if goal == "maximize" else -1.0
+    sign = sign_of(goal)
 
     def mean(name: str) -> float:
         return math.fsum(getattr(one, name) for one in group) / len(group)
@@ -270,7 +271,9 @@ def _score(judged: float, median: float, best: float) -> float | None:
 
     Values are signed so that larger is better.
     """
-    return (judged - median) / (best - median) if best > median else None
+    if best <= median:
+        return None
+    return (judged - median) / (best - median)
 
 
 def _mean_interval(values: Sequence[float]) -> BenchEstimate:

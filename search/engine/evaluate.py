@@ -178,21 +178,18 @@ def take_evaluations(
             continue
         trained = bucket.trained(run)
         search_state.count_evaluation(run, int(np.sum(result.lengths)))
-        result, objective = (
-            _with_training(search_state, run, result),
-            search_state.objective_on(run.stream),
-        )
+        result = _with_training(search_state, run, result)
+        objective = search_state.objective.on(run.stream)
         value, scores = objective.seen(result)
         extras = search_state.objectives.measure(result)
         if not all(map(math.isfinite, (value, *extras))):
-            _diverge(
-                search_state, bucket, run, _not_finite(search_state, result, (value, *extras))
-            )
+            why = _not_finite(search_state, result, (value, *extras))
+            _diverge(search_state, bucket, run, why)
             continue
         row = _row_of(bucket, run, result)
         written.append(row)
         rungs = len(bucket.schedule.rungs_at(trained))
-        alone = objective.of_test.measure(result) if objective.metric.training_weight else None
+        alone = objective.measure_alone(result)
         run.measure(value, extras, rungs, scores, alone)
         compared = rungs > 0 or trained == bucket.schedule.length
         lacking = lacking or (compared and objective.lacks_training(result))
@@ -220,8 +217,7 @@ def _with_training(
     """
     if not search_state.study.metric.training_weight or TRAINING_RETURN in result.metrics:
         return result
-    shown = run.recent_return if run.recent_episodes else math.nan
-    trained = {TRAINING_RETURN: np.full(len(result.returns), shown)}
+    trained = {TRAINING_RETURN: np.full(len(result.returns), run.training_return)}
     return replace(result, metrics={**result.metrics, **trained})
 
 
@@ -241,8 +237,8 @@ def _not_finite(
     study = search_state.study
     names = [metric.name for metric in study.objectives or (study.metric,)]
     shown = zip(names, values, strict=False)  # after the objectives come constraints
-    bad_ones = [f"{name} is {value}" for name, value in shown if not math.isfinite(value)]
-    named = bad_ones[0] if bad_ones else "the value of a constraint is not finite"
+    bad_ones = (f"{name} is {value}" for name, value in shown if not math.isfinite(value))
+    named = next(bad_ones, "the value of a constraint is not finite")
     if not study.algorithm.is_ppo and "eval/return_mean" not in names:
         return f"{named} in its evaluation"
     returns = np.asarray(result.returns)
@@ -253,9 +249,10 @@ def _not_finite(
 def replicates_of(study: Study) -> dict[Stream, int]:
     counts = {Stream.SEARCH: study.seeds.per_config}
     if study.confirm is not None:
-        choose = study.confirm.choose if study.confirm.top_k else 0
-        report = max(study.confirm.report, *(seeds for _, seeds in study.confirm.also), 0)
-        counts |= {Stream.CHOOSE: choose, Stream.REPORT: report}
+        if study.confirm.top_k:
+            counts[Stream.CHOOSE] = study.confirm.choose
+        asked = (seeds for _, seeds in study.confirm.also)
+        counts[Stream.REPORT] = max(study.confirm.report, *asked, 0)
     return {stream: count for stream, count in counts.items() if count > 0}
 
 
@@ -289,5 +286,10 @@ def measure_baselines(
 
 
 def _means(results: Sequence[EvaluationResult]) -> dict[str, tuple[float, ...]]:
-    names = results[0].metrics if results else {}
-    return {name: tuple(float(r.metrics[name].mean()) for r in results) for name in names}
+    if not results:
+        return {}
+    return {name: _metric_means(results, name) for name in results[0].metrics}
+
+
+def _metric_means(results: Sequence[EvaluationResult], name: str) -> tuple[float, ...]:
+    return tuple(float(result.metrics[name].mean()) for result in results)

@@ -297,9 +297,6 @@ class SearchState:
             plain = self.objective.aggregate(trial.seed_values)
             trial.correct_value(mean(best.seed_values) + plain - mean(shared))
 
-    def objective_on(self, stream: Stream) -> Objective:
-        return self.objective.of_test if stream is Stream.REPORT else self.objective
-
     def decide(
         self,
         trial: Trial,

@@ -166,6 +166,13 @@ class Replicate:
             {name: copy.deepcopy(value) for name, value in vars(other).items() if name not in _OWN}
         )
 
+    @property
+    def training_return(self) -> float:
+        """Mean return of the last 100 training episodes; NaN before the first."""
+        if not self.recent_episodes:
+            return math.nan
+        return self.recent_return
+
     def roll(self, episodes: float, mean: float, length: float) -> tuple[float, float]:
         """Add a chunk's episodes; return rolling means of the last 100 returns and lengths.
 
