@@ -373,6 +373,4 @@ def _param_kinds(space: Space) -> dict[str, str]:
     for parameter in space.parameters:
         some = values.setdefault(parameter.name, [])
         some += [*parameter.distribution.ends(), parameter.default]
-    return {
-        name: param_kind([plain_json(value) for value in some]) for name, some in values.items()
-    }
+    return {name: param_kind([*map(plain_json, some)]) for name, some in values.items()}

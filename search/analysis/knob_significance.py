@@ -56,9 +56,7 @@ class SignificantKnobs:
             **self.decided.as_json(),
             "sentences": self.sentences,
             "measured": self.measured,
-            "effects": {
-                name: [asdict(point) for point in points] for name, points in self.effects.items()
-            },
+            "effects": {name: [*map(asdict, points)] for name, points in self.effects.items()},
         }
 
 

@@ -78,7 +78,9 @@ class PausedStates:
 
     def _kept_state(self, population: Population, run: Replicate) -> Any:
         _, kept = self._kept[_key(run)]
-        return population.restore_state(kept) if isinstance(kept, Path) else kept
+        if isinstance(kept, Path):
+            return population.restore_state(kept)
+        return kept
 
     def save(self, checkpoint: Path) -> None:
         """Write all states into a commit's folder; states of an earlier commit are linked."""
@@ -96,12 +98,12 @@ class PausedStates:
     def restore(self, checkpoint: Path | None) -> None:
         """Find the states written by the last commit; they are read when needed."""
         for key, bucket in _buckets_of_kept(self._search_state).items():
-            folder = None if checkpoint is None else checkpoint / _FOLDER / _state_name(key)
-            if folder is None or not folder.is_dir():
-                where = "" if folder is None else f" in {folder}"
-                raise not_as_written(
-                    f"the last commit has no lane{where} of trial {key[0]}, which is paused"
-                )
+            lacks = f"of trial {key[0]}, which is paused"
+            if checkpoint is None:
+                raise not_as_written(f"the last commit has no lane {lacks}")
+            folder = checkpoint / _FOLDER / _state_name(key)
+            if not folder.is_dir():
+                raise not_as_written(f"the last commit has no lane in {folder} {lacks}")
             self._kept[key] = bucket, folder
 
 
@@ -147,10 +149,13 @@ class Committer:
         self._store, self._search_state, self._buckets = store, search_state, buckets
         self._paused_states = paused_states
         self._every_seconds = every_seconds
-        self._wait_seconds = 0.0 if soon else every_seconds
+        self._wait_seconds = every_seconds
+        if soon:
+            self._wait_seconds = 0.0
         self._last = time.monotonic()
-        known = soon or store.head.number > 0
-        self._boundary = search_state.state.boundary if known else -1  # of the last commit
+        self._boundary = -1  # of the last commit
+        if soon or store.head.number > 0:
+            self._boundary = search_state.state.boundary
 
     def commit_if_due(self) -> None:
         if self._search_state.state.boundary == self._boundary:
@@ -212,7 +217,9 @@ def restore_search_state(
 ) -> SearchState:
     """Rebuild the search state from the last commit; a new study gets an empty one."""
     head = store.head
-    state = LoopState() if head.number == 0 else LoopState.from_text(head.loop_state)
+    state = LoopState()
+    if head.number > 0:
+        state = LoopState.from_text(head.loop_state)
     decisions: dict[int, list[DecisionRow]] = {}
     for decision in store.journal.decisions():
         decisions.setdefault(decision.trial, []).append(decision)
@@ -284,9 +291,12 @@ def restore_buckets(
     for key, bucket in buckets.items():
         if _has_state(search_state, bucket):
             population = factory.make(bucket.resolved, bucket.lanes)
-            if checkpoint is None or not (checkpoint / key).exists():
-                where = f" in {checkpoint}" if checkpoint else ""
-                raise not_as_written(f"the last commit has no lanes{where} of the program {key}")
+            if checkpoint is None:
+                raise not_as_written(f"the last commit has no lanes of the program {key}")
+            if not (checkpoint / key).exists():
+                raise not_as_written(
+                    f"the last commit has no lanes in {checkpoint} of the program {key}"
+                )
             population.restore(checkpoint / key)
             bucket.equip(population)
     return buckets

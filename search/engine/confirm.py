@@ -44,6 +44,10 @@ BucketOf = Callable[[Resolved, int], Bucket]
 _OF_REPORT = "report seed"
 
 
+def _chosen(column: Sequence[Any], rows: Sequence[int]) -> list[Any]:
+    return [column[row] for row in rows]
+
+
 @dataclass(frozen=True)
 class Fresh:
     """Confirm results in the journal when the study started or resumed."""
@@ -63,9 +67,10 @@ class Fresh:
                 value, extras, scores = self.ended[key]
                 state = RunState.ENDED
                 runs.append(Replicate(*key, state, value=value, extras=extras, scores=scores))
+            elif key in self.diverged:
+                runs.append(Replicate(*key, RunState.DIVERGED))
             else:
-                lost = key in self.diverged
-                runs.append(Replicate(*key, RunState.DIVERGED if lost else RunState.WAITING))
+                runs.append(Replicate(*key, RunState.WAITING))
         return runs
 
     def has_all(self, trial: int, stream: Stream, seeds: int) -> bool:
@@ -81,12 +86,12 @@ class Fresh:
             new = [row for row, (key, at) in enumerate(ends) if at > reached.get(key, 0)]
             fresh = (ends[row] for row in new)
             reached.update((key, at) for key, at in fresh if key[1] is not Stream.SEARCH)
-            add_rows(
-                **{name: [column[row] for row in new] for name, column in rows.items()},
-                metrics={name: values[new] for name, values in metrics.items()},
-            )
+            left = {name: _chosen(column, new) for name, column in rows.items()}
+            add_rows(**left, metrics={name: values[new] for name, values in metrics.items()})
 
-        return add if reached or cut else add_rows
+        if reached or cut:
+            return add
+        return add_rows
 
 
 def read_fresh(search_state: SearchState, store: StudyStore) -> Fresh:
@@ -122,11 +127,8 @@ class ConfirmStage:
         fresh: Fresh,
         bucket_of: BucketOf,
     ):
-        self._search_state, self._state, self._confirm = (
-            search_state,
-            search_state.state,
-            search_state.study.confirm,
-        )
+        self._search_state, self._state = search_state, search_state.state
+        self._confirm = search_state.study.confirm
         self._buckets, self._policies = buckets, policies
         self._fresh, self._bucket_of = fresh, bucket_of
 
@@ -169,8 +171,9 @@ class ConfirmStage:
 
     def _test_best_of_search(self, finished: Sequence[Trial]) -> None:
         """Start the test without selection seeds; those of an earlier stage still count."""
-        before = seeds_that_choose(self._search_state.trials.values()) > 0
-        winner = (first_confirmed(self._search_state) if before else None) or finished[0]
+        winner = finished[0]
+        if seeds_that_choose(self._search_state.trials.values()) > 0:
+            winner = first_confirmed(self._search_state) or winner
         self._state.choose([winner.number])
         winner.leave()  # a study resumed here has none of the search's replicates
         winner.forget_lack()
@@ -262,14 +265,16 @@ class ConfirmStage:
         won = {look.trial for look in looks if look.won}
         again = won == {winner.number} and begins_interim(looks)
         looked = not again and bool(won or winner.by_report_seed)
-        wanted = 0 if confirm is None else confirm.report
-        self._state.win(winner.number, reports=wanted > 0)
-        if confirm is None or not wanted:
+        if confirm is None or not confirm.report:
+            self._state.win(winner.number, reports=False)
             self._close_if_done()
             return
-        if confirm.interim is not None and confirm.default and not looked:
-            rival = self._default()
-            wanted = wanted if rival in (None, winner) else min(confirm.interim, wanted)
+        self._state.win(winner.number, reports=True)
+        wanted, interim = confirm.report, confirm.interim
+        if looked or not confirm.default:
+            interim = None
+        if interim is not None and self._default() not in (None, winner):
+            wanted = min(interim, wanted)
         runs, bucket = self._on_test_seeds(winner, wanted)
         _enqueue_runs(winner, runs, bucket)
         self._start_default(wanted, after=self._env_steps_needed(runs, bucket))
@@ -304,8 +309,10 @@ class ConfirmStage:
         It also decides if only unseen outcomes prevent a verdict (`unless`) and the planned seeds
         would not suffice to exclude them.
         """
-        search_state, state = self._search_state, self._state
-        if state.winner is None or state.default is None or search_state.study.constraints:
+        search_state, state, confirm = self._search_state, self._state, self._confirm
+        if confirm is None or state.winner is None or state.default is None:
+            return False
+        if search_state.study.constraints:
             return False  # constraints are tested on all seeds, whatever the values say
         both = [search_state.trials[number] for number in (state.winner, state.default)]
         if any(str(Stream.REPORT) in trial.copies for trial in both):
@@ -326,7 +333,7 @@ class ConfirmStage:
             return False
         if found.verdict in ("better", "worse") or found.difference <= 0.0:
             return True
-        planned = 0 if self._confirm is None else self._confirm.report - found.seeds
+        planned = confirm.report - found.seeds
         too_few = found.more_seeds is None or found.more_seeds > planned
         return found.unless is not None and too_few
 
@@ -369,11 +376,13 @@ class ConfirmStage:
 
     def _start_asked(self) -> bool:
         """Start the trials of `confirm.also` on test seeds; return whether there are any."""
-        search_state, asked = self._search_state, dict[int, int]()
-        for number, seeds in () if self._confirm is None else self._confirm.also:
-            trial = (
-                self._default() if number == REFERENCE_TRIAL else search_state.trials.get(number)
-            )
+        asked = dict[int, int]()
+        if self._confirm is None:
+            return False
+        for number, seeds in self._confirm.also:
+            trial = self._search_state.trials.get(number)
+            if number == REFERENCE_TRIAL:
+                trial = self._default()
             if trial is not None and trial.state is not TrialState.FAILED:
                 asked[trial.number] = max(seeds, asked.get(trial.number, 0))
         if not asked:
@@ -411,14 +420,15 @@ class ConfirmStage:
         trial = self._default()
         if trial is None or trial in best:
             return []
-        costs = {objective.metric.name for objective in search_state.objectives.others} & set(
-            COSTS
-        )
+        names = {objective.metric.name for objective in search_state.objectives.others}
+        costs = names.intersection(COSTS)
         if costs and trial.state is not TrialState.FINISHED:
             trial.lack(f"{', '.join(sorted(costs))} of an unfinished run cannot be compared")
             search_state.touch(trial)
             return []
-        return [] if self._join_bucket(trial) is None else [trial]
+        if self._join_bucket(trial) is None:
+            return []
+        return [trial]
 
     def _default(self) -> Trial | None:
         """Return the trial with the default configuration; None if it failed."""
@@ -443,7 +453,9 @@ class ConfirmStage:
         return bucket
 
     def _env_steps_needed(self, runs: Sequence[Replicate], bucket: Bucket | None) -> int:
-        each = 0 if bucket is None else bucket.schedule.env_steps * self._search_state.study.spread
+        if bucket is None:
+            return 0
+        each = bucket.schedule.env_steps * self._search_state.study.spread
         return sum(run.is_live for run in runs) * each
 
     def _take_report(self, number: int) -> None:
@@ -458,17 +470,20 @@ class ConfirmStage:
     def _missing_note(self, runs: Sequence[Replicate], of: str) -> str:
         """Return the number of seeds without values and the limit that cut them; "" if none."""
         lost, budget = sum(run.state is not RunState.ENDED for run in runs), ""
+        if not lost:
+            return ""
         if any(run.state is RunState.CUT for run in runs):
             bounds = self._search_state.study.budget
             given = {"budget.env_steps": bounds.env_steps, "budget.wall": bounds.wall_seconds}
             ended = " or ".join(name for name, bound in given.items() if bound is not None)
             budget = f": {ended} ended"
-        return f"{lost} of {counted(len(runs), of)} gave no value{budget}" if lost else ""
+        return f"{lost} of {counted(len(runs), of)} gave no value{budget}"
 
     def _record_look(self, interim: bool = False) -> None:
-        winner = first_confirmed(self._search_state)
+        winner, number = first_confirmed(self._search_state), None
         is_default = winner is default_of([*self._search_state.trials.values()])
-        number = None if is_default or winner is None else winner.number
+        if winner is not None and not is_default:
+            number = winner.number
         self._search_state.note_looks(number, interim)
 
     def _keep_policy(self) -> None:
@@ -500,8 +515,10 @@ def first_confirmed(search_state: SearchState) -> Trial | None:
     seeds = seeds_that_choose(search_state.trials.values())
     if not seeds and not search_state.objectives.others:
         finished = [t for t in search_state.trials.values() if t.state is TrialState.FINISHED]
-        best = search_state.best(finished) if finished else None
-        return best if best is not None and best.by_report_seed else None
+        if not finished:
+            return None
+        best = search_state.best(finished)
+        return best if best.by_report_seed else None
     confirmed = [
         t for t in search_state.trials.values() if seeds and len(t.choose_values) == seeds
     ]

@@ -59,7 +59,9 @@ def lanes_to_keep(search_state: SearchState, bucket: Bucket) -> int:
 def replicates_to_come(search_state: SearchState, key: str) -> float:
     """Return the expected number of future replicates in a bucket; may be infinite."""
     state, study = search_state.state, search_state.study
-    trials = trials_left(study, state.proposed) if may_propose(search_state) else 0
+    trials = 0
+    if may_propose(search_state):
+        trials = trials_left(study, state.proposed)
     if study.budget.env_steps is not None:
         left = max(0, study.budget.env_steps - state.usage.bounded_env_steps)
         shortest = min([*rung_steps(study), study.env_steps]) * study.seeds.first * study.spread
@@ -146,11 +148,9 @@ class Engine:
         self.search_state, self.factory, self.buckets = search_state, factory, buckets
         self.committer, self.policies, self.notifier = committer, policies, notifier
         self._add_rows, self._beside = add_rows, beside
-        self._paused_states = (
-            PausedStates(search_state, buckets, factory)
-            if paused_states is None
-            else paused_states
-        )
+        if paused_states is None:
+            paused_states = PausedStates(search_state, buckets, factory)
+        self._paused_states = paused_states
         self._ahead: dict[str, _Ahead] = {}  # by bucket
         self._part = 0.0  # of a chunk of all busy lanes, that advance one by one
         self._whole = True  # the state is one between two steps, which may be committed
@@ -457,7 +457,9 @@ class Engine:
                 if run.is_live
             )
         more = max(0, left // (longest * study.seeds.first * study.spread))
-        return more if search_state.trials else max(1, more)
+        if not search_state.trials:
+            return max(1, more)
+        return more
 
     def is_out_of_time(self) -> bool:
         """Return whether the wall time is used up, except for the reserve for confirming."""

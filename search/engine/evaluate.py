@@ -256,6 +256,11 @@ def replicates_of(study: Study) -> dict[Stream, int]:
     return {stream: count for stream, count in counts.items() if count > 0}
 
 
+def _is_complete(row: BaselineRow, wanted: Mapping[Stream, int]) -> bool:
+    known = {stream: len(values) for stream, values in row.values.items()}
+    return known == {str(stream): count for stream, count in wanted.items()}
+
+
 def measure_baselines(
     search_state: SearchState,
     factory: PopulationFactory,
@@ -265,12 +270,10 @@ def measure_baselines(
     """Measure the baselines without a row in `known`; the next commit writes them."""
     study = search_state.study
     wanted = replicates_of(study)
-    there = {
-        row.baseline: {key: len(values) for key, values in row.values.items()} for row in known
-    }
+    complete = {row.baseline for row in known if _is_complete(row, wanted)}
     resolved = search_state.resolved(study.space.default())
     for name in study.baselines:
-        if there.get(name) == {str(stream): count for stream, count in wanted.items()}:
+        if name in complete:
             continue
         seeds = [(stream, i) for stream, count in wanted.items() for i in range(count)]
         with search_state.state.usage.spending("evaluate"):

@@ -31,12 +31,20 @@ def as_begun(study: Study, folder: Path) -> Study:
     before = _recorded_study(folder)
     if before is None:
         return study
-    also = (before.get("confirm") or {}).get("also") or {}
+    also = {int(number): seeds for number, seeds in _asked_trials(before).items()}
     study = with_horizon_of(study, before)
     if study.population.tiles == "auto":
         tiles = before.get("population", {}).get("tiles", "auto")
         study = replace(study, population=replace(study.population, tiles=tiles))
-    return asked_for(study, {int(n): seeds for n, seeds in also.items()}) if also else study
+    if also:
+        study = asked_for(study, also)
+    return study
+
+
+def _asked_trials(study: Mapping[str, Any]) -> Mapping[str, int]:
+    """Return `confirm.also` of a resolved study."""
+    confirm = study.get("confirm") or {}
+    return confirm.get("also") or {}
 
 
 def asked_for(study: Study, also: Mapping[int, int]) -> Study:
@@ -57,8 +65,10 @@ def single_as_begun(study: Study, folder: Path) -> Study:
 def resume_note(study: Study, folder: Path) -> str:
     """Return the line about settings changed since the study in the folder started; "" if none."""
     before = _recorded_study(folder)
-    changes = [] if before is None else diff(before, resolved(study))
-    if before is None or not changes or not all(change.allowed for change in changes):
+    if before is None:
+        return ""
+    changes = diff(before, resolved(study))
+    if not changes or not all(change.allowed for change in changes):
         return ""
     if study.env_steps > before["env_steps"]:
         text = f"env_steps grew from {before['env_steps']:,} to {study.env_steps:,}: the run "
@@ -69,7 +79,9 @@ def resume_note(study: Study, folder: Path) -> str:
         return ""
     while len(text := f"changed: {', '.join(words[:count])}") > _NOTE and count > 1:
         count -= 1
-    return f"{text} and {len(words) - count} more" if count < len(words) else text
+    if count < len(words):
+        text += f" and {len(words) - count} more"
+    return text
 
 
 def _recorded_study(folder: Path) -> Mapping[str, Any] | None:
@@ -126,14 +138,10 @@ def _check_running(search_state: SearchState, before: int) -> None:
 
 
 def _growth_error(study: Study, why: str, more: str = "") -> StoreError:
-    way = "continue training its policy with init: {from: .../policies/trial_0}, or "
-    return StoreError(
-        (
-            f"env_steps cannot grow: {why}; "
-            f"{way if study.algorithm.is_ppo else ''}start a new study{more}"
-        ),
-        new=True,
-    )
+    way = "start a new study"
+    if study.algorithm.is_ppo:
+        way = f"continue training its policy with init: {{from: .../policies/trial_0}}, or {way}"
+    return StoreError(f"env_steps cannot grow: {why}; {way}{more}", new=True)
 
 
 def _check_points(study: Study, was: EventSchedule, now: EventSchedule) -> None:
@@ -159,8 +167,10 @@ def _check_points(study: Study, was: EventSchedule, now: EventSchedule) -> None:
 
 def _why_missing(search_state: SearchState, before: int) -> str:
     trial = search_state.trials.get(0)
-    if trial is None or trial.state is not TrialState.FINISHED:
-        return f"trial 0 has not run to its end ({'absent' if trial is None else trial.state})"
+    if trial is None:
+        return "trial 0 has not run to its end (absent)"
+    if trial.state is not TrialState.FINISHED:
+        return f"trial 0 has not run to its end ({trial.state})"
     lanes, seeds = search_state.study.population.lanes, search_state.study.seeds.per_config
     if lanes is not None and lanes < seeds:
         return f"{seeds} seeds shared {lanes} lanes, and only the last states are kept"

@@ -88,7 +88,9 @@ def value_of(search_state: SearchState, trial: Trial) -> float:
 def _best_in_full(search_state: SearchState) -> Trial | None:
     """Return the best feasible trial with a value on every seed."""
     number = search_state.whole.best()
-    return None if number is None else search_state.trials[number]
+    if number is None:
+        return None
+    return search_state.trials[number]
 
 
 _FOLDER = re.compile(r"trial_(\d+)(?:_(steps|best|seeds))?")
@@ -137,7 +139,9 @@ class KeptPolicies:
                 self._write(run, self._path(run.trial, "_seeds") / str(run.replicate))
             if run.state not in (RunState.RUNNING, RunState.ENDED):
                 continue
-            shown = run.value if run.alone is None else run.alone  # over time, of one measure
+            shown = run.value
+            if run.alone is not None:  # over time, of one measure
+                shown = run.alone
             loss = self._search_state.objective.loss(shown)
             if self._wanted.best_of_each and state.beats_own(run.trial, loss):
                 self._write(run, self._path(run.trial, "_best"))
@@ -148,7 +152,9 @@ class KeptPolicies:
         """Keep a finished trial's policy if it is among the best so far."""
         search_state, most = self._search_state, self._wanted.keep_best
         there = in_lanes(trial.runs_of(Stream.SEARCH))
-        seeds = self._seeds_of(trial) if self._wanted.each_seed else []
+        seeds = []
+        if self._wanted.each_seed:
+            seeds = self._seeds_of(trial)
         if trial.value is None or not (seeds or there or self._path(trial.number).is_dir()):
             return
         numbers = [policy.trial for policy in search_state.state.kept] + [trial.number]
@@ -213,9 +219,10 @@ class KeptPolicies:
 
     def _tidy_steps(self, trial: Trial, path: Path) -> None:
         """Delete the snapshots of a trial that are newer than its replicates."""
-        known = trial.bucket in self._buckets
-        runs = trial.runs_of(Stream.SEARCH) if known else []
-        done = {str(run.replicate): self._bucket(run).env_steps_of(run) for run in runs}
+        done: dict[str, int] = {}
+        if trial.bucket in self._buckets:
+            runs = trial.runs_of(Stream.SEARCH)
+            done = {str(run.replicate): self._bucket(run).env_steps_of(run) for run in runs}
         for snapshot in path.glob("*/*"):
             if int(snapshot.name) > done.get(snapshot.parent.name, 0):
                 delete_folder(snapshot)
@@ -231,7 +238,8 @@ class KeptPolicies:
         state.keep([one for one in state.kept if one.trial not in lost])
         kept = {one.trial for one in state.kept}
         kept |= {number for number, trial in trials.items() if _has_won(trial)}
-        kept |= set[int]() if winner is None else {winner.number}
+        if winner is not None:
+            kept.add(winner.number)
         self._delete("", but=kept)
         self._delete("seeds", but=trials.keys() - lost)
 
@@ -271,8 +279,10 @@ class KeptPolicies:
                 self._search_state.study,
                 alone=not self._search_state.objective.metric.training_weight,
             ),
-            "value": run.value if evaluated else None,  # of this very policy
+            "value": None,
         }
+        if evaluated:
+            about["value"] = run.value  # of this very policy
         resolved = self._search_state.resolved_of(run.trial)
         bucket.population.export_policy(run.lane, resolved, path, about)
         sync_tree(path)
@@ -330,8 +340,10 @@ def _end_cut(search_state: SearchState, trial: Trial, policies: KeptPolicies) ->
     """End a trial cut by the budget: it is unfinished, or had already diverged."""
     whole = [run for run in trial.runs if run.state is not RunState.CUT]
     if search_state.study.seeds.racing is None or len(whole) < search_state.study.seeds.first:
-        state = TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED
-        search_state.end(trial, state, trial.error if trial.lost else "")
+        if trial.lost:
+            search_state.end(trial, TrialState.DIVERGED, trial.error)
+        else:
+            search_state.end(trial, TrialState.UNFINISHED)
         return
     trial.forget_cut()
     trial.stop_by(BUDGET_ENDED)

@@ -85,7 +85,9 @@ class Loop:
         """Refill lanes, run a chunk and judge; None if this phase has nothing to run."""
         engine, search_state = self._engine, self._search_state
         with engine.undivided():
-            bucket = None if search_state.state.phase is Phase.DONE else self._refiller.refill()
+            bucket = None
+            if search_state.state.phase is not Phase.DONE:
+                bucket = self._refiller.refill()
             if bucket is None and self._one_goes_on():
                 bucket = self._refiller.refill()
             engine.check_first_bucket()
@@ -135,14 +137,16 @@ class Loop:
 
     def _one_goes_on(self) -> bool:
         """Promote a paused trial if nothing else can run; return whether it did."""
-        if self._search_state.state.phase is not Phase.SEARCH or not isinstance(
-            self._pruner, PromotingAsha
-        ):
+        if self._search_state.state.phase is not Phase.SEARCH:
+            return False
+        if not isinstance(self._pruner, PromotingAsha):
             return False
         able = [key for key, b in self._buckets.items() if self._engine.affordable(b) >= 1]
         best = promote_last(self._search_state, self._pruner, able)
-        self._enqueue_promoted([] if best is None else [best])
-        return best is not None
+        if best is None:
+            return False
+        self._enqueue_promoted([best])
+        return True
 
     def _enqueue_promoted(self, promoted: Iterable[Trial]) -> None:
         for trial in promoted:

@@ -43,8 +43,9 @@ class Notifier:
         self._ahead = RemainingWork(search_state.study)
         self._found: Outlook | None = None  # by the last look
         state = search_state.state
-        begins = state.phase is Phase.ALSO and not state.asked
-        self._phase = Phase.DONE if begins else state.phase  # that observers know of
+        self._phase = state.phase  # that observers know of
+        if state.phase is Phase.ALSO and not state.asked:
+            self._phase = Phase.DONE
 
     def tell(self, event: str, *about: Any) -> None:
         for observer in self._observers:
@@ -96,7 +97,8 @@ class Notifier:
     def _look_ahead(self) -> None:
         search_state, buckets = self._search_state, list(self._buckets.values())
         usage, wall = search_state.state.usage, search_state.study.budget.wall_seconds
-        wall = None if search_state.state.phase is Phase.ALSO else wall
+        if search_state.state.phase is Phase.ALSO:
+            wall = None
         compiled = sum(entry.population.compiles for entry in buckets if entry.population)
         self._rates.pass_boundary(usage, compiled)
         if 0.0 <= self._clock - self._looked < self._wait:
@@ -131,8 +133,8 @@ class Notifier:
         phase = self._search_state.state.phase
         if phase is not self._phase and phase in _STREAMS:
             live, stream = self._search_state.state.live.values(), _STREAMS[phase]
-            trials = [t.number for t in live if any(run.is_live for run in t.runs_of(stream))]
-            self.tell("on_confirm", phase, tuple(trials))
+            trials = tuple(trial.number for trial in live if trial.has_live_runs(stream))
+            self.tell("on_confirm", phase, trials)
         self._phase = phase
 
 

@@ -195,10 +195,13 @@ class _Rung:
     def _record_decision(
         self, trial: Trial, source: Trial | None, old: Mapping[str, Any], cutoff: float | None
     ) -> None:
-        objective, judged = self.search_state.objective, sorted(self.loss.values())
+        if cutoff is not None:
+            cutoff = self.search_state.objective.loss(cutoff)
+        judged = sorted(self.loss.values())
         loss = self.loss.get(trial.number, math.inf)
-        copied: dict[str, Any] = {}
+        action, copied = "continue", dict[str, Any]()
         if source is not None:
+            action = "copy"
             copied = {
                 "source": source.number,
                 "old_params": dict(old),
@@ -206,9 +209,9 @@ class _Rung:
             }
         self.search_state.decide(
             trial,
-            action="copy" if copied else "continue",
+            action=action,
             rule=self.evolver.rule,
-            cutoff=None if cutoff is None else objective.loss(cutoff),
+            cutoff=cutoff,
             rank=rank_of(loss, judged),
             judged=len(self.ready) + len(self.lost),
             **copied,

@@ -115,10 +115,8 @@ class Refiller:
 
     def refill(self) -> Bucket | None:
         """Fill lanes and return the bucket that runs next; None if nothing can run."""
-        if (
-            self._search_state.state.told
-        ):  # what was told is for the batch after the one being drawn
-            self._refill_queue.join()
+        if self._search_state.state.told:
+            self._refill_queue.join()  # it is for the batch after the one being drawn
         while True:
             bucket = self._choose_bucket()
             if bucket is not None and not self._engine.prepare(bucket):
@@ -130,10 +128,11 @@ class Refiller:
                 continue
             if bucket is None or self._engine.fix_lanes(bucket):
                 break
-        if bucket is not None:
-            self._refill_queue.begin(self._wanted_ahead(bucket))
-            self._look_ahead(bucket)
-        return bucket if bucket is not None and bucket.busy() else None
+        if bucket is None:
+            return None
+        self._refill_queue.begin(self._wanted_ahead(bucket))
+        self._look_ahead(bucket)
+        return bucket if bucket.busy() else None
 
     def _choose_bucket(self) -> Bucket | None:
         able = {
@@ -147,8 +146,10 @@ class Refiller:
 
     def _winner_bucket(self) -> str:
         state = self._search_state.state
-        winner = None if state.winner is None else state.live.get(state.winner)
-        return winner.bucket if winner and any(run.is_live for run in winner.runs) else ""
+        if state.winner is None or state.winner not in state.live:
+            return ""
+        winner = state.live[state.winner]
+        return winner.bucket if any(run.is_live for run in winner.runs) else ""
 
     def _look_ahead(self, bucket: Bucket) -> None:
         """Fix the lanes of the bucket with the most remaining work."""
@@ -170,7 +171,7 @@ class Refiller:
         if affordable < len(busy):
             cut(busy[int(affordable) :])
             bucket.release()
-        most = bucket.lanes if affordable == math.inf else int(affordable)
+        most = int(min(affordable, bucket.lanes))
         for run in bucket.place(most - len(bucket.busy())):
             self._search_state.started(run)
 
@@ -206,11 +207,12 @@ class Refiller:
         return math.ceil(bucket.lanes / self._seeds_per_trial) - self._queued_trials()
 
     def _queued_trials(self) -> int:
-        return sum(
-            any(run.state is RunState.WAITING for run in trial.runs_of(Stream.SEARCH))
-            for trial in self._search_state.live()
-        )
+        return sum(_is_queued(trial) for trial in self._search_state.live())
 
     @property
     def _seeds_per_trial(self) -> int:
         return self._search_state.study.seeds.first
+
+
+def _is_queued(trial: Trial) -> bool:
+    return any(run.state is RunState.WAITING for run in trial.runs_of(Stream.SEARCH))

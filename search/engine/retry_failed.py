@@ -63,7 +63,9 @@ def retry_note(search_state: SearchState, numbers: Sequence[int], lacks: bool) -
     """Return the line that names the trials to run again."""
     if not numbers:
         again = "no trial of the search has failed"
-        return f"{again}; test seeds that are missing run again" if lacks else again
+        if lacks:
+            again += "; test seeds that are missing run again"
+        return again
     first: Trial = search_state.trials[numbers[0]]
     why = first.error.partition("\n")[0]
     if len(numbers) == 1:

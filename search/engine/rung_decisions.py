@@ -111,13 +111,15 @@ def let_go(search_state: SearchState, rule: PromotingAsha) -> None:
 
 
 def _promote(search_state: SearchState, rule: PromotingAsha, there: Rung, trial: Trial) -> None:
-    last = rule.last(there.order)
+    cutoff = None
+    if last := rule.last(there.order):
+        cutoff = last[0]
     search_state.promote(trial)
     search_state.decide(
         trial,
         action="promote",
         rule=rule.words,
-        cutoff=cutoff_value(search_state, None if last is None else last[0]),
+        cutoff=cutoff_value(search_state, cutoff),
         rank=1 + there.place(trial.number),
         judged=len(there),
     )

@@ -112,8 +112,9 @@ class Reports:
         if chunks not in bucket.schedule.evaluations or not values:
             return None
         value = self._search_state.objective.aggregate(values)
-        worst = self._search_state.objective.loss(value)
-        self._worst = worst if self._worst is None else max(self._worst, worst)
+        loss = self._search_state.objective.loss(value)
+        if self._worst is None or loss > self._worst:
+            self._worst = loss
         return value, chunks * bucket.schedule.quantum
 
     def judge(
@@ -139,10 +140,11 @@ class Reports:
         if trial.lost:
             return self._of_lost(trial)
         if not trial.is_live:
-            value = trial.value if trial.value is not None else self.worst_value()
-            return Report(value, self.length(trial), done=True)
+            return Report(self.value_or_worst(trial), self.length(trial), done=True)
         point = self._value_and_steps(trial)
-        return None if point is None else Report(*point)
+        if point is None:
+            return None
+        return Report(*point)
 
     def _of_lost(self, trial: Trial) -> Report:
         """Report a diverged trial as the worst running one, so that it copies."""
@@ -158,13 +160,19 @@ class Reports:
         return Report(self.worst_value(), ahead * bucket.schedule.quantum)
 
     def length(self, trial: Trial) -> int:
-        bucket = self._buckets.get(trial.bucket)
-        return (
-            bucket.schedule.env_steps if bucket is not None else self._search_state.study.env_steps
-        )
+        if trial.bucket not in self._buckets:
+            return self._search_state.study.env_steps
+        return self._buckets[trial.bucket].schedule.env_steps
+
+    def value_or_worst(self, trial: Trial) -> float:
+        if trial.value is None:
+            return self.worst_value()
+        return trial.value
 
     def worst_value(self) -> float:
-        worst = _WORST if self._worst is None else self._worst
+        worst = self._worst
+        if worst is None:
+            worst = _WORST
         return self._search_state.objective.loss(worst)  # a loss is the value, or its negative
 
 
@@ -221,9 +229,7 @@ class Waiting:
 
     def turn_away(self, request: DeskRequest) -> None:
         trial = self._search_state.trials.get(request.trial)
-        length = (
-            self._search_state.study.env_steps if trial is None else self._reports.length(trial)
-        )
-        value = None if trial is None else trial.value
-        value = self._reports.worst_value() if value is None else value
+        value, length = self._reports.worst_value(), self._search_state.study.env_steps
+        if trial is not None:
+            value, length = self._reports.value_or_worst(trial), self._reports.length(trial)
         self.reply({request.key: Report(value, length, done=True)})

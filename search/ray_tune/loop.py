@@ -70,10 +70,8 @@ class KeptStates:
         return name
 
     def has(self, number: int, chunks: int) -> bool:
-        return any(
-            kept.trial == number and any(run.chunks == chunks for run in kept.runs)
-            for kept in self._kept.values()
-        )
+        own = [kept.runs for kept in self._kept.values() if kept.trial == number]
+        return any(run.chunks == chunks for runs in own for run in runs)
 
     def adopt(
         self,
@@ -106,7 +104,9 @@ class KeptStates:
         bucket.population.put(
             {bucket.claim(run): (kept.states[run.replicate], resolved) for run in going}
         )
-        return None if own else kept.trial
+        if own:
+            return None
+        return kept.trial
 
     def _take_over(
         self, trial: Trial, bucket: Bucket, kept: _Kept, params: Mapping[str, Any]
@@ -115,8 +115,10 @@ class KeptStates:
         way = list(kept.way)
         if kept.trial != trial.number or dict(kept.params) != dict(params):
             way.append(Segment(here, trial.number, dict(params)))
-        own = [part.trial for part in way] == [trial.number]
-        trial.adopt(params, () if own else [part.as_json() for part in way], kept.runs)
+        schedule: list[dict[str, Any]] = []
+        if [part.trial for part in way] != [trial.number]:
+            schedule = [part.as_json() for part in way]
+        trial.adopt(params, schedule, kept.runs)
         self._search_state.touch(trial)
 
 
@@ -273,8 +275,10 @@ class Driven:
 
     def _proposed_by(self, request: DeskRequest) -> str:
         study = self._search_state.study
+        if request.trial == 0:
+            return "default"
         if request.trial <= len(study.enqueue):
-            return "enqueue" if request.trial else "default"
+            return "enqueue"
         return study.search.searcher.rpartition(".")[2]
 
     def _assign_lanes(self, trial: Trial, request: DeskRequest) -> None:
@@ -314,8 +318,12 @@ class Driven:
             shown = self._reports.has_shown(number)
             self._reports.judge(trial, "stop", None)
             trial.stop_by(self._rule)
-            lost = TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED
-            self._search_state.end(trial, TrialState.STOPPED if shown and not trial.lost else lost)
+            state = TrialState.UNFINISHED
+            if trial.lost:
+                state = TrialState.DIVERGED
+            elif shown:
+                state = TrialState.STOPPED
+            self._search_state.end(trial, state)
             self._engine.release()
         self._waiting.dismiss(number)
 
@@ -334,10 +342,11 @@ class Driven:
     def _run_chunk(self, asked: Container[int]) -> list[EvaluationRow]:
         """Run one chunk of some trials' lanes together; return their evaluations."""
         engine, has_more = self._engine, self._desk.has_more()
-        broke = engine.is_out_of_time()
+        out_of_time = engine.is_out_of_time()
         evaluations: list[EvaluationRow] = []
         for bucket in list(engine.buckets.values()):
-            runs = self._payable_runs(bucket, asked, 0 if broke else engine.affordable(bucket))
+            affordable = 0 if out_of_time else engine.affordable(bucket)
+            runs = self._payable_runs(bucket, asked, affordable)
             if runs:
                 live = sum(run.is_live for run in bucket.busy())
                 self._together.update(chunks=1, width=len(runs), live=live)

@@ -28,10 +28,12 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
     confirm = study.confirm
     if confirm is None or phase in (Phase.REPORT, Phase.ALSO, Phase.DONE):
         return 0
-    objectives, each = len(study.objectives), env_steps * study.spread
+    each = env_steps * study.spread
     if phase is Phase.SEARCH:
         return study.confirming * each
-    return (confirm.report if objectives < 2 else 0) * each
+    if len(study.objectives) > 1:
+        return 0
+    return confirm.report * each
 
 
 def affordable_lanes(search_state: SearchState, run_env_steps: int, quantum: int) -> float:
@@ -44,11 +46,15 @@ def affordable_lanes(search_state: SearchState, run_env_steps: int, quantum: int
 
 def env_steps_left(study: Study, usage: Usage) -> float:
     total = study.budget.env_steps
-    return inf if total is None else total - usage.bounded_env_steps
+    if total is None:
+        return inf
+    return total - usage.bounded_env_steps
 
 
 def trials_left(study: Study, proposed: int) -> float:
-    return inf if study.budget.trials is None else max(0, study.budget.trials - proposed)
+    if study.budget.trials is None:
+        return inf
+    return max(0, study.budget.trials - proposed)
 
 
 def may_propose(search_state: SearchState) -> bool:

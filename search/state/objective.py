@@ -133,7 +133,9 @@ class Objective:
         """Convert a value to a loss, or back; non-finite values are worst."""
         if not math.isfinite(value):
             return math.inf
-        return -value if self.metric.goal == "maximize" else value
+        if self.metric.goal == "maximize":
+            return -value
+        return value
 
 
 @dataclass(frozen=True)

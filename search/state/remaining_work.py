@@ -78,12 +78,10 @@ class RemainingWork:
 
     def _shares_past(self, lanes: int) -> tuple[float, ...]:
         expected = expected_steps(self._study, self._chunk_sizes, lanes or None)
-        counts = (1.0, *(1.0 for _ in self._chunk_sizes.rungs))
-        if expected.trials is not None:
-            counts = (float(expected.trials), *expected.passing)
-        return tuple(
-            after / before if before else 1.0 for before, after in itertools.pairwise(counts)
-        )
+        if expected.trials is None:
+            return (1.0,) * len(self._chunk_sizes.rungs)
+        counts = itertools.pairwise((float(expected.trials), *expected.passing))
+        return tuple(after / before if before else 1.0 for before, after in counts)
 
     def of(self, search_state: SearchState, buckets: Sequence[Bucket]) -> Ahead:
         parts = self.parts(search_state, buckets)
@@ -104,9 +102,9 @@ class RemainingWork:
         confirm = [
             self._confirm_work(search_state, *each) for each in zip(buckets, shares, strict=True)
         ]
-        return [
-            (one, two if finishes else Work()) for one, two in zip(search, confirm, strict=True)
-        ]
+        if not finishes:
+            confirm = [Work()] * len(buckets)
+        return list(zip(search, confirm, strict=True))
 
     def _search_work(
         self, search_state: SearchState, buckets: Sequence[Bucket], shares: Sequence[float]
@@ -148,12 +146,16 @@ class RemainingWork:
         left: float,
     ) -> int:
         """Return the trials still to propose: at most as many as use up the budget's rest."""
-        to_come = 0 if state.exhausted else max(0, (self._trials or 0) - state.proposed)
+        to_come = max(0, (self._trials or 0) - state.proposed)
+        if state.exhausted:
+            to_come = 0
         if left == math.inf:
             return to_come
         each = min(expected_chunks(b.schedule, chances) * b.schedule.quantum for b in buckets)
         payable = math.ceil(left / (each * self._study.seeds.first))
-        return payable if self._is_endless(state) else min(to_come, payable)
+        if self._is_endless(state):
+            return payable
+        return min(to_come, payable)
 
     def _search_of(
         self,
@@ -190,15 +192,18 @@ class RemainingWork:
 
     def _in_lanes(self, bucket: Bucket, ends: Sequence[tuple[int, int, int]]) -> Work:
         """Return the work of replicates in free lanes; a block runs until its last lane ends."""
-        quantum = bucket.schedule.quantum
-        block = self._block if bucket.population is None else bucket.block
+        if not ends:
+            return Work()
+        quantum, block = bucket.schedule.quantum, bucket.block
+        if bucket.population is None:
+            block = self._block
         free = [(0, lane) for lane in range(bucket.lanes or len(ends))]
         for left, warm, _ in ends:
             heapq.heapreplace(free, (free[0][0] + left + warm, free[0][1]))
         last: dict[int, int] = {}
         for end, lane in free:
             last[lane // block] = max(end, last.get(lane // block, 0))
-        trained, _, seen = map(sum, zip(*ends, strict=True)) if ends else (0, 0, 0)
+        trained, _, seen = map(sum, zip(*ends, strict=True))
         return Work(float(trained * quantum), float(sum(last.values()) * quantum), float(seen))
 
     def _further_seeds(
@@ -220,16 +225,14 @@ class RemainingWork:
         ]
         usual = sum(done) + _PRIOR_RACES * _PRIOR_SEEDS * first
         usual /= len(done) + _PRIOR_RACES
-        live = sum(
-            max(
-                0.0,
-                (self._study.seeds.per_config if trial.number < firsts else usual)
-                - len(trial.runs),
-            )
-            * math.prod(chances[len(trial.reports) :])
-            for trial in search_state.live()
-            if trial.runs
-        )
+        live = 0.0
+        for trial in search_state.live():
+            most = usual
+            if trial.number < firsts:
+                most = self._study.seeds.per_config
+            if trial.runs:
+                more = max(0.0, most - len(trial.runs))
+                live += more * math.prod(chances[len(trial.reports) :])
         return live + to_come * math.prod(chances) * max(0.0, usual - first)
 
     def _confirm_work(self, search_state: SearchState, bucket: Bucket, share: float) -> Work:
@@ -250,9 +253,12 @@ class RemainingWork:
         work = self._in_lanes(bucket, left)
         if stage is None or phase in (Phase.ALSO, Phase.DONE):
             return work
-        report = self._study.tested
-        choose = self._study.confirming - report if phase is Phase.SEARCH else 0
-        for count in (choose, stage.asked + (0 if phase is Phase.REPORT else report)):
+        choose, tests = 0, stage.asked
+        if phase is Phase.SEARCH:
+            choose = self._study.confirming - self._study.tested
+        if phase is not Phase.REPORT:
+            tests += self._study.tested
+        for count in (choose, tests):
             work += self._in_lanes(bucket, [(length, warmup, 1)] * count).times(share)
         return work
 
@@ -320,7 +326,8 @@ def ladder(
     found, alive = list[tuple[float, int, int]](), 1.0
     for mark in sorted(mark for mark in schedule.evaluations if mark > trained):
         for rung in schedule.rungs_at(mark):
-            alive *= chances[rung] if rung < len(chances) else 1.0
+            if rung < len(chances):
+                alive *= chances[rung]
         found.append((alive, mark - trained, len(found) + 1))
     return found or [(1.0, 0, 0)]
 
