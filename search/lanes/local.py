@@ -430,7 +430,8 @@ def baseline_of(
     ]
     how, baseline = study.evaluation, parse_baseline(name)
     environment = make_environment(baseline.settings(environment.settings))
+    rule, streams = baseline.rule, np.stack(keys)
     found = evaluate_baseline(
-        environment, baseline.rule, params, np.stack(keys), how.episodes, how.steps
+        environment, rule, params, streams, episodes=how.episodes, steps=how.steps
     )
     return results_of(found, range(len(seeds)))
