@@ -95,9 +95,10 @@ class BenchComparison:
 def compare(results: BenchResults) -> BenchComparison:
     spec, methods = results.file.spec, results.methods
     baseline = spec.baseline or methods[0]
-    budget = spec.baseline_budget or max(spec.budgets)
-    if not spec.baseline_budget and _USUAL_BUDGET in spec.budgets:
+    budget = spec.baseline_budget
+    if budget is None and _USUAL_BUDGET in spec.budgets:
         budget = _USUAL_BUDGET
+    budget = budget or max(spec.budgets)
     shape = (len(results.environments), len(methods), len(spec.budgets), spec.searches)
     signs = np.array([sign_of(results.goals[name]) for name in results.environments])
     values = _outcome_array(results, shape, "value") * signs[:, None, None, None]
@@ -118,16 +119,12 @@ def compare(results: BenchResults) -> BenchComparison:
         np.concatenate(again), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0, method="nearest"
     )
     mean = _over_environments(np.where(never, most, found), np.ones((1, shape[0])))[0]
-    ratios = [
-        Ratio(
-            method,
-            BenchEstimate(float(mean[m]), float(low[m]), float(high[m])),
-            {name: float(found[0, e, m]) for e, name in enumerate(results.environments)},
-            bool(smallest[0, :, m].any()),
-            bool(never[:, m].any()),
-        )
-        for m, method in enumerate(methods)
-    ]
+    ratios: list[Ratio] = []
+    for m, method in enumerate(methods):
+        estimate = BenchEstimate(float(mean[m]), float(low[m]), float(high[m]))
+        each = {name: float(found[0, e, m]) for e, name in enumerate(results.environments)}
+        at_most, at_least = bool(smallest[0, :, m].any()), bool(never[:, m].any())
+        ratios.append(Ratio(method, estimate, each, at_most, at_least))
     outcomes, count = results.outcomes, spec.searches
     groups = [outcomes[at : at + count] for at in range(0, len(outcomes), count)]
     rows = [_row(group, results.goals[group[0].environment]) for group in groups]
@@ -246,7 +243,7 @@ def _row(group: Sequence[BenchOutcome], goal: str) -> BenchRow:
     def mean(name: str) -> float:
         return math.fsum(getattr(one, name) for one in group) / len(group)
 
-    trials, nearest = (sum(getattr(one, name) for one in group) for name in ("trials", "nearest"))
+    trials, nearest = sum(one.trials for one in group), sum(one.nearest for one in group)
     far = math.fsum(one.distance * one.nearest for one in group)
     return BenchRow(
         group[0].environment,
