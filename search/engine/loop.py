@@ -38,11 +38,8 @@ class Loop:
         evolver: Evolver | None = None,
         fresh: Fresh | None = None,
     ):
-        self._engine, self._search_state, self._buckets = (
-            engine,
-            engine.search_state,
-            engine.buckets,
-        )
+        self._engine, self._search_state = engine, engine.search_state
+        self._buckets = engine.buckets
         self._refill_queue, self._refiller = refill_queue, Refiller(engine, refill_queue)
         self._pruner, self._evolver = pruner, evolver
         self._confirm = ConfirmStage(

@@ -106,11 +106,8 @@ class Refiller:
     """Decides at every boundary what the next chunk runs."""
 
     def __init__(self, engine: Engine, refill_queue: RefillQueue):
-        self._engine, self._search_state, self._refill_queue = (
-            engine,
-            engine.search_state,
-            refill_queue,
-        )
+        self._engine, self._search_state = engine, engine.search_state
+        self._refill_queue = refill_queue
         self._ahead = draws_ahead(engine.study)
 
     def refill(self) -> Bucket | None:

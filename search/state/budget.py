@@ -70,11 +70,8 @@ def seconds_left(search_state: SearchState, run_env_steps: int, run_chunks: int)
     takes at least whole runs one after another: selection, test, and the rest after an interim
     look. At most half of the wall time is reserved for it. `run_chunks`: of the longest full run.
     """
-    wall, phase, usage = (
-        search_state.study.budget.wall_seconds,
-        search_state.state.phase,
-        search_state.state.usage,
-    )
+    wall, state = search_state.study.budget.wall_seconds, search_state.state
+    phase, usage = state.phase, state.usage
     if wall is None or phase is Phase.ALSO:
         return inf
     kept_back, confirm = 0.0, search_state.study.confirm

@@ -490,9 +490,7 @@ class SearchState:
             trial.number, trial.params, trial.attributes, proposed_by=trial.proposed_by
         )
         if has_ended:
-            return replace(
-                self._with_reports(running, trial, len(trial.reports)), **self._end_of(trial)
-            )
+            return self._with_end(self._with_reports(running, trial, len(trial.reports)), trial)
         if not paused_at:
             return running
         rung, violations = paused_at[-1], ()
@@ -510,14 +508,20 @@ class SearchState:
         more = tuple(map(self.objectives.losses, trial.extra_reports[:count]))
         return replace(past, reports=reports, more_reports=more)
 
-    def _end_of(self, trial: Trial) -> dict[str, Any]:
-        """Return the state of an ended trial, and its losses."""
-        found: dict[str, Any] = {"state": trial.state}
-        found["seeds"] = tuple(map(self.objective.loss, trial.seed_values))
+    def _with_end(self, past: PriorTrial, trial: Trial) -> PriorTrial:
+        """Add the state and the losses of an ended trial."""
+        loss, more, violations = None, (), ()
         if trial.value is not None:
-            found["loss"] = self.objective.loss(trial.value)
+            loss = self.objective.loss(trial.value)
         if trial.objectives[1:]:
-            found["more"] = self.objectives.losses(trial.objectives[1:])
+            more = self.objectives.losses(trial.objectives[1:])
         if self.objectives.constraints and trial.constraints:
-            found["violations"] = self.objectives.violations(trial.constraints)
-        return found
+            violations = self.objectives.violations(trial.constraints)
+        return replace(
+            past,
+            state=trial.state,
+            loss=loss,
+            more=more,
+            violations=violations,
+            seeds=tuple(map(self.objective.loss, trial.seed_values)),
+        )
