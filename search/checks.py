@@ -331,9 +331,9 @@ class _Commands:
 
     def way_on(self, refused: Sequence[ChangedKey]) -> list[str]:
         """Return the command that resumes, as far as commands made the difference."""
-        if self.now is None and self.last is None:
-            return []
         if self.now is None:
+            if self.last is None:
+                return []
             return [f"  it was run as: {self.last.command}"]
         way = replace(self.now, verb="run", overrides=())
         if self.last is not None:

@@ -452,6 +452,9 @@ class Trial(TrialRow):
     def runs_of(self, stream: Stream) -> list[Replicate]:
         return [run for run in self.runs if run.stream is stream]
 
+    def has_live_runs(self, stream: Stream) -> bool:
+        return any(run.is_live for run in self.runs_of(stream))
+
     def values_of(self, stream: Stream) -> tuple[float, ...]:
         """Return the last values of a stream's replicates that did not diverge."""
         return tuple(run.value for run in self._measured_runs(stream) if run.value is not None)
