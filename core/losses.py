@@ -64,8 +64,8 @@ class Losses(Pytree):
 
     @classmethod
     def of_none(cls, zero: Float[Array, "..."]) -> Losses:
-        of_none = {none: zero + none for none in (jnp.inf, -jnp.inf)}
-        extremes = {name: of_none[none] for name, (_, none) in _EXTREMES.items()}
+        starts = {none: zero + none for none in (jnp.inf, -jnp.inf)}
+        extremes = {name: starts[none] for name, (_, none) in _EXTREMES.items()}
         return cls(**{**dict.fromkeys(cls.__dataclass_fields__, zero), **extremes})
 
     def plus(self, other: Losses, takes: Bool[Array, "..."] | bool = True) -> Losses:

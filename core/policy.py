@@ -64,9 +64,10 @@ def action_shape(env: Environment) -> tuple[int, ...]:
 
 
 def component_sizes(env: Environment) -> tuple[int, ...] | None:
-    if not isinstance(env.action_space, MultiDiscrete):
+    space = env.action_space
+    if not isinstance(space, MultiDiscrete):
         return None
-    return env.action_space.nvec
+    return space.nvec
 
 
 def head_outputs(plan: Plan, env: Environment) -> int:

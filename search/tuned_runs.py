@@ -144,15 +144,18 @@ def _latest_values(points: Mapping[int, float], wanted: Sequence[int]) -> tuple[
     return tuple(points[order[place - 1]] if place else math.nan for place in places)
 
 
+_MIDDLES = {"mean": mean, "iqm": iqm}
+
+
 def curve_of(runs: Runs) -> Curve:
     greedy, low, high, training = list[float](), list[Any](), list[Any](), list[Any]()
     for place in range(len(runs.env_steps)):
         there = [values[place] for values in runs.values.values()]
-        kind, middle = "mean", mean
+        kind = "mean"
         if len(there) >= 8:
-            kind, middle = "iqm", iqm
+            kind = "iqm"
         around = bounded_interval(there, runs.bounds, kind)
-        greedy.append(_round_to_six_digits(middle(there)))
+        greedy.append(_round_to_six_digits(_MIDDLES[kind](there)))
         low.append(_round_to_six_digits(around.low))
         high.append(_round_to_six_digits(around.high))
         trained = [values[place] for values in runs.training.values()]

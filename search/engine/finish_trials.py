@@ -10,6 +10,7 @@ import re
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from scipy.special import stdtrit
 
@@ -270,7 +271,7 @@ class KeptPolicies:
         make_folder(path.parent)
         trained = bucket.trained(run)
         evaluated = trained in bucket.schedule.evaluations or trained == bucket.schedule.length
-        about = {
+        about: dict[str, Any] = {
             "trial": run.trial,
             "stream": str(run.stream),
             "replicate": run.replicate,

@@ -87,13 +87,13 @@ def _sum(data: Mapping[str, Any]) -> str:
 def _past(
     params: dict[str, Any], state: str, losses: Sequence[float], violations: Sequence[float]
 ) -> PriorTrial:
-    loss, *more = losses or (None,)
+    loss = next(iter(losses), None)
     return PriorTrial(
         0,
         params,
         state=TrialState(state),
         loss=loss,
-        more=tuple(more),
+        more=tuple(losses[1:]),
         violations=tuple(violations),
         proposed_by="warm_start",
     )
