@@ -106,7 +106,8 @@ class TrainingContract:
 
     def test_a_lane_does_not_depend_on_its_neighbours(self) -> None:
         usual = self._traced_values()
-        others = dict.fromkeys((0, 1, 3), {name: value * 0.9 for name, value in usual.items()})
+        smaller = {name: value * 0.9 for name, value in usual.items()}
+        others = {at: smaller for at in (0, 1, 3)}
         alone = self._state_leaves(*self._train_lanes({0: usual}, 1)[:2], 0)
         among = self._state_leaves(*self._train_lanes({**others, 2: usual}, 4)[:2], 2)
         assert [name for name in alone if not np.array_equal(alone[name], among[name])] == []
