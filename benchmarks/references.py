@@ -206,7 +206,7 @@ def of_heuristics(env: Any, names: str) -> dict[str, Any]:
     keys = np.stack([np.asarray(lane_key(*map(jnp.int32, (0, 3, r)))) for r in range(WINDOWS)])
     found = {}
     for name in names.split():
-        got = evaluate_baseline(env, name, env.default_params, keys, 1, WINDOW)
+        got = evaluate_baseline(env, name, env.default_params, keys, episodes=1, steps=WINDOW)
         found[name] = np.asarray(got.metrics["service_blocking_probability"], np.float64).mean()
     best = min(found, key=lambda name: found[name])
     return {

@@ -86,7 +86,8 @@ def _discount(
     going_on = 1.0 - steps.terminated.astype(jnp.float32)
     decay = _per_step(gamma, deltas) * _per_step(gae_lambda, deltas) * going_on
     decay = decay * (1.0 - steps.truncated.astype(jnp.float32))
-    decay = decay if trace is None else decay * trace
+    if trace is not None:
+        decay = decay * trace
 
     def back(
         later: Float[Array, "*batch"], step: tuple[Array, Array]

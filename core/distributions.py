@@ -116,7 +116,9 @@ class MultiCategorical(Pytree):
         selects: bool = False,
     ) -> MultiCategorical:
         """Normalise the logits of each component (P in all); masks as in `Categorical.make`."""
-        valid = None if mask is None else _by_component(mask, sizes, False)
+        valid = mask
+        if mask is not None:
+            valid = _by_component(mask, sizes, False)
         return cls(CategoricalActions.make(_by_component(logits, sizes, _MASKED), valid, selects))
 
     def sample(self, noise: Float[Array, "... C"]) -> Int[Array, "... C"]:
@@ -383,7 +385,9 @@ class Family:
 
         Uniform in [0, 1) for choices, standard normal for real actions.
         """
-        draw = jax.random.normal if self.actions == "continuous" else jax.random.uniform
+        draw = jax.random.uniform
+        if self.actions == "continuous":
+            draw = jax.random.normal
         return draw(key, (*batch, *shape), jnp.float32)
 
     def entropy_noise(

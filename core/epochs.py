@@ -53,7 +53,9 @@ class Learning(Pytree):
 
     @property
     def minibatches(self) -> Float[Array, "..."]:
-        return self.taken if self.held is None else self.held.minibatches
+        if self.held is None:
+            return self.taken
+        return self.held.minibatches
 
 
 @pytree
@@ -79,6 +81,9 @@ def run_epochs(
     rows = samples.advantage.shape[1]
     count, size = minibatch_shape(plan, rows)
     drawn = _epoch_rows(plan, hypers, state, samples, count * size)
+    shuffled = rows
+    if drawn is not None:
+        shuffled = drawn.shape[1]
     epochs = jnp.where(state.updates >= 0, hypers.update_epochs, 0)
     closes = _closing_minibatches(plan, count)
 
@@ -98,7 +103,7 @@ def run_epochs(
 
         def shuffle(key: Array, updates: Array) -> Array:
             key = jax.random.fold_in(use_key(key, SHUFFLE, updates), index)
-            return permutation(key, rows if drawn is None else drawn.shape[1])
+            return permutation(key, shuffled)
 
         order = over_lanes(shuffle)(state.key, state.updates)
         if drawn is not None:
@@ -140,9 +145,11 @@ def _start_learning(plan: Plan, state: LaneState) -> Learning:
     lanes = state.updates.shape[0]
     zero = jnp.zeros(lanes, jnp.float32)
     nothing = jax.tree.map(jnp.zeros_like, state.params)
-    waits = plan.accumulate_minibatches > 1
+    held = None
+    if plan.accumulate_minibatches > 1:
+        held = Held(nothing, zero, zero)
     return Learning(
-        held=Held(nothing, zero, zero) if waits else None,
+        held=held,
         params=state.params,
         moments=state.moments,
         stopped=jnp.zeros(lanes, bool),
@@ -162,10 +169,11 @@ def minibatch_shape(plan: Plan, rows: int) -> tuple[int, int]:
     `rows` are single steps, or whole segments (of all agents). If rows are drawn by priority and
     both numbers are given, they are kept.
     """
-    bodies = rows // (plan.num_envs if plan.by_segments else plan.steps_per_update)
+    bodies, steps = rows // plan.steps_per_update, 1
+    if plan.by_segments:
+        bodies, steps = rows // plan.num_envs, plan.rollout_length
     size = plan.minibatch_size * bodies
     if plan.has_free_minibatches:
-        steps = plan.rollout_length if plan.by_segments else 1
         return plan.num_minibatches, math.ceil(size / steps)
     if plan.by_segments:
         size = math.ceil(rows / plan.num_minibatches)
@@ -177,7 +185,8 @@ def _epoch_rows(
 ) -> Int[Array, "L D"] | None:
     if "priority" not in plan.features:
         return None
-    count = count if plan.has_free_minibatches else samples.advantage.shape[1]
+    if not plan.has_free_minibatches:
+        count = samples.advantage.shape[1]
 
     def choose(hypers: Hypers, state: LaneState, advantage: Array) -> Int[Array, " D"]:
         key = use_key(state.key, PRIORITY, state.updates)
@@ -201,8 +210,9 @@ def _split_minibatches(
     elif not real.all():
         order = jnp.concatenate([order, order[:, : count * size - rows]], axis=1)
     places = jnp.moveaxis(order.reshape(lanes, count, wide), 1, 0)
-    weights = jnp.asarray(real.astype(np.float32).reshape(count, wide))
-    return places, None if real.all() else weights
+    if real.all():
+        return places, None
+    return places, jnp.asarray(real.astype(np.float32).reshape(count, wide))
 
 
 def _minibatch(plan: Plan, count: int, lane: _Lane, part: _Minibatch) -> Learning:
@@ -297,5 +307,6 @@ def _moved_spread(
     away = jax.tree.map(jnp.subtract, gradients, mean)
     count = taken + 1.0
     moved = jax.tree.map(lambda m, d: m + d / count, mean, away)
-    distance = optimisers.tree_norm(away) if distance is None else distance
+    if distance is None:
+        distance = optimisers.tree_norm(away)
     return moved, jnp.square(distance) * (taken / count)

@@ -86,7 +86,10 @@ class Carry(Pytree):
         return self.replace(info=jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), struct))
 
     def counted(self, env: Environment, steps: int | None) -> Bool[Array, "*L episodes"]:
-        return self.running & (self.step >= (0 if steps is None else env.warmup_steps))
+        first = 0
+        if steps is not None:
+            first = env.warmup_steps
+        return self.running & (self.step >= first)
 
     def after(
         self,
@@ -151,11 +154,19 @@ def players_of(plan: Plan, lanes: Policies, greedy: bool) -> Players:
     env = environments.make(plan.eval_env)
 
     def of_lanes(step: Any, env_state: Any, observation: Any, memory: Any) -> Any:
-        return jax.vmap(
-            lambda lane, state, seen, memory: act(
-                plan, env, lane, step, state, seen, memory, greedy
+        def of_lane(lane: Policies, env_state: Any, observation: Any, memory: Any) -> Any:
+            return act(
+                plan,
+                env,
+                lane,
+                step,
+                env_state,
+                observation=observation,
+                memory=memory,
+                greedy=greedy,
             )
-        )(lanes, env_state, observation, memory)
+
+        return jax.vmap(of_lane)(lanes, env_state, observation, memory)
 
     memory = partial(policy.initial_carry, plan)
     return Players(env, lanes.hypers.eval_params, lanes.key, of_lanes, memory)
@@ -166,6 +177,7 @@ def evaluate(
     lanes: Policies,
     episodes: int,
     greedy: bool,
+    *,
     steps: int | None = None,
     cut_after: int = STEP_LIMIT,
 ) -> Episodes:
@@ -183,13 +195,17 @@ def play(
 ) -> Episodes:
     """Return the results of episodes as `evaluate` does."""
     env = players.env
-    last = cut_after if steps is None else last_step(env, steps)
+    last = cut_after
+    if steps is not None:
+        last = last_step(env, steps)
     carry = begin(players, episodes, steps)
     return Episodes(*carry.played(env, lambda c: advance(players, c, steps)[0], last))
 
 
 def last_step(env: Environment, steps: int | None) -> int:
-    return STEP_LIMIT if steps is None else env.warmup_steps + steps
+    if steps is None:
+        return STEP_LIMIT
+    return env.warmup_steps + steps
 
 
 def begin(players: Players, episodes: int, steps: int | None) -> Carry:
@@ -223,24 +239,26 @@ def act(
     lane: Policies,
     step: Int[Array, ""],
     env_state: Any,
+    *,
     observation: Any,
     memory: Any,
     greedy: bool,
 ) -> tuple[Array, Array, Any]:
     """Return the actions of one lane (of every agent), raw step keys [episodes, 2] and memory."""
     segments = jax.tree.leaves(observation)[0].shape[0]
-    mask = contract.mask_all(env, env_state, lane.hypers.eval_params)
-    key = None if greedy else jax.random.fold_in(use_key(lane.key, EVALUATION, step + 1), 1)
+    mask, key = contract.mask_all(env, env_state, lane.hypers.eval_params), None
+    if not greedy:
+        key = jax.random.fold_in(use_key(lane.key, EVALUATION, step + 1), 1)
     action, memory = policy.act(
         plan,
         env,
         lane.hypers,
         lane.params,
         lane.observation_statistics,
-        observation,
-        mask,
-        memory,
-        key,
+        observation=observation,
+        mask=mask,
+        memory=memory,
+        key=key,
     )
     return action, step_words(lane.key, step, segments // agents_of(env)), memory
 
@@ -269,7 +287,9 @@ def advance(players: Players, carry: Carry, steps: int | None) -> tuple[Carry, S
 
 def _by_episode(env: Environment, x: Array) -> Array:
     agents = agents_of(env)
-    return x if agents == 1 else x.reshape((x.shape[0], -1, agents, *x.shape[2:]))
+    if agents == 1:
+        return x
+    return x.reshape((x.shape[0], -1, agents, *x.shape[2:]))
 
 
 _BLOCK = 256
@@ -344,7 +364,9 @@ def _step_blocks(
 
 
 def _inner_state(state: Any) -> Any:
-    return state.inner if isinstance(state, contract.Remembering) else state
+    if isinstance(state, contract.Remembering):
+        return state.inner
+    return state
 
 
 _MOST_COMPONENTS = 256  # of an observation, beyond which it is left out

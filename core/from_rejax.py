@@ -135,7 +135,9 @@ class GymnaxView:
 
 
 def _bound(values: tuple[float, ...]) -> Any:
-    return values[0] if len(set(values)) == 1 else np.asarray(values, np.float32)
+    if len(set(values)) == 1:
+        return values[0]
+    return np.asarray(values, np.float32)
 
 
 class Rejax(Training):

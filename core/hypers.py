@@ -45,6 +45,7 @@ def register(name: str, factor: Factor) -> None:
 def scheduled(
     hypers: Any,
     progress: Scalar,
+    *,
     initial: Scalar,
     kind: Int[Array, ""],
     end_fraction: Scalar,
@@ -109,7 +110,9 @@ SAME = -1.0  # `value_clip_eps: same`
 
 
 def _leaf_type(knob: Knob) -> Any:
-    return Int[Leaf, "..."] if knob.type in ("int", "choice") else Float[Leaf, "..."]
+    if knob.type in ("int", "choice"):
+        return Int[Leaf, "..."]
+    return Float[Leaf, "..."]
 
 
 @pytree
@@ -146,10 +149,13 @@ def hypers_of(full: Mapping[str, Any], env_params: Any, eval_params: Any) -> Hyp
 def _encode(name: str, value: Any) -> np.ndarray:
     if KNOBS[name].type == "int":
         return np.asarray(value, np.int32)
+    if isinstance(value, str) and value == "same":
+        return np.asarray(SAME, np.float32)
     if isinstance(value, str):
-        same = value == "same"
-        return np.asarray(SAME, np.float32) if same else np.asarray(KINDS[value], np.int32)
-    return np.asarray(OFF if value is None else value, np.float32)
+        return np.asarray(KINDS[value], np.int32)
+    if value is None:
+        return np.asarray(OFF, np.float32)
+    return np.asarray(value, np.float32)
 
 
 def _float_leaves(params: Any) -> Any:

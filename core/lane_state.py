@@ -101,15 +101,21 @@ class RewardState(Pytree):
         return whole.only(seen, float(state.average_trace) > 0.0)
 
     def only(self, returns: bool, centring: bool) -> RewardState:
-        average = (self.average, self.trace) if centring else (None, None)
-        return RewardState(self.returns if returns else None, *average)
+        found = self
+        if not returns:
+            found = found.replace(returns=None)
+        if not centring:
+            found = found.replace(average=None, trace=None)
+        return found
 
     def for_plan(self, plan: Plan) -> RewardState:
         features = plan.features
         return self.only("normalise_rewards" in features, "reward_centering" in features)
 
     def in_units(self, saved: bool, here: frozenset[bool]) -> RewardState:
-        return self if here == frozenset((saved,)) else self.replace(returns=None)
+        if here == frozenset((saved,)):
+            return self
+        return self.replace(returns=None)
 
     def fields(self) -> dict[str, Any]:
         found = {
@@ -131,10 +137,13 @@ class RewardState(Pytree):
     def from_data(
         cls, returns: Mapping[str, float] | None, centring: Mapping[str, float] | None
     ) -> RewardState:
-        return cls(
-            None if returns is None else RunningStatistics(*_float_arrays(returns, _PARTS)),
-            *((None, None) if centring is None else _float_arrays(centring, ("average", "trace"))),
-        )
+        found = cls()
+        if returns is not None:
+            found = found.replace(returns=RunningStatistics(*_float_arrays(returns, _PARTS)))
+        if centring is not None:
+            average, trace = _float_arrays(centring, ("average", "trace"))
+            found = found.replace(average=average, trace=trace)
+        return found
 
 
 def _float_arrays(data: Mapping[str, float], names: tuple[str, ...]) -> list[Array]:
@@ -143,7 +152,7 @@ def _float_arrays(data: Mapping[str, float], names: tuple[str, ...]) -> list[Arr
 
 def reward_notes(plan: Plan, rewards: RewardState | None, same_units: bool = True) -> list[str]:
     """Return the reward memory that a saved policy lacks; None if an earlier version saved it."""
-    found = RewardState() if rewards is None else rewards
+    found = rewards or RewardState()
     here = {"normalise_rewards": found.returns, "reward_centering": found.average}
     lacks = [name for name, value in here.items() if name in plan.features and value is None]
     if not lacks:

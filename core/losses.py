@@ -64,23 +64,25 @@ class Losses(Pytree):
 
     @classmethod
     def of_none(cls, zero: Float[Array, "..."]) -> Losses:
-        low, high = (dict.fromkeys(names, zero + sign * jnp.inf) for names, sign in _EXTREMES)
-        return cls(**{**dict.fromkeys(cls.__dataclass_fields__, zero), **low, **high})
+        starts = {none: zero + none for none in (jnp.inf, -jnp.inf)}
+        extremes = {name: starts[none] for name, (_, none) in _EXTREMES.items()}
+        return cls(**{**dict.fromkeys(cls.__dataclass_fields__, zero), **extremes})
 
     def plus(self, other: Losses, takes: Bool[Array, "..."] | bool = True) -> Losses:
         added: Losses = jax.tree.map(lambda a, b: a + jnp.where(takes, b, 0.0), self, other)
-        extremes = {
-            name: (jnp.minimum if sign > 0 else jnp.maximum)(
-                getattr(self, name), jnp.where(takes, getattr(other, name), sign * jnp.inf)
-            )
-            for names, sign in _EXTREMES
-            for name in names
-        }
+        extremes: dict[str, Array] = {}
+        for name, (further, none) in _EXTREMES.items():
+            taken = jnp.where(takes, getattr(other, name), none)
+            extremes[name] = further(getattr(self, name), taken)
         return added.replace(**extremes)
 
 
-# Smallest and largest values, with the sign of the infinity that they start from.
-_EXTREMES = ((("ratio_min", "log_prob_min"), 1), (("ratio_max",), -1))
+# Smallest and largest values: how they are combined, and what they start from.
+_EXTREMES = {
+    "ratio_min": (jnp.minimum, jnp.inf),
+    "log_prob_min": (jnp.minimum, jnp.inf),
+    "ratio_max": (jnp.maximum, -jnp.inf),
+}
 
 
 @pytree

@@ -76,8 +76,9 @@ def _on_gpus(plan: Plan, shapes: LaneState, lane: int, lanes: int, block: int) -
     segments = shapes.episode_return.shape[0]
     steps = plan.rollout_length * segments
     seen = plan.rollout_length * _bytes(shapes.observation)
-    final = seen if values_wait(plan) and not environments.make(plan.env).never_ends else 0
-    trajectory = 2 * (seen + _RECORD_BYTES * steps) + final
+    trajectory = 2 * (seen + _RECORD_BYTES * steps)
+    if values_wait(plan) and not environments.make(plan.env).never_ends:
+        trajectory += seen  # final observations
     rows = math.ceil(plan.minibatch_size * segments // plan.num_envs / plan.gradient_accumulation)
     row = 4 * _row_numbers_on_gpus(plan, shapes.params) + _expanded_bytes(plan, rows)
     running = trajectory + 2 * _bytes(shapes.params) + rows * row
@@ -122,14 +123,17 @@ def gpu_tile(plan: Plan, example: Hypers, lanes: int, memory_bytes: int) -> int:
 
 def _expanded_size(plan: Plan) -> int:
     stored = environments.make(plan.env).observation_struct
-    return jax.eval_shape(as_array, stored).size if hasattr(stored, "as_vector") else 0
+    if not hasattr(stored, "as_vector"):
+        return 0
+    return jax.eval_shape(as_array, stored).size
 
 
 def _expanded_bytes(plan: Plan, rows: int) -> int:
     stored = environments.make(plan.env).observation_struct
     normalised = "normalise_observations" in plan.features
-    flags = hasattr(stored, "as_flags") and takes_flags(plan, rows) and not normalised
-    return _expanded_size(plan) * (1 if flags else 4)
+    if hasattr(stored, "as_flags") and takes_flags(plan, rows) and not normalised:
+        return _expanded_size(plan)
+    return 4 * _expanded_size(plan)
 
 
 def _bytes(tree: Any) -> int:
@@ -156,7 +160,9 @@ def for_platform(plan: Plan, platform: str) -> Plan:
     plan = dataclasses.replace(plan, env=env, eval_env=eval_env, backend=backend)
     if plan.gradient_accumulation != AUTOMATIC:
         return plan
-    parts = _parts_on_cpu(plan) if platform == "cpu" else 1
+    parts = 1
+    if platform == "cpu":
+        parts = _parts_on_cpu(plan)
     return dataclasses.replace(plan, gradient_accumulation=parts)
 
 

@@ -134,7 +134,9 @@ def rows_of_chunk(
 
 
 def _curve_row(wide: Mapping[str, np.ndarray], part: slice) -> dict[str, np.ndarray]:
-    episodes = np.sum(wide["episodes"][part], axis=0) if "episodes" in wide else None
+    episodes = None
+    if "episodes" in wide:
+        episodes = np.sum(wide["episodes"][part], axis=0)
     rows: dict[str, np.ndarray] = {}
     for name, whole in wide.items():
         value = whole[part]

@@ -41,19 +41,19 @@ def step_sizes(hypers: Hypers, progress: Float[Array, ""]) -> StepSizes:
     policy = scheduled(
         hypers,
         progress,
-        hypers.learning_rate,
-        hypers.lr_schedule,
-        hypers.lr_end_fraction,
-        hypers.lr_schedule_multiplier,
+        initial=hypers.learning_rate,
+        kind=hypers.lr_schedule,
+        end_fraction=hypers.lr_end_fraction,
+        multiplier=hypers.lr_schedule_multiplier,
         peak=hypers.lr_warmup_multiplier,
     )
     critic = scheduled(
         hypers,
         progress,
-        hypers.vf_learning_rate,
-        hypers.vf_lr_schedule,
-        hypers.vf_lr_end_fraction,
-        hypers.vf_schedule_multiplier,
+        initial=hypers.vf_learning_rate,
+        kind=hypers.vf_lr_schedule,
+        end_fraction=hypers.vf_lr_end_fraction,
+        multiplier=hypers.vf_schedule_multiplier,
         width=hypers.vf_warmup_fraction,
         peak=hypers.vf_warmup_multiplier,
         start=hypers.vf_warmup_start_fraction,
@@ -77,8 +77,9 @@ def _init_group(plan: Plan, group: Params) -> State:
         return start_own(own, group)
 
     def second(leaf: Array) -> Array:
-        plain = plan.optimiser == "sgd" or (plan.optimiser == "muon" and leaf.ndim == 2)
-        return jnp.zeros((), leaf.dtype) if plain else jnp.zeros_like(leaf)
+        if plan.optimiser == "sgd" or (plan.optimiser == "muon" and leaf.ndim == 2):
+            return jnp.zeros((), leaf.dtype)
+        return jnp.zeros_like(leaf)
 
     zeros = jax.tree.map(jnp.zeros_like, group)
     return Moments(jnp.zeros((), jnp.int32), zeros, jax.tree.map(second, group))
@@ -127,8 +128,10 @@ def _two_sums(leaf: Array, centre: Array) -> tuple[Array, Array]:
 def _few_leaves(tree: Any) -> list[Array]:
     leaves = jax.tree.leaves(tree)
     small = [leaf.reshape(-1) for leaf in leaves if leaf.size <= _SMALL]
-    large = [leaf for leaf in leaves if leaf.size > _SMALL]
-    return large + ([jnp.concatenate(small)] if small else [])
+    few = [leaf for leaf in leaves if leaf.size > _SMALL]
+    if small:
+        few.append(jnp.concatenate(small))
+    return few
 
 
 # Fields of `Settings` -> hyperparameters, those of the critic with `vf_` before.
@@ -138,8 +141,9 @@ _SHARED = {"max_grad_norm": "max_grad_norm", "beta1": "adam_beta1", "beta2": "ad
 
 def _settings(plan: Plan, hypers: Hypers, sizes: StepSizes) -> tuple[Settings, Settings]:
     separate = hypers.separate_vf_optimiser > 0.0
-    momentum = hypers.muon_momentum if plan.optimiser == "muon" else hypers.sgd_momentum
-
+    momentum = hypers.sgd_momentum
+    if plan.optimiser == "muon":
+        momentum = hypers.muon_momentum
     shared = {field: getattr(hypers, name) for field, name in _SHARED.items()}
     own = {
         field: jnp.where(separate, getattr(hypers, f"vf_{name}"), shared[field])
@@ -209,15 +213,17 @@ def _step_group(
     def decayed(tree: Any) -> Any:
         return jax.tree.map(lambda d, p: d + decay * p, tree, group)
 
-    gradient = decayed(gradient) if plan.optimiser == "adam_l2" else gradient
+    if plan.optimiser == "adam_l2":
+        gradient = decayed(gradient)
     if plan.optimiser == "sgd":
         direction = jax.tree.map(lambda m, g: settings.momentum * m + g, state.mu, gradient)
         state = Moments(state.count + 1, direction, state.nu)
+    elif plan.optimiser == "muon":
+        direction, state = _muon(settings, gradient, state)
     else:
-        direction, state = (_muon if plan.optimiser == "muon" else _adam)(
-            settings, gradient, state
-        )
-    direction = direction if plan.optimiser in ("adam", "adam_l2") else decayed(direction)
+        direction, state = _adam(settings, gradient, state)
+    if plan.optimiser not in ("adam", "adam_l2"):
+        direction = decayed(direction)
     return jax.tree.map(lambda p, d: p - size * d, group, direction), state
 
 
@@ -327,26 +333,26 @@ def scheduled_values(hypers: Hypers, progress: Float[Array, ""]) -> Scheduled:
     clip_eps = scheduled(
         hypers,
         progress,
-        hypers.clip_eps,
-        hypers.clip_eps_schedule,
-        hypers.clip_eps_end_fraction,
-        one,
+        initial=hypers.clip_eps,
+        kind=hypers.clip_eps_schedule,
+        end_fraction=hypers.clip_eps_end_fraction,
+        multiplier=one,
     )
     ent_coef = scheduled(
         hypers,
         progress,
-        hypers.ent_coef,
-        hypers.ent_schedule,
-        hypers.ent_end_fraction,
-        hypers.ent_schedule_multiplier,
+        initial=hypers.ent_coef,
+        kind=hypers.ent_schedule,
+        end_fraction=hypers.ent_end_fraction,
+        multiplier=hypers.ent_schedule_multiplier,
     )
     valid_mass_coef = scheduled(
         hypers,
         progress,
-        hypers.valid_mass_coef,
-        hypers.valid_mass_schedule,
-        hypers.valid_mass_end_fraction,
-        hypers.valid_mass_schedule_multiplier,
+        initial=hypers.valid_mass_coef,
+        kind=hypers.valid_mass_schedule,
+        end_fraction=hypers.valid_mass_end_fraction,
+        multiplier=hypers.valid_mass_schedule_multiplier,
     )
     ends = (hypers.gae_lambda_initial, hypers.gae_lambda_final)
     gae_lambda = annealed_lambda(*ends, progress, hypers.gae_lambda_schedule_multiplier)

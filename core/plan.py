@@ -62,7 +62,9 @@ GPU = Backend(  # every switch the other way
 
 
 def backend_of(platform: str) -> Backend:
-    return CPU if platform == "cpu" else GPU
+    if platform == "cpu":
+        return CPU
+    return GPU
 
 
 # Features that cost time even when off, and their hyperparameters, which are truthy where they are
@@ -207,8 +209,10 @@ def make_plan(
     config: Mapping[str, Any], env: EnvPlan, eval_env: EnvPlan | None = None, features: On = None
 ) -> Plan:
     """Return the static part of a configuration, which `knobs.complete` completes."""
-    off = [] if features is None else [FEATURES[name] for name in FEATURES if name not in features]
-    given = {knob: False for knob in off if KNOBS[knob].default}
+    given: dict[str, Any] = {}
+    if features is not None:
+        off = [knob for name, knob in FEATURES.items() if name not in features]
+        given = {knob: False for knob in off if KNOBS[knob].default}
     return plan_of(complete({**given, **config}), env, eval_env, features)
 
 
@@ -224,7 +228,8 @@ def plan_of(
         ConfigError: something is on that `features` leaves out, or does not go with it.
     """
     on = tuple(name for name, knob in FEATURES.items() if full[knob])
-    features = on if features is None else features
+    if features is None:
+        features = on
     _check_features(on, features)
     seen = {"env": as_seen(env, full), "eval_env": as_seen(eval_env or env, full)}
     plan = Plan(**seen, features=tuple(sorted(features)), **_static_values(full))
@@ -251,7 +256,9 @@ def _static_values(full: Mapping[str, Any]) -> dict[str, Any]:
     network = full["network"]
     chosen = defaults | {name: full[name] for name in names if matters(name, network)}
     if chosen["gradient_accumulation"] == "auto":
-        chosen["gradient_accumulation"] = AUTOMATIC if network in _OVER_LINKS else 1
+        chosen["gradient_accumulation"] = 1
+        if network in _OVER_LINKS:
+            chosen["gradient_accumulation"] = AUTOMATIC
     if network == "transformer":
         chosen["shared_encoder"] |= full["transformer_share_layers"]
     if network in _OVER_LINKS and chosen["shared_encoder"]:  # no separate critic
@@ -272,7 +279,9 @@ def _check_minibatches(plan: Plan) -> None:
     if not plan.by_segments:
         return
     if plan.priority_over == "steps" and "priority" in plan.features:
-        reason = "V-trace" if "v_trace" in plan.features else plan.network
+        reason = plan.network
+        if "v_trace" in plan.features:
+            reason = "V-trace"
         raise ConfigError(
             f"priority_over is 'steps', but {reason} learns from whole segments; use "
             "'segments' or remove it"

@@ -65,7 +65,9 @@ def action_shape(env: Environment) -> tuple[int, ...]:
 
 def component_sizes(env: Environment) -> tuple[int, ...] | None:
     space = env.action_space
-    return space.nvec if isinstance(space, MultiDiscrete) else None
+    if not isinstance(space, MultiDiscrete):
+        return None
+    return space.nvec
 
 
 def head_outputs(plan: Plan, env: Environment) -> int:
@@ -228,7 +230,9 @@ def _apply_network(
     precision = jax.default_matmul_precision(_PRECISIONS[plan.matmul_precision])
     with precision, mixing:  # gradients inherit the precision
         made = _network(plan, env).apply({"params": network}, *args, method=method)
-    return made if plan.dtype == "float32" else _cast(made, "float32")
+    if plan.dtype == "float32":
+        return made
+    return _cast(made, "float32")
 
 
 def to_act(plan: Plan, params: dict[str, Any]) -> dict[str, Any]:
@@ -240,7 +244,9 @@ def to_act(plan: Plan, params: dict[str, Any]) -> dict[str, Any]:
 
 def _cast(tree: Any, dtype: str) -> Any:
     def cast(x: Array) -> Array:
-        return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            return x
+        return x.astype(dtype)
 
     return jax.tree.map(cast, tree)
 
@@ -257,11 +263,8 @@ def _expand_observation(observation: Any) -> Any:
 
 
 def _network_input(plan: Plan, observation: Any) -> Any:
-    if hasattr(observation, "as_flags"):
-        rows = math.prod(observation.lead)
-        return (
-            observation.as_flags() if takes_flags(plan, rows) else _expand_observation(observation)
-        )
+    if hasattr(observation, "as_flags") and takes_flags(plan, math.prod(observation.lead)):
+        return observation.as_flags()
     return _expand_observation(observation)
 
 
@@ -275,11 +278,15 @@ def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
 def shown_like(seen: Any, observation: Any) -> Any:
     """Return one more observation [...] in a rollout's form, [1, ...], with its last dropout."""
     one = jax.tree.map(lambda x: x[None], observation)
-    return seen.replace(observation=one, words=seen.words[-1:]) if isinstance(seen, Keyed) else one
+    if not isinstance(seen, Keyed):
+        return one
+    return seen.replace(observation=one, words=seen.words[-1:])
 
 
 def plain(observation: Any) -> Any:
-    return observation.observation if isinstance(observation, Keyed) else observation
+    if isinstance(observation, Keyed):
+        return observation.observation
+    return observation
 
 
 def distribution_of(
@@ -351,6 +358,7 @@ def _step_outputs(
     params: Any,
     statistics: RunningStatistics,
     observation: Any,
+    *,
     memory: Any,
 ) -> tuple[Outputs, Any]:
     seen = normalised(plan, hypers, statistics, observation)
@@ -363,6 +371,7 @@ def act(
     hypers: Hypers,
     params: Any,
     statistics: RunningStatistics,
+    *,
     observation: Any,
     mask: Bool[Array, "... A"] | None,
     memory: Any,
@@ -373,7 +382,7 @@ def act(
     Observations are stacked if `history` is above 1. `mask` None allows every action; `memory`
     None is the memory at the start of episodes. `key` draws the actions; None takes the mode.
     """
-    outputs, memory = _step_outputs(plan, hypers, params, statistics, observation, memory)
+    outputs, memory = _step_outputs(plan, hypers, params, statistics, observation, memory=memory)
     distribution = distribution_of(plan, hypers, params, outputs, mask)
     if key is None:
         return environment_action(plan, env, distribution.mode()), memory
@@ -387,13 +396,14 @@ def act_to_learn(
     hypers: Hypers,
     state: LaneState,
     shown: Any,
+    *,
     mask: Bool[Array, "S A"] | None,
     noise: Array,
 ) -> Acted:
     """Return one lane's rollout step; `shown` has dropout words if dropout is on."""
     params = state.params
     outputs, memory = _step_outputs(
-        plan, hypers, params, state.observation_statistics, shown, state.carry
+        plan, hypers, params, state.observation_statistics, shown, memory=state.carry
     )
     distribution = distribution_of(plan, hypers, params, outputs, mask)
     action = distribution.sample(noise)
@@ -421,5 +431,7 @@ def look_ahead(
 ) -> tuple[Float[Array, "*S"], Any]:
     """Return V of one lane's observations [*S, ...] with a memory, and the memory afterwards."""
     statistics = state.observation_statistics
-    outputs, memory = _step_outputs(plan, hypers, state.params, statistics, observation, memory)
+    outputs, memory = _step_outputs(
+        plan, hypers, state.params, statistics, observation, memory=memory
+    )
     return outputs.value, memory

@@ -44,7 +44,9 @@ class PolicyDocument:
 
 def saved_env(id_: str, keys: Mapping[str, Any], directory: Path) -> EnvPlan:
     """Return an environment whose files, if any, are in the directory."""
-    folder = str(directory) if files_of(id_, keys) else ""
+    folder = ""
+    if files_of(id_, keys):
+        folder = str(directory)
     return EnvPlan(id_, tuple(sorted(keys.items())), folder)
 
 
@@ -76,12 +78,16 @@ def read_document(path: Path) -> PolicyDocument:
 
 def read_about(path: Path) -> Mapping[str, Any]:
     data = _Data(path, _parse(path))
-    return data.mapping("about") if data.fields.get("about") else {}
+    if not data.fields.get("about"):
+        return {}
+    return data.mapping("about")
 
 
 def read_imports(path: Path) -> tuple[str, ...]:
     data = _Data(path, _parse(path))
-    return data.words("imports") if "imports" in data.fields else ()
+    if "imports" not in data.fields:
+        return ()
+    return data.words("imports")
 
 
 def read_training(folder: Path) -> dict[str, Any]:
@@ -131,7 +137,9 @@ class _Data:
         data = _Data(self.path, self.mapping(name), f"{name}.")
         data._field("id", lambda value: isinstance(value, str), "an environment id")
         keys = {key: freeze(value) for key, value in data.mapping("keys").items()}
-        known = ENVIRONMENTS[data.fields["id"]].keys if data.fields["id"] in ENVIRONMENTS else {}
+        known: Mapping[str, Any] = {}
+        if data.fields["id"] in ENVIRONMENTS:
+            known = ENVIRONMENTS[data.fields["id"]].keys
         for key, value in keys.items():
             where, spec = f"{name}.keys.{key}", known.get(key)
             self._check(where, value, _is_hashable, "words, numbers and lists")
@@ -149,7 +157,9 @@ class _Data:
             raise StoreError(f"{self.path} is damaged: it has no {self.above}{name}")
         allowed = f"null or an object with the numbers {', '.join(parts)}"
         found = self._field(name, fits, allowed)
-        return None if found is None else {part: float(found[part]) for part in parts}
+        if found is None:
+            return None
+        return {part: float(found[part]) for part in parts}
 
 
 def _is_words(value: Any) -> bool:

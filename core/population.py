@@ -85,7 +85,9 @@ def kept(
     remembered = RewardState()
     if rewards is not None and keep != "policy":
         remembered = rewards.for_plan(plan)
-    return Initial(wanted, statistics if normalises else None, None, remembered)
+    if not normalises:
+        return Initial(wanted, None, None, remembered)
+    return Initial(wanted, statistics, None, remembered)
 
 
 def _is_kept(keep: Keep, name: str) -> bool:
@@ -163,7 +165,8 @@ def init_lane(
     total_updates: Array,
 ) -> LaneState:
     raw = lane_key(seed, stream, replicate)
-    return _fresh_state(plan, hypers, raw, updates, total_updates, _draw(plan, hypers, raw))
+    drawn = _draw(plan, hypers, raw)
+    return _fresh_state(plan, hypers, raw, updates, total_updates, drawn=drawn)
 
 
 def _draw(plan: Plan, hypers: Hypers, raw: Array) -> Drawn:
@@ -174,7 +177,7 @@ def _draw(plan: Plan, hypers: Hypers, raw: Array) -> Drawn:
 
 
 def _fresh_state(
-    plan: Plan, hypers: Hypers, raw: Array, updates: Array, total_updates: Array, drawn: Drawn
+    plan: Plan, hypers: Hypers, raw: Array, updates: Array, total_updates: Array, *, drawn: Drawn
 ) -> LaneState:
     segments = plan.num_envs * agents_of(environments.make(plan.env))
     initial = hypers.average_reward_initial
@@ -209,12 +212,14 @@ def refill_lanes(
     """
     state = lanes.state
     before = state.key, Drawn(state.params, state.env_state, state.observation)
-    draw = _draw_in_batches if plan.backend.refill_batch > 1 else _draw_in_turn
+    draw = _draw_in_turn
+    if plan.backend.refill_batch > 1:
+        draw = _draw_in_batches
     keys, drawn = draw(plan, seed, refills, before)
 
     def started(refill: Refills, raw: Array, drawn: Drawn) -> Lanes:
         times = (refill.updates, refill.total_updates)
-        state = _fresh_state(plan, refill.hypers, raw, *times, drawn)
+        state = _fresh_state(plan, refill.hypers, raw, *times, drawn=drawn)
         return Lanes(refill.hypers, start_from(state, initial))
 
     whole = where(refills.mask, jax.vmap(started)(refills, keys, drawn), lanes)
@@ -408,15 +413,15 @@ def _all_gather_rows(rows: Array, mine: Bool[Array, " rows"]) -> Array:
     Rows travel as words of bits, each summed with zeros. A sum of floats would lose the sign of
     zero and NaN payloads, and a copy must be exact.
     """
-    flags = rows.dtype == jnp.bool_
-    words = (
-        rows.astype(jnp.uint8)
-        if flags
-        else jax.lax.bitcast_convert_type(rows, _WORDS[rows.dtype.itemsize])
-    )
+    if rows.dtype == jnp.bool_:
+        return _sum_over_devices(rows.astype(jnp.uint8), mine).astype(bool)
+    words = jax.lax.bitcast_convert_type(rows, _WORDS[rows.dtype.itemsize])
+    return jax.lax.bitcast_convert_type(_sum_over_devices(words, mine), rows.dtype)
+
+
+def _sum_over_devices(words: Array, mine: Bool[Array, " rows"]) -> Array:
     mask = mine.reshape((-1,) + (1,) * (words.ndim - 1))
-    total = jax.lax.psum(jnp.where(mask, words, jnp.zeros_like(words)), "lanes")
-    return total.astype(bool) if flags else jax.lax.bitcast_convert_type(total, rows.dtype)
+    return jax.lax.psum(jnp.where(mask, words, jnp.zeros_like(words)), "lanes")
 
 
 def lane_shapes(plan: Plan, hypers: Hypers) -> LaneState:

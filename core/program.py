@@ -40,7 +40,9 @@ _GPU_OPTIONS = {"xla_gpu_dot_merger_threshold_mb": 0}
 
 
 def compiler_options(devices: Sequence[Device]) -> dict[str, bool | int]:
-    return dict(_CPU_OPTIONS if devices[0].platform == "cpu" else _GPU_OPTIONS)
+    if devices[0].platform == "cpu":
+        return dict(_CPU_OPTIONS)
+    return dict(_GPU_OPTIONS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,11 +214,20 @@ class Program(LaneProgram):
 
     @property
     def evaluation_width(self) -> int:
-        return len(self.devices) * (4 if self.devices[0].platform == "cpu" else 64)
+        if self.devices[0].platform == "cpu":
+            return 4 * len(self.devices)
+        return 64 * len(self.devices)
 
     def _evaluate_episodes(self, policies: Policies) -> Episodes:
         how = self.evaluation
-        return evaluate(self.plan, policies, how.episodes, how.greedy, how.steps, how.cut_after)
+        return evaluate(
+            self.plan,
+            policies,
+            how.episodes,
+            how.greedy,
+            steps=how.steps,
+            cut_after=how.cut_after,
+        )
 
     @compiled_property
     def _evaluate(self) -> Any:

@@ -99,7 +99,9 @@ def count_step(
     gone = ended.astype(jnp.float32)
 
     def added(total: Array, part: Float[Array, "L E"]) -> Array:
-        return total + (part if total.ndim == 2 else jnp.sum(part, axis=-1))
+        if total.ndim == 2:
+            return total + part
+        return total + jnp.sum(part, axis=-1)
 
     sums = sums.replace(
         episodes=added(sums.episodes, gone),
@@ -182,7 +184,7 @@ def begin_shadow(env: Environment, state: LaneState) -> Shadow | None:
 
 
 def step_shadow(
-    plan: Plan, env: Environment, hypers: Hypers, state: LaneState, shadow: Shadow, keys: Array
+    plan: Plan, env: Environment, hypers: Hypers, state: LaneState, shadow: Shadow, *, keys: Array
 ) -> tuple[Shadow, ShadowSteps]:
     assert isinstance(env, ShadowedEnvironment)
     look = over_lanes(partial(look_ahead, plan))
@@ -225,9 +227,10 @@ def with_values(
 ) -> Trajectory:
     """Return a trajectory [T, L, ...] with values and bootstraps from the acting state."""
     value, after = _in_parts(plan, hypers, state, (seen.observation, final))
+    if after is None:
+        return seen.replace(value=value)
     cut = seen.truncated & ~seen.terminated
-    bootstrap = seen.bootstrap if after is None else jnp.where(cut, after, 0.0)
-    return seen.replace(value=value, bootstrap=bootstrap)
+    return seen.replace(value=value, bootstrap=jnp.where(cut, after, 0.0))
 
 
 def _in_parts(plan: Plan, hypers: Hypers, state: LaneState, trees: Any) -> Any:
@@ -263,7 +266,10 @@ def rollout(plan: Plan, hypers: Hypers, state: LaneState) -> Rollout:
     def step(
         carry: tuple[LaneState, EpisodeSums, Shadow | None], random: tuple[Array, Array]
     ) -> Any:
-        *after, seen, info, final = _step(plan, env, hypers, *carry, *random)
+        (state, sums, shadow), (noise, words) = carry, random
+        *after, seen, info, final = _step(
+            plan, env, hypers, state, sums, shadow=shadow, noise=noise, words=words
+        )
         record = as_record(seen) if plan.backend.one_record else seen
         return tuple(after), (record, info, final)
 
@@ -305,6 +311,7 @@ def _step(
     hypers: Hypers,
     state: LaneState,
     sums: EpisodeSums,
+    *,
     shadow: Shadow | None,
     noise: Array,
     words: Array,
@@ -314,7 +321,7 @@ def _step(
 
     def one(hypers: Hypers, state: LaneState, shown: Any, noise: Array) -> Acted:
         mask = contract.mask_all(env, state.env_state, hypers.env_params)
-        return act_to_learn(plan, env, hypers, state, shown, mask, noise)
+        return act_to_learn(plan, env, hypers, state, shown, mask=mask, noise=noise)
 
     acted = over_lanes(one)(hypers, state, shown, noise)
     state = state.replace(carry=acted.memory)
@@ -324,13 +331,13 @@ def _step(
     )
     beside = None
     if shadow is not None:
-        shadow, beside = step_shadow(plan, env, hypers, state, shadow, step_keys)
+        shadow, beside = step_shadow(plan, env, hypers, state, shadow, keys=step_keys)
     terminated, truncated = per_body(env, after.terminated), per_body(env, after.truncated)
     ended = terminated | truncated
     waits = values_wait(plan)
-    nothing = jnp.zeros(after.reward.shape, jnp.float32)
-    bootstrap = nothing
+    acting_value = bootstrap = jnp.zeros(after.reward.shape, jnp.float32)
     if not waits:
+        acting_value = acted.value
         value = over_lanes(partial(value_of, plan))
         bootstrap = _bootstrap(plan, env, after, lambda: value(hypers, state, after.observation))
     state, sums = count_step(state, sums, after.reward, ended)
@@ -345,7 +352,7 @@ def _step(
         action=acted.action,
         mask=acted.mask,
         log_prob=acted.log_prob,
-        value=nothing if waits else acted.value,
+        value=acting_value,
         reward=after.reward,
         terminated=terminated,
         truncated=truncated,
@@ -353,7 +360,9 @@ def _step(
         valid_mass=acted.valid_mass,
         shadow=beside,
     )
-    final = after.observation if waits and not env.never_ends else None
+    final = None
+    if waits and not env.never_ends:
+        final = after.observation
     return state, sums, shadow, trajectory, after.info, final
 
 

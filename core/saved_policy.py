@@ -56,8 +56,10 @@ class SavedPolicy:
 
     def __repr__(self) -> str:
         told = [f"{key} {self.about[key]}" for key in ("study", "trial") if key in self.about]
-        where = f" of {', '.join(told)}" if told else ""
-        return f"<SavedPolicy{where}: {self.plan.network} on {self.plan.env.id}>"
+        name = "SavedPolicy"
+        if told:
+            name += f" of {', '.join(told)}"
+        return f"<{name}: {self.plan.network} on {self.plan.env.id}>"
 
     def hypers(self) -> Hypers:
         pairs = ((self.plan.env, self.env_params), (self.plan.eval_env, self.eval_params))
@@ -91,15 +93,17 @@ class SavedPolicy:
         """
         if key is None and not deterministic:
             raise ValueError("predict(deterministic=False) needs a key")
-        key = None if deterministic else key
-        env = environments.make(self.plan.env)
-        hosted = isinstance(env, HostedEnvironment)
-        seen = self._checked_observation(env.observed(observation) if hosted else observation)
-        remembers = policy.is_recurrent(self.plan)
-        action, memory = self._act(
-            self.params, self.statistics, seen, mask, carry if remembers else None, key
-        )
-        return env.taken(action) if hosted else action, memory if remembers else carry
+        if deterministic:
+            key = None
+        env, remembers = environments.make(self.plan.env), policy.is_recurrent(self.plan)
+        if isinstance(env, HostedEnvironment):
+            observation = env.observed(observation)
+        seen = self._checked_observation(observation)
+        before = carry if remembers else None
+        action, memory = self._act(self.params, self.statistics, seen, mask, before, key)
+        if isinstance(env, HostedEnvironment):
+            action = env.taken(action)
+        return action, memory if remembers else carry
 
     @property
     def history(self) -> int:
@@ -133,14 +137,24 @@ class SavedPolicy:
         ) -> tuple[Array, Any]:
             traced = jax.tree.map(jnp.asarray, hypers)
             return policy.act(
-                plan, env, traced, params, statistics, observation, mask, memory, key
+                plan,
+                env,
+                traced,
+                params,
+                statistics,
+                observation=observation,
+                mask=mask,
+                memory=memory,
+                key=key,
             )
 
         return jax.jit(act)
 
     def _checked_observation(self, given: Any) -> Any:
         env, history = environments.make(self.plan.env), self.plan.env.history
-        stacked = f" (the last {history}, oldest first)" if history > 1 else ""
+        stacked = ""
+        if history > 1:
+            stacked = f" (the last {history}, oldest first)"
 
         def one(struct: jax.ShapeDtypeStruct, part: Any) -> Array:
             try:
@@ -167,10 +181,13 @@ class SavedPolicy:
         `greedy` takes the mode of the distribution instead of a sample. `steps` counts that many
         env steps after the warm-up instead, for continuous operation.
         """
-        rest = (episodes, greedy, steps)
         if self._is_hosted:
-            return _host_evaluation().evaluate_here(self.plan, self._as_lane(seed), *rest)
-        run = jax.jit(lambda lanes: evaluation.evaluate(self.plan, lanes, *rest))
+            return _host_evaluation().evaluate_here(
+                self.plan, self._as_lane(seed), episodes, greedy, steps
+            )
+        run = jax.jit(
+            lambda lanes: evaluation.evaluate(self.plan, lanes, episodes, greedy, steps=steps)
+        )
         return jax.device_get(run(self._as_lane(seed)))
 
     def trace(
@@ -248,8 +265,10 @@ def evaluate(
     Raises:
         ConfigError: the environment has other observations or actions than the policy.
     """
+    if isinstance(env, str):
+        env = {"id": env}
     if env is not None:
-        policy = _with_eval_env(policy, {"id": env} if isinstance(env, str) else env)
+        policy = _with_eval_env(policy, env)
     return policy.evaluate(episodes, seed, greedy, steps)
 
 
@@ -351,12 +370,13 @@ def load_policy(directory: str | Path) -> SavedPolicy:
             "with hpo.load_training"
         )
     if not path.is_file():
-        inside = _policies_inside(directory)
-        each = f"; inside it are {', '.join(inside)}" if inside else ""
-        raise StoreError(f"{directory} is not a policy folder: it has no policy.json{each}")
-    document = read_document(path)
-    given = document.rewards
-    rewards = None if given is None else RewardState.from_data(**given)
+        why = f"{directory} is not a policy folder: it has no policy.json"
+        if inside := _policies_inside(directory):
+            why += f"; inside it are {', '.join(inside)}"
+        raise StoreError(why)
+    document, rewards = read_document(path), None
+    if document.rewards is not None:
+        rewards = RewardState.from_data(**document.rewards)
     with _explain_unknown(document.imports, directory):
         plan = make_plan(document.config, document.env, document.eval_env, document.features)
         empty = SavedPolicy(
@@ -383,7 +403,7 @@ def _explain_unknown(imports: Sequence[str], directory: Path) -> Generator[None,
         yield
     except (ConfigError, KeyError) as error:
         if not imports:
-            remedies = error.remedies if isinstance(error, ConfigError) else {}
+            remedies = getattr(error, "remedies", {})
             raise ConfigError(f"{directory / NAME}: {error}", **remedies) from error
         files = [str(directory / IMPORTS / name) for name in imports]
         raise ConfigError(

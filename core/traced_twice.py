@@ -11,7 +11,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -55,7 +55,7 @@ def trace_twice(call: Callable[..., Any], *given: Any) -> Traced:
     if not drew:
         return Traced(jaxpr, shapes, found.words())
     line = line_of_change(_generators, _moved_generators, call, *given) or found.place
-    return Traced(jaxpr, shapes, _WORDS_OF_GENERATOR.format(f"{line}: " if line else "", drew[0]))
+    return Traced(jaxpr, shapes, _WORDS_OF_GENERATOR.format(_prefix(line), drew[0]))
 
 
 _WORDS_OF_GENERATOR = (
@@ -130,6 +130,12 @@ def _generators() -> dict[str, str]:
     return {"numpy.random": repr(np.random.get_state()), "random": repr(random.getstate())}
 
 
+def _prefix(place: str) -> str:
+    if not place:
+        return ""
+    return f"{place}: "
+
+
 @contextmanager
 def _later_clock() -> Generator[None]:
     """Set only this thread's clock days ahead."""
@@ -154,11 +160,12 @@ class _Difference:
     leaked: bool = False  # an input is an array of a trace that has ended
 
     def words(self) -> str:
-        where = f"{self.place}: " if self.place else ""
+        where = _prefix(self.place)
         if self.leaked:
             return f"{where}{LEAKED}"
-        known = self.before is not None and self.after is not None
-        numbers = f" ({self.before:g}, then {self.after:g})" if known else ""
+        numbers = ""
+        if self.before is not None and self.after is not None:
+            numbers = f" ({self.before:g}, then {self.after:g})"
         return (
             f"{where}Python computes something here that differs each time{numbers}, but only "
             "once, while the program is traced; a counter or running value belongs in the state, "
@@ -184,7 +191,7 @@ def _first_difference(one: Any, other: Any) -> _Difference | None:
         return _Difference(_user_place(longer[min(len(one.eqns), len(other.eqns))]))
     ends = zip(one.outvars, other.outvars, strict=False)
     if moved or any(not _same_input(left, right, numbers) for left, right in ends):
-        return _Difference(_user_place(one.eqns[-1]) if one.eqns else "")
+        return _Difference(_place_of_first(reversed(one.eqns)))
     return None
 
 
@@ -194,8 +201,12 @@ def _find_leak(jaxpr: Any) -> _Difference | None:
     leaks = {var for var, const in pairs if isinstance(const, Tracer)}
     if not leaks:
         return None
-    users = [one for one in _open_jaxpr(jaxpr).eqns if _reads_any(one, leaks)]
-    return _Difference(_user_place(users[0]) if users else "", leaked=True)
+    users = (one for one in _open_jaxpr(jaxpr).eqns if _reads_any(one, leaks))
+    return _Difference(_place_of_first(users), leaked=True)
+
+
+def _place_of_first(equations: Iterable[Any]) -> str:
+    return next(map(_user_place, equations), "")
 
 
 def _reads_any(equation: Any, variables: set[Any]) -> bool:
@@ -282,8 +293,9 @@ def _array(value: Any) -> np.ndarray:
 
 def _real_number(value: Any) -> float | None:
     found = _array(value)
-    is_real = np.issubdtype(found.dtype, np.number) and not np.iscomplexobj(found)
-    return float(found) if is_real and found.ndim == 0 else None
+    if found.ndim > 0 or np.iscomplexobj(found) or not np.issubdtype(found.dtype, np.number):
+        return None
+    return float(found)
 
 
 def _user_place(equation: Any) -> str:

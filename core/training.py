@@ -339,8 +339,9 @@ def _check_steps(training: Training) -> None:
     is_whole = isinstance(steps, int | np.integer) and not isinstance(steps, bool)
     if is_whole and 1 <= steps <= _MOST_STEPS:
         return
-    is_large = is_whole and steps > _MOST_STEPS
-    allowed = f"an integer from 1 to {_MOST_STEPS:,}" if is_large else "an integer above 0"
+    allowed = "an integer above 0"
+    if is_whole and steps > _MOST_STEPS:
+        allowed = f"an integer from 1 to {_MOST_STEPS:,}"
     raise ConfigError(
         f"{cls.__name__}.steps_per_update is {steps!r}; set it in setup() to the {cls.unit} that "
         f"one update advances, {allowed}"
@@ -377,8 +378,9 @@ class Lane:
     """
 
     def __init__(self, training: Training, traced_names: tuple[str, ...], shared: Any = None):
-        self.training, self.names = training, traced_names
-        self.shared = shared_of(training) if shared is None else shared
+        if shared is None:
+            shared = shared_of(training)
+        self.training, self.names, self.shared = training, traced_names, shared
 
     def reading(self, shared: Any) -> Lane:
         """Return the lane with the arrays given to a program as `h.shared`."""
@@ -429,12 +431,13 @@ def _is_key(leaf: Any) -> bool:
 
 
 def words_of(leaves: list[Any]) -> list[Any]:
-    return [
-        jax.random.key_data(leaf)
-        if _is_key(leaf)
-        else jax.lax.convert_element_type(leaf, jnp.result_type(leaf))
-        for leaf in leaves
-    ]
+    return [*map(_as_word, leaves)]
+
+
+def _as_word(leaf: Any) -> Any:
+    if _is_key(leaf):
+        return jax.random.key_data(leaf)
+    return jax.lax.convert_element_type(leaf, jnp.result_type(leaf))
 
 
 def _restore_keys(leaves: list[Any], like: list[Any]) -> list[Any]:

@@ -74,7 +74,9 @@ def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
         found = training.evaluate(state, h(values, shared), key)
         return tracer.numbers(evaluates, found)
 
-    evaluates = "act" if type(training).acts() else "evaluate"
+    evaluates = "evaluate"
+    if type(training).acts():
+        evaluates = "act"
     state = tracer.shapes("init", init, key, hypers, shared)
     _check_state(tracer, state)
     words = jax.eval_shape(lambda tree: words_of(jax.tree.leaves(tree)), state)
@@ -135,10 +137,11 @@ class _Tracer:
         names += _cached_tracers(self.training)
         if names:
             root = re.split(r"[.\[]", names[0])[0]
-            there = [name for name in names if name in before]
-            shown = there[-1] if there else root
+            shown = next((name for name in reversed(names) if name in before), root)
+            where = self.at(method)
             line = line_of_change(partial(contents_of, self.training, root), changed, call, *given)
-            where = f"{self.cls.__name__}.{method}: {line}:" if line else self.at(method)
+            if line:
+                where = f"{self.cls.__name__}.{method}: {line}:"
             raise ConfigError(
                 f"{where} self.{shown} changes outside setup, but all lanes share this object; "
                 "keep changing values in the state that init returns and update passes on"
@@ -146,9 +149,10 @@ class _Tracer:
 
     def numbers(self, method: str, found: Any) -> dict[str, Any]:
         """Return metrics or values by name; each must be one number."""
-        noun = "metric" if method == "update" else "value"
+        noun, example = "value", '{"return": total}'
+        if method == "update":
+            noun, example = "metric", '(state, {"loss": loss})'
         if not isinstance(found, Mapping):
-            example = '(state, {"loss": loss})' if method == "update" else '{"return": total}'
             raise ConfigError(
                 f"{self.at(method)} gives {_kind_text(found)} in place of {noun}s by name; return "
                 f"{example}"
@@ -171,11 +175,13 @@ class _Tracer:
         large = [one for one in self._constants.values() if one.nbytes > _SHOWN]
         kinds = {(one.shape, one.dtype) for one in large}
         owned = [
-            name
+            f"self.{name}"
             for name, value in vars(self.training).items()
             if (getattr(value, "shape", None), getattr(value, "dtype", None)) in kinds
         ]
-        names = f" ({', '.join(f'self.{name}' for name in owned)})" if owned else ""
+        names = ""
+        if owned:
+            names = f" ({', '.join(owned)})"
         return (
             f"{self.cls.__name__} compiles {total / 2**20:.0f} MB of data into its programs"
             f"{names}, which takes time and memory; return it from a method shared() and read "
@@ -184,7 +190,9 @@ class _Tracer:
 
 
 def _kind_text(value: Any) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
+    if value is None:
+        return "None"
+    return f"a {type(value).__name__}"
 
 
 def _not_a_number(name: str, value: Any) -> str:
@@ -198,7 +206,9 @@ def _not_a_number(name: str, value: Any) -> str:
         return f"is {_kind_text(value)}"
     if is_key(value) or jnp.issubdtype(value.dtype, jnp.complexfloating):
         return f"is of {value.dtype}"
-    return f"has shape {value.shape}" if value.shape else ""
+    if value.shape:
+        return f"has shape {value.shape}"
+    return ""
 
 
 _OURS = ("_is_set_up", "_shared")
@@ -224,8 +234,9 @@ def _cached_tracers(training: Training) -> list[str]:
     """Return the names of cached properties that keep traced arrays."""
     cls, found = type(training), []
     for name, value in vars(training).items():
-        leaves = jax.tree.leaves(value) if _is_cached_property(cls, name) else ()
-        if any(isinstance(leaf, Tracer) for leaf in leaves):
+        if not _is_cached_property(cls, name):
+            continue
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value)):
             found.append(name)
     return found
 

@@ -44,10 +44,10 @@ class SetOutsideSetup(AttributeError):
 def method_of(cls: type, method: str) -> str:
     """Return `Class.method:`, followed by `file:line:` of the user's method."""
     function = inspect.unwrap(getattr(cls, method))
-    is_own = getattr(function, "__module__", "") == _OWN_MODULE
-    code = None if is_own else getattr(function, "__code__", None)
-    place = f" {shown_path(code.co_filename)}:{code.co_firstlineno}:" if code else ""
-    return f"{cls.__name__}.{method}:{place}"
+    name, code = f"{cls.__name__}.{method}:", getattr(function, "__code__", None)
+    if code is None or getattr(function, "__module__", "") == _OWN_MODULE:
+        return name
+    return f"{name} {shown_path(code.co_filename)}:{code.co_firstlineno}:"
 
 
 @dataclass(frozen=True)
@@ -165,18 +165,22 @@ def _mistake(error: BaseException) -> _Mistake | None:
 def _traced_knob(cls: type, place: str) -> str:
     """Return the name of the only traced hyperparameter in a line of code, or ""."""
     path, _, line = place.rpartition(":")
-    text = linecache.getline(path, int(line)) if line.isdigit() else ""
+    if not line.isdigit():
+        return ""
+    text = linecache.getline(path, int(line))
     declared: Callable[[], Any] = getattr(cls, "declared", dict)
     traced = [name for name, knob in declared().items() if knob.traced]
     found = [name for name in traced if re.search(rf"\bh\.{name}\b", text)]
-    return found[0] if len(found) == 1 else ""
+    if len(found) != 1:
+        return ""
+    return found[0]
 
 
 def _advice(cls: type, mistake: _Mistake, place: str) -> str:
     knob = _traced_knob(cls, place)
-    declare = f"declare {knob} with hpo.fixed and read self.{knob}" if knob else _FIXED
-    if not knob:
-        declare = f"if it comes from a hyperparameter, {declare}"
+    declare = f"if it comes from a hyperparameter, {_FIXED}"
+    if knob:
+        declare = f"declare {knob} with hpo.fixed and read self.{knob}"
     return mistake.advice.replace("@KNOB", declare)
 
 
@@ -220,11 +224,11 @@ def _error_text(cls: type, method: str, error: BaseException) -> str:
         )
     if isinstance(error, SystemExit):
         return f"{at} the code calls sys.exit({error.code}); raise an error instead"
-    mistake = _mistake(error) if place else None
-    if mistake is not None:
+    if place and (mistake := _mistake(error)) is not None:
         return f"{at} {_advice(cls, mistake, place)}{foreign_of(error)}"
-    text = format_error_if_own(error)
-    where = method_of(cls, method) if text == named(error) else f"{cls.__name__}.{method}:"
+    text, where = format_error_if_own(error), f"{cls.__name__}.{method}:"
+    if text == named(error):
+        where = method_of(cls, method)
     return f"{where} {text}{_gymnax_hint(error)}"
 
 

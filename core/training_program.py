@@ -114,13 +114,13 @@ class TrainingProgram(LaneProgram):
                 made.hypers[name][lane] = value
         return made
 
-    def changes(self, given: Mapping[int, tuple[int | None, Mapping[str, Any]]]) -> Changes:
-        """Return changes: lane -> (source lane or None, hyperparameters)."""
+    def changes(self, given: Mapping[int, tuple[int, Mapping[str, Any]]]) -> Changes:
+        """Return changes: lane -> (lane whose state continues, hyperparameters)."""
         order = np.arange(self.lanes, dtype=np.int32)
         made = Changes(order, np.zeros(self.lanes, bool), self._no_hypers())
         for lane, (source, hypers) in given.items():
             made.mask[lane] = True
-            made.source[lane] = lane if source is None else source
+            made.source[lane] = source
             for name, value in hypers.items():
                 made.hypers[name][lane] = value
         return made

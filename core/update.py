@@ -95,7 +95,9 @@ def prepare(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[Scheduled, Lan
     """Return scheduled values, states with this rollout's statistics, and training rows."""
     state, trajectory = played.state, played.trajectory
     bodies = trajectory.reward.shape[2]
-    rows = bodies if plan.by_segments else bodies * trajectory.reward.shape[0]
+    rows = bodies
+    if not plan.by_segments:
+        rows *= trajectory.reward.shape[0]
     count, _ = minibatch_shape(plan, rows)
 
     def schedule(hypers: Hypers, state: LaneState) -> Scheduled:
@@ -251,7 +253,9 @@ def _with_features(
 
 def _as_rows(plan: Plan, x: Shaped[Array, "T E ..."]) -> Shaped[Array, "N ..."]:
     """Return one row per step, or per segment (an environment's whole rollout)."""
-    return jnp.moveaxis(x, 1, 0) if plan.by_segments else x.reshape((-1, *x.shape[2:]))
+    if plan.by_segments:
+        return jnp.moveaxis(x, 1, 0)
+    return x.reshape((-1, *x.shape[2:]))
 
 
 def _where_tree(condition: Bool[Array, ""], new: Any, old: Any) -> Any:
@@ -439,7 +443,9 @@ def inspect_rollout(plan: Plan, hypers: Hypers, played: Rollout) -> dict[str, An
     shape = trajectory.reward.shape  # [T, 1, rows]
 
     def by_time(x: jax.Array) -> jax.Array:
-        return x[0].T if plan.by_segments else x[0].reshape((shape[0], shape[2]))
+        if plan.by_segments:
+            return x[0].T
+        return x[0].reshape((shape[0], shape[2]))
 
     coefficients, rows, params, alone = jax.tree.map(
         lambda x: x[0], (values.coefficients, samples, played.state.params, all_hypers)

@@ -41,15 +41,16 @@ def observation_of(id_: str) -> Observation | None:
     """
     if is_simulated(id_):
         seen = probe(id_, {}).observation_space
-        is_image = str(seen.dtype) == "uint8" and len(seen.shape) in (2, 3)
-        return Observation(_image_words(seen.shape), True) if is_image else None
+        if str(seen.dtype) != "uint8" or len(seen.shape) not in (2, 3):
+            return None
+        return Observation(_image_words(seen.shape), True)
     env = via_gymnasium.make(id_, {})
     space, spec = env.observation_space, env.spec
     env.close()
     spaces = via_gymnasium.space_kinds(id_)
-    if isinstance(space, spaces.Box):
-        return _image_observation(space.shape, spec) if str(space.dtype) == "uint8" else None
-    if isinstance(space, spaces.Discrete | spaces.MultiBinary):
+    if isinstance(space, spaces.Box) and str(space.dtype) == "uint8":
+        return _image_observation(space.shape, spec)
+    if isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiBinary):
         return None
     kind = type(space).__name__
     if not space.is_np_flattenable:

@@ -112,7 +112,9 @@ def _make_backend(start: str) -> SimulatorLibrary:
 
 
 def entry_of(id_: str) -> EnvEntry:
-    return backend_of(id_).entry(id_) if is_simulated(id_) else via_gymnasium.entry_of(id_)
+    if is_simulated(id_):
+        return backend_of(id_).entry(id_)
+    return via_gymnasium.entry_of(id_)
 
 
 def probe(id_: str, values: Mapping[str, Any]) -> Any:
@@ -131,4 +133,6 @@ def probe(id_: str, values: Mapping[str, Any]) -> Any:
 
 def module_of(id_: str) -> str:
     """Return the module that defines an environment; "" if one call steps many."""
-    return "" if is_simulated(id_) else via_gymnasium.module_of(id_)
+    if is_simulated(id_):
+        return ""
+    return via_gymnasium.module_of(id_)

@@ -47,9 +47,10 @@ def entry(id_: str) -> EnvEntry:
     if same:
         raise UnknownNameError(kind, id_, same)
     refuse_elsewhere(id_)
-    meant = full_id(id_)
-    known = (*ENVIRONMENTS, *registered())
-    raise UnknownNameError(kind, id_, known, meant if meant != id_ else None)
+    meant: str | None = full_id(id_)
+    if meant == id_:
+        meant = None
+    raise UnknownNameError(kind, id_, (*ENVIRONMENTS, *registered()), meant)
 
 
 def gymnax_class(id_: str) -> tuple[str, str] | None:
@@ -59,16 +60,19 @@ def gymnax_class(id_: str) -> tuple[str, str] | None:
     (('craftax.craftax_env', 'Craftax'), None)
     """
     found = _GYMNAX_CLASS.fullmatch(id_)
-    return None if found is None else (found[1], found[2])
+    if found is None:
+        return None
+    return found[1], found[2]
 
 
 def full_id(id_: str) -> str:
     """Return an id as studies write it: with `gym:` if only Gymnasium has it."""
-    if is_hosted(id_):
+    if is_hosted(id_) or id_ in ENVIRONMENTS:
         return id_
     theirs = f"{PREFIX}{id_}"
-    is_theirs = is_atari(id_) or theirs in registered()
-    return theirs if id_ not in ENVIRONMENTS and is_theirs else id_
+    if is_atari(id_) or theirs in registered():
+        return theirs
+    return id_
 
 
 def find(id_: str) -> EnvEntry | None:
@@ -87,11 +91,15 @@ _of_libraries = lru_cache(maxsize=256)(entry_of)
 def held_out_keys(id_: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys that evaluations change: the environment's defaults, then the given ones."""
     known = find(id_)
-    return {**({} if known is None else known.eval_keys), **given}
+    if known is None:
+        return dict(given)
+    return {**known.eval_keys, **given}
 
 
 def files_of(id_: str, keys: Mapping[str, Any]) -> dict[str, str]:
-    table = ENVIRONMENTS[id_].keys if id_ in ENVIRONMENTS else {}
+    if id_ not in ENVIRONMENTS:
+        return {}
+    table = ENVIRONMENTS[id_].keys
     paths = {name: given for name, given in keys.items() if name in table and table[name].file}
     return {
         name: path

@@ -26,7 +26,9 @@ def type_of(default: Any, real: bool) -> KeyType:
         return "float"
     if isinstance(default, int):
         return "int"
-    return "str" if isinstance(default, str) else "any"
+    if isinstance(default, str):
+        return "str"
+    return "any"
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class EnvKey(Range):
             return True
         legal = self.type == "any" or type(value) is _TYPES[self.type]
         if self.type in ("int", "float") and isinstance(value, int | float):
-            most = INT32 if self.type == "int" else math.inf
+            most = {"int": INT32, "float": math.inf}[self.type]
             legal = legal and math.isfinite(value) and self.contains(value) and value <= most
         return legal and (not self.choices or value in self.choices)
 
@@ -93,7 +95,9 @@ class EnvEntry:
 
     def default_of(self, key: str) -> Any:
         """Return the default of a key or a parameter; None if it has neither."""
-        return self.keys[key].default if key in self.keys else self.params.get(key)
+        if key in self.keys:
+            return self.keys[key].default
+        return self.params.get(key)
 
     @staticmethod
     def _range_end(end: str | float, values: Mapping[str, Any], unknown: float) -> float:
@@ -102,7 +106,9 @@ class EnvEntry:
         value = values.get(end.removeprefix("-"))
         if not isinstance(value, int | float):
             return unknown
-        return -value if end.startswith("-") else value
+        if end.startswith("-"):
+            return -value
+        return value
 
 
 # Id -> lowest and highest return by the game's rules, where all values of its keys share them
@@ -130,13 +136,14 @@ def _gymnax(
     steps: int,
     meaning: str,
     actions: Literal["discrete", "continuous"] = "discrete",
+    *,
     keys: Mapping[str, Any] | None = None,
     best_return: str | None = None,
     **params: float,
 ) -> EnvEntry:
     fixed = {"max_steps_in_episode": EnvKey("int", steps, meaning="env steps until truncation")}
     for name, default in (keys or {}).items():
-        fixed[name] = EnvKey("bool" if isinstance(default, bool) else "int", default)
+        fixed[name] = EnvKey(type_of(default, False), default)
     known = _RETURNS.get(id_, (-math.inf, math.inf))
     return EnvEntry(
         id_, "gymnax", actions, params, fixed, meaning, best_return=best_return, returns=known
@@ -197,7 +204,6 @@ _ENTRIES = (
         200,
         "drive a weak car up a hill",
         "discrete",
-        None,
         goal_position=0.5,
         force=0.001,
         **_CAR,
@@ -207,7 +213,6 @@ _ENTRIES = (
         999,
         "with a real-valued force",
         "continuous",
-        None,
         min_action=-1.0,
         max_action=1.0,
         goal_position=0.45,
@@ -468,7 +473,7 @@ def _brax(name: str, meaning: str, **keys: float | bool) -> EnvEntry:
         ),
     }
     for key, default in keys.items():
-        fixed[key] = EnvKey("bool" if isinstance(default, bool) else "float", default)
+        fixed[key] = EnvKey(type_of(default, True), default)
     return EnvEntry(f"brax:{name}", "brax", "continuous", _BRAX_PARAMS, fixed, meaning)
 
 

@@ -92,13 +92,15 @@ class EnvPoolSimulator:
         order = _row_order(info["env_id"], self._sent)
         said = {name: rows[order] for name, rows in info.items() if _is_column(rows, order)}
         ended = terminated[order]
-        lives = said.get("lives")
+        goes_on = None
+        if "lives" in said:
+            goes_on = ended & (said["lives"] > 0)
         return Answers(
             observation[order],
             reward[order],
             ended,
             truncated[order],
-            goes_on=None if lives is None else ended & (lives > 0),
+            goes_on=goes_on,
             info=said,
         )
 

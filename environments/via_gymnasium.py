@@ -78,8 +78,9 @@ def entry_of(id_: str) -> EnvEntry:
             params[name] = float(default)
         else:
             keys[name] = EnvKey(type_, default)
-    documented = bool(creator.__doc__)  # itself: getdoc takes the base class's otherwise
-    meaning = first_sentence(getdoc(creator) or "") if documented else ""
+    meaning = ""
+    if creator.__doc__:  # itself: getdoc takes the base class's otherwise
+        meaning = first_sentence(getdoc(creator) or "")
     is_open = _takes_any(creator)
     return EnvEntry(id_, "gymnasium", "any", params, keys, meaning, is_open=is_open)
 
@@ -103,8 +104,9 @@ def _arguments(creator: Any, given: Mapping[str, Any]) -> dict[str, tuple[KeyTyp
     found: dict[str, tuple[KeyType, Any]] = {}
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     for name, parameter in inspect.signature(creator).parameters.items():
-        default = None if parameter.default is inspect.Parameter.empty else parameter.default
-        default = given.get(name, default)
+        default = given.get(name, parameter.default)
+        if default is inspect.Parameter.empty:
+            default = None
         if parameter.kind not in kinds and name not in _NOT_OURS and not isinstance(default, dict):
             real = parameter.annotation in (float, "float")
             found[name] = (type_of(default, real), default)
@@ -151,10 +153,12 @@ def drawn_by(id_: str, env: Any) -> Any:
     except gymnasium.error.DependencyNotInstalled as error:
         raise _missing_error(id_, error) from error
     except Exception as error:  # a missing OpenGL, for example
-        text = str(error).strip().splitlines()[0] if str(error).strip() else ""
-        hint = "; MuJoCo needs OpenGL: try MUJOCO_GL=egl or MUJOCO_GL=osmesa before the command"
-        hint = hint if "mujoco" in type(env.unwrapped).__module__ else ""
-        text = f"{type(error).__name__}: {text}{hint}"
+        text = next(iter(str(error).strip().splitlines()), "")
+        text = f"{type(error).__name__}: {text}"
+        if "mujoco" in type(env.unwrapped).__module__:
+            text += (
+                "; MuJoCo needs OpenGL: try MUJOCO_GL=egl or MUJOCO_GL=osmesa before the command"
+            )
         raise ConfigError(f"{id_} cannot be drawn here: {text}") from error
 
 
@@ -193,9 +197,13 @@ def engine_of(id_: str) -> str:
         creator = spec_of(id_).entry_point
     except errors.HpoError:
         return ""
-    module = creator if isinstance(creator, str) else getattr(creator, "__module__", "")
+    module = creator
+    if not isinstance(module, str):
+        module = getattr(creator, "__module__", "")
     words = module.partition(":")[0].split(".")
-    return words[2] if words[:2] == ["gymnasium", "envs"] and len(words) > 2 else ""
+    if words[:2] != ["gymnasium", "envs"] or len(words) < 3:
+        return ""
+    return words[2]
 
 
 def lacking_package(id_: str) -> str:
@@ -285,8 +293,9 @@ def imported(id_: str, entry_point: str) -> Any:
 
 def _missing_error(id_: str, error: Exception) -> Exception:
     text = str(error).strip().splitlines()[0]
-    lacking = _LACKING.search(text)
-    package = next(filter(None, lacking.groups())).partition(".")[0] if lacking else ""
+    package = ""
+    if lacking := _LACKING.search(text):
+        package = next(filter(None, lacking.groups())).partition(".")[0]
     if package in _OF_FULL:
         return MissingExtraError(package, _FULL, f"env {id_}")
     return ConfigError(f"{id_} cannot be imported: {text}")

@@ -65,7 +65,9 @@ class VectorEntryBackend:
             named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
             if named and name not in _OF_VECTORS:
                 default = given.get(name, parameter.default)
-                keys[name] = _env_key(name, None if default is parameter.empty else default)
+                if default is parameter.empty:
+                    default = None
+                keys[name] = _env_key(name, default)
         meaning = first_sentence(inspect.getdoc(creator) or "")
         judged = {name: False for name in (_LIVES, _CLIPS) if name in keys}
         return EnvEntry(id_, "gymnasium", "any", keys=keys, meaning=meaning, eval_keys=judged)
@@ -147,7 +149,9 @@ class VectorEntrySimulator:
             self._stepped = self._env.step(whole)
 
     def receive(self) -> Answers:
-        stepped = self._env.recv() if self._stepped is None else self._stepped
+        stepped = self._stepped
+        if stepped is None:
+            stepped = self._env.recv()
         self._stepped, rows = None, self._rows
         observation, reward, terminated, truncated, info = stepped
         ended = terminated | truncated
@@ -174,7 +178,9 @@ class VectorEntrySimulator:
     def restart(self, rows: np.ndarray) -> np.ndarray:
         mask = np.zeros(self._count, bool)
         mask[rows] = True
-        options = None if mask.all() else {"reset_mask": mask}
+        options = None
+        if not mask.all():
+            options = {"reset_mask": mask}
         observation, _ = self._env.reset(options=options)
         self._ended[rows] = False
         return np.array(observation[rows])
@@ -193,7 +199,9 @@ class AtariSimulator(VectorEntrySimulator):
         return replace(answers, goes_on=goes_on)
 
     def restart(self, rows: np.ndarray) -> np.ndarray:
-        return self._last.copy() if self._goes_on else super().restart(rows)
+        if self._goes_on:
+            return self._last.copy()
+        return super().restart(rows)
 
 
 def _gymnasium_id(id_: str) -> str:
@@ -202,7 +210,9 @@ def _gymnasium_id(id_: str) -> str:
 
 def _mode_of(env: Any) -> str:
     mode = env.metadata.get("autoreset_mode")
-    return getattr(mode, "value", "NextStep" if mode is None else str(mode))
+    if mode is None:
+        return "NextStep"
+    return getattr(mode, "value", str(mode))
 
 
 def _resets_rows(env: Any) -> bool:
@@ -225,7 +235,10 @@ def _env_key(name: str, default: Any) -> EnvKey:
         return EnvKey("float", default, meaning=meaning, low=0.0, high=1.0)
     if type_ != "int":
         return EnvKey(type_, default, meaning=meaning)
-    return EnvKey("int", default, meaning=meaning, low=0 if name in _AT_LEAST_0 else 1)
+    low = 1
+    if name in _AT_LEAST_0:
+        low = 0
+    return EnvKey("int", default, meaning=meaning, low=low)
 
 
 def _spec_and_constructor(id_: str) -> tuple[Any, Any]:
@@ -249,5 +262,7 @@ def _make_vec(id_: str, values: Mapping[str, Any], rows: int) -> Any:
 
 def _make_game(id_: str, values: Mapping[str, Any]) -> Any:
     # ale-py's `episodic_life` starts a new game after a lost life, its `life_loss_info` does not
-    given = {_LIFE_ENDS if name == _LIVES else name: value for name, value in values.items()}
-    return _make_vec(id_, {"num_threads": 1, **given}, 1)
+    given = {"num_threads": 1, **values}
+    if _LIVES in given:
+        given[_LIFE_ENDS] = given.pop(_LIVES)
+    return _make_vec(id_, given, 1)

@@ -22,7 +22,7 @@ from ..foreign_names.plain_values import Unread
 from ..foreign_names.tables import find, hints
 from ..knobs import KNOBS, RECURRENT_NETWORKS, canonical_name, check_value
 from ..studies.check import check
-from ..studies.chunk_sizes import quanta_of
+from ..studies.chunk_sizes import chunk_sizes_of
 from ..studies.init_file import CONFIRM
 from ..studies.load import loads, loads_elsewhere
 from ..studies.spec import Study
@@ -485,7 +485,7 @@ class ConvertedStudy:
                 report = check(study)
                 reasons = list(report.mistakes)
                 self._note_length(
-                    study.env_steps, {bucket.quanta.env_steps for bucket, _ in report.buckets}
+                    study.env_steps, {bucket.chunk_sizes.env_steps for bucket, _ in report.buckets}
                 )
         except StudyError as error:
             reasons = [mistake.text for mistake in error.mistakes]
@@ -595,8 +595,8 @@ _COUNTED = (
 def _gradient_steps(study: Study) -> int:
     """Return the optimiser steps of a run of the default configuration, in whole chunks."""
     config = study.default()
-    quanta = quanta_of(study, study.steps_per_update(config))
-    updates = quanta.schedule_chunks * quanta.updates_per_chunk
+    chunk_sizes = chunk_sizes_of(study, study.steps_per_update(config))
+    updates = chunk_sizes.schedule_chunks * chunk_sizes.updates_per_chunk
     per_epoch = math.ceil(_minibatches_per_epoch(config) / config["accumulate_minibatches"])
     return updates * config["update_epochs"] * per_epoch
 

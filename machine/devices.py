@@ -21,10 +21,13 @@ def prepare_devices(
     started = has_started()
     lacking = lacks_flags(platform, deterministic)
     ask_for_devices(platform, deterministic, cores)
-    if not started and platform != "auto":
-        jax.config.update("jax_platforms", "cuda" if platform == "gpu" else platform)
+    backend = None
+    if platform != "auto":
+        backend = platform
+    if not started and backend is not None:
+        jax.config.update("jax_platforms", {"gpu": "cuda"}.get(backend, backend))
     try:
-        devices = tuple(jax.devices(None if platform == "auto" else platform))
+        devices = tuple(jax.devices(backend))
     except RuntimeError as error:
         raise ConfigError(f"device is {platform!r}, but jax finds none: {error}") from error
     if started and lacking and devices[0].platform != "cpu":

@@ -170,8 +170,10 @@ def _place(batch: LimitedBatch) -> str:
     if frame is None:
         return ""
     package = str(Path(__file__).parents[1])
-    inner = [one for one in traceback.extract_stack(frame) if not _is_in(one.filename, package)]
-    return f" in {Path(inner[-1].filename).name}:{inner[-1].lineno}" if inner else ""
+    for call in reversed(traceback.extract_stack(frame)):
+        if not _is_in(call.filename, package):
+            return f" in {Path(call.filename).name}:{call.lineno}"
+    return ""
 
 
 def _is_in(file: str, package: str) -> bool:

@@ -136,7 +136,9 @@ def gpus_here() -> tuple[str, ...]:
 
 def share_of_memory(each: float) -> dict[str, str]:
     """Return the variable that gives jax its part of a GPU that several processes share."""
-    return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{_OF_XLA * each:.3g}"} if 0 < each < 1 else {}
+    if not 0 < each < 1:
+        return {}
+    return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{_OF_XLA * each:.3g}"}
 
 
 def share_of_gpus(lane: int, each: float, gpus: Sequence[str]) -> dict[str, str]:
@@ -329,7 +331,9 @@ class LocalProcesses:
 
     @cached_property
     def _gpus(self) -> tuple[str, ...]:
-        return gpus_here() if self._settings.gpus else ()
+        if not self._settings.gpus:
+            return ()
+        return gpus_here()
 
     @property
     def at_once(self) -> int:

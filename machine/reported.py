@@ -38,7 +38,9 @@ def report(step: Any = None, *given: Any, **metrics: Any) -> Any:
     from importlib import import_module  # the page of a study, whose packages a script may lack
 
     page = import_module("..views.python.open_study", __package__)
-    return page.report(*(() if step is None else (step,)), *given, **metrics)
+    if step is not None:
+        given = (step, *given)
+    return page.report(*given, **metrics)
 
 
 class Files:
@@ -78,7 +80,9 @@ class Tail:
     def lines(self, whole: bool = False) -> Iterator[str]:
         """Yield the new complete lines, and the last one if the file is `whole`."""
         data = self.read()
-        end = len(data) if whole or len(data) > _LONGEST else data.rfind(b"\n") + 1
+        end = data.rfind(b"\n") + 1
+        if whole or len(data) > _LONGEST:
+            end = len(data)
         self.offset += end
         for line in data[:end].split(b"\n"):
             if line.strip():
@@ -244,7 +248,7 @@ def _scalar(parts: Mapping[int, Any]) -> float | None:
     """Return the number in a summary value: a plain one, or a one-element tensor."""
     if 2 in parts:
         return struct.unpack("<f", parts[2])[0]
-    tensor = dict(_protobuf_fields(parts[8])) if 8 in parts else {}
+    tensor = dict(_protobuf_fields(parts.get(8, b"")))
     for field, size, code in ((4, 4, "<f"), (4, 8, "<d"), (5, 4, "<f"), (6, 8, "<d")):
         data = tensor.get(field, b"")
         if isinstance(data, bytes) and len(data) == size:

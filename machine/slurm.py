@@ -180,7 +180,8 @@ class SlurmJobs:
         folder, settings = launch.folder, self._settings
         make_folder(folder)
         share = thread_settings(settings.threads or 1)
-        share |= {"CUDA_VISIBLE_DEVICES": ""} if settings.gpus == 0 else {}
+        if settings.gpus == 0:
+            share["CUDA_VISIBLE_DEVICES"] = ""
         data = {
             "token": token,
             "argv": list(launch.argv),
@@ -235,8 +236,10 @@ class SlurmJobs:
 
     def _script(self, folder: Path) -> str:
         runner = shlex.join([sys.executable, "-m", __name__, str(folder)])
-        setup = [] if self._executor.setup is None else [self._executor.setup]
-        return "\n".join(["#!/bin/bash", *setup, f"exec {runner}\n"])
+        lines = ["#!/bin/bash"]
+        if self._executor.setup is not None:
+            lines.append(self._executor.setup)
+        return "\n".join([*lines, f"exec {runner}\n"])
 
     def poll(self) -> None:
         """Ask squeue about all jobs, and send refused ones again, now and then."""
@@ -315,7 +318,9 @@ def _read(path: Path) -> dict[str, Any]:
 def _state_of(folder: Path, token: str) -> dict[str, Any]:
     """Return the words of a job's node; {} before it has started the command."""
     state = _read(folder / _STATE)
-    return state if token and state.get("token") == token else {}
+    if not token or state.get("token") != token:
+        return {}
+    return state
 
 
 def _has_ended(state: dict[str, Any]) -> bool:
@@ -345,7 +350,9 @@ class _Head:
             self._halted_since = math.inf
         if now - self._halted_since > self._most:  # its head is dead
             self.is_stopped = True
-        grace = self._grace if self.is_stopped else None
+        grace = None
+        if self.is_stopped:
+            grace = self._grace
         return Wish(halted=self._halted_since < math.inf, grace=grace)
 
 

@@ -28,7 +28,9 @@ def default_cache() -> Path:
     instructions that the processor lacks would crash the process.
     """
     given = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
+    base = Path.home() / ".cache"
+    if os.path.isabs(given):
+        base = Path(given)
     return base / "hpo" / "jax" / f"{platform.machine() or 'machine'}-{_processor()}"
 
 
@@ -102,8 +104,9 @@ def code_version(folder: Path) -> dict[str, str]:
     if commit:
         changes = _git(folder, "diff", "HEAD")
         found["git_commit"] = commit
-        digest = hashlib.sha256(changes.encode()).hexdigest()
-        found["git_diff"] = digest[:12] if changes else "none"
+        found["git_diff"] = "none"
+        if changes:
+            found["git_diff"] = hashlib.sha256(changes.encode()).hexdigest()[:12]
     return found
 
 
@@ -134,11 +137,13 @@ def _packages(id_: str) -> Iterator[str]:
     yield from _OF_ENVIRONMENTS.get(words[0], ())
     if is_hosted(id_):
         yield "gymnasium"
-        yield from ("ale-py",) if is_atari(id_) else ()
+        if is_atari(id_):
+            yield "ale-py"
         yield from _OF_ENGINES.get(engine_of(id_), ())
     if len(words) == 3:  # gymnax:module:Class, gym:module:Id-v0
         named = _distributions_by_module().get(words[1].partition(".")[0], [])
-        yield from named[:1] if len(named) == 1 else ()  # several share a namespace
+        if len(named) == 1:  # several share a namespace
+            yield named[0]
 
 
 @cache

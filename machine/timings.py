@@ -62,7 +62,9 @@ class Timings:
         """Read the file; a missing or damaged file yields no timings."""
         path = path or default_file()
         try:
-            found = json.loads(atomic_files.read_text(path)) if path.exists() else {}
+            if not path.exists():
+                return cls(path, {})
+            found = json.loads(atomic_files.read_text(path))
             known = {name: Costs(**entry) for name, entry in found.items()}
             for costs in known.values():
                 if not all(map(math.isfinite, asdict(costs).values())):

@@ -62,13 +62,16 @@ def serve(descriptor: int, parent: int) -> None:
     with Connection(descriptor) as link:
         while True:
             try:
-                message = link.recv()
-                block = receive_descriptor(link) if message["do"] == "begin" else None
+                message, block = link.recv(), None
+                if message["do"] == "begin":
+                    block = receive_descriptor(link)
             except (EOFError, OSError):
                 return
             try:
                 failed = _answer_message(batches, message, block)
-                reply: dict[str, Any] = {"failed": failed} if failed else {}
+                reply: dict[str, Any] = {}
+                if failed:
+                    reply["failed"] = failed
                 if message.get("tells"):
                     said = batches[message["batch"]].info
                     reply["said"] = {slot: numbers(info) for slot, info in said.items()}

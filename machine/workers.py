@@ -64,7 +64,9 @@ class Workers:
     ):
         self.count = count
         self.limit = limit
-        self._opening_limit = limit if opening_limit is None else opening_limit
+        self._opening_limit = limit
+        if opening_limit is not None:
+            self._opening_limit = opening_limit
         self._warn = warn
         self._entry = entry or f"{worker.__name__}:{worker.serve.__name__}"
         self._arguments = tuple(arguments)
@@ -115,7 +117,9 @@ class Workers:
                 if at in ended:
                     continue
                 try:
-                    limit = self.limit if message["do"] == "step" else self._opening_limit
+                    limit = self._opening_limit
+                    if message["do"] == "step":
+                        limit = self.limit
                     hangs = not self._wait_for_reply(at, inside[at :: self.count], limit)
                     if hangs:
                         why = f"did not answer for {limit:g} s (population.step_timeout)"
@@ -135,7 +139,9 @@ class Workers:
         call, waited, told, waiter = 0, 0.0, False, self.there[at].waiter
         while not waiter.poll(1000 * look):
             now = int(inside.max(initial=0))
-            waited = waited + look if now == call and now else 0.0
+            waited += look
+            if now != call or not now:
+                waited = 0.0
             call = now
             if waited >= limit:
                 return False
@@ -255,8 +261,11 @@ class WorkerBatch:
 
 def _raise_wrong(replies: Mapping[int, Mapping[str, Any]]) -> None:
     wrong = next((reply for reply in replies.values() if "error" in reply), None)
-    if wrong is not None:
-        raise (ConfigError if wrong["expected"] else RuntimeError)(wrong["error"])
+    if wrong is None:
+        return
+    if wrong["expected"]:
+        raise ConfigError(wrong["error"])
+    raise RuntimeError(wrong["error"])
 
 
 def _start_worker(
@@ -311,7 +320,9 @@ def _exit_words(code: int) -> str:
         name = signal.Signals(-code).name
     except ValueError:  # a signal of the system's own
         name = f"signal {-code}"
-    return f"was ended by {name}" + (" (perhaps for lack of memory)" if name == "SIGKILL" else "")
+    if name == "SIGKILL":
+        name += " (perhaps for lack of memory)"
+    return f"was ended by {name}"
 
 
 # Where environments are defined of which a step costs less than telling another process
@@ -349,8 +360,9 @@ def worker_count(study: Study, cores: int) -> int:
         return asked
     if study.population.step_timeout:
         return cores
-    light = f"{module_of(study.env.id)}.".startswith(_LIGHT)
-    return 0 if light or cores < 2 else cores
+    if cores < 2 or f"{module_of(study.env.id)}.".startswith(_LIGHT):
+        return 0
+    return cores
 
 
 def serve_study(descriptor: int, parent: int, imports: Sequence[str], source: str) -> None:

@@ -91,14 +91,17 @@ def run(
             accept_changed_files=accept_changed_files,
             retry_failed=retry_failed,
         )
-    study = replace(study, name=free_name(out, study.name) if new else checked_name(study.name))
-    shown = out / study.name
+    if new:
+        study = replace(study, name=free_name(out, study.name))
+    shown = out / checked_name(study.name)
     place = shown.absolute()  # before any code of the study runs, which may change the folder
     if not new:
         _check_files(study, place, accept_changed_files, retry_failed)
     run_own_code(study)
     check_registered(study)
-    failure = "" if new else common_failure(place)
+    failure = ""
+    if not new:
+        failure = common_failure(place)
     if note := goal_note(study):
         warn(note)
     study = _resume_study(study, place, failure, warn)
@@ -235,8 +238,7 @@ def ask(
         )
     with Journal(folder.path) as journal, journal.at_one_commit():
         meta, rows, head = journal.meta, journal.trials(), journal.head()
-    phase = LoopState.from_text(head.loop_state).phase if head.number else Phase.SEARCH
-    if phase is Phase.SEARCH:
+    if not head.number or LoopState.from_text(head.loop_state).phase is Phase.SEARCH:
         raise StoreError(
             f"the search of {folder.name} has not finished, and confirming comes after it; resume "
             "the study first"

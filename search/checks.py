@@ -47,9 +47,10 @@ def changed_files(before: Mapping[str, str], source: str | Path) -> dict[str, st
     found: dict[str, str] = {}
     for path, was in before.items():
         now = _file_checksum(Path(source) / path)
-        if now != was:
-            sums = f"its sha256 was {was[:_SHOWN]}"
-            found[path] = "is gone" if now is None else f"{sums}, now it is {now[:_SHOWN]}"
+        if now is None:
+            found[path] = "is gone"
+        elif now != was:
+            found[path] = f"its sha256 was {was[:_SHOWN]}, now it is {now[:_SHOWN]}"
     return found
 
 
@@ -118,7 +119,9 @@ def _given_as_before(folder: Path, text: str, overrides: Sequence[str]) -> bool:
     """Return whether a study has the same text and settings as at its last run."""
     kept = kept_text(StudyFolder(folder))
     before = given_in(kept)
-    settings = () if before is None else before.overrides
+    settings = ()
+    if before is not None:
+        settings = before.overrides
     return without_given(kept) == text and settings == tuple(overrides)
 
 
@@ -143,9 +146,11 @@ def source_of(meta: StudyMeta, kept: str, given: Path | None = None) -> Path:
 
     `kept` is the study file; its first line may contain the command that ran it.
     """
-    command = given_in(kept)
-    known = [] if command is None else [Path(command.file).parent]
-    places = [given] if given is not None else [*known, Path()]
+    command, places = given_in(kept), [Path()]
+    if given is not None:
+        places = [given]
+    elif command is not None:
+        places = [Path(command.file).parent, Path()]
     for place in places:
         if _missing_file(meta, place) is None:
             return place
@@ -182,7 +187,8 @@ def _of_policy(study: Study, source: Path) -> list[str]:
         return []
     folder = Path(study.init.folder)
     names = ["policy.json", "arrays/SHA256SUMS"]
-    names += ["parts/optimiser.npz"] if study.init.optimiser == "restored" else []
+    if study.init.optimiser == "restored":
+        names.append("parts/optimiser.npz")
     return [(folder / name).as_posix() for name in names if (source / folder / name).is_file()]
 
 
@@ -202,14 +208,16 @@ def check_runnable(study: Study) -> None:
 
 
 def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:
-    objectives = [asdict(metric) for metric in study.objectives]
+    objectives, metric = [asdict(one) for one in study.objectives], study.metric.name
+    if study.more_envs:
+        metric = SCORE
     if objectives and study.more_envs:
         objectives[0]["name"] = SCORE
     return StudyMeta(
         name=study.name,
         study_hash=study_hash(study),
         study_text=resolved_yaml(study),
-        metric=SCORE if study.more_envs else study.metric.name,
+        metric=metric,
         goal=study.metric.goal,
         aggregate=study.metric.aggregate,
         param_kinds=_param_kinds(study.space),
@@ -265,12 +273,15 @@ def _as_if_given(refused: Sequence[ChangedKey], now: Given) -> Given | None:
     if now.overrides:
         return None
     unsaid = [one for one in refused if not (now.override_of(one.key) or _is_declared(one))]
-    overrides = tuple(f"{one.key}={_as_typed(one.old)}" for one in unsaid)
-    return replace(now, overrides=overrides) if unsaid else None
+    if not unsaid:
+        return None
+    return replace(now, overrides=tuple(f"{one.key}={_as_typed(one.old)}" for one in unsaid))
 
 
 def _as_typed(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value)
 
 
 def _reusable_folder(
@@ -281,7 +292,10 @@ def _reusable_folder(
         return None
     if not method_row(study.search.method).learns or study.search.warm_start is not None:
         return None
-    return Path(RESULTS if now is None else now.out) / before.name
+    out = RESULTS
+    if now is not None:
+        out = now.out
+    return Path(out) / before.name
 
 
 _OF_ENV_STEPS = (
@@ -293,6 +307,12 @@ _OF_ENV_STEPS = (
 """Keys that follow from env_steps where a file omits them."""
 
 
+def _override(command: Given | None, key: str) -> str:
+    if command is None:
+        return ""
+    return command.override_of(key)
+
+
 @dataclass(frozen=True)
 class _Commands:
     """The command that ran a study last, and that of now; None: it is not known."""
@@ -302,28 +322,26 @@ class _Commands:
 
     def origin(self, key: str) -> str:
         """Return where the two values of a key come from, if not both from the file."""
-        was, given = self._override(self.last, key), self._override(self.now, key)
+        was, given = _override(self.last, key), _override(self.now, key)
         if was == given:
             return ""
         words = {"last time": was, "now": given}
         said = "; ".join(f"{when}: {value}" for when, value in words.items() if value)
         return f" [{said}]"
 
-    def _override(self, command: Given | None, key: str) -> str:
-        return "" if command is None else command.override_of(key)
-
     def way_on(self, refused: Sequence[ChangedKey]) -> list[str]:
         """Return the command that resumes, as far as commands made the difference."""
         if self.now is None:
-            return [] if self.last is None else [f"  it was run as: {self.last.command}"]
-        verb, overrides = (
-            ("run", ()) if self.last is None else (self.last.verb, self.last.overrides)
-        )
-        way = replace(self.now, verb=verb, overrides=overrides)
+            if self.last is None:
+                return []
+            return [f"  it was run as: {self.last.command}"]
+        way = replace(self.now, verb="run", overrides=())
+        if self.last is not None:
+            way = replace(self.now, verb=self.last.verb, overrides=self.last.overrides)
         if way == self.now:
             return []
         rest = self._in_file(refused)
-        if not rest or verb != self.now.verb:
+        if not rest or way.verb != self.now.verb:
             return [f"resume with: {way.command}"]
         return [
             f"resume with: {way.command}, after restoring the old {', '.join(rest)} in the file"
@@ -355,6 +373,4 @@ def _param_kinds(space: Space) -> dict[str, str]:
     for parameter in space.parameters:
         some = values.setdefault(parameter.name, [])
         some += [*parameter.distribution.ends(), parameter.default]
-    return {
-        name: param_kind([plain_json(value) for value in some]) for name, some in values.items()
-    }
+    return {name: param_kind([*map(plain_json, some)]) for name, some in values.items()}

@@ -25,7 +25,9 @@ def sinks_of(study: Study, warn: Callable[[str], None]) -> Sinks | None:
     wanted = [logger for logger in study.loggers if logger.type not in VIEWS]
     data = resolved(study)
     sinks = [Background(make_sink(logger, data), warn) for logger in wanted]
-    return Sinks(sinks, warn) if sinks else None
+    if not sinks:
+        return None
+    return Sinks(sinks, warn)
 
 
 def check_loggers(study: Study) -> None:
@@ -43,8 +45,10 @@ def make_sink(logger: Logger, study: Mapping[str, Any], target: Path | None = No
     missing.
     """
     options = dict(logger.options)
+    if logger.type == "csv" and target is None:
+        return CsvSink(target, ("trials", "curves"))
     if logger.type == "csv":
-        return CsvSink(target, TABLES if target is not None else ("trials", "curves"))
+        return CsvSink(target, TABLES)
     follower = Follower(
         top_k=options.pop("top_k", 10),
         every=options.pop("every", 1),

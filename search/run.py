@@ -38,7 +38,7 @@ from .checks import (
     takes_changed_files,
 )
 from .engine.callbacks import Callback, Callbacks
-from .engine.commits import Committer, PausedStates, restore_buckets, restore_ledger
+from .engine.commits import Committer, PausedStates, restore_buckets, restore_search_state
 from .engine.confirm import read_fresh
 from .engine.engine import CompileBeside, Engine, Outcome
 from .engine.evaluate import measure_baselines
@@ -80,13 +80,14 @@ class RunResults:
     @property
     def best(self) -> Entry | None:
         """The top of the leaderboard; None if no trial has a value."""
-        first = self.leaderboard[0] if self.leaderboard else None
-        return first if first is not None and first.value is not None else None
+        if not self.leaderboard or self.leaderboard[0].value is None:
+            return None
+        return self.leaderboard[0]
 
     @property
     def rejected_share(self) -> float:
         """The share of all drawn configurations that a `forbid` rule refused."""
-        return self.usage.refused / self.usage.draws if self.usage.draws else 0.0
+        return self.usage.refused / max(1, self.usage.draws)
 
 
 def _say_nothing(text: str) -> None:
@@ -131,14 +132,14 @@ class Asked:
 class New:
     """A study that starts in an empty folder."""
 
-    ledger: SearchState
+    search_state: SearchState
 
 
 @dataclass(frozen=True)
 class Resumed:
     """A study that was interrupted, or of which more is asked than before."""
 
-    ledger: SearchState
+    search_state: SearchState
     again: Sequence[int] = ()  # failed trials that run again
 
 
@@ -146,7 +147,7 @@ class Resumed:
 class Found:
     """A study that has finished and of which nothing more is asked."""
 
-    ledger: SearchState
+    search_state: SearchState
     finished_at: float  # seconds since the epoch
 
 
@@ -159,41 +160,43 @@ def open_study(asked: Asked, store: StudyStore) -> New | Resumed | Found:
     if store.created:
         return _begin(asked, store)
     _check_resumes(asked, store)
-    ledger = _restored(asked, store)
-    lengthen(ledger, as_recorded(store.meta.study_text)["env_steps"], store.checkpoint())
-    again = _again(asked, ledger)
-    if not _goes_on(asked, ledger, again):
-        return _find_finished(asked, store, ledger)
-    return _resume(asked, store, ledger, again)
+    search_state = _restored(asked, store)
+    lengthen(search_state, as_recorded(store.meta.study_text)["env_steps"], store.checkpoint())
+    again = _again(asked, search_state)
+    if not _goes_on(asked, search_state, again):
+        return _find_finished(asked, store, search_state)
+    return _resume(asked, store, search_state, again)
 
 
 def _begin(asked: Asked, store: StudyStore) -> New:
-    ledger = _restored(asked, store)
-    _goes_on(asked, ledger, _again(asked, ledger))
-    _write_study(asked, store, ledger)
-    return New(ledger)
+    search_state = _restored(asked, store)
+    _goes_on(asked, search_state, _again(asked, search_state))
+    _write_study(asked, store, search_state)
+    return New(search_state)
 
 
-def _resume(asked: Asked, store: StudyStore, ledger: SearchState, again: Sequence[int]) -> Resumed:
+def _resume(
+    asked: Asked, store: StudyStore, search_state: SearchState, again: Sequence[int]
+) -> Resumed:
     before, settings = store.meta, asked.settings
     files = takes_changed_files(
         before.name, before.files, asked.study.source, settings.accept_changed_files
     )
     differs = gives_new_bits(before, asked.meta, settings.accept_new_bits) or files
-    bits = max(before.bits, ledger.state.bits) + differs
+    bits = max(before.bits, search_state.state.bits) + differs
     store.journal.replace_meta(replace(asked.meta, created_at=before.created_at, bits=bits))
-    _write_study(asked, store, ledger)
-    return Resumed(ledger, again)
+    _write_study(asked, store, search_state)
+    return Resumed(search_state, again)
 
 
-def _find_finished(asked: Asked, store: StudyStore, ledger: SearchState) -> Found:
+def _find_finished(asked: Asked, store: StudyStore, search_state: SearchState) -> Found:
     """Keep the machine on which it ran; its loggers and other free keys may have changed."""
     now = asked.meta
     given = {"name": now.name, "study_hash": now.study_hash, "study_text": now.study_text}
     store.journal.replace_meta(replace(store.meta, **given))
-    _write_study(asked, store, ledger)
+    _write_study(asked, store, search_state)
     store.publish(force=True)
-    return Found(ledger, store.head.at)
+    return Found(search_state, store.head.at)
 
 
 def _check_resumes(asked: Asked, store: StudyStore) -> None:
@@ -208,28 +211,28 @@ def _check_resumes(asked: Asked, store: StudyStore) -> None:
 
 def _restored(asked: Asked, store: StudyStore) -> SearchState:
     resolver = Resolver(asked.study, asked.factory)
-    return restore_ledger(asked.study, store, store.clock, resolver, asked.earlier.history)
+    return restore_search_state(asked.study, store, store.clock, resolver, asked.earlier.history)
 
 
-def _again(asked: Asked, ledger: SearchState) -> list[int]:
+def _again(asked: Asked, search_state: SearchState) -> list[int]:
     """Return the failed trials that run again, if that is asked for."""
     if not asked.settings.retry_failed:
         return []
-    again = to_retry(ledger)
-    asked.settings.warn(retry_note(ledger, again, lacks_test_seeds(ledger)))
+    again = to_retry(search_state)
+    asked.settings.warn(retry_note(search_state, again, lacks_test_seeds(search_state)))
     return again
 
 
-def _goes_on(asked: Asked, ledger: SearchState, again: Sequence[int]) -> bool:
+def _goes_on(asked: Asked, search_state: SearchState, again: Sequence[int]) -> bool:
     """Reopen a finished study of which more is asked; return whether anything is left to do."""
-    lacks = asked.settings.retry_failed and lacks_test_seeds(ledger)
+    lacks = asked.settings.retry_failed and lacks_test_seeds(search_state)
     bounds = bounds_of(asked.study.budget, asked.study.confirm)
-    return ledger.state.go_on(bounds, again=bool(again) or lacks)
+    return search_state.state.go_on(bounds, again=bool(again) or lacks)
 
 
-def _write_study(asked: Asked, store: StudyStore, ledger: SearchState) -> None:
+def _write_study(asked: Asked, store: StudyStore, search_state: SearchState) -> None:
     """Write the study file, with the command that runs it, and the trials of the warm start."""
-    ledger.state.take_bits(store.meta.bits)
+    search_state.state.take_bits(store.meta.bits)
     text, given = asked.settings.study_text, asked.settings.given
     if text and given is not None:
         text = given.on_top_of(text)
@@ -258,8 +261,10 @@ def run(
     place = Path(directory).absolute()  # the study's code may change the working folder
     check_runnable(study)
     proposer = Proposer(study, make_sampler(study))
+    if earlier is None and settings.anew:
+        earlier = warm_start(study)
     if earlier is None:
-        earlier = warm_start(study, None if settings.anew else place)
+        earlier = warm_start(study, place)
     if settings.anew:  # nothing above has refused the study
         delete_results(place)
     meta = study_meta(study, factory.backend, factory.device_count)
@@ -270,7 +275,7 @@ def run(
     ) as store:
         opened = open_study(asked, store)
         if isinstance(opened, Found):
-            results = _results("finished", opened.ledger, store)
+            results = _results("finished", opened.search_state, store)
             results = replace(results, finished_at=opened.finished_at)
         else:
             results = _run(asked, opened, store, proposer, observers)
@@ -284,78 +289,91 @@ def _run(
     proposer: Proposer,
     observers: Sequence[Observer],
 ) -> RunResults:
-    ledger, factory, settings = opened.ledger, asked.factory, asked.settings
-    study = ledger.study
+    search_state, factory, settings = opened.search_state, asked.factory, asked.settings
+    study = search_state.study
     if begin := getattr(factory, "begin", None):  # of processes, which write into the folder
         begin(store.folder.path)
-    buckets = restore_buckets(ledger, factory, store.checkpoint())
-    shelf = PausedStates(ledger, buckets, factory)
-    shelf.restore(store.checkpoint())
-    callbacks = Callbacks(settings.callbacks)
-    heard = [callbacks] if settings.callbacks else []
-    telling = Notifier(ledger, buckets, [*observers, *heard], heard)
+    buckets = restore_buckets(search_state, factory, store.checkpoint())
+    paused_states = PausedStates(search_state, buckets, factory)
+    paused_states.restore(store.checkpoint())
+    callbacks, heard = Callbacks(settings.callbacks), list[Observer]()
+    if settings.callbacks:
+        heard.append(callbacks)
+    notifier = Notifier(search_state, buckets, [*observers, *heard], heard)
     folder = as_given(asked.shown, store.folder.path)
-    telling.tell("on_start", study, folder, isinstance(opened, Resumed))
+    notifier.tell("on_start", study, folder, isinstance(opened, Resumed))
     measure_baselines(
-        ledger, factory, baselines_of(store.journal), partial(telling.tell, "on_baseline")
+        search_state, factory, baselines_of(store.journal), partial(notifier.tell, "on_baseline")
     )
     stop = StopRequest(store.folder.path, store.holder)
     with (
         closing(stop),
         closing(AskAhead(proposer)) as ahead,
-        Interrupts(partial(telling.tell, "on_interrupt"), stop) as interrupts,
+        Interrupts(partial(notifier.tell, "on_interrupt"), stop) as interrupts,
         CompileBeside(settings.compiling) as beside,
     ):
-        fresh = read_fresh(ledger, store)
+        fresh = read_fresh(search_state, store)
         names = study.confirm is not None and bool(study.confirm.also)
         add_rows = fresh.only_new(store.curves.add_chunk, cut=names)
-        policies = KeptPolicies(ledger, buckets, store.folder.policies, study.checkpoint)
+        if settings.callbacks:
+            add_rows = callbacks.listening(add_rows)
+        policies = KeptPolicies(search_state, buckets, store.folder.policies, study.checkpoint)
         delete_copies(store.folder.policies)
         policies.tidy_snapshots()
-        given = settings.commit_seconds
-        every = study.checkpoint.commit_seconds if given is None else given
+        every = settings.commit_seconds
+        if every is None:
+            every = study.checkpoint.commit_seconds
         engine = Engine(
-            ledger,
+            search_state,
             factory,
             buckets,
-            add_rows=callbacks.listening(add_rows) if settings.callbacks else add_rows,
+            add_rows=add_rows,
             committer=Committer(
-                store, ledger, buckets, every_seconds=every, soon=given is None, shelf=shelf
+                store,
+                search_state,
+                buckets,
+                every_seconds=every,
+                soon=settings.commit_seconds is None,
+                paused_states=paused_states,
             ),
             policies=policies,
-            telling=telling,
+            notifier=notifier,
             beside=beside,
-            shelf=shelf,
+            paused_states=paused_states,
         )
         outcome: Outcome = "finished"
         if isinstance(opened, Resumed):
             retry(engine, store, opened.again)
         try:
-            if study.search.driver == "ray_tune" and ledger.state.phase is Phase.SEARCH:
+            if study.search.driver == "ray_tune" and search_state.state.phase is Phase.SEARCH:
                 outcome = drive(engine, interrupts)
             if outcome == "finished":
-                intake = RefillQueue(engine, ahead)
-                loop = Loop(engine, intake, make_pruner(study), make_evolver(study), fresh)
+                refill_queue = RefillQueue(engine, ahead)
+                loop = Loop(engine, refill_queue, make_pruner(study), make_evolver(study), fresh)
                 outcome = loop.run(interrupts)
         except BaseException as error:
             if not (isinstance(error, StoreError) or has_refused(error)):
                 store.publish(force=True)  # a disk that refused is not asked again
             raise
-        with ledger.state.usage.spending("store"):
+        with search_state.state.usage.spending("store"):
             store.publish(force=True)
-    telling.count_time()
-    telling.tell("on_end", telling.progress(), outcome)
-    return _results(outcome, ledger, store)
+    notifier.count_time()
+    notifier.tell("on_end", notifier.progress(), outcome)
+    return _results(outcome, search_state, store)
 
 
 def _results(
-    outcome: Literal["finished", "interrupted"], ledger: SearchState, store: StudyStore
+    outcome: Literal["finished", "interrupted"], search_state: SearchState, store: StudyStore
 ) -> RunResults:
-    rows = store.journal.trials()
-    entries = leaderboard_of(store.meta, rows if outcome == "finished" else as_left(rows))
-    head = store.head  # as `hpo report` and `hpo show` say it: a commit cannot hold its own time
-    usage = LoopState.from_text(head.loop_state).usage if head.number else ledger.state.usage
-    study, trials = ledger.study, ledger.trials.values()
+    rows, ranked = store.journal.trials(), None
+    if outcome == "finished":
+        entries = ranked = leaderboard_of(store.meta, rows)
+    else:
+        entries = leaderboard_of(store.meta, as_left(rows))
+    head, usage = store.head, search_state.state.usage
+    if head.number:  # as `hpo report` and `hpo show` say it: a commit cannot hold its own time
+        usage = LoopState.from_text(head.loop_state).usage
+    study, trials = search_state.study, search_state.trials.values()
     programs = len({trial.bucket for trial in trials if trial.env_steps})
     times = (usage.compile_seconds, usage.run_seconds)
     return RunResults(
@@ -368,5 +386,5 @@ def _results(
         usage=usage,
         advice=programs_note(study, programs, len(trials), *times),
         hypervolume=volume_of(entries, Ranking.of(store.meta)),
-        conclusion=conclusion_of(store.journal, rows, entries if outcome == "finished" else None),
+        conclusion=conclusion_of(store.journal, rows, ranked),
     )

@@ -70,8 +70,9 @@ def preview(
     else:
         why, report = "", _with_time(study, report, told)
     report = replace(report, time_note=why or report.time_note)
-    time = report.time
-    known = () if time is None else (time.phases.get("compile", 0.0), time.seconds())
+    time, known = report.time, ()
+    if time is not None:
+        known = (time.phases.get("compile", 0.0), time.seconds())
     advice = programs_note(study, report.bucket_count, study.budget.trials, *known)
     return replace(report, warnings=(*report.warnings, *filter(None, [advice]))), note
 
@@ -91,8 +92,9 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
         return replace(report, time_note=f"it cannot be timed here: {error}")
     notes = filter(None, dict.fromkeys((damaged, timings.note)))
     report = replace(report, warnings=(*report.warnings, *notes))
-    is_note = isinstance(found, str)
-    return replace(report, time_note=found) if is_note else replace(report, time=found)
+    if isinstance(found, str):
+        return replace(report, time_note=found)
+    return replace(report, time=found)
 
 
 def _with_process(study: Study, report: CheckReport, told: Callable[[str], None]) -> CheckReport:

@@ -22,7 +22,7 @@ from ..errors import ConfigError
 from ..machine.software import versions
 from ..machine.timings import Costs, Timings, key_of
 from ..store.rows import Stream, TrialState
-from ..studies.chunk_sizes import quanta_of
+from ..studies.chunk_sizes import chunk_sizes_of
 from ..studies.evaluation import own_limit
 from ..studies.expected_cost import Expected, TimeEstimate, expected_steps
 from ..studies.spec import SearchSpec, Study
@@ -69,7 +69,9 @@ def shapes_of(factory: Any, resolved: Resolved, lanes: int | None) -> list[Popul
 
     found = list[PopulationShape]()
     for one in programs_of(factory, resolved, lanes):
-        asked = one.lanes if isinstance(factory, SeveralFactory) else lanes
+        asked = lanes
+        if isinstance(factory, SeveralFactory):
+            asked = one.lanes
         block, width = one.tile * len(one.devices), one.evaluation_width
         found.append(PopulationShape(asked, one.lanes, block, warmup_chunks(one), width))
     return found
@@ -126,32 +128,34 @@ def expected_work(
 ) -> list[ExpectedProgram]:
     """Return a study's programs, the default's first; imports have already run."""
     engine, asked = _started_engine(study, factory), study.population.lanes
-    ledger, buckets, shapes = (
-        engine.ledger,
-        list(engine.buckets.values()),
-        list[list[PopulationShape]](),
-    )
+    search_state, buckets = engine.search_state, list(engine.buckets.values())
+    shapes = list[list[PopulationShape]]()
     for bucket in buckets:
         own = shapes_of(factory, bucket.resolved, asked)
         block = max(shape.block for shape in own)  # as of `SeveralPopulation`
         bucket.equip(cast(Any, replace(own[0], block=block)))
         if asked is None and len(buckets) > 1:
-            own = shapes_of(factory, bucket.resolved, lanes_to_keep(ledger, bucket))
+            own = shapes_of(factory, bucket.resolved, lanes_to_keep(search_state, bucket))
         bucket.fix_lanes(cast(Any, own[0]))
         bucket.place(bucket.lanes)
         shapes.append(own)
     programs, ahead = list[ExpectedProgram](), RemainingWork(study)
-    several = factory.factories if isinstance(factory, SeveralFactory) else (factory,)
+    several: Sequence[Any] = (factory,)
+    if isinstance(factory, SeveralFactory):
+        several = factory.factories
     for at, environment in enumerate(several):
         for bucket, own in zip(buckets, shapes, strict=True):
             bucket.equip(cast(Any, own[at]))
-        for bucket, own, works in zip(buckets, shapes, ahead.parts(ledger, buckets), strict=True):
+        for bucket, own, works in zip(
+            buckets, shapes, ahead.parts(search_state, buckets), strict=True
+        ):
             drawn = [
-                ledger.resolved_of(number)
-                for number, trial in ledger.trials.items()
+                search_state.resolved_of(number)
+                for number, trial in search_state.trials.items()
                 if trial.bucket == bucket.key
             ]
-            drawn = [one.payload[at] for one in drawn] if study.more_envs else drawn
+            if study.more_envs:
+                drawn = [one.payload[at] for one in drawn]
             programs.append(ExpectedProgram(environment, drawn, own[at], bucket.schedule, *works))
     return programs
 
@@ -164,7 +168,7 @@ def _started_engine(study: Study, factory: PopulationFactory) -> Engine:
     engine = engine_in_memory(study, factory)
     with closing(AskAhead(Proposer(drawn, make_sampler(drawn)))) as ahead:
         RefillQueue(engine, ahead).ask(_DRAWN)
-    default = engine.ledger.trials[0]
+    default = engine.search_state.trials[0]
     if default.state is TrialState.FAILED:
         raise ConfigError(default.error)
     return engine
@@ -174,14 +178,18 @@ def _without_stops(expected: Expected, phases: Mapping[str, float]) -> float | N
     """Return the seconds of a study whose rule stops no trial; None where that has no bound."""
     if not expected.search or expected.full is None:
         return None
-    left = math.inf if expected.budget is None else expected.budget - expected.confirm
-    more = max(0.0, min(expected.full, left) / expected.search - 1.0)
+    full = expected.full
+    if expected.budget is not None:
+        full = min(full, expected.budget - expected.confirm)
+    more = max(0.0, full / expected.search - 1.0)
     return sum(phases.values()) + more * phases["search"]
 
 
 def _basis(last: float, started: float) -> str:
     """Return when programs were timed last, seconds since the epoch."""
-    return "timed now" if last >= started else f"timed on {datetime.fromtimestamp(last):%Y-%m-%d}"
+    if last >= started:
+        return "timed now"
+    return f"timed on {datetime.fromtimestamp(last):%Y-%m-%d}"
 
 
 def study_time(
@@ -201,8 +209,8 @@ def study_time(
     wall, early = study.budget.wall_seconds, asked.early_terminate
     if wall is not None and asked.budget.trials is None and asked.budget.env_steps is None:
         phases["search"] += max(0.0, wall - sum(phases.values()))
-    quanta = quanta_of(study, study.steps_per_update(study.default()))
-    expected = expected_steps(asked, quanta, programs[0].shape.lanes)
+    chunk_sizes = chunk_sizes_of(study, study.steps_per_update(study.default()))
+    expected = expected_steps(asked, chunk_sizes, programs[0].shape.lanes)
     assumes = ["an idle machine"]
     at_most = None
     if early is not None and not early.evolves:
@@ -233,7 +241,9 @@ def phases_of(
         found["confirm"] += per_step * program.confirm.block_steps
         call = costs.evaluation * _longer_episodes(program, costs)
         found["evaluation"] += _BETWEEN * program.calls * call
-        found["compile"] += costs.trace + (0.0 if at in timed else costs.xla)
+        found["compile"] += costs.trace
+        if at not in timed:
+            found["compile"] += costs.xla
     baseline = max(costs.baseline for costs in timed.values())
     found["baselines"] = len(study.baselines) * baseline
     return found
@@ -333,17 +343,21 @@ def time_program(program: ExpectedProgram, baseline: bool = False) -> Costs:
     population.compile()
     population.compile_evaluation()
     compiled = time.perf_counter() - started
-    traced = compiled if program.is_hosted else traced  # many small programs, traced as they run
+    if program.is_hosted:  # many small programs, traced as they run
+        traced = compiled
     block = _block_seconds(program, population)
     times = factory.program_of(resolved, population.lanes).updates / population.program.updates
     evaluation, steps = _time_evaluation(population, program.is_hosted)
+    of_baselines = 0.0
+    if baseline:
+        of_baselines = _baseline(factory)
     return Costs(
         block * times,
         traced,
         compiled - traced,
         evaluation,
         steps,
-        _baseline(factory) if baseline else 0.0,
+        of_baselines,
         time.time(),
     )
 
@@ -385,7 +399,9 @@ def _time_evaluation(population: Any, hosted: bool) -> tuple[float, int]:
     took = time.perf_counter() - started
     refuse_failed(result.failed for result in found)
     lengths = [int(n) for result in found for n in result.lengths]
-    return took, max(1, sum(lengths) if hosted else max(lengths))
+    if hosted:
+        return took, max(1, sum(lengths))
+    return took, max(1, *lengths)
 
 
 def _baseline(factory: Any) -> float:

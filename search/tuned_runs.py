@@ -88,7 +88,9 @@ def proof_study(
 def run_proof(study: Study, out: Path, runner: Runner = run) -> Runs | None:
     """Run or resume a study of `proof_study`; None if it was interrupted."""
     results = runner(study, out)
-    return None if results.state == "interrupted" else _read(results.folder, study)
+    if results.state == "interrupted":
+        return None
+    return _read(results.folder, study)
 
 
 def _read(folder: Path, study: Study) -> Runs:
@@ -96,17 +98,20 @@ def _read(folder: Path, study: Study) -> Runs:
         row = journal.trial(0)
     assert row is not None  # a study that ended has its trial
     if row.state is not TrialState.FINISHED:  # what some seeds showed on the way is no end
-        why = "every one diverged" if row.state is TrialState.DIVERGED else f"it is {row.state}"
+        why = f"it is {row.state}"
+        if row.state is TrialState.DIVERGED:
+            why = "every one diverged"
         raise SearchError(f"no seed of {study.name} finished: {row.error or why}")
     values = _mean_series(folder, "evaluations", _column(study.metric.name))
     last = max(max(points) for points in values.values())
     whole = {seed: points for seed, points in values.items() if max(points) == last}
     at = tuple(sorted(next(iter(whole.values()))))
-    told = has_column(folder, "curves", _TRAINING)
-    curves = _mean_series(folder, "curves", _TRAINING) if told else {}
+    curves: dict[int, dict[int, float]] = {}
+    if has_column(folder, "curves", _TRAINING):
+        curves = _mean_series(folder, "curves", _TRAINING)
     return Runs(
         env_steps=at,
-        values={seed: tuple(points[step] for step in at) for seed, points in whole.items()},
+        values={seed: tuple(map(points.__getitem__, at)) for seed, points in whole.items()},
         training={seed: _latest_values(curves.get(seed, {}), at) for seed in whole},
         seeds=study.seeds.per_config,
         cost=TestCost(row.env_steps, row.eval_env_steps),
@@ -120,7 +125,7 @@ def _column(metric: str) -> str:
 
 
 def _mean_series(folder: Path, table: str, column: str) -> dict[int, dict[int, float]]:
-    order = "episode" if table == "evaluations" else "env_steps"
+    order = {"evaluations": "episode", "curves": "env_steps"}[table]
     _, rows = query(
         folder,
         f'SELECT replicate, env_steps, list("{column}" ORDER BY {order}) FROM {table} '
@@ -139,13 +144,18 @@ def _latest_values(points: Mapping[int, float], wanted: Sequence[int]) -> tuple[
     return tuple(points[order[place - 1]] if place else math.nan for place in places)
 
 
+_MIDDLES = {"mean": mean, "iqm": iqm}
+
+
 def curve_of(runs: Runs) -> Curve:
     greedy, low, high, training = list[float](), list[Any](), list[Any](), list[Any]()
     for place in range(len(runs.env_steps)):
         there = [values[place] for values in runs.values.values()]
-        kind = "iqm" if len(there) >= 8 else "mean"
+        kind = "mean"
+        if len(there) >= 8:
+            kind = "iqm"
         around = bounded_interval(there, runs.bounds, kind)
-        greedy.append(_round_to_six_digits(iqm(there) if kind == "iqm" else mean(there)))
+        greedy.append(_round_to_six_digits(_MIDDLES[kind](there)))
         low.append(_round_to_six_digits(around.low))
         high.append(_round_to_six_digits(around.high))
         trained = [values[place] for values in runs.training.values()]
@@ -155,7 +165,9 @@ def curve_of(runs: Runs) -> Curve:
 
 
 def _round_to_six_digits(value: Any) -> Any:
-    return None if value is None else float(f"{value:.6g}")
+    if value is None:
+        return None
+    return float(f"{value:.6g}")
 
 
 def contender_of(
@@ -173,7 +185,9 @@ def contender_of(
 
     def trained(seed: int) -> float | None:
         last = runs.training[seed][-1]
-        return last if math.isfinite(last) else None
+        if not math.isfinite(last):
+            return None
+        return last
 
     at, values = runs.env_steps, runs.values
     return Contender(
@@ -228,7 +242,9 @@ def verify(
     }
     found: dict[str, Contender] = {}
     for part, (count, root_seed) in parts.items():
-        name = f"{stem}.verify.{part}-{count}" + (f"-{seed}" if part == "fresh" else "")
+        name = f"{stem}.verify.{part}-{count}"
+        if part == "fresh":
+            name += f"-{seed}"
         own = proof_study(study, name, config, count, root_seed)
         runs = run_proof(own, out, runner)
         if runs is None:
@@ -237,18 +253,27 @@ def verify(
     return judged(record, found["recorded"], found["fresh"])
 
 
+def _worst(values: Sequence[float], goal: str) -> float:
+    if goal == "maximize":
+        return min(values)
+    return max(values)
+
+
+def _is_same_seed(one: Contender, other: Contender, seed: int) -> bool:
+    """Return whether a seed has the same results in two runs of one configuration."""
+    numbers = ("greedy", "training", "area", "to_threshold")
+    return all(getattr(one, name)[seed] == getattr(other, name)[seed] for name in numbers)
+
+
 def judged(record: TunedRecord, again: Contender, fresh: Contender) -> Verification:
     """Return the verdict on runs of the recorded seeds and of new ones."""
     now, then = {**versions([record.env]), "hpo-lanes": __version__}, record.made.versions
-    finite = [v for one in (record.tuned, fresh) for v in one.greedy if v is not None]
-    worst = min(finite) if record.goal == "maximize" else max(finite)
-    sides = [[worst if v is None else v for v in one.greedy] for one in (record.tuned, fresh)]
-    found = agreement(sides[0], sides[1])
-    numbers = ("greedy", "training", "area", "to_threshold")
-    equal = sum(
-        all(getattr(record.tuned, name)[seed] == getattr(again, name)[seed] for name in numbers)
-        for seed in range(len(again.greedy))
-    )
+    greedy = [*record.tuned.greedy, *fresh.greedy]
+    worst = _worst([value for value in greedy if value is not None], record.goal)
+    filled = [worst if value is None else value for value in greedy]
+    ours, theirs = filled[: len(record.tuned.greedy)], filled[len(record.tuned.greedy) :]
+    found = agreement(ours, theirs)
+    equal = sum(_is_same_seed(record.tuned, again, seed) for seed in range(len(again.greedy)))
     verdict: Verdict = "within the interval"
     if not found.within:
         verdict = "not"
@@ -260,7 +285,7 @@ def judged(record: TunedRecord, again: Contender, fresh: Contender) -> Verificat
         recorded=len(again.greedy),
         equal=equal,
         seeds=len(fresh.greedy),
-        means=(math.fsum(sides[0]) / len(sides[0]), math.fsum(sides[1]) / len(sides[1])),
+        means=(math.fsum(ours) / len(ours), math.fsum(theirs) / len(theirs)),
         agreement=found,
         versions={
             name: (then.get(name, "none"), now.get(name, "none"))

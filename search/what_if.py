@@ -32,7 +32,7 @@ from ..store.rows import (
     counts_evaluations_alone,
 )
 from ..store.study_folder import StudyFolder
-from ..studies.chunk_sizes import quanta_of, rungs
+from ..studies.chunk_sizes import chunk_sizes_of, rungs
 from ..studies.load import loads, recorded
 from ..studies.overrides import SET
 from ..studies.search_methods import METHODS
@@ -68,7 +68,7 @@ _RACING_FROM = 4  # seeds a trial from which racing is among the usual rules: it
 
 
 def quantum_of(study: Study, config: Mapping[str, Any]) -> int:
-    return quanta_of(study, study.steps_per_update(config)).steps_per_chunk
+    return chunk_sizes_of(study, study.steps_per_update(config)).steps_per_chunk
 
 
 # ---------------------------------------------------------------------- what was recorded
@@ -122,7 +122,9 @@ class RecordedSearch:
         known = points[max(0, bisect_right(points, env_steps) - 1)]
         if known == env_steps:
             return results[known], "seen"
-        return results[known], "unseen" if env_steps > points[-1] else "between"
+        if env_steps > points[-1]:
+            return results[known], "unseen"
+        return results[known], "between"
 
     def length(self, trial: int) -> int:
         """Return the env steps of a trial's full run, in whole chunks."""
@@ -131,7 +133,8 @@ class RecordedSearch:
     def value(self, trial: int, env_steps: int) -> float | None:
         """Return a trial's value over its seeds; None if one of them was not evaluated there."""
         objective = Objective.of(self.study)
-        objective = objective.of_test if self.evaluations_alone else objective
+        if self.evaluations_alone:
+            objective = objective.of_test
         replicates = self.of_trial.get(trial, {})
         shown = [self.at(trial, one, env_steps) for one in replicates if one < self.seeds]
         waits = self.trials[trial].ended_at is None and len(shown) < self.seeds
@@ -309,17 +312,17 @@ class _Asks(Proposer):
 
 @dataclass(frozen=True)
 class Replayed:
-    ledger: SearchState  # its trials have ended, and no row of it was written
+    search_state: SearchState  # its trials have ended, and no row of it was written
     winner: int | None  # None without one, or with several objectives or constraints
     shown: Mapping[str, int]  # how evaluations are known -> their number
 
     @property
     def decisions(self) -> Sequence[DecisionRow]:
-        return self.ledger.unwritten.decisions
+        return self.search_state.unwritten.decisions
 
     @property
     def env_steps(self) -> int:
-        return self.ledger.state.usage.env_steps
+        return self.search_state.state.usage.env_steps
 
     def end_of(self, trial: int) -> int | None:
         """Return the env steps at which a rule ended a trial with its value, or None."""
@@ -341,24 +344,26 @@ def replay(record: RecordedSearch, study: Study) -> Replayed:
     )
     factory = RecordedFactory(record, study)
     engine = engine_in_memory(study, factory, rows=True)
-    ledger = engine.ledger
+    search_state = engine.search_state
     with closing(AskAhead(_Asks(record.trials))) as ahead:
         loop = Loop(engine, RefillQueue(engine, ahead), make_pruner(study))
-        loop.run(Interrupts(asked=lambda: ledger.state.phase is not Phase.SEARCH))
+        loop.run(Interrupts(asked=lambda: search_state.state.phase is not Phase.SEARCH))
     finished = [
         trial
-        for trial in ledger.trials.values()
+        for trial in search_state.trials.values()
         if trial.state is TrialState.FINISHED and trial.value is not None
     ]
-    plain = finished and ledger.objectives.is_plain
-    return Replayed(ledger, ledger.best(finished).number if plain else None, factory.shown)
+    winner = None
+    if finished and search_state.objectives.is_plain:
+        winner = search_state.best(finished).number
+    return Replayed(search_state, winner, factory.shown)
 
 
 def matches(record: RecordedSearch, found: Replayed) -> tuple[int, int]:
     """Return how many recorded judgements and batches were reproduced, and the total."""
     judged = attrgetter("action", "env_steps", "value", "cutoff", "rank", "judged")
     now = {(row.trial, row.rung): judged(row) for row in found.decisions}
-    asks = {ask.batch: (ask.trials, ask.told) for ask in found.ledger.unwritten.asks}
+    asks = {ask.batch: (ask.trials, ask.told) for ask in found.search_state.unwritten.asks}
     same = sum(now.get((row.trial, row.rung)) == judged(row) for row in record.decisions)
     same += sum(asks.get(ask.batch) == (ask.trials, ask.told) for ask in record.asks)
     return same, len(record.decisions) + len(record.asks)
@@ -383,7 +388,7 @@ def asked_rules(
         raise ConfigError(
             f"seeds is {seeds}, but the trials of {study.name} have {most}; allowed: 1 to {most}"
         )
-    count = most if seeds is None else seeds
+    count = seeds or most
     usual = [
         "none",
         "asha,eta=2",
@@ -457,8 +462,9 @@ def _early(
     record: RecordedSearch, rule: str, name: str, given: Sequence[str]
 ) -> EarlyTerminate | None:
     """Return a rule that stops trials; its first rung defaults to that of the study."""
-    ran = record.study.early_terminate
-    least = record.first_point if ran is None else ran.min  # None: the rule's default is later
+    ran, least = record.study.early_terminate, record.first_point
+    if ran is not None:
+        least = ran.min  # None: the rule's default is later
     own = [f"type: {name}", *given]
     if least is not None and not any(option.startswith("min: ") for option in given):
         own.append(f"min: {least}")
@@ -480,7 +486,9 @@ def _check_rungs(record: RecordedSearch, rule: str, study: Study) -> None:
     found = [rungs(study, record.quantum(study, config)) for config in record.configs]
     first = min((steps[0] for steps in found if steps), default=None)
     if first is None or first < record.first_point:
-        where = "no rung is inside a run" if first is None else f"its first rung is at {first}"
+        where = f"its first rung is at {first}"
+        if first is None:
+            where = "no rung is inside a run"
         way = f"type min={record.first_point} or more"
         if record.first_point >= study.env_steps:
             way = "run a study with evaluation: {every: ...}"
@@ -492,12 +500,18 @@ def _check_rungs(record: RecordedSearch, rule: str, study: Study) -> None:
 
 def _rule_label(early: EarlyTerminate | None, seeds: Seeds) -> str:
     """Return a rule in table form: `asha eta=2 min=1k`."""
-    racing = [] if seeds.racing is None else [f"racing start={seeds.racing.start}"]
+    racing = []
+    if seeds.racing is not None:
+        racing = [f"racing start={seeds.racing.start}"]
     if early is None:
         return ", ".join(racing) or "none"
+    shown: dict[str, Any] = {}
+    if early.type in ("asha", "hyperband"):
+        shown["eta"] = f"{early.eta:g}"
     whole, rest = divmod(early.min or 0, 1000)
-    shown = {"eta": f"{early.eta:g}"} if early.type in ("asha", "hyperband") else {}
-    shown["min"] = f"{early.min}" if rest or not whole else f"{whole}k"
+    shown["min"] = f"{whole}k"
+    if rest or not whole:
+        shown["min"] = f"{early.min}"
     for entry in rule_row(early.type).fields:
         value = early.options.get(entry.key, getattr(early, entry.key, entry.default))
         if value != entry.default:
@@ -587,7 +601,7 @@ class Reference:
         why = _why_inexact(record, done, rule, self.same_asks)
         if not why and not self.in_order:
             why = "order"
-        trials, lost = done.ledger.trials.values(), self._lost(done)
+        trials, lost = done.search_state.trials.values(), self._lost(done)
         stopped, saved = None, None
         if _decides_on_records(record, done):
             stopped = sum(bool(trial.stop_rule) and not trial.audited for trial in trials)
@@ -620,7 +634,7 @@ class Reference:
 
 def _has_same_lengths(record: RecordedSearch, own: Replayed) -> bool:
     """Return whether each trial that ended was as long when its rule was replayed."""
-    trials = own.ledger.trials
+    trials = own.search_state.trials
     ended = [row for row in record.trials if row.ended_at is not None and row.trial in trials]
     return all(trials[row.trial].env_steps == row.env_steps for row in ended)
 
@@ -693,12 +707,12 @@ def _why_inexact(
     lost = any(
         row.state in _LOST and row.env_steps and record.is_staggered(row) for row in record.trials
     )
-    more = study.budget.trials is None or len(done.ledger.trials) < study.budget.trials
+    more = study.budget.trials is None or len(done.search_state.trials) < study.budget.trials
     reasons: dict[str, object] = {
         "unseen": done.shown["unseen"] > 0,
         "asks": not same_asks and not rule.own,
         "lost": lost and not rule.own,
-        "more": done.ledger.state.exhausted and not record.state.exhausted and more,
+        "more": done.search_state.state.exhausted and not record.state.exhausted and more,
         "between": done.shown["between"] > 0,
     }
     return next((name for name, holds in reasons.items() if holds), "")
@@ -717,7 +731,7 @@ def _decides_on_records(record: RecordedSearch, done: Replayed) -> bool:
 def _unstopped_env_steps(record: RecordedSearch, done: Replayed) -> int:
     """Return the env steps of the started trials if all had finished on all seeds."""
     total = 0
-    for number, trial in done.ledger.trials.items():
+    for number, trial in done.search_state.trials.items():
         row = record.trials[number]
         if trial.env_steps and row.state in _LOST:
             total += row.env_steps

@@ -203,6 +203,12 @@ class Distribution(ABC):
             return axis.share(position)
         return (position - axis.low + 0.5) / (axis.high - axis.low + 1.0)
 
+    def column(self, value: Any) -> float:
+        """Return `share`, or of choices, which have no order, the position in their list."""
+        if self.axis.kind == "choice":
+            return self.inward(value)
+        return self.share(value)
+
     def sample(self, rng: Random) -> Any:
         """Draw a value; takes exactly one number from `rng`."""
         return self.outward(self.axis.at(rng.random()))

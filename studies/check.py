@@ -125,7 +125,7 @@ def check(
         costs,
         len(buckets.found),
         not (buckets.more or _unknown_env_arguments(study)),
-        expected_steps(study, buckets.found[0].quanta, costs[0][1].lanes),
+        expected_steps(study, buckets.found[0].chunk_sizes, costs[0][1].lanes),
         (_DRAWS - len(allowed)) / _DRAWS,
         tuple(_warnings(study, draws, buckets, costs[0][1].lanes, None if not_run else limit_of)),
         tuple(dict.fromkeys([*buckets.refused, *_draw_errors(study, allowed)])),
@@ -208,7 +208,7 @@ def _of_programs(study: Study, buckets: ProgramShapes) -> Iterator[str]:
 
 
 def _of_chunks(study: Study, buckets: ProgramShapes) -> Iterator[str]:
-    early, first = study.early_terminate, buckets.found[0].quanta
+    early, first = study.early_terminate, buckets.found[0].chunk_sizes
     if len(first.rung_chunks) < len(rung_steps(study)):
         key = "every" if early is not None and early.evolves else "min"
         text = "rungs in the same chunk, or at the end of a run, are merged"
@@ -337,14 +337,14 @@ def _unmodelled_knobs(study: Study) -> list[str]:
 
 
 def _program_data(bucket: ProgramShape, cost: ProgramCost) -> dict[str, Any]:
-    quanta = bucket.quanta
+    chunk_sizes = bucket.chunk_sizes
     return {
         "static": as_lists(bucket.static),
-        "updates_per_chunk": quanta.updates_per_chunk,
-        "steps_per_chunk": quanta.steps_per_chunk,
-        "chunks": quanta.chunks,
-        "rungs": list(quanta.rungs),
-        "env_steps": quanta.env_steps,
+        "updates_per_chunk": chunk_sizes.updates_per_chunk,
+        "steps_per_chunk": chunk_sizes.steps_per_chunk,
+        "chunks": chunk_sizes.chunks,
+        "rungs": list(chunk_sizes.rungs),
+        "env_steps": chunk_sizes.env_steps,
         "lanes": cost.lanes,
         "memory_bytes": cost.memory_bytes,
         "parameters": cost.parameters,
@@ -407,13 +407,13 @@ def _program_lines(report: CheckReport) -> list[str]:
 
 
 def _program(report: CheckReport, bucket: ProgramShape, cost: ProgramCost) -> str:
-    quanta, unit = bucket.quanta, report.study.algorithm.unit
+    chunk_sizes, unit = bucket.chunk_sizes, report.study.algorithm.unit
     names = ", ".join(f"{name}={as_lists(value)}" for name, value in bucket.static.items())
-    chunk = f"{counted(quanta.updates_per_chunk, 'update')} = {quanta.steps_per_chunk:,}"
+    chunk = f"{counted(chunk_sizes.updates_per_chunk, 'update')} = {chunk_sizes.steps_per_chunk:,}"
     parts = [
         f"  {names or 'all'}: chunk {chunk} {unit}",
-        f"rungs {_rungs(quanta.rungs)}",
-        f"run {quanta.env_steps:,} {unit} in {counted(quanta.chunks, 'chunk')}",
+        f"rungs {_rungs(chunk_sizes.rungs)}",
+        f"run {chunk_sizes.env_steps:,} {unit} in {counted(chunk_sizes.chunks, 'chunk')}",
     ]
     if cost.lanes is not None:
         parts.append(_lanes(report, cost.lanes))
@@ -440,10 +440,10 @@ def _lanes(report: CheckReport, lanes: int) -> str:
 
 def _of_processes(report: CheckReport) -> str:
     bucket, cost = report.buckets[0]
-    quanta, unit = bucket.quanta, report.study.algorithm.unit
-    rungs = _rungs(quanta.rungs)
+    chunk_sizes, unit = bucket.chunk_sizes, report.study.algorithm.unit
+    rungs = _rungs(chunk_sizes.rungs)
     many = "" if cost.lanes is None else f"{cost.lanes} at once; "
-    return f"processes  {many}rungs {rungs}; run {quanta.env_steps:,} {unit}"
+    return f"processes  {many}rungs {rungs}; run {chunk_sizes.env_steps:,} {unit}"
 
 
 def _env_steps_line(report: CheckReport) -> str:

@@ -129,7 +129,7 @@ def _updates_per_chunk(end: int, asked: tuple[int, ...], steps_per_update: int) 
     return exact if _ceil(length, exact) <= _MOST_CHUNKS else near[0]
 
 
-def quanta_of(study: Study, steps_per_update: int) -> ChunkSizes:
+def chunk_sizes_of(study: Study, steps_per_update: int) -> ChunkSizes:
     k = updates_per_chunk(study, steps_per_update)
     quantum = k * steps_per_update
     end = _ceil(study.env_steps, quantum)

@@ -48,17 +48,17 @@ class Expected:
         return (total if self.budget is None else min(total, self.budget)) + self.asked
 
 
-def expected_steps(study: Study, quanta: ChunkSizes, lanes: int | None = None) -> Expected:
+def expected_steps(study: Study, chunk_sizes: ChunkSizes, lanes: int | None = None) -> Expected:
     """Estimate a study from the chunks and lanes of its default configuration's bucket."""
-    run = quanta.env_steps * study.spread
+    run = chunk_sizes.env_steps * study.spread
     confirm = study.confirm
     runs = study.confirming
     asked = 0 if confirm is None else confirm.asked * run
     trials = _trial_count(study)
     if trials is None:
         return Expected(None, None, None, (), runs * run, study.budget.env_steps, asked)
-    counts = [float(trials), *_passing_rungs(study, trials, quanta, lanes)]
-    marks = [0, *quanta.rungs, quanta.env_steps]
+    counts = [float(trials), *_passing_rungs(study, trials, chunk_sizes, lanes)]
+    marks = [0, *chunk_sizes.rungs, chunk_sizes.env_steps]
     steps = study.spread * sum(
         count * (high - low)
         for count, (low, high) in zip(counts, itertools.pairwise(marks), strict=True)
@@ -79,11 +79,11 @@ def confirm_words(study: Study, expected: Expected) -> str:
 
 
 def _passing_rungs(
-    study: Study, trials: int, quanta: ChunkSizes, lanes: int | None
+    study: Study, trials: int, chunk_sizes: ChunkSizes, lanes: int | None
 ) -> list[float]:
     early, search = study.early_terminate, study.search
     rule = None if early is None else RULES.get(early.type)
-    rungs = len(quanta.rung_chunks)
+    rungs = len(chunk_sizes.rung_chunks)
     if early is None or rule is None or rule.passing == "all" or not rungs:
         return [float(trials)] * rungs  # nothing stops trials, or it is not known how many
     lanes = lanes or study.population.lanes or _USUAL_LANES
@@ -91,7 +91,7 @@ def _passing_rungs(
     race = Race(
         trials,
         max(1, lanes // study.seeds.first),
-        (*quanta.rung_chunks, quanta.chunks),
+        (*chunk_sizes.rung_chunks, chunk_sizes.chunks),
         rule.passing,
         early.eta,
         pause=early.pause,

@@ -13,7 +13,7 @@ from ..errors import ConfigError
 from ..files.plain_data import as_lists, freeze
 from ..knobs import KNOBS, RECURRENT_NETWORKS
 from ..spaces.space import Parameter, Space
-from .chunk_sizes import ChunkSizes, quanta_of
+from .chunk_sizes import ChunkSizes, chunk_sizes_of
 from .spec import Study, environments_of
 from .unused_knobs import possible_values
 
@@ -120,7 +120,7 @@ class ProgramShape:
     key: Any  # of `bucket_key`
     static: Mapping[str, Any]  # the knobs that differ between buckets
     config: Mapping[str, Any]  # a complete one
-    quanta: ChunkSizes
+    chunk_sizes: ChunkSizes
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def buckets_of(
         if key not in found:
             shown = {name: config[name] for name in config if name in static}
             steps = study.steps_per_update(config)
-            found[key] = ProgramShape(key, shown, config, quanta_of(study, steps))
+            found[key] = ProgramShape(key, shown, config, chunk_sizes_of(study, steps))
     more = len(taken) > _MOST_POINTS or bool(endless)
     notes = tuple(_minibatch_notes(study, complete)) if study.algorithm.is_ppo else ()
     return ProgramShapes(tuple(found.values()), more, endless, tuple(refused), notes)

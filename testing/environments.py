@@ -39,15 +39,11 @@ def _random_action(env: Environment, key: PRNGKeyArray, mask: Array | None) -> A
     if isinstance(space, Discrete):
         return _random_choice(key, (*lead, space.n), mask)
     if isinstance(space, MultiDiscrete):
-        ends = np.cumsum(space.nvec)
-        parts = [
-            _random_choice(
-                jax.random.fold_in(key, end),
-                (*lead, n),
-                None if mask is None else mask[..., end - n : end],
-            )
-            for n, end in zip(space.nvec, ends, strict=True)
-        ]
+        parts, end = list[Array](), 0
+        for count in space.nvec:
+            start, end = end, end + count
+            valid = None if mask is None else mask[..., start:end]
+            parts.append(_random_choice(jax.random.fold_in(key, end), (*lead, count), valid))
         return jnp.stack(parts, axis=-1)
     struct = action_struct(env)
     low, high = (
@@ -59,8 +55,9 @@ def _random_action(env: Environment, key: PRNGKeyArray, mask: Array | None) -> A
 
 def _random_choice(key: PRNGKeyArray, shape: tuple[int, ...], mask: Array | None) -> Array:
     noise = jax.random.uniform(key, shape, jnp.float32)
-    valid = noise if mask is None else jnp.where(mask, noise, -1.0)
-    return jnp.argmax(valid, axis=-1).astype(np.int32)
+    if mask is not None:
+        noise = jnp.where(mask, noise, -1.0)
+    return jnp.argmax(noise, axis=-1).astype(np.int32)
 
 
 def play(env: Environment, steps: int, episodes: int) -> Callable[[int], dict[str, Any]]:
@@ -74,7 +71,9 @@ def play(env: Environment, steps: int, episodes: int) -> Callable[[int], dict[st
     def step(carry: tuple[Any, Any], key: PRNGKeyArray) -> tuple[tuple[Any, Any], Any]:
         state, _ = carry
         act, move, fresh = jax.random.split(key, 3)
-        mask = env.action_mask(state, params) if env.has_mask else None
+        mask = None
+        if env.has_mask:
+            mask = env.action_mask(state, params)
         after = env.step(move, state, _random_action(env, act, mask), params)
         ended = after.terminated | after.truncated
         new, going = env.reset(fresh, params), (after.state, after.observation)

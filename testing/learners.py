@@ -131,7 +131,9 @@ def _walk_environment(plan: Plan) -> Any:
     def step(carry: Any, key: Array) -> Any:
         state, observation = carry
         if isinstance(space, Discrete):
-            mask = env.action_mask(state, params) if env.has_mask else jnp.ones(space.n, bool)
+            mask = jnp.ones(space.n, bool)
+            if env.has_mask:
+                mask = env.action_mask(state, params)
             action = jnp.argmax(mask).astype(jnp.int32)
         else:
             action = jnp.zeros(policy.action_shape(env), jnp.float32)
@@ -376,11 +378,12 @@ class DistributionContract:
 
     def test_actions_have_their_shape_and_lie_in_the_space(self) -> None:
         seen, env = _samples(type(self)), environments.make(self.env)
-        shape, real = policy.action_shape(env), isinstance(env.action_space, Box)
-        for name in ("actions", "mode"):
-            lead = (_DRAWS, _ROWS) if name == "actions" else (_ROWS,)
+        shape, dtype = policy.action_shape(env), np.int32
+        if isinstance(env.action_space, Box):
+            dtype = np.float32
+        for name, lead in (("actions", (_DRAWS, _ROWS)), ("mode", (_ROWS,))):
             assert seen[name].shape == (*lead, *shape)
-            assert seen[name].dtype == (np.float32 if real else np.int32)
+            assert seen[name].dtype == dtype
             assert np.all(np.isfinite(seen[name]))
         taken = seen["taken"]
         if isinstance(env.action_space, Box):
@@ -436,7 +439,9 @@ class DistributionContract:
 def _choice_counts(env: Environment) -> np.ndarray:
     space = env.action_space
     assert not isinstance(space, Box)
-    return np.asarray([space.n] if isinstance(space, Discrete) else space.nvec)
+    if isinstance(space, Discrete):
+        return np.asarray([space.n])
+    return np.asarray(space.nvec)
 
 
 @functools.cache
@@ -451,8 +456,9 @@ def _samples(contract: type[DistributionContract]) -> dict[str, Any]:
         for _ in range(2)
     )
     shape = policy.action_shape(env)
-    log_std = {"log_std": jnp.full(shape, -0.3, jnp.float32)}
-    params = log_std if policy.has_log_std(plan, env) else {}
+    params: dict[str, Array] = {}
+    if policy.has_log_std(plan, env):
+        params["log_std"] = jnp.full(shape, -0.3, jnp.float32)
 
     def of(outputs: Array, mask: Array | None = None) -> Any:
         value = jnp.zeros(outputs.shape[:-1], jnp.float32)
@@ -460,8 +466,9 @@ def _samples(contract: type[DistributionContract]) -> dict[str, Any]:
 
     def drawn(outputs: Array, mask: Array | None, key: Array) -> tuple[Any, Array, Any]:
         many = jnp.broadcast_to(outputs, (_DRAWS, *outputs.shape))
-        wide = None if mask is None else jnp.broadcast_to(mask, (_DRAWS, *mask.shape))
-        distribution = of(many, wide)
+        if mask is not None:
+            mask = jnp.broadcast_to(mask, (_DRAWS, *mask.shape))
+        distribution = of(many, mask)
         noise = draw_noise(plan, env, key, (_DRAWS, _ROWS))
         extra = draw_entropy_noise(plan, env, jax.random.fold_in(key, 1), (_DRAWS, _ROWS))
         return distribution, distribution.sample(noise), distribution.entropy(extra)
@@ -499,7 +506,8 @@ def _try_masks(env: Environment, of: Any, drawn: Any, head: Array, key: Array) -
     distribution, actions, entropy = drawn(head, wide, key)
     grid = np.stack(np.meshgrid(*(np.arange(n) for n in sizes), indexing="ij"), -1)
     every = jnp.asarray(grid.reshape(-1, len(sizes)), jnp.int32)
-    every = every[:, 0] if isinstance(env.action_space, Discrete) else every
+    if isinstance(env.action_space, Discrete):
+        every = every[:, 0]
     rows = every.shape[0]
     one = of(
         jnp.broadcast_to(head[0], (rows, head.shape[1])), jnp.broadcast_to(mask, (rows, mask.size))

@@ -94,10 +94,13 @@ class SamplerContract:
         """Return a trial's end, which depends on its number."""
         states = ("FINISHED", "STOPPED", "DIVERGED", "FAILED", "UNFINISHED")
         state = TrialState[states[past.trial % len(states)]]
-        loss = random.Random(past.trial).random()
-        own = loss if state is TrialState.FINISHED else None
-        reports = (loss + 1.0,) if state in (TrialState.STOPPED, TrialState.UNFINISHED) else ()
-        return PriorTrial(past.trial, past.params, past.attributes, state, own, reports)
+        value = random.Random(past.trial).random()
+        loss, reports = None, ()
+        if state is TrialState.FINISHED:
+            loss = value
+        elif state in (TrialState.STOPPED, TrialState.UNFINISHED):
+            reports = (value + 1.0,)
+        return PriorTrial(past.trial, past.params, past.attributes, state, loss, reports)
 
     def test_proposals_lie_in_the_space(self):
         space = contract_space()
@@ -130,16 +133,14 @@ class SamplerContract:
     def test_trials_of_an_earlier_study_are_understood(self):
         space = contract_space()
         rng = random.Random(0)
-        earlier = [
-            PriorTrial(
-                number - 12,
-                space.sample(rng),
-                state=TrialState.DIVERGED if number % 4 == 0 else TrialState.FINISHED,
-                loss=None if number % 4 == 0 else rng.random(),
-                proposed_by="warm_start",
+        earlier: list[PriorTrial] = []
+        for number in range(-12, 0):
+            params, state, loss = space.sample(rng), TrialState.DIVERGED, None
+            if number % 4 != 0:
+                state, loss = TrialState.FINISHED, rng.random()
+            earlier.append(
+                PriorTrial(number, params, state=state, loss=loss, proposed_by="warm_start")
             )
-            for number in range(12)
-        ]
         opened = self.make(space, 5).begin(0, earlier)
         for trial in range(4):
             draw = opened.draw(trial, 0)
@@ -374,9 +375,17 @@ def _extreme_values(field: Field) -> Iterator[Any]:
         yield from (True, False)
     yield from field.words
     if field.type in ("count", "number"):
-        small = 1 if field.type == "count" else 1e-3 * min(1.0, field.high)
-        yield field.low + small * field.low_open if math.isfinite(field.low) else field.default
-        yield field.high if field.high < 1e6 else max(field.low, field.default)
+        small = 1e-3 * min(1.0, field.high)
+        if field.type == "count":
+            small = 1
+        if math.isfinite(field.low):
+            yield field.low + small * field.low_open
+        else:
+            yield field.default
+        if field.high < 1e6:
+            yield field.high
+        else:
+            yield max(field.low, field.default)
 
 
 def _illegal_values(field: Field) -> Iterator[Any]:
@@ -385,7 +394,7 @@ def _illegal_values(field: Field) -> Iterator[Any]:
     if field.type in ("count", "number"):
         yield "x"
         if math.isfinite(field.low):
-            yield field.low - (0 if field.low_open else 1)
+            yield field.low - int(not field.low_open)
         if math.isfinite(field.high):
             yield field.high + 1
     elif field.type == "word":

@@ -54,7 +54,9 @@ class TrainingContract:
         assert needed, "set `env` to the id of an environment to train in, such as CartPole-v1"
         given = {name: knob.default for name, knob in cls._knobs().items() if not knob.traced}
         changed = {name: value for name, value in cls.values.items() if name in given}
-        env = None if cls.env is None else StudyEnvironment(*plan_of_env(cls.env, {}, ""))
+        env = None
+        if cls.env is not None:
+            env = StudyEnvironment(*plan_of_env(cls.env, {}, ""))
         return cls.training.of({**given, **changed}, cls.length, env)
 
     @classmethod
@@ -104,7 +106,8 @@ class TrainingContract:
 
     def test_a_lane_does_not_depend_on_its_neighbours(self) -> None:
         usual = self._traced_values()
-        others = {at: {name: value * 0.9 for name, value in usual.items()} for at in (0, 1, 3)}
+        smaller = {name: value * 0.9 for name, value in usual.items()}
+        others = {at: smaller for at in (0, 1, 3)}
         alone = self._state_leaves(*self._train_lanes({0: usual}, 1)[:2], 0)
         among = self._state_leaves(*self._train_lanes({**others, 2: usual}, 4)[:2], 2)
         assert [name for name in alone if not np.array_equal(alone[name], among[name])] == []
@@ -137,6 +140,9 @@ def _other(knob: Knob, usual: float) -> float:
     if knob.type == "bool":
         return 1.0 - usual
     if knob.type == "int":
-        return usual + 1 if usual < knob.high else usual - 1
+        step = 1 if usual < knob.high else -1
+        return usual + step
     low, high = max(knob.low, usual / 2), min(knob.high, usual * 1.5 + 0.1)
-    return high if high != usual else low
+    if high == usual:
+        return low
+    return high

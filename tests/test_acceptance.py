@@ -169,7 +169,7 @@ def test_base_studies_stay_within_their_env_steps(name, most):
     study = load_study(ROOT / "studies" / f"{name}.yaml")
     factory = LocalFactory(study)
     plan = factory.split.parts(study.default()).plan
-    assert factory.split.quanta(plan).env_steps == study.env_steps <= most
+    assert factory.split.chunk_sizes(plan).env_steps == study.env_steps <= most
     assert study.seeds.per_config == 10 and study.evaluation.episodes == 100
 
 

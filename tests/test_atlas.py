@@ -407,7 +407,9 @@ def test_simulated_race_matches_the_engine(load, tmp_path, monkeypatch, diverges
         won = load("racing").winner_of_race(runs, seeds, 5, budget)
         assert won == found.winner, (start, budget)
         winners.add(won)
-        dropped += any("clearly" in (one.stop_rule or "") for one in found.ledger.trials.values())
+        dropped += any(
+            "clearly" in (one.stop_rule or "") for one in found.search_state.trials.values()
+        )
     assert len(winners) >= 3 and dropped >= 5
 
 

@@ -53,7 +53,9 @@ class Box:
     shape: tuple[int, ...]
 
     def __init__(self, low: Any, high: Any, shape: int | Sequence[int]) -> None:
-        sizes = tuple(map(int, shape)) if isinstance(shape, Sequence) else (int(shape),)
+        if not isinstance(shape, Sequence):
+            shape = (shape,)
+        sizes = tuple(map(int, shape))
         object.__setattr__(self, "low", _broadcast_bounds("low", low, sizes))
         object.__setattr__(self, "high", _broadcast_bounds("high", high, sizes))
         object.__setattr__(self, "shape", sizes)
@@ -242,7 +244,9 @@ def mask_all(env: Environment, state: Any, params: Any) -> Array | None:
 
 def per_body(env: Environment, flags: Array) -> Array:
     agents = agents_of(env)
-    return flags if agents == 1 else jnp.repeat(flags, agents, axis=-1)
+    if agents == 1:
+        return flags
+    return jnp.repeat(flags, agents, axis=-1)
 
 
 def mean_over_bodies(env: Environment, values: Array) -> Array:
@@ -332,4 +336,6 @@ class Flagged(Pytree):
 
 
 def as_array(observation: Any) -> Any:
-    return observation.as_vector() if hasattr(observation, "as_vector") else observation
+    if hasattr(observation, "as_vector"):
+        return observation.as_vector()
+    return observation

@@ -64,7 +64,9 @@ def action_space_of(space: Any, id_: str) -> ActionSpace:
         low, high = (np.asarray(bound, np.float32) for bound in (space.low, space.high))
         shape = space.shape
         return Box(np.broadcast_to(low, shape), np.broadcast_to(high, shape), shape)
-    kind = f"{type(space).__name__} of whole numbers" if whole else type(space).__name__
+    kind = type(space).__name__
+    if whole:
+        kind += " of whole numbers"
     raise ConfigError(f"{id_}: actions of the kind {kind} are not supported")
 
 

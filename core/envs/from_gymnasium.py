@@ -64,4 +64,6 @@ class GymnasiumEnvironment(EpisodicEnvironment):
 def _action_space(code: SpaceCode) -> ActionSpace:
     if code.action == "box":
         return Box(code.low, code.high, code.action_shape)
-    return Discrete(code.sizes[0]) if code.action == "discrete" else MultiDiscrete(code.sizes)
+    if code.action == "discrete":
+        return Discrete(code.sizes[0])
+    return MultiDiscrete(code.sizes)

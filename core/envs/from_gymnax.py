@@ -183,7 +183,9 @@ class GymnaxClass(GymnaxLike):
     def episode_limit(self) -> int | None:
         """Return the env steps after which an episode ends; None if no parameter gives them."""
         given = [getattr(self._params, name) for name in _LIMITS if hasattr(self._params, name)]
-        return int(given[0]) if given and np.isfinite(given[0]) else None
+        if not given or not np.isfinite(given[0]):
+            return None
+        return int(given[0])
 
     def _endings(self, state: Any, done: Any, params: Any) -> tuple[Any, Any]:
         if hasattr(self._env, "is_truncated"):
@@ -216,8 +218,9 @@ def _class_of(id_: str) -> Any:
     found = getattr(theirs, name, None)
     if not isinstance(found, type):
         known = sorted(name for name, value in vars(theirs).items() if _is_environment(value))
-        hint = f"{errors.suggestion(name, known)} {errors.listed(name, known)}"
-        hint = hint if known else " nor any other with gymnax's API"
+        hint = " nor any other with gymnax's API"
+        if known:
+            hint = f"{errors.suggestion(name, known)} {errors.listed(name, known)}"
         raise ConfigError(f"{id_}: the module {module} has no class {name!r};{hint}")
     missing = [part for part in _API if not hasattr(found, part)]
     if missing:

@@ -49,7 +49,9 @@ class JaxMarlEnvironment(EpisodicEnvironment):
         return TimedState(inner, jnp.int32(0)), self._stack_agents(seen)
 
     def step(self, key: PRNGKeyArray, state: TimedState, action: Array, params: Any) -> Step:
-        rows = action if self.agents > 1 else action[None]
+        rows = action
+        if self.agents == 1:
+            rows = action[None]
         if isinstance(self.action_space, Box):
             bounds = (self.action_space.low, self.action_space.high)
             rows = jnp.clip(rows, *(jnp.asarray(bound, jnp.float32)[None] for bound in bounds))
@@ -71,7 +73,9 @@ class JaxMarlEnvironment(EpisodicEnvironment):
     def _stack_agents(self, by_name: Mapping[str, Any]) -> Array:
         with relaxed():
             rows = [jnp.asarray(by_name[name]).astype(jnp.float32) for name in self._names]
-        return jnp.stack(rows) if self.agents > 1 else rows[0]
+        if self.agents == 1:
+            return rows[0]
+        return jnp.stack(rows)
 
 
 def _common_value(id_: str, verb: str, each: list[Any]) -> Any:

@@ -22,7 +22,9 @@ def old_gymnax(env: Any) -> Any:
     ...     len(env.step(jax.random.key(1), state, 0, params))
     5
     """
-    return OldGymnax(env) if hasattr(env, "is_truncated") else env
+    if not hasattr(env, "is_truncated"):
+        return env
+    return OldGymnax(env)
 
 
 class OldGymnax:

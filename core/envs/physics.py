@@ -80,13 +80,17 @@ def _to_checkpoint(leaf: Array) -> Array | None:
     """Return a leaf as stored in checkpoints: a key as its words, an empty array as None."""
     if leaf.size == 0:
         return None
-    return jax.random.key_data(leaf) if is_key(leaf) else leaf
+    if is_key(leaf):
+        return jax.random.key_data(leaf)
+    return leaf
 
 
 def _from_checkpoint(struct: Any, leaf: Array | None) -> Array:
     if leaf is None:
         return jnp.zeros(struct.shape, struct.dtype)
-    return jax.random.wrap_key_data(leaf, impl="threefry2x32") if is_key(struct) else leaf
+    if is_key(struct):
+        return jax.random.wrap_key_data(leaf, impl="threefry2x32")
+    return leaf
 
 
 class BraxEnvironment(PhysicsEnvironment):

@@ -138,7 +138,9 @@ def custom_entry(id_: str) -> EnvEntry | None:
     keys = {
         name: EnvKey(type="any", default=value) for name, value in _default_keys(id_, env).items()
     }
-    actions = "continuous" if isinstance(env.action_space, Box) else "discrete"
+    actions = "discrete"
+    if isinstance(env.action_space, Box):
+        actions = "continuous"
     return EnvEntry(id_, "custom", actions, params, keys)
 
 
@@ -162,7 +164,9 @@ def plan_of_env(
     """Split all given keys into the environment's static part and its parameters."""
     floats = float_params(id_)
     keys = {name: freeze(value) for name, value in given.items() if name not in floats}
-    plan = EnvPlan(id_, tuple(sorted(keys.items())), folder if files_of(id_, keys) else "")
+    if not files_of(id_, keys):
+        folder = ""
+    plan = EnvPlan(id_, tuple(sorted(keys.items())), folder)
     return plan, {name: value for name, value in given.items() if name in floats}
 
 

@@ -65,7 +65,9 @@ def calling(what: str) -> Generator[None, None, None]:
 
 
 def lead_axes(env: Environment) -> tuple[int, ...]:
-    return () if agents_of(env) == 1 else (agents_of(env),)
+    if agents_of(env) == 1:
+        return ()
+    return (agents_of(env),)
 
 
 def action_struct(env: Environment) -> jax.ShapeDtypeStruct:
@@ -81,7 +83,9 @@ def mask_size(env: Environment) -> int:
     space = env.action_space
     if isinstance(space, Box):
         raise ConfigError(f"{env.id} has has_mask = True, but actions of a Box have no mask")
-    return space.n if isinstance(space, Discrete) else sum(space.nvec)
+    if isinstance(space, Discrete):
+        return space.n
+    return sum(space.nvec)
 
 
 def _check_step(env: Environment, method: str, after: Any, wanted: Mapping[str, Any]) -> None:
@@ -151,17 +155,25 @@ _SOURCES = {"state": ", as from reset", "observation": ", as in observation_stru
 def _compare_parts(
     env: Environment, method: str, given: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> None:
-    found = list(differences(given, wanted, _SOURCES))
-    for part in () if found else wanted:
+    found = list(differences(given, wanted, _SOURCES)) or _other_structures(given, wanted)
+    if not found:
+        return
+    lines = found[:_MOST]
+    if len(found) > _MOST:
+        lines.append(f"and {len(found) - _MOST} more")
+    text = "".join(f"\n  {line}" for line in lines)
+    raise ConfigError(
+        f"{_place(env, method)}: {env.id}.{method} returns a different structure:{text}"
+    )
+
+
+def _other_structures(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    found: list[str] = []
+    for part in wanted:
         ours, theirs = map(jax.tree.structure, (given[part], wanted[part]))
         if ours != theirs:
             found.append(f"{part} is {ours}; it must be {theirs}{_SOURCES.get(part, '')}")
-    if found:
-        more = f"\n  and {len(found) - _MOST} more" if len(found) > _MOST else ""
-        lines = "".join(f"\n  {line}" for line in found[:_MOST])
-        raise ConfigError(
-            f"{_place(env, method)}: {env.id}.{method} returns a different structure:{lines}{more}"
-        )
+    return found
 
 
 def differences(
@@ -213,10 +225,14 @@ def _kind(value: Any) -> str:
 
 
 def _place(thing: Any, method: str | None = None) -> str:
-    own = getattr(thing, "user_class", None)  # of a class with gymnax's API
-    name = method if own is None or method is None else f"{method}_env"
-    owner = own or type(thing)
-    code: Any = owner if name is None else getattr(owner, name, owner)
+    owner: Any = getattr(thing, "user_class", None)  # of a class with gymnax's API
+    if owner is None:
+        owner = type(thing)
+    elif method is not None:
+        method = f"{method}_env"
+    code = owner
+    if method is not None:
+        code = getattr(owner, method, owner)
     try:
         unwrapped: Callable[..., Any] = inspect.unwrap(code)
         line = inspect.getsourcelines(unwrapped)[1]

@@ -33,19 +33,23 @@ class SpaceCode:
 
     @property
     def seen_shape(self) -> tuple[int, ...]:
-        lead = () if self.history == 1 else (self.history,)
-        return (*lead, *self.observation_shape)
+        if self.history == 1:
+            return self.observation_shape
+        return (self.history, *self.observation_shape)
 
     def observed(self, raw: Any) -> np.ndarray:
         """Return an observation in stored form; ValueError if it is outside its space."""
         if self.one_hot:
             return self._vector(raw)
-        seen = np.asarray(raw, self.observation_dtype)
-        if seen.shape != self.observation_shape or raw is None:
-            given = "is None" if raw is None else f"has shape {seen.shape}"
+        seen, wanted = np.asarray(raw, self.observation_dtype), self.observation_shape
+        if raw is None:
             raise ValueError(
-                f"its observation {given}, but its observation_space has shape "
-                f"{self.observation_shape}"
+                f"its observation is None, but its observation_space has shape {wanted}"
+            )
+        if seen.shape != wanted:
+            raise ValueError(
+                f"its observation has shape {seen.shape}, but its observation_space has shape "
+                f"{wanted}"
             )
         return seen
 
@@ -83,7 +87,9 @@ class SpaceCode:
             for each in (self.sizes, self.starts)
         )
         moved = np.clip(given, 0, sizes - 1) + starts
-        return moved.tolist() if self.action == "discrete" else moved.astype(self.action_dtype)
+        if self.action == "discrete":
+            return moved.tolist()
+        return moved.astype(self.action_dtype)
 
 
 def code_of(id_: str, env: Any) -> SpaceCode:
@@ -97,7 +103,9 @@ def _observation(id_: str, space: Any) -> dict[str, Any]:
         one_hot = {"one_hot": count, "observation_start": int(space.start)}
         return {"observation_shape": (count,), "observation_dtype": "float32", **one_hot}
     if isinstance(space, spaces.Box | spaces.MultiBinary):
-        dtype = "uint8" if isinstance(space, spaces.Box) and space.dtype == np.uint8 else "float32"
+        dtype = "float32"
+        if isinstance(space, spaces.Box) and space.dtype == np.uint8:
+            dtype = "uint8"
         return {"observation_shape": tuple(map(int, space.shape)), "observation_dtype": dtype}
     raise ConfigError(
         f"{id_} has observations of the kind {type(space).__name__}; allowed: Box, Discrete, "
@@ -114,9 +122,10 @@ def _action(id_: str, space: Any) -> dict[str, Any]:
     if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
         shape = tuple(map(int, space.shape))
         if len(shape) == 1:
-            pairs = isinstance(space, spaces.MultiBinary)
-            sizes = (2,) * shape[0] if pairs else tuple(map(int, space.nvec))
-            starts = (0,) * shape[0] if pairs else tuple(map(int, space.start))
+            if isinstance(space, spaces.MultiBinary):
+                sizes, starts = (2,) * shape[0], (0,) * shape[0]
+            else:
+                sizes, starts = tuple(map(int, space.nvec)), tuple(map(int, space.start))
             code = {"action": "multi_discrete", "action_shape": shape}
             return {**code, "action_dtype": str(space.dtype), "sizes": sizes, "starts": starts}
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
@@ -172,7 +181,9 @@ class SharedArrays:
 
 def _layout(code: SpaceCode, count: int) -> dict[str, tuple[tuple[int, ...], str]]:
     seen = (count, *code.seen_shape)
-    policy_dtype = "float32" if code.action == "box" else "int32"
+    policy_dtype = "int32"
+    if code.action == "box":
+        policy_dtype = "float32"
     return {
         "action": ((count, *code.action_shape), policy_dtype),
         "active": ((count,), "bool"),
@@ -223,9 +234,10 @@ def numbers(said: Mapping[str, Any]) -> dict[str, float]:
     real = bool | int | float | np.bool_ | np.integer | np.floating
     found = {}
     for name, value in said.items():
-        scalar = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
-        if isinstance(scalar, real):
-            found[str(name)] = float(scalar)
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            value = value[()]
+        if isinstance(value, real):
+            found[str(name)] = float(value)
     return found
 
 
@@ -244,12 +256,14 @@ _MOST_CALLS = 2**31 - 2
 
 def _check_step(stepped: Any) -> tuple[Any, Any, Any, Any, Any]:
     """Return a step's results; ValueError if they do not have Gymnasium's form."""
-    if not isinstance(stepped, tuple) or len(stepped) != 5:
-        given = f"{len(stepped)} values" if isinstance(stepped, tuple) else type(stepped).__name__
-        raise ValueError(
-            f"its step returned {given}; allowed: observation, reward, terminated, truncated, info"
-        )
-    return stepped
+    if isinstance(stepped, tuple) and len(stepped) == 5:
+        return stepped
+    given = type(stepped).__name__
+    if isinstance(stepped, tuple):
+        given = f"{len(stepped)} values"
+    raise ValueError(
+        f"its step returned {given}; allowed: observation, reward, terminated, truncated, info"
+    )
 
 
 @dataclass(frozen=True)

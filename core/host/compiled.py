@@ -157,7 +157,7 @@ class Functions:
             steps: HostSteps,
         ) -> tuple[LaneState, Metrics]:
             def run() -> tuple[LaneState, Metrics]:
-                played = _whole_rollout(plan, lanes, memory, after, rollout, steps)
+                played = _whole_rollout(plan, lanes, memory, after, rollout, steps=steps)
                 return learn(plan, lanes.hypers, played)
 
             return population.unless_idle(busy, run, lanes.state)
@@ -221,7 +221,7 @@ def _begin(plan: Plan, lanes: Lanes) -> HostRollout:
 def _act(plan: Plan, actor: _Actor) -> tuple[HostActions, Any, Array]:
     env = environments.make(plan.env)
     shown = policy.keyed(plan, actor.observation, actor.words)
-    acted = act_to_learn(plan, env, actor.hypers, actor.state, shown, None, actor.noise)
+    acted = act_to_learn(plan, env, actor.hypers, actor.state, shown, mask=None, noise=actor.noise)
     row = HostActions(shown, acted.action, acted.log_prob, acted.value)
     return row, acted.memory, acted.taken
 
@@ -229,14 +229,22 @@ def _act(plan: Plan, actor: _Actor) -> tuple[HostActions, Any, Array]:
 def look_function(plan: Plan) -> Callable[..., dict[str, Any]]:
     """Return `look(hypers, lanes, memory, after, rollout, steps)` of one lane, to be compiled."""
 
-    def look(hypers: Hypers, lanes: Lanes, *played: Any) -> dict[str, Any]:
-        return inspect_rollout(plan, hypers, _whole_rollout(plan, lanes, *played))
+    def look(
+        hypers: Hypers,
+        lanes: Lanes,
+        memory: Any,
+        after: Array,
+        rollout: HostRollout,
+        steps: HostSteps,
+    ) -> dict[str, Any]:
+        played = _whole_rollout(plan, lanes, memory, after, rollout, steps=steps)
+        return inspect_rollout(plan, hypers, played)
 
     return look
 
 
 def _whole_rollout(
-    plan: Plan, lanes: Lanes, memory: Any, after: Array, rollout: HostRollout, steps: HostSteps
+    plan: Plan, lanes: Lanes, memory: Any, after: Array, rollout: HostRollout, *, steps: HostSteps
 ) -> Rollout:
     before = jax.tree.map(lambda x: x[None], lanes.state.carry)
     ended = steps.terminated | steps.truncated

@@ -52,6 +52,7 @@ def evaluate_on_host(
     policies: Policies,
     batch: Batch,
     count: int,
+    *,
     episodes: int,
     steps: int | None,
     warn: Warn = unheard,
@@ -67,7 +68,7 @@ def evaluate_on_host(
     running = np.repeat(np.arange(width) < count, episodes)
     returns, lengths = np.zeros(len(running), np.float32), np.zeros(len(running), np.int32)
     begin(plan, policies, steady, running)
-    for turn in play(plan, act, policies, steady, running, steps, cut_after):
+    for turn in play(plan, act, policies, steady, running, steps=steps, cut_after=cut_after):
         returns += np.where(turn.running, arrays.reward, np.float32(0.0))
         lengths += turn.running
         returns[turn.restarted], lengths[turn.restarted] = 0.0, 0
@@ -88,13 +89,16 @@ def play(
     policies: Policies,
     steady: Steady,
     running: np.ndarray,
+    *,
     steps: int | None,
     cut_after: int = compiled.STEP_LIMIT,
 ) -> Iterator[Turn]:
     arrays, width = steady.batch.arrays, len(policies.key)
     running = running & ~steady.out
     episodes = len(running) // width
-    step, last = 0, cut_after if steps is None else steps
+    step, last = 0, cut_after
+    if steps is not None:
+        last = steps
     memory, ended = policy.initial_carry(plan, (width, episodes)), np.zeros(len(running), bool)
     while step < last and running.any():
         seen = arrays.observation.copy()
@@ -121,7 +125,7 @@ def evaluate_here(
     env, count = hosted(plan.eval_env), len(policies.key)
     act = jax.jit(act_function(plan, greedy))
     with closing(make_batch(env.id, env.code, count * episodes, None)) as batch:
-        return evaluate_on_host(plan, act, policies, batch, count, episodes, steps)
+        return evaluate_on_host(plan, act, policies, batch, count, episodes=episodes, steps=steps)
 
 
 def hosted(plan: EnvPlan) -> GymnasiumEnvironment:
@@ -156,7 +160,7 @@ def trace_here(
         arrays, act = batch.arrays, jax.jit(act_function(plan, greedy))
         steady, running = Steady(batch, episodes, keeps=False), np.ones(episodes, bool)
         begin(plan, policies, steady, running)
-        for turn in play(plan, act, policies, steady, running, steps):
+        for turn in play(plan, act, policies, steady, running, steps=steps):
             seen = Seen(
                 counted=turn.running[None],
                 observation=turn.observation[None],
@@ -181,8 +185,10 @@ def film_here(
         raise ConfigError(f"{env.id} cannot draw itself as pictures (rgb_array)")
     modes, rate = render_facts(env.id, env.keys)
     if "rgb_array" not in modes:
-        able = f"; it has: {', '.join(modes)}" if modes else ""
-        raise ConfigError(f"{env.id} has no rgb_array rendering{able}")
+        why = f"{env.id} has no rgb_array rendering"
+        if modes:
+            why += f"; it has: {', '.join(modes)}"
+        raise ConfigError(why)
     return rate, _pictures(plan, policies, episodes, greedy)
 
 
@@ -196,7 +202,7 @@ def _pictures(plan: Plan, policies: Policies, episodes: int, greedy: bool) -> It
             steady = Steady(batch, episodes, keeps=False)
             begin(plan, policies, steady, running)
             yield _picture(env.id, batch, episode)
-            for turn in play(plan, act, policies, steady, running, None):
+            for turn in play(plan, act, policies, steady, running, steps=None):
                 if turn.running.any():  # else the environment has failed: `play` raises
                     yield _picture(env.id, batch, episode)
 

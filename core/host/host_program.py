@@ -228,10 +228,10 @@ class HostProgram(Program):
                 policies,
                 self._stage_of_evaluation,
                 count,
-                how.episodes,
-                how.steps,
-                self.warn,
-                how.cut_after,
+                episodes=how.episodes,
+                steps=how.steps,
+                warn=self.warn,
+                cut_after=how.cut_after,
             )
 
     def _no_episodes(self) -> Episodes:
@@ -275,7 +275,9 @@ def _tree_row(tree: Any, at: int) -> Any:
 
 
 def _tree_lane(tree: Any, at: int, axis: int = 0) -> Any:
-    return jax.tree.map(lambda x: x[at : at + 1] if axis == 0 else x[:, at : at + 1], tree)
+    if axis == 0:
+        return jax.tree.map(lambda x: x[at : at + 1], tree)
+    return jax.tree.map(lambda x: x[:, at : at + 1], tree)
 
 
 def _info_rows(said: list[Infos], lane: int, plan: Plan) -> dict[str, jax.Array]:

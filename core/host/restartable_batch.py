@@ -143,7 +143,9 @@ class Steady:
         first observation.
         """
         arrays, outcome = self.batch.arrays, None
-        before = arrays.observation.copy() if self.batch.may_lose else arrays.observation
+        before = arrays.observation
+        if self.batch.may_lose:
+            before = before.copy()
         gone = np.zeros(len(self.out), bool)
         if not (self._lost.any() or self.out.any()):
             outcome = self.batch.step(restart)

@@ -112,7 +112,9 @@ class VectorBatch:
         home = self._homes.get(group[0].slot)
         if not self._backend.reseeds or before is None or home is None:
             return None
-        return home.simulator if dict(before.values) == dict(group[0].values) else None
+        if dict(before.values) != dict(group[0].values):
+            return None
+        return home.simulator
 
     def step(self, restart: bool) -> CallOutcome:
         failed: dict[int, str] = {}
@@ -232,7 +234,9 @@ class VectorBatch:
 
 def local_batch(id_: str, code: SpaceCode, count: int) -> Batch:
     """Make a batch that is stepped by this process."""
-    return VectorBatch(id_, code, count) if is_simulated(id_) else LocalBatch(id_, code, count)
+    if is_simulated(id_):
+        return VectorBatch(id_, code, count)
+    return LocalBatch(id_, code, count)
 
 
 def make_batch(

@@ -185,10 +185,13 @@ def as_image(
     lead = observation.shape[: observation.ndim - len(shape)]
     image = unit_bytes(observation)
     if is_stacked(shape, stacked):
-        frames = image if len(shape) == 4 else image[..., None]
-        image = jnp.moveaxis(frames, -4, -2)
+        if len(shape) == 3:
+            image = image[..., None]
+        image = jnp.moveaxis(image, -4, -2)
         return image.reshape((*lead, *image.shape[-4:-2], math.prod(image.shape[-2:])))
-    return image[..., None] if len(shape) == 2 else image
+    if len(shape) == 2:
+        return image[..., None]
+    return image
 
 
 def is_stacked(shape: tuple[int, ...], stacked: bool) -> bool:

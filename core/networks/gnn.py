@@ -66,7 +66,7 @@ class Incidence:
 
 
 def _pool_rows(matrix: Array, items: Float[Array, "M B D"]) -> Float[Array, "K B D"]:
-    pattern = "km,mbd->kbd" if matrix.ndim == 2 else "bkm,mbd->kbd"
+    pattern = {2: "km,mbd->kbd", 3: "bkm,mbd->kbd"}[matrix.ndim]
     return jnp.einsum(pattern, matrix, items)
 
 
@@ -93,7 +93,9 @@ class Joint(nn.Module):
         bias = self.param("bias", nn.initializers.zeros, (self.width,), jnp.float32)
         shared = graph @ kernel[size:] + bias[None]
         own = inputs @ kernel[:size]
-        return own + (shared if own.ndim == shared.ndim else shared[None])
+        if own.ndim > shared.ndim:
+            shared = shared[None]
+        return own + shared
 
 
 class Processor(nn.Module):
@@ -214,7 +216,9 @@ class Messages(nn.Module):
 
     def _add_residual(self, old: Array, update: Array, name: str) -> Array:
         total = old + update
-        return nn.LayerNorm(name=name)(total) if self.plan.gnn_layer_norm else total
+        if self.plan.gnn_layer_norm:
+            total = nn.LayerNorm(name=name)(total)
+        return total
 
 
 _MARKS = 2  # columns that mark the ends of a request
@@ -247,20 +251,23 @@ class GNN(nn.Module):
         )
         start, incidence = self._features(graph), self._incidence(graph)
         both, routes = plan.shared_encoder, self.routes
-        reads = ("edges",) if routes is not None else ()
-        if both or routes is None or self._further_actions:
-            reads += ("graph",)
-        pair = near = chosen = None
+        reads, pair, near, chosen = ("graph",), None, None, None
         if routes is not None:
             pair = path_pooling.marked_pairs(routes, graph.nodes)
-            near = nearby(routes) if reads == ("edges",) else None
-            if near is not None:
-                twice = graph.edges.shape[-2] == 2 * len(routes.km)
-                chosen = partial((near.both_ways() if twice else near).of_entities, pair=pair)
+            reads = ("edges", "graph")
+            if not (both or self._further_actions):
+                reads, near = ("edges",), nearby(routes)
+        if routes is not None and near is not None:
+            entities = near
+            if graph.edges.shape[-2] == 2 * len(routes.km):
+                entities = near.both_ways()
+            chosen = partial(entities.of_entities, pair=pair)
         encoder = Messages(plan, reads, name="encoder" if both else "actor")
         critic = actor = encoder(start, incidence, chosen)
         if not both:
-            seen = self._feature_shares(start) if plan.link_critic_sees == SHARES else start
+            seen = start
+            if plan.link_critic_sees == SHARES:
+                seen = self._feature_shares(start)
             critic = Messages(plan, ("graph",), False, name="critic")(seen, incidence)
         policy = self._logits(actor, pair, near)
         value = value_head(plan, critic.graph)
@@ -268,7 +275,9 @@ class GNN(nn.Module):
 
     @property
     def _further_actions(self) -> int:
-        return 0 if self.routes is None else further_actions(self.routes, self.outputs)
+        if self.routes is None:
+            return 0
+        return further_actions(self.routes, self.outputs)
 
     def _features(self, graph: Any) -> GraphState:
         plan, nodes = self.plan, graph.nodes
@@ -282,9 +291,10 @@ class GNN(nn.Module):
 
     def _feature_shares(self, start: GraphState) -> GraphState:
         nodes = start.nodes
-        if self.plan.gnn_node_features:
-            marks_alone = nodes.shape[-1] == _MARKS  # gnn_num_spectral_features is 0
-            nodes = jnp.zeros_like(nodes[..., :1]) if marks_alone else nodes[..., :-_MARKS]
+        if self.plan.gnn_node_features and nodes.shape[-1] > _MARKS:
+            nodes = nodes[..., :-_MARKS]
+        elif self.plan.gnn_node_features:  # gnn_num_spectral_features is 0
+            nodes = jnp.zeros_like(nodes[..., :1])
         return start.replace(edges=shares(start.edges), nodes=nodes)
 
     def _incidence(self, graph: Any) -> Incidence:

@@ -22,10 +22,14 @@ _FAR = np.float32(1e30)
 _WORTH = 0.75  # share of the links up to which it pays to pick them out
 
 
+def _routes_of_one(env: Any) -> Routes | None:
+    if isinstance(env, RoutedEnvironment):
+        return env.routes
+    return None
+
+
 def routes_of(env: Any, eval_env: Any) -> Routes | None:
-    env, eval_env = unwrapped(env), unwrapped(eval_env)
-    routes = env.routes if isinstance(env, RoutedEnvironment) else None
-    other = eval_env.routes if isinstance(eval_env, RoutedEnvironment) else None
+    routes, other = _routes_of_one(unwrapped(env)), _routes_of_one(unwrapped(eval_env))
     if routes is None or other is None or routes is other:
         return routes
     names = ("senders", "receivers", "pairs", "hops", "hop_counts", "km", "coordinates")

@@ -79,7 +79,9 @@ class Recurrent(nn.Module):
 
     def setup(self) -> None:
         plan = self.plan
-        inputs = plan.hidden_sizes[-1] if plan.hidden_sizes else math.prod(self.shape)
+        inputs = math.prod(self.shape)
+        if plan.hidden_sizes:
+            inputs = plan.hidden_sizes[-1]
         if plan.shared_encoder:
             self.encoder, self.cell = Tower(plan), Cell(plan, inputs)
         else:
@@ -94,8 +96,12 @@ class Recurrent(nn.Module):
 
     def initial_carry(self, lead: tuple[int, ...]) -> Any:
         zeros = jnp.zeros((*lead, self.plan.recurrent_size), jnp.float32)
-        one = (zeros, zeros) if self.plan.network == "lstm" else zeros
-        return (one,) if self.plan.shared_encoder else (one, one)
+        one = zeros
+        if self.plan.network == "lstm":
+            one = (zeros, zeros)
+        if self.plan.shared_encoder:
+            return (one,)
+        return one, one
 
     def __call__(self, observation: Array) -> Outputs:
         lead = observation.shape[: observation.ndim - len(self.shape)]
@@ -129,22 +135,31 @@ class Recurrent(nn.Module):
 
     @property
     def _cells(self) -> tuple[Cell, ...]:
-        return (self.cell,) if self.plan.shared_encoder else (self.actor_cell, self.critic_cell)
+        if self.plan.shared_encoder:
+            return (self.cell,)
+        return self.actor_cell, self.critic_cell
+
+    @property
+    def _towers(self) -> tuple[Tower, ...]:
+        if self.plan.shared_encoder:
+            return (self.encoder,)
+        return self.actor, self.critic
 
     def _prepare_inputs(self, observation: Array) -> tuple[Array, ...]:
         lead = observation.shape[: observation.ndim - len(self.shape)]
         x = observation.reshape((*lead, -1)).astype(self.plan.dtype)
-        towers = (self.encoder,) if self.plan.shared_encoder else (self.actor, self.critic)
-        return tuple(
-            cell.prepare(tower(x)) for cell, tower in zip(self._cells, towers, strict=True)
-        )
+        pairs = zip(self._cells, self._towers, strict=True)
+        return tuple(cell.prepare(tower(x)) for cell, tower in pairs)
 
     def _hidden(self, memory: Any) -> Array:
-        return memory[1] if self.plan.network == "lstm" else memory
+        if self.plan.network == "lstm":
+            return memory[1]
+        return memory
 
     def _read_outputs(self, hidden: tuple[Array, ...]) -> Outputs:
         actor, critic = hidden[0], hidden[-1]
-        if self.plan.layer_norm:
-            norms = (self.norm, self.norm if self.plan.shared_encoder else self.critic_norm)
-            actor, critic = norms[0](actor), norms[1](critic)
+        if self.plan.layer_norm and self.plan.shared_encoder:
+            actor, critic = self.norm(actor), self.norm(critic)
+        elif self.plan.layer_norm:
+            actor, critic = self.norm(actor), self.critic_norm(critic)
         return Outputs(self.actor_head(actor), self.critic_head(critic)[..., 0])

@@ -65,7 +65,9 @@ def _cnn(plan: Plan, outputs: int, struct: Any) -> nn.Module:
             f"network cnn reads images, but the observations of {plan.env.id} have the "
             f"shape {list(shape)}; use mlp"
         )
-    sides = shape[1:3] if is_stacked(shape, plan.env.history > 1) else shape[:2]
+    sides = shape[:2]
+    if is_stacked(shape, plan.env.history > 1):
+        sides = shape[1:3]
     convolutions_of(plan, *sides)
     return CNN(plan, outputs, shape)
 

@@ -150,10 +150,13 @@ class Blocks(nn.Module):
     ) -> Float[Array, "B m D"]:
         plan, rate = self.plan, self.plan.transformer_dropout
         for i in range(plan.transformer_layers):
-            last = chosen if i == plan.transformer_layers - 1 else None
+            last = None
+            if i == plan.transformer_layers - 1:
+                last = chosen
             seen = nn.LayerNorm(name=f"attention_norm_{i}")(x)
             found = Attention(plan, i, name=f"attention_{i}")(seen, positions, words, last)
-            x = x if last is None else last(x)
+            if last is not None:
+                x = last(x)
             x = x + dropped(found, words, 3 * i + 1, rate)
             seen = nn.LayerNorm(name=f"forward_norm_{i}")(x)
             wide = Dense(
@@ -199,8 +202,9 @@ class LinkEncoder(nn.Module):
         embed = Dense(plan.transformer_embedding_size, kernel_init=kernel_init, name="embed")
         tokens = jax.nn.gelu(embed(jnp.concatenate(columns, axis=-1)))
         tokens = nn.LayerNorm(name="embed_norm")(tokens)
-        turned_by = position[..., : plan.transformer_wire_features]
-        turned = turned_by if turned_by.shape[-1] else None
+        turned = position[..., : plan.transformer_wire_features]
+        if not turned.shape[-1]:
+            turned = None
         return Blocks(plan, name="blocks")(tokens, turned, words, chosen)
 
 
@@ -223,17 +227,22 @@ class LinkTransformer(nn.Module):
         observation, words = _split_keyed(observation)
         lead = observation.slots.shape[:-2]
         lines = jax.tree.map(lambda x: x.reshape((-1, *x.shape[len(lead) :])), observation)
-        words = None if words is None else words.reshape((-1, 2))
+        if words is not None:
+            words = words.reshape((-1, 2))
         columns = (lines.position, lines.slots, lines.marginals, lines.request)
         both = plan.shared_encoder
-        near = None if both or further_actions(self.routes, self.outputs) else nearby(self.routes)
-        chosen = None if near is None else partial(near.of_tokens, pair=lines.pair)
+        near = chosen = None
+        if not (both or further_actions(self.routes, self.outputs)):
+            near = nearby(self.routes)
+        if near is not None:
+            chosen = partial(near.of_tokens, pair=lines.pair)
         position = jnp.asarray(self.routes.coordinates, lines.position.dtype)
         encoder = LinkEncoder(plan, name="encoder" if both else "actor")
         critic = actor = encoder(columns, position, words, chosen)
         if not both:
-            few = plan.link_critic_sees == SHARES
-            slots = shares(lines.slots) if few else lines.slots
+            slots = lines.slots
+            if plan.link_critic_sees == SHARES:
+                slots = shares(slots)
             seen = (lines.position, slots, lines.marginals)
             critic = LinkEncoder(plan, name="critic")(seen, position, words)
         policy = self._logits(actor, lines.pair, near)
@@ -281,7 +290,8 @@ class SequenceTransformer(nn.Module):
         lead = observation.shape[: observation.ndim - len(self.shape)]
         rows = observation.reshape((-1, self.tokens, int(np.prod(self.shape)) // self.tokens))
         rows = rows.astype(plan.dtype)
-        words = None if words is None else words.reshape((-1, 2))
+        if words is not None:
+            words = words.reshape((-1, 2))
         actor, critic = both_towers(plan, partial(SequenceEncoder, plan), rows, words)
         hidden = _pooled_layers(plan, "actor", actor)
         policy = Head(self.outputs, initialiser(plan, plan.policy_gain), name="actor_head")(hidden)

@@ -158,8 +158,8 @@ def _held(committer: Any) -> str:
     """Return all that a commit would hold here, times apart, as text."""
     from hpo.search.state.loop_state import BucketState
 
-    ledger, buckets = committer._ledger, committer._buckets.values()
-    ledger.state.note_buckets(
+    search_state, buckets = committer._search_state, committer._buckets.values()
+    search_state.state.note_buckets(
         BucketState(b.key, b.example, b.lanes, b.lanes_fixed, b.offered) for b in buckets
     )
     lanes = [
@@ -167,8 +167,8 @@ def _held(committer: Any) -> str:
         for b in buckets
         if b.population is not None and any(run.chunks for run in b.busy())
     ]
-    rows = {number: vars(trial.row()) for number, trial in sorted(ledger.trials.items())}
-    texts = [ledger.state.to_text(), json.dumps([lanes, rows], default=str)]
+    rows = {number: vars(trial.row()) for number, trial in sorted(search_state.trials.items())}
+    texts = [search_state.state.to_text(), json.dumps([lanes, rows], default=str)]
     return json.dumps([json.loads(text, object_hook=_timeless) for text in texts])
 
 

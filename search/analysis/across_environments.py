@@ -93,8 +93,9 @@ def _finished_seeds(
     reached = next(place for place, size in enumerate(looks) if size > seen)
     if row.stop_rule.startswith(BUDGET_ENDED):
         return sorted({*range(looks[max(0, reached - 1)]), *points.get(at, {})})
-    dropped = row.audited or row.stop_rule.startswith(CLEARLY_BELOW)
-    return range(looks[reached] if dropped else study.seeds.per_config)
+    if row.audited or row.stop_rule.startswith(CLEARLY_BELOW):
+        return range(looks[reached])
+    return range(study.seeds.per_config)
 
 
 def _fill_missing_seeds(
@@ -102,8 +103,5 @@ def _fill_missing_seeds(
 ) -> dict[int, Sequence[float]]:
     """Return scores by seed; a missing or non-finite seed's scores are NaN."""
     nothing = (math.nan,) * environments
-    known = {
-        seed: given if all(map(math.isfinite, given)) else nothing
-        for seed, given in scores.items()
-    }
-    return {seed: known.get(seed, nothing) for seed in sorted({*begun, *known})}
+    finite = {seed: given for seed, given in scores.items() if all(map(math.isfinite, given))}
+    return {seed: finite.get(seed, nothing) for seed in sorted({*begun, *scores})}

@@ -92,16 +92,18 @@ def points_of(
         asks = itertools.takewhile(lambda ask: not ask.told, journal.asks())
         blind = frozenset(ask.batch for ask in asks)
     changes: dict[int, list[tuple[int, Mapping[str, Any]]]] = defaultdict(list)
-    for decision in journal.decisions() if decisions is None else decisions:
+    if decisions is None:
+        decisions = journal.decisions()
+    for decision in decisions:
         if decision.old_params is not None:
             changes[decision.trial].append((decision.env_steps, decision.old_params))
     seeds: dict[tuple[str, int, int], list[float]] = defaultdict(list)
     objective = ranking_objective(journal)
     lacking = _without_training(journal, objective)
     for found in journal.evaluations():
-        tested = found.stream is Stream.REPORT
-        alone = tested or (found.stream, found.env_steps) in lacking
-        own = objective.of_test if alone else objective
+        own = objective.on(found.stream)
+        if (found.stream, found.env_steps) in lacking:
+            own = objective.of_test
         seeds[found.stream, found.trial, found.env_steps].append(own.measure(found))
     values: dict[int, dict[int, float]] = defaultdict(dict)
     for (stream, trial, at), replicates in sorted(seeds.items(), key=lambda item: item[0][1:]):
@@ -127,7 +129,9 @@ def _without_training(journal: Journal, objective: Objective) -> set[tuple[Strea
 def ranking_objective(journal: Journal) -> Objective:
     """Return how the study's selection values are measured, from its records."""
     objective = Objective.of(recorded(journal.meta.study_text))
-    return objective.of_test if counts_evaluations_alone(journal.attributes()) else objective
+    if counts_evaluations_alone(journal.attributes()):
+        return objective.of_test
+    return objective
 
 
 def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
@@ -140,8 +144,7 @@ def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
     found: dict[tuple[int, Stream], dict[int, float]] = {}
     for row in journal.evaluations(without=Stream.SEARCH):
         of_trial = found.setdefault((row.trial, row.stream), {})
-        own = objective.of_test if row.stream is Stream.REPORT else objective
-        of_trial[row.replicate] = own.measure(row)
+        of_trial[row.replicate] = objective.on(row.stream).measure(row)
     return found
 
 
@@ -155,7 +158,8 @@ def point_at(points: CheckpointValues, at: int | None = None) -> int:
         raise ConfigError(f"{_no_values_message(points)}, so importance is unknown")
     if at is not None and at not in points.values:
         near = [point for point in points.values if abs(point - at) <= _ROUNDED * point]
-        at = near[0] if len(near) == 1 else at
+        if len(near) == 1:
+            at = near[0]
     here, among = _evaluated_trials(points, at, points.random_share())
     if len(among) < _FEWEST:
         here, among = _evaluated_trials(points, at, list(points.trials))
@@ -197,6 +201,10 @@ def _no_values_message(points: CheckpointValues) -> str:
 def _evaluated_trials(
     points: CheckpointValues, at: int | None, among: Sequence[int]
 ) -> tuple[int | None, list[int]]:
-    here = points.latest_shared(among) if at is None else at
-    found = points.values.get(here, {}) if here is not None else {}
+    here = at
+    if here is None:
+        here = points.latest_shared(among)
+    if here is None:
+        return None, []
+    found = points.values.get(here, {})
     return here, [n for n in among if n in found and math.isfinite(found[n])]

@@ -44,8 +44,11 @@ class SignificantKnobs:
                 "A model proposed these trials, so the error rate of this test is unknown."
             )
         faint = [knob.name for knob in decided.knobs if knob.decided and knob.low < 0.005]
-        words = "a permutation test shows an effect; its interval reaches 0%, so it may be small."
-        said += [f"{', '.join(faint)}: {words}"] if faint else []
+        if faint:
+            said.append(
+                f"{', '.join(faint)}: a permutation test shows an effect; its interval reaches "
+                "0%, so it may be small."
+            )
         return [text for text in said if text]
 
     def as_json(self) -> dict[str, object]:
@@ -53,9 +56,7 @@ class SignificantKnobs:
             **self.decided.as_json(),
             "sentences": self.sentences,
             "measured": self.measured,
-            "effects": {
-                name: [asdict(point) for point in points] for name, points in self.effects.items()
-            },
+            "effects": {name: [*map(asdict, points)] for name, points in self.effects.items()},
         }
 
 
@@ -84,8 +85,9 @@ def columns_of(space: Space, params: Sequence[Mapping[str, Any]]) -> list[Import
     for key, parameter in space.keyed:
         name, kind = parameter.name, parameter.distribution
         unordered = kind.axis.kind == "choice"
-        place = kind.inward if unordered else kind.share
-        active = [one if parameter.active({**space.constants, **one}) else {} for one in params]
-        places = [place(one[name]) if name in one else None for one in active]
+        places = list[float | None]()
+        for one in params:
+            active = name in one and parameter.active({**space.constants, **one})
+            places.append(kind.column(one[name]) if active else None)
         columns.append(ImportanceColumn(key, places, unordered))
     return columns

@@ -166,10 +166,8 @@ def _compare_with_record(
     equal = [key for key in both if _same_values(curve[key], tuple(rows[key].values()))]
     trained = {*record.replicates}
     published = {key for key in curve if key[0] in trained and key[1] <= again.env_steps}
-    started = {*range(study.seeds.first), *(rep for rep, _ in record.episodes)}
     lost = tuple(sorted(record.replicates[lane] for lane in again.lost))
-    known = {(point.replicate, point.env_steps) for point in again.points}
-    missing = {key for key in record.episodes if key[0] in trained} - known
+    missing = _missing_evaluations(record, again)
     apart = {replicate for replicate, _ in ((published | {*rows}) - {*equal}) | missing}
     apart |= {point.replicate for point in again.points if not point.same}
     return Replay(
@@ -179,13 +177,19 @@ def _compare_with_record(
         tuple(again.points),
         len(both),
         len(equal),
-        () if record.seeds.replicates else tuple(sorted(started - trained)),
+        record.not_trained_again(study.seeds.first),
         replicates=record.replicates,
         diverged=record.diverged,
         diverged_now=lost,
         missing=len(missing),
         apart=tuple(sorted(apart | ({*lost} ^ {*record.diverged}))),
     )
+
+
+def _missing_evaluations(record: _Record, again: _Again) -> set[tuple[int, int]]:
+    """Return the (replicate, env_steps) of recorded evaluations that were not made again."""
+    recorded = {key for key in record.episodes if key[0] in record.replicates}
+    return recorded - {(point.replicate, point.env_steps) for point in again.points}
 
 
 def _load_study(folder: StudyFolder, record: _Record, source: Path) -> Study:
@@ -262,6 +266,13 @@ class _Record:
             return self.seeds.replicates
         return tuple(sorted(rep for rep, at in self.episodes if at == self.env_steps))
 
+    def not_trained_again(self, first: int) -> tuple[int, ...]:
+        """Return the other seeds of the search, `first` at least; none if seeds were requested."""
+        if self.seeds.replicates:
+            return ()
+        started = {*range(first), *(rep for rep, _ in self.episodes)}
+        return tuple(sorted(started - {*self.replicates}))
+
     @property
     def diverged(self) -> tuple[int, ...]:
         ended = {rep for rep, at in self.episodes if at == self.env_steps}
@@ -275,8 +286,8 @@ class _Record:
             return {}
         names = sql_names(metrics, _KEYS)
         known, _ = query(folder.path, "SELECT * FROM curves LIMIT 0")
-        wanted = (f'"{names[name]}"' if names[name] in known else "NULL" for name in metrics)
-        columns = ", ".join(wanted)
+        quoted = {name: f'"{name}"' for name in known}
+        columns = ", ".join(quoted.get(names[name], "NULL") for name in metrics)
         trials = ", ".join(map(str, self.trained_in))
         _, rows = query(
             folder.path,
@@ -370,8 +381,7 @@ class _Again:
     ) -> ReplayedPoint:
         if not self._study.metric.training_weight:
             return point_of(self._study, recorded, now)
-        shown = run.recent_return if run.recent_episodes else math.nan
-        trained = {TRAINING_RETURN: np.full(len(now.returns), shown)}
+        trained = {TRAINING_RETURN: np.full(len(now.returns), run.training_return)}
         whole = replace(now, metrics={**now.metrics, **trained})
         return point_of(self._study, recorded, whole)
 

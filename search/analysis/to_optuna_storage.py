@@ -121,17 +121,23 @@ def _state_and_values(
     """Return a state that Optuna accepts with these values."""
     state = _STATES[row.state]
     if state is Theirs.PRUNED and not several:
-        rung = [] if row.rung_value is None else [row.rung_value]
-        return (state, rung) if reports else (Theirs.FAIL, [])
-    values = [] if row.value is None else [row.value]
+        if not reports:
+            return Theirs.FAIL, []
+        return state, _known(row.rung_value)
+    values = _known(row.value)
     if several:
         values = list(row.objectives)
     if state is Theirs.PRUNED:
         return state, values
     if state is not Theirs.COMPLETE:
         return state, []
-    is_whole = bool(values) and not any(map(math.isnan, values))
-    return (state, values) if is_whole else (Theirs.FAIL, [])
+    if not values or any(map(math.isnan, values)):
+        return Theirs.FAIL, []
+    return state, values
+
+
+def _known(*values: float | None) -> list[float]:
+    return [value for value in values if value is not None]
 
 
 def _constraint_attribute(row: TrialRow, points: CheckpointValues) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -95,14 +95,17 @@ def front_values(
         return {}
     from ..state.objective import Objective, measure  # numpy is loaded on use
 
-    meta = journal.meta
-    score = Objective.of(recorded(meta.study_text)) if meta.environments else None
+    meta, score = journal.meta, None
+    if meta.environments:
+        score = Objective.of(recorded(meta.study_text))
     names = [str(objective["name"]) for objective in meta.objectives]
 
     def value(place: int, found: EvaluationRow, known: Sequence[float]) -> float:
-        if place == 0 and score is not None:  # over several environments
+        if place == 0 and score is not None:
             return score.measure(found)
-        return known[place] if names[place] in COSTS else measure(names[place], found)
+        if names[place] in COSTS:
+            return known[place]
+        return measure(names[place], found)
 
     seeds = seeds_that_choose(rows)
     whole = {
@@ -151,8 +154,9 @@ def without_copying(
         return None
     try:
         with Journal(folder.with_name(f"{folder.name}-alone")) as journal, journal.at_one_commit():
-            other, phase = journal.meta, journal.head().phase
-            rows = journal.trials() if phase == "finished" else []
+            if journal.head().phase != "finished":
+                return None
+            other, rows = journal.meta, journal.trials()
     except StoreError:  # there is none, or a damaged one; `hpo list` says that it is
         return None
     study = _study_data(other.study_text)
@@ -187,10 +191,16 @@ def conclusion_of(
     entries: Sequence[Entry] | None = None,
 ) -> Conclusion:
     """Return a study's conclusion as of its last commit; the study may be running."""
-    meta, rows = journal.meta, journal.trials() if rows is None else rows
-    entries = leaderboard_of(meta, rows) if entries is None else entries
+    meta = journal.meta
+    if rows is None:
+        rows = journal.trials()
+    if entries is None:
+        entries = leaderboard_of(meta, rows)
     ended = journal.head().phase == "finished"
-    fresh, alone = front_values(journal, rows) if ended else {}, None
+    fresh: FrontValues = {}
+    alone = None
+    if ended:
+        fresh = front_values(journal, rows)
     if ended and entries:
         alone = without_copying(journal.path.parent, meta, entries[0].params)
     cut, looks = cut_of(journal, entries), looks_of(journal.attributes())
@@ -198,8 +208,7 @@ def conclusion_of(
     rules, default = baselines_of(journal), default_of(rows)
     constraints = None
     if entries and not meta.objectives:
-        number = None if default is None else default.trial
-        constraints = constraint_samples(journal, rows, entries[0].trial, number)
+        constraints = constraint_samples(journal, rows, entries[0].trial, default)
     if constraints is not None and alone is not None:
         constraints = replace(constraints, alone=_alone_samples(journal.path.parent, alone))
     study = StudyRows(meta, rows, entries, rules, ended)
@@ -213,7 +222,9 @@ def _alone_samples(folder: Path, alone: WithoutCopying) -> Values | None:
     """Return the constraints of the best trial in the study without copying."""
     with Journal(folder.with_name(f"{folder.name}-alone")) as journal, journal.at_one_commit():
         found = constraint_samples(journal, journal.trials(), alone.trial, None)
-    return None if found is None else found.winner
+    if found is None:
+        return None
+    return found.winner
 
 
 def _without_training(
@@ -223,7 +234,9 @@ def _without_training(
 
     That value may be a ceiling. Others that reach it have different training returns.
     """
-    meta, first = journal.meta, entries[0].trial if entries else None
+    if not entries:
+        return entries
+    meta, first = journal.meta, entries[0].trial
     reported = {value for row in rows if row.trial == first for value in row.report_values}
     if len(reported) != 1 or not _study_data(meta.study_text).get("metric", {}).get(
         "training_weight"
@@ -239,7 +252,7 @@ def _without_training(
 
 
 def constraint_samples(
-    journal: Journal, rows: Sequence[TrialRow], trial: int, default: int | None
+    journal: Journal, rows: Sequence[TrialRow], winner: int, default: TrialRow | None
 ) -> ConstraintSamples | None:
     """Return two trials' constraint results on test seeds; None without constraints."""
     meta = journal.meta
@@ -248,41 +261,45 @@ def constraint_samples(
     from ..state.objective import Objectives  # numpy is loaded on use
 
     limits = Objectives(constraints=tuple(Constraint(**one) for one in meta.constraints))
-    by_number = {row.trial: row for row in rows}
-    tested, shown = _measured_limits(journal, limits.measure, (trial, default))
+    best = next((row for row in rows if row.trial == winner), None)
+    trials = [row.trial for row in (best, default) if row is not None]
+    tested, shown = _measured_limits(journal, limits.measure, trials)
     names = [one.metric for one in limits.constraints]
-    seen = iter([(min(column), max(column)) for column in zip(*shown, strict=True)])
-
-    def values(number: int | None) -> list[dict[int, float] | float | None]:
-        """Return one trial's values for each constraint; a cut run has no cost."""
-        row = None if number is None else by_number.get(number)
-        if row is None:
-            return [None] * len(names)
-        whole = row.value is not None and len(row.constraints) == len(names)
-        costs = dict(zip(names, row.constraints, strict=True)) if whole else {}
-        own, places = tested.get(row.trial, {}), itertools.count()
-        found: list[dict[int, float] | float | None] = []
-        for name in names:
-            if name in COSTS:
-                found.append(costs.get(name))
-                continue
-            place = next(places)
-            found.append({seed: measured[place] for seed, measured in own.items()} or None)
-        return found
-
-    ranges = [None if name in COSTS else next(seen, None) for name in names]
+    ranges = iter([(min(column), max(column)) for column in zip(*shown, strict=True)])
     return ConstraintSamples(
         limits=tuple(map(Limit.of, meta.constraints)),
-        winner=values(trial),
-        default=values(default),
-        seen=tuple(ranges),
+        winner=_constraint_values(names, best, tested),
+        default=_constraint_values(names, default, tested),
+        seen=tuple(None if name in COSTS else next(ranges, None) for name in names),
     )
+
+
+def _constraint_values(
+    names: Sequence[str],
+    row: TrialRow | None,
+    tested: Mapping[int, Mapping[int, Sequence[float]]],
+) -> list[dict[int, float] | float | None]:
+    """Return a trial's values for each constraint; a cut run has no cost."""
+    if row is None:
+        return [None] * len(names)
+    costs: dict[str, float] = {}
+    if row.value is not None and len(row.constraints) == len(names):
+        costs = dict(zip(names, row.constraints, strict=True))
+    own, places = tested.get(row.trial, {}), itertools.count()
+    found: list[dict[int, float] | float | None] = []
+    for name in names:
+        if name in COSTS:
+            found.append(costs.get(name))
+            continue
+        place = next(places)
+        found.append({seed: measured[place] for seed, measured in own.items()} or None)
+    return found
 
 
 def _measured_limits(
     journal: Journal,
     measure: Callable[[EvaluationRow], list[float]],
-    trials: Sequence[int | None],
+    trials: Collection[int],
 ) -> tuple[dict[int, dict[int, list[float]]], list[list[float]]]:
     """Return constrained values on test seeds by trial and seed, and those on any new seed.
 
@@ -341,6 +358,9 @@ def conclusion_from(study: StudyRows, measured: Measured) -> Conclusion:
     if measured.fresh and not any(apart(worlds[0], world) for world in worlds[1:]):
         front = _default_and_front(meta, rows, entries, measured.fresh)
     is_lone = len(entries) == 1 and entries[0].value_from == Stream.SEARCH
+    tells = ""
+    if study.ended and copies(given):
+        tells = how_to_know(meta.name)
     circumstances = Circumstances(
         ceiling=ceiling_of(given, meta),
         why=_why_nothing(given, study, front),
@@ -350,11 +370,13 @@ def conclusion_from(study: StudyRows, measured: Measured) -> Conclusion:
         alone=measured.alone,
         looks=measured.looks,
         constraints=measured.constraints,
-        tells=how_to_know(meta.name) if study.ended and copies(given) else "",
+        tells=tells,
         lone=study.ended and is_lone,
     )
     found = concluded(meta, rows, entries, study.baselines, circumstances)
-    return replace(found, said=(*found.said, measured.cut)) if measured.cut else found
+    if not measured.cut:
+        return found
+    return replace(found, said=(*found.said, measured.cut))
 
 
 def _default_and_front(
@@ -400,12 +422,14 @@ def _why_nothing(
 ) -> list[str]:
     """Return sentences on why there is no verdict, and what would allow one."""
     meta, entries = study.meta, study.entries
-    first = entries[0] if entries else None
-    if first is None or first.value is None:
+    if not entries or entries[0].value is None:
         return _why_unfinished(meta, entries, study.ended)
     if meta.objectives:
-        stands = _default_on_front(entries) if front is None else []
-        return ["Several objectives have a front, not a winner.", *stands]
+        reasons = ["Several objectives have a front, not a winner."]
+        if front is None:
+            reasons += _default_on_front(entries)
+        return reasons
+    first = entries[0]
     confirm = given.get("confirm")
     if confirm is None:
         return [
@@ -422,7 +446,9 @@ def _why_nothing(
 def _why_untested(confirm: Mapping[str, Any], rows: Sequence[TrialRow], first: Entry) -> list[str]:
     """Return a sentence that the winner has no value on test seeds, with its error."""
     error = next((row.error for row in rows if row.trial == first.trial), "")
-    more = [f"Trial {first.trial}: {error}."] if error else []
+    more = []
+    if error:
+        more = [f"Trial {first.trial}: {error}."]
     if first.value_from == Stream.CHOOSE or not confirm["top_k"]:  # `hpo confirm` of others
         return ["Undecided: the winner has no value on the test seeds.", *more]
     kind = "selection" if confirm["choose"] else "test"
@@ -475,12 +501,19 @@ def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) 
     if not ended:
         return "The default still runs on these seeds."
     default = default_of(rows)
-    number = REFERENCE_TRIAL if default is None else default.trial
-    if default is not None and default.state is TrialState.FAILED:
+    if default is None:
+        return _default_absent(REFERENCE_TRIAL)
+    if default.state is TrialState.FAILED:
         return f"The default failed in the search: {default.error}"
-    asked = confirm is not None and (confirm["top_k"] or str(number) in confirm.get("also", ()))
-    if asked and default is not None and default.error:
+    asked = confirm is not None and (
+        confirm["top_k"] or str(default.trial) in confirm.get("also", ())
+    )
+    if asked and default.error:
         return f"The default's test did not finish: {default.error}."
+    return _default_absent(default.trial)
+
+
+def _default_absent(number: int) -> str:
     return f"The default did not run on these seeds: confirm trial {number}, too."
 
 
@@ -493,4 +526,6 @@ def _environment_note(
         return ""
     worlds = [evaluated_in(study, known) for known in (params[entries[0].trial], default.params)]
     keys = apart(*worlds)
-    return f"They were evaluated in different environments ({keys})." if keys else ""
+    if not keys:
+        return ""
+    return f"They were evaluated in different environments ({keys})."

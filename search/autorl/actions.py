@@ -38,7 +38,9 @@ class ActionReader:
             return [dict(params) for params in before]
         if isinstance(given, np.ndarray):
             return self._from_array(given)
-        rows = [given] * self._runs if isinstance(given, Mapping) else list(given)
+        if isinstance(given, Mapping):
+            given = [given] * self._runs
+        rows = list(given)
         if len(rows) != self._runs:
             raise ConfigError(f"{len(rows)} configurations were given for {self._runs} runs")
         return [self._apply_changes(old, row) for old, row in zip(before, rows, strict=True)]

@@ -217,11 +217,15 @@ class AutoRLEnv:
         """
         options = options or {}
         given, chosen = options.get("configs", configs), options.get("runs", runs)
-        chosen = list(range(self.num_envs)) if chosen is None else self._checked_runs(chosen)
+        if chosen is None:
+            chosen = range(self.num_envs)
+        chosen = self._checked_runs(chosen)
         default = self._study.space.default()
         params = self._actions.read(given, [default] * self.num_envs)
         starts = {run: self._resolver.of(params[run]) for run in chosen}
-        episode = self._episode if seed is None else int(seed)
+        episode = self._episode
+        if seed is not None:
+            episode = int(seed)
         self._episode = episode + 1
         for run, resolved in starts.items():
             replicate = episode * self.num_envs + run
@@ -316,7 +320,9 @@ class AutoRLEnv:
         whole = set(chosen) == set(PARTS)
         if not whole and (self._fresh or not self._alive.any()):
             raise ConfigError("runs were reset and have no state yet; step() first")
-        position = self._read_position(folder) if "position" in chosen else None
+        position = None
+        if "position" in chosen:
+            position = self._read_position(folder)
         self._population.restore_fields(folder, _fields_of(chosen))
         if position is not None:
             self._done_steps = np.array(position["decisions"], np.int64)
@@ -328,7 +334,9 @@ class AutoRLEnv:
             self._population.change(known)
 
     def _movable_parts(self, parts: Iterable[str]) -> tuple[str, ...]:
-        asked = (parts,) if isinstance(parts, str) else tuple(parts)
+        if isinstance(parts, str):
+            parts = (parts,)
+        asked = tuple(parts)
         for part in asked:
             if part not in PARTS:
                 known = ", ".join(PARTS)
@@ -440,7 +448,9 @@ class AutoRLEnv:
         if self._reward == "gain":
             rewards -= np.where(np.isfinite(before), before, 0.0)
         rewards[~moved] = np.nan
-        return rewards[:, 0] if len(self.objectives) == 1 else rewards
+        if len(self.objectives) == 1:
+            return rewards[:, 0]
+        return rewards
 
     def _observe(self) -> Float32[np.ndarray, "runs features"]:
         progress = (self._done_steps / self.steps)[:, None]
@@ -462,7 +472,9 @@ class AutoRLEnv:
 
 def _study_of(given: Source, runs: int, steps: int) -> Study:
     """Return the study whose chunks end at the decisions, and whose lanes hold the runs."""
-    study, _ = read_study({"name": "autorl", **given} if isinstance(given, Mapping) else given)
+    if isinstance(given, Mapping):
+        given = {"name": "autorl", **given}
+    study, _ = read_study(given)
     only_ppo(study, "AutoRLEnv")
     only_one_environment(study, "AutoRLEnv")
     if runs < 1 or steps < 1 or steps > study.env_steps:
@@ -487,12 +499,13 @@ def _check_changeable(study: Study) -> None:
 
     floats = {f"env.{name}" for name in float_params(study.env.id)}
     for name in study.space.names:
-        is_env = name.startswith("env.")
-        changes = name in floats if is_env else KNOBS[name].traced
+        changes, section = name in floats, "env"
+        if not name.startswith("env."):
+            changes, section = KNOBS[name].traced, "fixed"
         if not changes:
             raise ConfigError(
                 f"{name} is part of the compiled program and cannot change during a run; put it "
-                f"under {'`env`' if is_env else '`fixed`'}"
+                f"under `{section}`"
             )
 
 
@@ -511,7 +524,9 @@ def _fields_of(parts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _returns(found: EvaluationResult | None) -> tuple[float, ...] | None:
-    return None if found is None else tuple(map(float, found.returns))
+    if found is None:
+        return None
+    return tuple(map(float, found.returns))
 
 
 def _box(low: float, high: float, *shape: int) -> Any:

@@ -56,12 +56,14 @@ class BenchOutcome:
 
 
 def search_table(study: Study, factory: TableFactory, move: bool = True) -> Engine:
-    """Run a study including confirm over a table; its trials are in `engine.ledger`.
+    """Run a study including confirm over a table; its trials are in `engine.search_state`.
 
     `move` moves proposals to recorded configurations; otherwise the nearest one plays them.
     """
     engine, sampler = engine_in_memory(study, factory), make_sampler(study)
-    proposer = TableProposer(study, sampler, factory) if move else Proposer(study, sampler)
+    proposer = Proposer(study, sampler)
+    if move:
+        proposer = TableProposer(study, sampler, factory)
     with closing(AskAhead(proposer)) as ahead:
         Loop(engine, RefillQueue(engine, ahead), make_pruner(study)).run(Interrupts())
     return engine
@@ -69,9 +71,11 @@ def search_table(study: Study, factory: TableFactory, move: bool = True) -> Engi
 
 def chosen_trial(engine: Engine) -> int:
     """Return the best value as printed by `hpo run`; 0 if no trial has a value."""
-    trials, metric = engine.ledger.trials.values(), engine.study.metric
+    trials, metric = engine.search_state.trials.values(), engine.study.metric
     entries = leaderboard([trial.row() for trial in trials], metric.goal, metric.aggregate)
-    return entries[0].trial if entries and entries[0].value is not None else 0
+    if not entries or entries[0].value is None:
+        return 0
+    return entries[0].trial
 
 
 class BenchRunner:
@@ -97,12 +101,12 @@ class BenchRunner:
         factory = TableFactory(table, plan, max(study.seeds.first, spec.lanes))
         asked = replace(self.file.budgeted(study, budget), seed=spec.seed + number)
         engine = search_table(asked, factory, spec.move)
-        trials = engine.ledger.trials
+        trials = engine.search_state.trials
         played = {n: factory.find(trial.params) for n, trial in trials.items() if trial.env_steps}
         rows = {number: row for number, (row, _) in played.items()}
         trial = chosen_trial(engine)
         others = [seed for seed in range(table.seeds) if seed not in plan.test]
-        means = table.finals[:, others].mean(axis=1) * (1.0 if table.goal == "maximize" else -1.0)
+        means = table.finals[:, others].mean(axis=1) * table.sign
         best = max(rows.values(), key=lambda row: means[row], default=0)
         on_tests = table.finals[:, list(plan.test)].mean(axis=1)
         own, tested = rows.get(trial, 0), list(plan.test)
@@ -123,10 +127,10 @@ class BenchRunner:
             median=float(np.median(on_tests)),
             best=float(on_tests[means.argmax()]),
             search_runs=spent / table.length,
-            confirm_runs=(engine.ledger.state.usage.env_steps - spent) / table.length,
+            confirm_runs=(engine.search_state.state.usage.env_steps - spent) / table.length,
             trials=len(rows),
             nearest=len(away),
-            distance=sum(away) / len(away) if away else 0.0,
+            distance=sum(away) / max(1, len(away)),
             seconds=time.perf_counter() - started,
         )
 
@@ -175,7 +179,9 @@ def run_bench(
     ]
     total = sum(len(numbers) for *_, numbers in tasks)
     found: list[BenchOutcome] = []
-    batches = _in_processes(file, tasks, jobs) if jobs > 1 else (_run(runner, t) for t in tasks)
+    batches = (_run(runner, task) for task in tasks)
+    if jobs > 1:
+        batches = _in_processes(file, tasks, jobs)
     for outcomes in batches:
         found += outcomes
         report(len(found), total)

@@ -21,9 +21,11 @@ from jaxtyping import Float
 from scipy.special import stdtrit
 
 from .bench import BenchOutcome, BenchResults
+from .tables import sign_of
 
 _RESAMPLES, _CHUNK = 2000, 100
 _LEVEL = 0.95
+_USUAL_BUDGET = 48
 
 
 @dataclass(frozen=True)
@@ -93,15 +95,15 @@ class BenchComparison:
 def compare(results: BenchResults) -> BenchComparison:
     spec, methods = results.file.spec, results.methods
     baseline = spec.baseline or methods[0]
-    budget = spec.baseline_budget or (48 if 48 in spec.budgets else max(spec.budgets))
+    budget = spec.baseline_budget
+    if budget is None and _USUAL_BUDGET in spec.budgets:
+        budget = _USUAL_BUDGET
+    budget = budget or max(spec.budgets)
     shape = (len(results.environments), len(methods), len(spec.budgets), spec.searches)
-    signs = np.array(
-        [1.0 if results.goals[name] == "maximize" else -1.0 for name in results.environments]
-    )
+    signs = np.array([sign_of(results.goals[name]) for name in results.environments])
     values = _outcome_array(results, shape, "value") * signs[:, None, None, None]
-    runs = _outcome_array(results, shape, "search_runs") + _outcome_array(
-        results, shape, "confirm_runs"
-    )
+    runs = _outcome_array(results, shape, "search_runs")
+    runs += _outcome_array(results, shape, "confirm_runs")
     at = methods.index(baseline), spec.budgets.index(budget)
     whole = np.ones((1, *shape[::3]))
     found, smallest = _ratios(values, runs, at, whole)
@@ -117,16 +119,12 @@ def compare(results: BenchResults) -> BenchComparison:
         np.concatenate(again), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0, method="nearest"
     )
     mean = _over_environments(np.where(never, most, found), np.ones((1, shape[0])))[0]
-    ratios = [
-        Ratio(
-            method,
-            BenchEstimate(float(mean[m]), float(low[m]), float(high[m])),
-            {name: float(found[0, e, m]) for e, name in enumerate(results.environments)},
-            bool(smallest[0, :, m].any()),
-            bool(never[:, m].any()),
-        )
-        for m, method in enumerate(methods)
-    ]
+    ratios: list[Ratio] = []
+    for m, method in enumerate(methods):
+        estimate = BenchEstimate(float(mean[m]), float(low[m]), float(high[m]))
+        each = {name: float(found[0, e, m]) for e, name in enumerate(results.environments)}
+        at_most, at_least = bool(smallest[0, :, m].any()), bool(never[:, m].any())
+        ratios.append(Ratio(method, estimate, each, at_most, at_least))
     outcomes, count = results.outcomes, spec.searches
     groups = [outcomes[at : at + count] for at in range(0, len(outcomes), count)]
     rows = [_row(group, results.goals[group[0].environment]) for group in groups]
@@ -240,12 +238,12 @@ def _outcome_array(results: BenchResults, shape: tuple[int, ...], name: str) -> 
 
 
 def _row(group: Sequence[BenchOutcome], goal: str) -> BenchRow:
-    sign = 1.0 if goal == "maximize" else -1.0
+    sign = sign_of(goal)
 
     def mean(name: str) -> float:
         return math.fsum(getattr(one, name) for one in group) / len(group)
 
-    trials, nearest = (sum(getattr(one, name) for one in group) for name in ("trials", "nearest"))
+    trials, nearest = sum(one.trials for one in group), sum(one.nearest for one in group)
     far = math.fsum(one.distance * one.nearest for one in group)
     return BenchRow(
         group[0].environment,
@@ -270,7 +268,9 @@ def _score(judged: float, median: float, best: float) -> float | None:
 
     Values are signed so that larger is better.
     """
-    return (judged - median) / (best - median) if best > median else None
+    if best <= median:
+        return None
+    return (judged - median) / (best - median)
 
 
 def _mean_interval(values: Sequence[float]) -> BenchEstimate:

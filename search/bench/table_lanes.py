@@ -50,9 +50,12 @@ def plan_seeds(study: Study, order: Sequence[int], tests: int) -> SeedPlan:
     SeedPlan(search=(2, 3, 4), choose=(5, 6, 7, 8, 9), test=(0, 1), left=())
     """
     left, own = tuple(order[tests:]), study.seeds.per_config
-    chooses = 0 if study.confirm is None else study.confirm.choose
+    chooses, further = 0, ""
+    if study.confirm is not None:
+        chooses = study.confirm.choose
     if own + (chooses > 0) > len(left):
-        further = " and at least one for confirm" if chooses else ""
+        if chooses:
+            further = " and at least one for confirm"
         raise ConfigError(
             f"seeds.per_config is {own}{further}, but of {len(order)} recorded seeds "
             f"{tests} are test seeds, which leaves {len(left)}; lower seeds.per_config "
@@ -158,8 +161,9 @@ class TablePopulation(SimulatedPopulation):
         found: list[EvaluationResult] = []
         for index in lanes:
             value = np.array([self._table.values[self._cell(index)]])
-            name, is_return = self._table.metric, "return_" in self._table.metric
-            metrics = {} if is_return else {name.removeprefix(_PREFIX): value}
-            returns = value if is_return else np.full(1, np.nan)
+            returns, metrics = value, {}
+            if "return_" not in self._table.metric:
+                returns = np.full(1, np.nan)
+                metrics = {self._table.metric.removeprefix(_PREFIX): value}
             found.append(EvaluationResult(returns, np.zeros(1, np.int64), metrics))
         return found

@@ -25,6 +25,11 @@ CEILING_SHARE = 0.2
 _KEYS = ("trial", "replicate", "env_steps")
 
 
+def sign_of(goal: str) -> float:
+    """Return the factor by which larger values are better."""
+    return 1.0 if goal == "maximize" else -1.0
+
+
 @dataclass(frozen=True, eq=False)
 class BenchTable:
     """Complete runs: c configurations, s seeds, p points per run.
@@ -50,6 +55,10 @@ class BenchTable:
     goal: str = "maximize"
 
     @property
+    def sign(self) -> float:
+        return sign_of(self.goal)
+
+    @property
     def length(self) -> int:
         """Env steps of a full run."""
         return int(self.points[-1])
@@ -62,7 +71,7 @@ class BenchTable:
     def finals(self) -> Float[np.ndarray, "c s"]:
         """Values at the end; a diverged seed has the worst one."""
         ends = self.values[:, :, -1]
-        worst = np.nanmin(ends) if self.goal == "maximize" else np.nanmax(ends)
+        worst = self.sign * np.nanmin(self.sign * ends)
         return np.where(np.isfinite(ends), ends, worst)
 
     @cached_property
@@ -78,7 +87,7 @@ class BenchTable:
         Such a table cannot distinguish good choices.
         """
         means = self.finals.mean(axis=1)
-        best = means.max() if self.goal == "maximize" else means.min()
+        best = self.sign * (self.sign * means).max()
         return float(np.mean(means == best)) >= CEILING_SHARE
 
     def find(
@@ -114,9 +123,8 @@ class BenchTable:
 
     def share_beaten(self, row: int, seeds: Sequence[int]) -> float:
         """Return the share of drawn configurations that are worse on these seeds; ties half."""
-        means = self.finals[:, list(seeds)].mean(axis=1)
-        drawn = means[1:] if self.goal == "maximize" else -means[1:]
-        own = means[row] if self.goal == "maximize" else -means[row]
+        means = self.sign * self.finals[:, list(seeds)].mean(axis=1)
+        drawn, own = means[1:], means[row]
         return float(np.mean((drawn < own) + 0.5 * (drawn == own)))
 
     @cached_property
@@ -139,8 +147,7 @@ def _axis_positions(space: Space, params: Mapping[str, Any]) -> np.ndarray:
         if name not in params or not parameter.active(known):
             found.append(np.nan)
         else:
-            ordered = kind.axis.kind != "choice"
-            found.append(kind.share(params[name]) if ordered else kind.inward(params[name]))
+            found.append(kind.column(params[name]))
     return np.array(found)
 
 

@@ -121,9 +121,12 @@ _TYPES = {
 
 
 def _table(study: Path, picked: list[str], table: str, order: str, grouped: str = "") -> Any:
-    where = "" if table == "trials" else "WHERE stream = 'search' "
-    group = f"GROUP BY {grouped} " if grouped else ""
-    sql = f"SELECT {', '.join(picked)} FROM {table} {where}{group}ORDER BY {order}"
+    sql = f"SELECT {', '.join(picked)} FROM {table} "
+    if table != "trials":
+        sql += "WHERE stream = 'search' "
+    if grouped:
+        sql += f"GROUP BY {grouped} "
+    sql += f"ORDER BY {order}"
     kinds = [str(kind) for _, kind, *_ in query(study, f"DESCRIBE {sql}", None)[1]]
     names, rows = query(study, sql, None)
     columns = list(zip(*rows, strict=True)) if rows else [[] for _ in names]

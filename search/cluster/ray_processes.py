@@ -190,7 +190,8 @@ class RayProcesses:
     def start(self, launch: Launch, lane: int) -> Process:
         gpus = self._settings.gpus
         share = thread_settings(self._cpus) | share_of_memory(gpus or 0)
-        share |= {"CUDA_VISIBLE_DEVICES": ""} if gpus == 0 else {}
+        if gpus == 0:
+            share["CUDA_VISIBLE_DEVICES"] = ""
         actor = self._idle.pop() if self._idle else self._new_actor()
         launch = replace(launch, settings={**share, **launch.settings})
         process = RayProcess(self._ray, actor, launch, self._take_back)

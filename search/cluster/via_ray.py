@@ -120,14 +120,18 @@ class WorkerResources:
     gpus: int
 
     def __str__(self) -> str:
-        return f"{self.cpus} CPU and {self.gpus} GPU" if self.gpus else f"{self.cpus} CPU"
+        if not self.gpus:
+            return f"{self.cpus} CPU"
+        return f"{self.cpus} CPU and {self.gpus} GPU"
 
 
 def place_of(ray: ModuleType, executor: Executor, device: str) -> WorkerResources:
     """Return the resources per worker: one GPU if there are any, and an equal share of CPUs."""
     there = ray.cluster_resources()
     gpus = int(there.get("GPU", 0))
-    each = 0 if device == "cpu" or (device == "auto" and gpus == 0) else 1
+    each = 1
+    if device == "cpu" or (device == "auto" and gpus == 0):
+        each = 0
     if each * executor.workers > gpus:
         raise ConfigError(
             f"executor.workers is {executor.workers}, but the cluster has {gpus} GPU(s), and "
@@ -278,7 +282,9 @@ class RayTeam:
     def _machine_name(self, host: Any, seconds: float) -> str | None:
         """Return a worker's machine; None if it did not start in time or died."""
         ready, _ = self._ray.wait([reference := host.machine_name.remote()], timeout=seconds)
-        name = self._get_answer(reference) if ready else None
+        if not ready:
+            return None
+        name = self._get_answer(reference)
         return None if isinstance(name, Lost) else name
 
     def _least_loaded_host(self, lost: int) -> tuple[Any, str]:
@@ -312,4 +318,4 @@ def line_of(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if getattr(error, "actor_init_failed", False):  # a traceback: what was raised stands last
         lines.reverse()
-    return (lines[0] if lines else type(error).__name__)[:200]
+    return next(iter(lines), type(error).__name__)[:200]

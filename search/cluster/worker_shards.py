@@ -370,17 +370,12 @@ class SharedPopulation(Population):
             diverged[places] = answer.diverged[:count]
             failed |= {places[own]: why for own, why in answer.failed.items()}
         metrics = self._in_lanes({s: answer.metrics for s, answer in answers.items()})
-        parts = [answer.rows for answer in answers.values()]
-        rows = tuple(
-            ChunkRow(
-                same[0].env_steps,
-                self._in_lanes(
-                    {share: part.metrics for share, part in zip(answers, same, strict=True)}
-                ),
-            )
-            for same in zip(*parts, strict=True)
-        )
-        return ChunkResult(metrics, diverged, time.perf_counter() - started, failed, rows)
+        rows: list[ChunkRow] = []
+        for parts in zip(*[answer.rows for answer in answers.values()], strict=True):
+            own = {share: part.metrics for share, part in zip(answers, parts, strict=True)}
+            rows.append(ChunkRow(parts[0].env_steps, self._in_lanes(own)))
+        took = time.perf_counter() - started
+        return ChunkResult(metrics, diverged, took, failed, tuple(rows))
 
     def _in_lanes(self, metrics: Mapping[int, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """Return name -> [lanes] of all shares' metrics; idle lanes have zeros."""
@@ -397,11 +392,9 @@ class SharedPopulation(Population):
         moved: dict[int, tuple[int, Resolved]] = {}  # lane -> source on another share
         for change in changes:
             share, lane = self._host_lane(change.lane)
-            there, source = (
-                (share, None) if change.source is None else self._host_lane(change.source)
-            )
-            if change.source is not None and there != share:
-                moved[change.lane] = change.source, change.resolved
+            there, source = self._host_lane(change.origin)
+            if there != share:
+                moved[change.lane] = change.origin, change.resolved
             else:
                 own.setdefault(share, ([],))[0].append(replace(change, lane=lane, source=source))
         sources = sorted({source for source, _ in moved.values()})

@@ -32,9 +32,9 @@ class PausedStates:
     """The lane states of paused replicates, by trial and replicate."""
 
     def __init__(
-        self, ledger: SearchState, buckets: Mapping[str, Bucket], factory: PopulationFactory
+        self, search_state: SearchState, buckets: Mapping[str, Bucket], factory: PopulationFactory
     ):
-        self._ledger, self._buckets, self._factory = ledger, buckets, factory
+        self._search_state, self._buckets, self._factory = search_state, buckets, factory
         # bucket, and its state or the folder where a commit wrote it
         self._kept: dict[tuple[int, int], tuple[str, Any]] = {}
 
@@ -56,7 +56,10 @@ class PausedStates:
             return
         population.put(
             {
-                lane: (self._kept_state(population, run), self._ledger.resolved_of(run.trial))
+                lane: (
+                    self._kept_state(population, run),
+                    self._search_state.resolved_of(run.trial),
+                )
                 for lane, run in back.items()
                 if lane is not None
             }
@@ -67,7 +70,7 @@ class PausedStates:
 
     def forget(self) -> None:
         if self._kept:
-            wanted = _buckets_of_kept(self._ledger)
+            wanted = _buckets_of_kept(self._search_state)
             self._kept = {key: kept for key, kept in self._kept.items() if key in wanted}
             for bucket in self._buckets.values():
                 if isinstance(bucket.population, RunsAlone):
@@ -75,7 +78,9 @@ class PausedStates:
 
     def _kept_state(self, population: Population, run: Replicate) -> Any:
         _, kept = self._kept[_key(run)]
-        return population.restore_state(kept) if isinstance(kept, Path) else kept
+        if isinstance(kept, Path):
+            return population.restore_state(kept)
+        return kept
 
     def save(self, checkpoint: Path) -> None:
         """Write all states into a commit's folder; states of an earlier commit are linked."""
@@ -92,21 +97,21 @@ class PausedStates:
 
     def restore(self, checkpoint: Path | None) -> None:
         """Find the states written by the last commit; they are read when needed."""
-        for key, bucket in _buckets_of_kept(self._ledger).items():
-            folder = None if checkpoint is None else checkpoint / _FOLDER / _state_name(key)
-            if folder is None or not folder.is_dir():
-                where = "" if folder is None else f" in {folder}"
-                raise not_as_written(
-                    f"the last commit has no lane{where} of trial {key[0]}, which is paused"
-                )
+        for key, bucket in _buckets_of_kept(self._search_state).items():
+            lacks = f"of trial {key[0]}, which is paused"
+            if checkpoint is None:
+                raise not_as_written(f"the last commit has no lane {lacks}")
+            folder = checkpoint / _FOLDER / _state_name(key)
+            if not folder.is_dir():
+                raise not_as_written(f"the last commit has no lane in {folder} {lacks}")
             self._kept[key] = bucket, folder
 
 
-def _buckets_of_kept(ledger: SearchState) -> dict[tuple[int, int], str]:
+def _buckets_of_kept(search_state: SearchState) -> dict[tuple[int, int], str]:
     """Return (trial, replicate) -> bucket of all replicates with a kept state."""
     return {
         _key(run): trial.bucket
-        for trial in ledger.going_on()
+        for trial in search_state.going_on()
         for run in trial.runs
         if run.kept and run.state in _GOING_ON
     }
@@ -134,43 +139,46 @@ class Committer:
     def __init__(
         self,
         store: StudyStore,
-        ledger: SearchState,
+        search_state: SearchState,
         buckets: dict[str, Bucket],
         *,
         every_seconds: float = 10.0,
         soon: bool = False,
-        shelf: PausedStates | None = None,
+        paused_states: PausedStates | None = None,
     ):
-        self._store, self._ledger, self._buckets = store, ledger, buckets
-        self._shelf = shelf
+        self._store, self._search_state, self._buckets = store, search_state, buckets
+        self._paused_states = paused_states
         self._every_seconds = every_seconds
-        self._wait_seconds = 0.0 if soon else every_seconds
+        self._wait_seconds = every_seconds
+        if soon:
+            self._wait_seconds = 0.0
         self._last = time.monotonic()
-        known = soon or store.head.number > 0
-        self._boundary = ledger.state.boundary if known else -1  # of the last commit
+        self._boundary = -1  # of the last commit
+        if soon or store.head.number > 0:
+            self._boundary = search_state.state.boundary
 
     def commit_if_due(self) -> None:
-        if self._ledger.state.boundary == self._boundary:
+        if self._search_state.state.boundary == self._boundary:
             return
         passed = time.monotonic() - self._last
         if not 0.0 <= passed < self._wait_seconds:  # a clock set back must not hold up commits
             self.commit()
-            with self._ledger.state.usage.spending("store"):
+            with self._search_state.state.usage.spending("store"):
                 self._store.publish()
 
     def commit(self, phase: StorePhase = "running") -> None:
         """Write everything since the last commit in one transaction, with the lane states."""
-        ledger, new = self._ledger, self._ledger.unwritten
+        search_state, new = self._search_state, self._search_state.unwritten
         started = time.monotonic()
-        with ledger.state.usage.spending("store"):
-            ledger.state.note_buckets(
+        with search_state.state.usage.spending("store"):
+            search_state.state.note_buckets(
                 BucketState(b.key, b.example, b.lanes, b.lanes_fixed, b.offered)
                 for b in self._buckets.values()
             )
             self._store.commit(
-                loop_state=ledger.state.to_text(),
+                loop_state=search_state.state.to_text(),
                 checkpoint=self._save_lanes(),
-                trials=[ledger.trials[number] for number in sorted(new.trials)],
+                trials=[search_state.trials[number] for number in sorted(new.trials)],
                 evaluations=new.evaluations,
                 decisions=new.decisions,
                 asks=new.asks,
@@ -178,8 +186,8 @@ class Committer:
                 phase=phase,
                 restarted=new.restarted,
             )
-        ledger.written()
-        self._boundary, self._last = ledger.state.boundary, time.monotonic()
+        search_state.written()
+        self._boundary, self._last = search_state.state.boundary, time.monotonic()
         longer = max(_SOONEST, 2 * self._wait_seconds, (self._last - started) / _SHARE)
         self._wait_seconds = min(self._every_seconds, longer)
 
@@ -188,28 +196,30 @@ class Committer:
         begun = [
             (bucket, bucket.population)
             for bucket in self._buckets.values()
-            if bucket.population is not None and _has_state(self._ledger, bucket)
+            if bucket.population is not None and _has_state(self._search_state, bucket)
         ]
-        if not (begun or self._shelf):
+        if not (begun or self._paused_states):
             return None
         path = new_folder(self._store.new_checkpoint())
-        if self._shelf:
-            self._shelf.save(path)
+        if self._paused_states:
+            self._paused_states.save(path)
         for bucket, population in begun:
             population.save(path / bucket.key)
         return path.name
 
 
-def restore_ledger(
+def restore_search_state(
     study: Study,
     store: StudyStore,
     clock: Callable[[], float],
     resolver: Resolver,
     earlier: Sequence[PriorTrial] = (),
 ) -> SearchState:
-    """Rebuild the ledger from the last commit; a new study gets an empty one."""
+    """Rebuild the search state from the last commit; a new study gets an empty one."""
     head = store.head
-    state = LoopState() if head.number == 0 else LoopState.from_text(head.loop_state)
+    state = LoopState()
+    if head.number > 0:
+        state = LoopState.from_text(head.loop_state)
     decisions: dict[int, list[DecisionRow]] = {}
     for decision in store.journal.decisions():
         decisions.setdefault(decision.trial, []).append(decision)
@@ -228,7 +238,7 @@ def restore_ledger(
         if trial.is_live and len(trial.reports) > len(decisions.get(number, []))
     ]
     alone = counts_evaluations_alone(store.journal.attributes())
-    ledger = SearchState(
+    search_state = SearchState(
         study,
         state,
         ended,
@@ -240,32 +250,32 @@ def restore_ledger(
         evaluations_alone=alone,
     )
     if study.metric.training_weight and study.search.driver == "ray_tune" and not head.number:
-        ledger.count_evaluations_alone()  # its scheduler keeps the values that it was told
+        search_state.count_evaluations_alone()  # its scheduler keeps the values that it was told
     if study.metric.training_weight:
-        _restore_evaluations(ledger, store, ended, alone)
-    return ledger
+        _restore_evaluations(search_state, store, ended, alone)
+    return search_state
 
 
 def _restore_evaluations(
-    ledger: SearchState, store: StudyStore, ended: Sequence[Trial], alone: bool
+    search_state: SearchState, store: StudyStore, ended: Sequence[Trial], alone: bool
 ) -> None:
     """Read the values without training returns; decisions keep the values they were based on."""
-    objective = ledger.objective.of_test
+    objective = search_state.objective.of_test
     for row in store.journal.evaluations(without=Stream.REPORT):
-        ledger.alone.see(row, objective.measure(row))
+        search_state.alone.see(row, objective.measure(row))
     if not alone:
         return
     for trial in ended:
-        trial.take_reports(ledger.reports_alone(trial))
+        trial.take_reports(search_state.reports_alone(trial))
 
 
 def restore_buckets(
-    ledger: SearchState, factory: PopulationFactory, checkpoint: Path | None
+    search_state: SearchState, factory: PopulationFactory, checkpoint: Path | None
 ) -> dict[str, Bucket]:
     """Rebuild the buckets and restore the lanes from the last commit."""
     buckets: dict[str, Bucket] = {}
-    for entry in ledger.state.buckets:
-        resolved = ledger.resolved_of(entry.example)
+    for entry in search_state.state.buckets:
+        resolved = search_state.resolved_of(entry.example)
         if resolved.bucket != entry.key:
             raise StoreError(
                 f"trial {entry.example} was compiled as {entry.key} when the study began and "
@@ -273,24 +283,27 @@ def restore_buckets(
                 "or start another study",
                 new=True,
             )
-        bucket = Bucket.of(ledger.study, resolved, entry.example)
-        mine = [trial for trial in ledger.state.live.values() if trial.bucket == entry.key]
+        bucket = Bucket.of(search_state.study, resolved, entry.example)
+        mine = [trial for trial in search_state.state.live.values() if trial.bucket == entry.key]
         runs = [run for trial in mine for run in trial.runs]
         bucket.lay_out(entry.lanes, entry.settled, runs, entry.offered)
         buckets[entry.key] = bucket
     for key, bucket in buckets.items():
-        if _has_state(ledger, bucket):
+        if _has_state(search_state, bucket):
             population = factory.make(bucket.resolved, bucket.lanes)
-            if checkpoint is None or not (checkpoint / key).exists():
-                where = f" in {checkpoint}" if checkpoint else ""
-                raise not_as_written(f"the last commit has no lanes{where} of the program {key}")
+            if checkpoint is None:
+                raise not_as_written(f"the last commit has no lanes of the program {key}")
+            if not (checkpoint / key).exists():
+                raise not_as_written(
+                    f"the last commit has no lanes in {checkpoint} of the program {key}"
+                )
             population.restore(checkpoint / key)
             bucket.equip(population)
     return buckets
 
 
-def _has_state(ledger: SearchState, bucket: Bucket) -> bool:
+def _has_state(search_state: SearchState, bucket: Bucket) -> bool:
     """Return whether lanes have a started replicate, or a run that may be extended."""
-    ended = ledger.state.ended
+    ended = search_state.state.ended
     started = any(run.chunks for run in bucket.busy())
     return started or (ended is not None and ended.trial.bucket == bucket.key)

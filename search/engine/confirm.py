@@ -44,6 +44,10 @@ BucketOf = Callable[[Resolved, int], Bucket]
 _OF_REPORT = "report seed"
 
 
+def _chosen(column: Sequence[Any], rows: Sequence[int]) -> list[Any]:
+    return [column[row] for row in rows]
+
+
 @dataclass(frozen=True)
 class Fresh:
     """Confirm results in the journal when the study started or resumed."""
@@ -63,9 +67,10 @@ class Fresh:
                 value, extras, scores = self.ended[key]
                 state = RunState.ENDED
                 runs.append(Replicate(*key, state, value=value, extras=extras, scores=scores))
+            elif key in self.diverged:
+                runs.append(Replicate(*key, RunState.DIVERGED))
             else:
-                lost = key in self.diverged
-                runs.append(Replicate(*key, RunState.DIVERGED if lost else RunState.WAITING))
+                runs.append(Replicate(*key, RunState.WAITING))
         return runs
 
     def has_all(self, trial: int, stream: Stream, seeds: int) -> bool:
@@ -81,33 +86,33 @@ class Fresh:
             new = [row for row, (key, at) in enumerate(ends) if at > reached.get(key, 0)]
             fresh = (ends[row] for row in new)
             reached.update((key, at) for key, at in fresh if key[1] is not Stream.SEARCH)
-            add_rows(
-                **{name: [column[row] for row in new] for name, column in rows.items()},
-                metrics={name: values[new] for name, values in metrics.items()},
-            )
+            left = {name: _chosen(column, new) for name, column in rows.items()}
+            add_rows(**left, metrics={name: values[new] for name, values in metrics.items()})
 
-        return add if reached or cut else add_rows
+        if reached or cut:
+            return add
+        return add_rows
 
 
-def read_fresh(ledger: SearchState, store: StudyStore) -> Fresh:
-    if ledger.study.confirm is None or store.created:
+def read_fresh(search_state: SearchState, store: StudyStore) -> Fresh:
+    if search_state.study.confirm is None or store.created:
         return Fresh()
     ended: dict[ReplicateKey, tuple[float, list[float], list[float]]] = {}
     for row in store.journal.evaluations(without=Stream.SEARCH):
-        value, scores = ledger.objective_on(row.stream).seen(row)
+        value, scores = search_state.objective.on(row.stream).seen(row)
         key = (row.trial, row.stream, row.replicate)
-        ended[key] = value, ledger.objectives.measure(row), scores
+        ended[key] = value, search_state.objectives.measure(row), scores
     reached = {
         (trial, Stream(stream), replicate): at
         for (trial, stream, replicate), at in store.curves.reached(Stream.SEARCH).items()
     }
     diverged = {
         (number, Stream.REPORT, replicate)
-        for number, trial in ledger.trials.items()
+        for number, trial in search_state.trials.items()
         for replicate in trial.report_diverged
     }
-    diverged |= {one.key for one in ledger.state.lost}
-    diverged -= {one.key for one in ledger.state.lost if one.failed}
+    diverged |= {one.key for one in search_state.state.lost}
+    diverged -= {one.key for one in search_state.state.lost if one.failed}
     return Fresh(ended, reached, diverged)
 
 
@@ -116,13 +121,14 @@ class ConfirmStage:
 
     def __init__(
         self,
-        ledger: SearchState,
+        search_state: SearchState,
         buckets: Mapping[str, Bucket],
         policies: KeptPolicies,
         fresh: Fresh,
         bucket_of: BucketOf,
     ):
-        self._ledger, self._state, self._confirm = ledger, ledger.state, ledger.study.confirm
+        self._search_state, self._state = search_state, search_state.state
+        self._confirm = search_state.study.confirm
         self._buckets, self._policies = buckets, policies
         self._fresh, self._bucket_of = fresh, bucket_of
 
@@ -131,17 +137,17 @@ class ConfirmStage:
         best = [*finished[: confirm.top_k]]
         best += [
             trial
-            for number, trial in sorted(self._ledger.trials.items())
+            for number, trial in sorted(self._search_state.trials.items())
             if trial not in best and self._fresh.has_all(number, Stream.CHOOSE, confirm.choose)
         ]
         return [*best, *self._default_of_front(best)]
 
     def begin(self) -> None:
         """End the search: run the best finished trials on the selection seeds."""
-        ledger, confirm = self._ledger, self._confirm
+        search_state, confirm = self._search_state, self._confirm
         self._record_look()
-        over = (t for t in ledger.trials.values() if t.state is TrialState.FINISHED)
-        finished = ledger.order(trial for trial in over if trial.value is not None)
+        over = (t for t in search_state.trials.values() if t.state is TrialState.FINISHED)
+        finished = search_state.order(trial for trial in over if trial.value is not None)
         if confirm is None or not finished or confirm.top_k < 1:
             self._close_if_done()
             return
@@ -165,8 +171,9 @@ class ConfirmStage:
 
     def _test_best_of_search(self, finished: Sequence[Trial]) -> None:
         """Start the test without selection seeds; those of an earlier stage still count."""
-        before = seeds_that_choose(self._ledger.trials.values()) > 0
-        winner = (first_confirmed(self._ledger) if before else None) or finished[0]
+        winner = finished[0]
+        if seeds_that_choose(self._search_state.trials.values()) > 0:
+            winner = first_confirmed(self._search_state) or winner
         self._state.choose([winner.number])
         winner.leave()  # a study resumed here has none of the search's replicates
         winner.forget_lack()
@@ -178,13 +185,13 @@ class ConfirmStage:
         A search reserves their cost. A finished study that requests more of them may not have
         enough left, and incomplete seeds select no winner.
         """
-        ledger = self._ledger
+        search_state = self._search_state
         cost = sum(
             self._env_steps_needed(runs[one.number], self._buckets[one.bucket]) for one in best
         )
         longest = max(bucket.schedule.env_steps for bucket in self._buckets.values())
-        kept = reserve(ledger.study, Phase.CHOOSE, longest)
-        if not cost or cost + kept <= env_steps_left(ledger.study, self._state.usage):
+        kept = reserve(search_state.study, Phase.CHOOSE, longest)
+        if not cost or cost + kept <= env_steps_left(search_state.study, self._state.usage):
             return True
         for trial in best:
             waiting = sum(run.is_live for run in runs[trial.number])
@@ -193,7 +200,7 @@ class ConfirmStage:
                 trial.lack(
                     f"{waiting} of {seeds} did not start: budget.env_steps cannot pay for them"
                 )
-                ledger.touch(trial)
+                search_state.touch(trial)
         return False
 
     def advance(self) -> None:
@@ -227,24 +234,26 @@ class ConfirmStage:
         harder seeds. If an error caused that, the others continue; if the budget did, no winner is
         selected. Earlier results stay.
         """
-        ledger, state, confirm = self._ledger, self._state, self._confirm
-        candidates = [ledger.trials[number] for number in state.candidates]
+        search_state, state, confirm = self._search_state, self._state, self._confirm
+        candidates = [search_state.trials[number] for number in state.candidates]
         out_of_budget = any(_was_cut(trial) and not trial.error for trial in candidates)
-        keeps = out_of_budget and any(trial.choose_values for trial in ledger.trials.values())
+        keeps = out_of_budget and any(
+            trial.choose_values for trial in search_state.trials.values()
+        )
         whole: list[Trial] = []
         for trial in candidates:
             missing = self._missing_note(trial.runs_of(Stream.CHOOSE), "selection seed")
             trial.lack(missing)
             if not missing and not keeps:
                 values = trial.values_of(Stream.CHOOSE)
-                trial.choose(values, *ledger.aggregated(trial, Stream.CHOOSE, mean(values)))
+                trial.choose(values, *search_state.aggregated(trial, Stream.CHOOSE, mean(values)))
                 whole.append(trial)
-            ledger.touch(trial)
-        front = ledger.objectives.others  # which has no winner
+            search_state.touch(trial)
+        front = search_state.objectives.others  # which has no winner
         if confirm is None or not whole or out_of_budget or front:
             self._close_if_done()
             return
-        self._start_test(min(whole, key=lambda trial: _best_choice(ledger, trial)))
+        self._start_test(min(whole, key=lambda trial: _best_choice(search_state, trial)))
 
     def _start_test(self, winner: Trial) -> None:
         """Start the winner and the default on the test seeds, or on those of an interim look.
@@ -252,18 +261,20 @@ class ConfirmStage:
         There is no interim look without a default, or after earlier looks (at another winner, or
         by `confirm.also`), because too little of the error rate is left for two more.
         """
-        confirm, looks = self._confirm, self._ledger.looks
+        confirm, looks = self._confirm, self._search_state.looks
         won = {look.trial for look in looks if look.won}
         again = won == {winner.number} and begins_interim(looks)
         looked = not again and bool(won or winner.by_report_seed)
-        wanted = 0 if confirm is None else confirm.report
-        self._state.win(winner.number, reports=wanted > 0)
-        if confirm is None or not wanted:
+        if confirm is None or not confirm.report:
+            self._state.win(winner.number, reports=False)
             self._close_if_done()
             return
-        if confirm.interim is not None and confirm.default and not looked:
-            rival = self._default()
-            wanted = wanted if rival in (None, winner) else min(confirm.interim, wanted)
+        self._state.win(winner.number, reports=True)
+        wanted, interim = confirm.report, confirm.interim
+        if looked or not confirm.default:
+            interim = None
+        if interim is not None and self._default() not in (None, winner):
+            wanted = min(interim, wanted)
         runs, bucket = self._on_test_seeds(winner, wanted)
         _enqueue_runs(winner, runs, bucket)
         self._start_default(wanted, after=self._env_steps_needed(runs, bucket))
@@ -273,15 +284,17 @@ class ConfirmStage:
         if state.winner is None or confirm is None:
             self._close_if_done()
             return
-        winner = self._ledger.trials[state.winner]
+        winner = self._search_state.trials[state.winner]
         if not _was_cut(winner) and self._start_default(len(winner.runs_of(Stream.REPORT))):
             return  # it had to wait, or an earlier version began this phase without it
         both = [number for number in (state.winner, state.default) if number is not None]
         for number in both:
             self._take_report(number)
-        seeds = min(len(self._ledger.trials[number].runs_of(Stream.REPORT)) for number in both)
+        seeds = min(
+            len(self._search_state.trials[number].runs_of(Stream.REPORT)) for number in both
+        )
         is_interim = seeds < confirm.report and not any(
-            _was_cut(self._ledger.trials[number]) for number in both
+            _was_cut(self._search_state.trials[number]) for number in both
         )
         self._record_look(is_interim)
         if not is_interim or self._is_clear():
@@ -296,10 +309,12 @@ class ConfirmStage:
         It also decides if only unseen outcomes prevent a verdict (`unless`) and the planned seeds
         would not suffice to exclude them.
         """
-        ledger, state = self._ledger, self._state
-        if state.winner is None or state.default is None or ledger.study.constraints:
+        search_state, state, confirm = self._search_state, self._state, self._confirm
+        if confirm is None or state.winner is None or state.default is None:
+            return False
+        if search_state.study.constraints:
             return False  # constraints are tested on all seeds, whatever the values say
-        both = [ledger.trials[number] for number in (state.winner, state.default)]
+        both = [search_state.trials[number] for number in (state.winner, state.default)]
         if any(str(Stream.REPORT) in trial.copies for trial in both):
             return True  # further seeds would repeat these
         ours, theirs = (trial.by_report_seed for trial in both)
@@ -308,17 +323,17 @@ class ConfirmStage:
             Evidence(
                 ours,
                 theirs,
-                goal=ledger.study.metric.goal,
-                bounds=bounds_of(ledger.study),
-                earlier=winners_looks(ledger.looks, state.winner, state.default, shared),
-                interim=begins_interim(ledger.looks),
+                goal=search_state.study.metric.goal,
+                bounds=bounds_of(search_state.study),
+                earlier=winners_looks(search_state.looks, state.winner, state.default, shared),
+                interim=begins_interim(search_state.looks),
             )
         ).against
         if found.difference is None or found.pairs < found.seeds:
             return False
         if found.verdict in ("better", "worse") or found.difference <= 0.0:
             return True
-        planned = 0 if self._confirm is None else self._confirm.report - found.seeds
+        planned = confirm.report - found.seeds
         too_few = found.more_seeds is None or found.more_seeds > planned
         return found.unless is not None and too_few
 
@@ -352,7 +367,7 @@ class ConfirmStage:
         runs, bucket = self._on_test_seeds(trial, seeds)
         if bucket is None:
             return False
-        left = env_steps_left(self._ledger.study, state.usage)
+        left = env_steps_left(self._search_state.study, state.usage)
         if after and left < after + self._env_steps_needed(runs, bucket):
             return False
         _enqueue_runs(trial, runs, bucket)
@@ -361,9 +376,13 @@ class ConfirmStage:
 
     def _start_asked(self) -> bool:
         """Start the trials of `confirm.also` on test seeds; return whether there are any."""
-        ledger, asked = self._ledger, dict[int, int]()
-        for number, seeds in () if self._confirm is None else self._confirm.also:
-            trial = self._default() if number == REFERENCE_TRIAL else ledger.trials.get(number)
+        asked = dict[int, int]()
+        if self._confirm is None:
+            return False
+        for number, seeds in self._confirm.also:
+            trial = self._search_state.trials.get(number)
+            if number == REFERENCE_TRIAL:
+                trial = self._default()
             if trial is not None and trial.state is not TrialState.FAILED:
                 asked[trial.number] = max(seeds, asked.get(trial.number, 0))
         if not asked:
@@ -375,7 +394,7 @@ class ConfirmStage:
 
     def _run_tests(self, number: int, seeds: int) -> None:
         """Run a trial on the test seeds that it has not finished."""
-        trial = self._ledger.trials[number]
+        trial = self._search_state.trials[number]
         over = {
             run.replicate: run
             for run in trial.runs_of(Stream.REPORT)
@@ -395,35 +414,38 @@ class ConfirmStage:
         the study omits it, it is already among the best, no program can run it, or an objective is
         a cost, which a stopped trial has not paid in full.
         """
-        ledger, confirm = self._ledger, self._confirm
-        if not ledger.objectives.others or confirm is None or not confirm.default:
+        search_state, confirm = self._search_state, self._confirm
+        if not search_state.objectives.others or confirm is None or not confirm.default:
             return []
         trial = self._default()
         if trial is None or trial in best:
             return []
-        costs = {objective.metric.name for objective in ledger.objectives.others} & set(COSTS)
+        names = {objective.metric.name for objective in search_state.objectives.others}
+        costs = names.intersection(COSTS)
         if costs and trial.state is not TrialState.FINISHED:
             trial.lack(f"{', '.join(sorted(costs))} of an unfinished run cannot be compared")
-            ledger.touch(trial)
+            search_state.touch(trial)
             return []
-        return [] if self._join_bucket(trial) is None else [trial]
+        if self._join_bucket(trial) is None:
+            return []
+        return [trial]
 
     def _default(self) -> Trial | None:
         """Return the trial with the default configuration; None if it failed."""
-        ledger = self._ledger
-        first = ledger.trials.get(0)
+        search_state = self._search_state
+        first = search_state.trials.get(0)
         if first is not None and not first.schedule:
             return None if first.state is TrialState.FAILED else first
-        if REFERENCE_TRIAL not in ledger.trials:
-            params, state = plain_json(ledger.study.space.default()), TrialState.REFERENCE
-            ledger.add(Trial(REFERENCE_TRIAL, state, "default", -1, "", params))
-        return ledger.trials[REFERENCE_TRIAL]
+        if REFERENCE_TRIAL not in search_state.trials:
+            params, state = plain_json(search_state.study.space.default()), TrialState.REFERENCE
+            search_state.add(Trial(REFERENCE_TRIAL, state, "default", -1, "", params))
+        return search_state.trials[REFERENCE_TRIAL]
 
     def _join_bucket(self, trial: Trial) -> Bucket | None:
         """Return a trial's bucket, or None if no program can run it (its row gives the reason)."""
-        self._ledger.touch(trial)
+        self._search_state.touch(trial)
         try:
-            bucket = self._bucket_of(self._ledger.resolved_of(trial.number), trial.number)
+            bucket = self._bucket_of(self._search_state.resolved_of(trial.number), trial.number)
         except ConfigError as error:
             trial.lack(str(error))
             return None
@@ -431,39 +453,44 @@ class ConfirmStage:
         return bucket
 
     def _env_steps_needed(self, runs: Sequence[Replicate], bucket: Bucket | None) -> int:
-        each = 0 if bucket is None else bucket.schedule.env_steps * self._ledger.study.spread
+        if bucket is None:
+            return 0
+        each = bucket.schedule.env_steps * self._search_state.study.spread
         return sum(run.is_live for run in runs) * each
 
     def _take_report(self, number: int) -> None:
         """Store the test values; if a seed was cut there are none, and the row says so."""
-        trial = self._ledger.trials[number]
+        trial = self._search_state.trials[number]
         runs = trial.runs_of(Stream.REPORT)
         trial.lack(self._missing_note(runs, _OF_REPORT))
         if runs and not any(run.state is RunState.CUT for run in runs):
             trial.prove()
-        self._ledger.touch(trial)
+        self._search_state.touch(trial)
 
     def _missing_note(self, runs: Sequence[Replicate], of: str) -> str:
         """Return the number of seeds without values and the limit that cut them; "" if none."""
         lost, budget = sum(run.state is not RunState.ENDED for run in runs), ""
+        if not lost:
+            return ""
         if any(run.state is RunState.CUT for run in runs):
-            bounds = self._ledger.study.budget
+            bounds = self._search_state.study.budget
             given = {"budget.env_steps": bounds.env_steps, "budget.wall": bounds.wall_seconds}
             ended = " or ".join(name for name, bound in given.items() if bound is not None)
             budget = f": {ended} ended"
-        return f"{lost} of {counted(len(runs), of)} gave no value{budget}" if lost else ""
+        return f"{lost} of {counted(len(runs), of)} gave no value{budget}"
 
     def _record_look(self, interim: bool = False) -> None:
-        winner = first_confirmed(self._ledger)
-        is_default = winner is default_of([*self._ledger.trials.values()])
-        number = None if is_default or winner is None else winner.number
-        self._ledger.note_looks(number, interim)
+        winner, number = first_confirmed(self._search_state), None
+        is_default = winner is default_of([*self._search_state.trials.values()])
+        if winner is not None and not is_default:
+            number = winner.number
+        self._search_state.note_looks(number, interim)
 
     def _keep_policy(self) -> None:
         """Keep the winner's policy at the boundary where its last replicate ends."""
         if self._state.winner is None:
             return
-        runs = self._ledger.trials[self._state.winner].runs_of(Stream.REPORT)
+        runs = self._search_state.trials[self._state.winner].runs_of(Stream.REPORT)
         still_there = in_lanes(runs)
         if still_there and not any(run.is_live for run in runs):
             self._policies.export(still_there[0])
@@ -475,23 +502,27 @@ def _enqueue_runs(trial: Trial, runs: Sequence[Replicate], bucket: Bucket | None
         bucket.enqueue(run for run in runs if run.is_live)
 
 
-def _best_choice(ledger: SearchState, trial: Trial) -> tuple[float, float, int]:
-    excess = ledger.objectives.violation(trial.choose_constraints)
-    return (excess, ledger.objective.loss(mean(trial.choose_values)), trial.number)
+def _best_choice(search_state: SearchState, trial: Trial) -> tuple[float, float, int]:
+    excess = search_state.objectives.violation(trial.choose_constraints)
+    return (excess, search_state.objective.loss(mean(trial.choose_values)), trial.number)
 
 
-def first_confirmed(ledger: SearchState) -> Trial | None:
+def first_confirmed(search_state: SearchState) -> Trial | None:
     """Return the best trial on the selection seeds, among those with values on all of them.
 
     Without selection seeds it is the best trial of the search, if it has test values.
     """
-    seeds = seeds_that_choose(ledger.trials.values())
-    if not seeds and not ledger.objectives.others:
-        finished = [t for t in ledger.trials.values() if t.state is TrialState.FINISHED]
-        best = ledger.best(finished) if finished else None
-        return best if best is not None and best.by_report_seed else None
-    confirmed = [t for t in ledger.trials.values() if seeds and len(t.choose_values) == seeds]
-    return min(confirmed, key=lambda trial: _best_choice(ledger, trial), default=None)
+    seeds = seeds_that_choose(search_state.trials.values())
+    if not seeds and not search_state.objectives.others:
+        finished = [t for t in search_state.trials.values() if t.state is TrialState.FINISHED]
+        if not finished:
+            return None
+        best = search_state.best(finished)
+        return best if best.by_report_seed else None
+    confirmed = [
+        t for t in search_state.trials.values() if seeds and len(t.choose_values) == seeds
+    ]
+    return min(confirmed, key=lambda trial: _best_choice(search_state, trial), default=None)
 
 
 def _was_cut(trial: Trial) -> bool:

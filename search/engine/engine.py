@@ -14,7 +14,7 @@ from weakref import WeakSet
 from ...errors import ConfigError, HpoError, Leave, StoreError, format_error_if_own
 from ...files.atomic_files import has_refused, telling
 from ...store.rows import EvaluationRow, Stream, TrialState
-from ...studies.chunk_sizes import quanta_of, rung_steps
+from ...studies.chunk_sizes import chunk_sizes_of, rung_steps
 from ...studies.spec import Study
 from ..lanes.contract import Population, PopulationFactory, Resolved, Resolver, RunsAlone
 from ..lanes.lane_count import fitting_lanes
@@ -48,18 +48,20 @@ from .finish_trials import KeptPolicies
 from .notify import Notifier
 
 
-def lanes_to_keep(ledger: SearchState, bucket: Bucket) -> int:
+def lanes_to_keep(search_state: SearchState, bucket: Bucket) -> int:
     """Return how many of its lanes a bucket needs, in whole blocks; call it before any chunk."""
-    more = replicates_to_come(ledger, bucket.key)
+    more = replicates_to_come(search_state, bucket.key)
     if more == inf:
         return bucket.lanes
     return fitting_lanes(bucket.lanes, bucket.block, bucket.work + int(more))
 
 
-def replicates_to_come(ledger: SearchState, key: str) -> float:
+def replicates_to_come(search_state: SearchState, key: str) -> float:
     """Return the expected number of future replicates in a bucket; may be infinite."""
-    state, study = ledger.state, ledger.study
-    trials = trials_left(study, state.proposed) if may_propose(ledger) else 0
+    state, study = search_state.state, search_state.study
+    trials = 0
+    if may_propose(search_state):
+        trials = trials_left(study, state.proposed)
     if study.budget.env_steps is not None:
         left = max(0, study.budget.env_steps - state.usage.bounded_env_steps)
         shortest = min([*rung_steps(study), study.env_steps]) * study.seeds.first * study.spread
@@ -68,8 +70,8 @@ def replicates_to_come(ledger: SearchState, key: str) -> float:
         trials += len(state.pending.trials)
     if trials == inf:
         return inf
-    own = sum(trial.bucket == key for trial in ledger.trials.values())
-    return -(-int(trials) * own // max(1, len(ledger.trials))) * study.seeds.first
+    own = sum(trial.bucket == key for trial in search_state.trials.values())
+    return -(-int(trials) * own // max(1, len(search_state.trials))) * study.seeds.first
 
 
 _AT_ONCE = 2  # compiles; each has phases that use one core
@@ -132,34 +134,36 @@ class Engine:
 
     def __init__(
         self,
-        ledger: SearchState,
+        search_state: SearchState,
         factory: PopulationFactory,
         buckets: dict[str, Bucket],
         *,
         add_rows: AddRows,
         committer: Committer,
         policies: KeptPolicies,
-        telling: Notifier,
+        notifier: Notifier,
         beside: CompileBeside | None = None,
-        shelf: PausedStates | None = None,
+        paused_states: PausedStates | None = None,
     ):
-        self.ledger, self.factory, self.buckets = ledger, factory, buckets
-        self.committer, self.policies, self.telling = committer, policies, telling
+        self.search_state, self.factory, self.buckets = search_state, factory, buckets
+        self.committer, self.policies, self.notifier = committer, policies, notifier
         self._add_rows, self._beside = add_rows, beside
-        self._shelf = PausedStates(ledger, buckets, factory) if shelf is None else shelf
+        if paused_states is None:
+            paused_states = PausedStates(search_state, buckets, factory)
+        self._paused_states = paused_states
         self._ahead: dict[str, _Ahead] = {}  # by bucket
         self._part = 0.0  # of a chunk of all busy lanes, that advance one by one
         self._whole = True  # the state is one between two steps, which may be committed
 
     @property
     def study(self) -> Study:
-        return self.ledger.study
+        return self.search_state.study
 
     def run(self, search: Callable[[], Outcome]) -> Outcome:
         """Run a driver's search and commit at its end."""
         outcome: Outcome = "interrupted"
         try:
-            check_health(self.ledger)
+            check_health(self.search_state)
             outcome = search()
         except StopStudy:
             pass
@@ -167,13 +171,13 @@ class Engine:
             raise
         except HpoError:
             if self._whole:
-                self.telling.count_time()
+                self.notifier.count_time()
                 self.committer.commit("interrupted")
             raise
         if outcome == "interrupted":
-            self.telling.count_time()
+            self.notifier.count_time()
             self.committer.commit("interrupted")
-        self.telling.count_time()
+        self.notifier.count_time()
         return outcome
 
     @contextmanager
@@ -189,9 +193,9 @@ class Engine:
         if not isinstance(population, RunsAlone):
             return runs
         try:
-            self._shelf.put_back(bucket, runs)
+            self._paused_states.put_back(bucket, runs)
             lanes = [run.lane for run in runs if run.lane is not None]
-            found = population.ready(refills_of(self.ledger, runs), lanes)
+            found = population.ready(refills_of(self.search_state, runs), lanes)
         except Exception as error:
             self.fail_lanes(bucket, error)
             return []
@@ -210,19 +214,19 @@ class Engine:
         resume from another trial's state.
         """
         bucket.fix_lanes()
-        self.ledger.state.run_bucket(bucket.key)
+        self.search_state.state.run_bucket(bucket.key)
         chunks, busy = 1, len(runs)
         if isinstance(bucket.population, RunsAlone):  # so that a chunk takes as long as in lanes
             busy = len(bucket.busy())
             self._part += len(runs) / busy
             chunks, self._part = divmod(self._part, 1.0)
-        self.ledger.state.usage.count_lanes(bucket.lanes, busy, work_remains, int(chunks))
-        self.telling.chunk_starts(bucket, runs)
+        self.search_state.state.usage.count_lanes(bucket.lanes, busy, work_remains, int(chunks))
+        self.notifier.chunk_starts(bucket, runs)
         evaluations: list[EvaluationRow] = []
         if self._advance(bucket, runs):
-            retire_diverged(self.ledger, set_aside)
+            retire_diverged(self.search_state, set_aside)
             evaluations = self._evaluate(bucket, runs)
-        retire_diverged(self.ledger, set_aside)
+        retire_diverged(self.search_state, set_aside)
         self.policies.snapshot(runs)
         return evaluations
 
@@ -232,19 +236,19 @@ class Engine:
         if population is None:
             raise RuntimeError(f"bucket {bucket.key} has no population")
         try:
-            refills = refills_of(self.ledger, runs)
-            self._shelf.put_back(bucket, runs)
-            if changes := changes_of(self.ledger, bucket, runs):
+            refills = refills_of(self.search_state, runs)
+            self._paused_states.put_back(bucket, runs)
+            if changes := changes_of(self.search_state, bucket, runs):
                 population.change(changes)
-            with self.ledger.state.usage.spending("compile"):
+            with self.search_state.state.usage.spending("compile"):
                 self._compile(bucket, population)
             lanes = [run.lane for run in runs if run.lane is not None]
             result = population.advance(refills, lanes)
         except Exception as error:
             self.fail_lanes(bucket, error)
             return False
-        self.telling.worked(bucket, lanes)
-        count_chunk(self.ledger, bucket, runs, result, self._add_rows)
+        self.notifier.worked(bucket, lanes)
+        count_chunk(self.search_state, bucket, runs, result, self._add_rows)
         return True
 
     def _compile(self, bucket: Bucket, population: Population) -> None:
@@ -267,7 +271,7 @@ class Engine:
         wanted = self.study.population.lanes
         if bucket.lanes_fixed or bucket.key in self._ahead:
             return
-        if wanted is None and replicates_to_come(self.ledger, bucket.key):
+        if wanted is None and replicates_to_come(self.search_state, bucket.key):
             return
         with suppress(Exception):
             asked = bucket.lanes or wanted
@@ -291,8 +295,8 @@ class Engine:
         due = due_for_evaluation(bucket, runs)
         if not due or bucket.population is None:
             return []
-        self.telling.evaluation_starts(bucket, due)
-        usage = self.ledger.state.usage
+        self.notifier.evaluation_starts(bucket, due)
+        usage = self.search_state.state.usage
         try:
             with usage.spending("compile"):
                 bucket.population.compile_evaluation()
@@ -302,21 +306,21 @@ class Engine:
         except Exception as error:  # lanes are what they were
             self.fail(bucket, due, error)
             return []
-        self.telling.evaluated(len(due))
-        rows = take_evaluations(self.ledger, bucket, due, results)
+        self.notifier.evaluated(len(due))
+        rows = take_evaluations(self.search_state, bucket, due, results)
         self.policies.consider(due)
         return rows
 
     def admit(self, trial: Trial, replicates: int) -> Bucket | None:
         """Add a new trial; return its bucket, None if it failed because no program can run it."""
-        self.ledger.add(trial)
+        self.search_state.add(trial)
         try:
-            resolved = self.ledger.resolved_of(trial.number)
+            resolved = self.search_state.resolved_of(trial.number)
             trial.join(resolved.bucket)
             bucket = self.bucket_of(resolved, trial.number)
         except ConfigError as error:  # knobs that only contradict each other together
-            self.ledger.state.usage.count_failure()
-            self.ledger.end(trial, TrialState.FAILED, str(error))
+            self.search_state.state.usage.count_failure()
+            self.search_state.end(trial, TrialState.FAILED, str(error))
             return None
         trial.add(
             Replicate(trial.number, Stream.SEARCH, replicate) for replicate in range(replicates)
@@ -362,7 +366,7 @@ class Engine:
             return True
         lanes = bucket.lanes
         if self.study.population.lanes is None and len(self.buckets) > 1:
-            lanes = lanes_to_keep(self.ledger, bucket)
+            lanes = lanes_to_keep(self.search_state, bucket)
         if lanes == bucket.lanes:
             self._ahead.pop(bucket.key, None)
             bucket.fix_lanes()
@@ -373,7 +377,7 @@ class Engine:
     def compile_ahead(self, bucket: Bucket) -> None:
         """Start compiling for a bucket with its final lanes, while another one runs."""
         if self._beside is not None and bucket.population is not None:
-            with self.ledger.state.usage.spending("compile"):
+            with self.search_state.state.usage.spending("compile"):
                 self._beside.begin(bucket.population)
 
     def fail(self, bucket: Bucket, runs: Sequence[Replicate], error: Exception) -> None:
@@ -383,12 +387,12 @@ class Engine:
         if has_refused(error):
             with telling(Path("the files of lanes")):
                 raise error
-        self.ledger.state.usage.count_failure()
+        self.search_state.state.usage.count_failure()
         for run in runs:
-            self.ledger.state.lose(run, failed=True)
+            self.search_state.state.lose(run, failed=True)
         cut(runs)
         for number in dict.fromkeys(run.trial for run in runs):
-            self.ledger.fail(number, format_error_if_own(error)[:LONGEST])
+            self.search_state.fail(number, format_error_if_own(error)[:LONGEST])
         bucket.release()
 
     def fail_lanes(self, bucket: Bucket, error: Exception) -> None:
@@ -400,14 +404,14 @@ class Engine:
         """Keep the states of paused replicates; the next `release` frees their lanes."""
         for bucket in self.buckets.values():
             try:
-                self._shelf.take(bucket)
+                self._paused_states.take(bucket)
             except Exception as error:
                 self.fail_lanes(bucket, error)
 
     def release(self) -> None:
         """Free the lanes of ended replicates, and delete snapshots of trials that are not kept."""
         self.policies.forget_snapshots()
-        self._shelf.forget()
+        self._paused_states.forget()
         for bucket in self.buckets.values():
             bucket.release()
 
@@ -417,7 +421,7 @@ class Engine:
 
     def affordable(self, bucket: Bucket) -> float:
         """Return for how many lanes the budget pays another chunk; may be infinite."""
-        return affordable_lanes(self.ledger, self._longest_run, bucket.schedule.quantum)
+        return affordable_lanes(self.search_state, self._longest_run, bucket.schedule.quantum)
 
     def pays_for_any(self) -> bool:
         """Return whether the budget pays for a chunk of any bucket, or there is no bucket yet."""
@@ -430,8 +434,8 @@ class Engine:
         Live trials may need all their remaining env steps, because a rung may stop none. The first
         trial may always start. An evolving population is bounded as a whole.
         """
-        ledger, study, early = self.ledger, self.study, self.study.early_terminate
-        usage, buckets = ledger.state.usage, self.buckets.values()
+        search_state, study, early = self.search_state, self.study, self.study.early_terminate
+        usage, buckets = search_state.state.usage, self.buckets.values()
         left = env_steps_left(study, usage)
         if early is not None and early.evolves:
             return inf if self.pays_for_any() else 0
@@ -443,9 +447,9 @@ class Engine:
             return inf
         longest = self._longest_run
         if not longest:
-            longest = quanta_of(study, study.steps_per_update(study.default())).env_steps
-        left -= reserve(study, ledger.state.phase, longest)
-        for trial in ledger.live():
+            longest = chunk_sizes_of(study, study.steps_per_update(study.default())).env_steps
+        left -= reserve(study, search_state.state.phase, longest)
+        for trial in search_state.live():
             bucket = self.buckets[trial.bucket]
             left -= study.spread * sum(
                 bucket.schedule.env_steps - bucket.env_steps_of(run)
@@ -453,7 +457,9 @@ class Engine:
                 if run.is_live
             )
         more = max(0, left // (longest * study.seeds.first * study.spread))
-        return more if ledger.trials else max(1, more)
+        if not search_state.trials:
+            return max(1, more)
+        return more
 
     def is_out_of_time(self) -> bool:
         """Return whether the wall time is used up, except for the reserve for confirming."""
@@ -461,11 +467,11 @@ class Engine:
 
     def _seconds_left(self) -> float:
         chunks = max((bucket.schedule.length for bucket in self.buckets.values()), default=0)
-        return seconds_left(self.ledger, self._longest_run, chunks)
+        return seconds_left(self.search_state, self._longest_run, chunks)
 
     def check_first_bucket(self) -> None:
         """Refuse a budget too small for confirming, once the run length is known."""
-        state = self.ledger.state
+        state = self.search_state.state
         if state.usage.chunks == 0 and state.phase is Phase.SEARCH and self.buckets:
             first = next(iter(self.buckets.values()))
             check_confirm_fits(self.study, first.schedule.env_steps)
@@ -473,25 +479,25 @@ class Engine:
 
 def engine_in_memory(study: Study, factory: PopulationFactory, rows: bool = False) -> Engine:
     """Return the engine of a new study without a store; it keeps no policies."""
-    ledger = SearchState(study, LoopState(), resolver=Resolver(study, factory))
+    search_state = SearchState(study, LoopState(), resolver=Resolver(study, factory))
     return Engine(
-        ledger,
+        search_state,
         factory,
         buckets := {},
         add_rows=lambda **rows: None,
-        committer=_NoCommits(ledger, rows),
-        policies=KeptPolicies(ledger, buckets, Path("nowhere"), study.checkpoint),
-        telling=Notifier(ledger, buckets, ()),
+        committer=_NoCommits(search_state, rows),
+        policies=KeptPolicies(search_state, buckets, Path("nowhere"), study.checkpoint),
+        notifier=Notifier(search_state, buckets, ()),
     )
 
 
 class _NoCommits(Committer):
-    def __init__(self, ledger: SearchState, rows: bool):
-        self._ledger, self._rows = ledger, rows
+    def __init__(self, search_state: SearchState, rows: bool):
+        self._search_state, self._rows = search_state, rows
 
     def commit_if_due(self) -> None:
         if not self._rows:
-            self._ledger.written()
+            self._search_state.written()
 
     def commit(self, phase: Any = "running") -> None:
         self.commit_if_due()

@@ -25,13 +25,13 @@ from ..state.trials import Replicate, RunState, Trial
 LONGEST = 500
 
 
-def fail_replicates(ledger: SearchState, failed: Iterable[tuple[Replicate, str]]) -> None:
+def fail_replicates(search_state: SearchState, failed: Iterable[tuple[Replicate, str]]) -> None:
     """Fail trials, each with a reason; their lanes are freed at the next boundary."""
     for run, why in failed:
-        ledger.state.usage.count_failure()
+        search_state.state.usage.count_failure()
         run.diverge()  # not cut: those beside it are still compared
-        ledger.state.lose(run, failed=True)
-        ledger.fail(run.trial, why[:LONGEST])
+        search_state.state.lose(run, failed=True)
+        search_state.fail(run.trial, why[:LONGEST])
 
 
 AddRows = Callable[..., None]
@@ -39,34 +39,36 @@ AddRows = Callable[..., None]
 `streams`, `replicates`, `env_steps`, `metrics`."""
 
 
-def refills_of(ledger: SearchState, runs: Sequence[Replicate]) -> list[Refill]:
+def refills_of(search_state: SearchState, runs: Sequence[Replicate]) -> list[Refill]:
     """Return the lanes of replicates that start their first chunk next."""
     refills: list[Refill] = []
     for run in runs:
         if run.chunks == 0 and run.lane is not None:
             if run.stream is Stream.SEARCH:
-                resolved = ledger.resolved_of(run.trial)
+                resolved = search_state.resolved_of(run.trial)
             else:
-                resolved = ledger.resolved_at(run.trial, 0)
+                resolved = search_state.resolved_at(run.trial, 0)
             refills.append(Refill(run.lane, resolved, run.stream, run.replicate, run.trial))
     return refills
 
 
-def changes_of(ledger: SearchState, bucket: Bucket, runs: Sequence[Replicate]) -> list[LaneChange]:
+def changes_of(
+    search_state: SearchState, bucket: Bucket, runs: Sequence[Replicate]
+) -> list[LaneChange]:
     """Return lanes on new seeds whose trial's lineage changed hyperparameters here."""
     changes: list[LaneChange] = []
     for run in runs:
-        schedule = ledger.trials[run.trial].schedule
+        schedule = search_state.trials[run.trial].schedule
         if run.stream is Stream.SEARCH or not schedule or run.lane is None:
             continue
         here = bucket.env_steps_of(run)
         if here > 0 and any(entry["env_steps"] == here for entry in schedule):
-            changes.append(LaneChange(run.lane, ledger.resolved_at(run.trial, here)))
+            changes.append(LaneChange(run.lane, search_state.resolved_at(run.trial, here)))
     return changes
 
 
 def count_chunk(
-    ledger: SearchState,
+    search_state: SearchState,
     bucket: Bucket,
     runs: Sequence[Replicate],
     result: ChunkResult,
@@ -75,19 +77,19 @@ def count_chunk(
     """Count one chunk for its replicates, and mark those that diverged."""
     shown: dict[int, Replicate] = {}
     took = max(0.0, result.seconds)
-    ledger.state.usage.count_seconds(took)
+    search_state.state.usage.count_seconds(took)
     seconds = took / max(1, len(runs))
     for lane, run in by_lane(runs):
         trains = bucket.trains_next(run)
         run.advance()
-        ledger.count(run, bucket.schedule.quantum, trains, seconds)
+        search_state.count(run, bucket.schedule.quantum, trains, seconds)
         if result.diverged[lane]:
-            _diverge(ledger, bucket, run, "a training metric is not finite")
+            _diverge(search_state, bucket, run, "a training metric is not finite")
         elif trains:
             shown[lane] = run
     _digest_metrics(shown, result)
     trained = [bucket.trained(run) for run in shown.values()]
-    rows = rows_of(ledger.study.log_every, bucket.schedule, shown, trained, result)
+    rows = rows_of(search_state.study.log_every, bucket.schedule, shown, trained, result)
     for made in rows:
         add_rows(
             trials=[run.trial for run in made.runs],
@@ -97,7 +99,7 @@ def count_chunk(
             metrics=made.metrics,
         )
     failed = [(run, result.failed[lane]) for lane, run in by_lane(runs) if lane in result.failed]
-    fail_replicates(ledger, failed)
+    fail_replicates(search_state, failed)
 
 
 def _digest_metrics(shown: Mapping[int, Replicate], result: ChunkResult) -> None:
@@ -111,18 +113,20 @@ def _digest_metrics(shown: Mapping[int, Replicate], result: ChunkResult) -> None
 
 
 def retire_diverged(
-    ledger: SearchState, set_aside: Callable[[Trial], bool] = lambda trial: False
+    search_state: SearchState, set_aside: Callable[[Trial], bool] = lambda trial: False
 ) -> None:
     """End the trials with more diverged replicates than the study tolerates."""
-    for trial in ledger.live():
+    for trial in search_state.live():
         diverged = [run.state is RunState.DIVERGED for run in trial.runs]
-        too_many = sum(diverged) > ledger.study.seeds.tolerate or (diverged and all(diverged))
+        too_many = sum(diverged) > search_state.study.seeds.tolerate or (
+            diverged and all(diverged)
+        )
         if not too_many or trial.lost:
             continue
         if set_aside(trial):
             trial.set_aside()
         else:
-            ledger.end(trial, TrialState.DIVERGED, trial.error)
+            search_state.end(trial, TrialState.DIVERGED, trial.error)
 
 
 def due_for_evaluation(bucket: Bucket, runs: Sequence[Replicate]) -> list[Replicate]:
@@ -157,7 +161,7 @@ def _row_of(bucket: Bucket, run: Replicate, result: EvaluationResult) -> Evaluat
 
 
 def take_evaluations(
-    ledger: SearchState,
+    search_state: SearchState,
     bucket: Bucket,
     runs: Sequence[Replicate],
     results: Sequence[EvaluationResult],
@@ -168,69 +172,73 @@ def take_evaluations(
     failed = [
         (run, result.failed) for run, result in zip(runs, results, strict=True) if result.failed
     ]
-    fail_replicates(ledger, failed)
+    fail_replicates(search_state, failed)
     for run, result in zip(runs, results, strict=True):
         if result.failed:
             continue
         trained = bucket.trained(run)
-        ledger.count_evaluation(run, int(np.sum(result.lengths)))
-        result, objective = _with_training(ledger, run, result), ledger.objective_on(run.stream)
+        search_state.count_evaluation(run, int(np.sum(result.lengths)))
+        result = _with_training(search_state, run, result)
+        objective = search_state.objective.on(run.stream)
         value, scores = objective.seen(result)
-        extras = ledger.objectives.measure(result)
+        extras = search_state.objectives.measure(result)
         if not all(map(math.isfinite, (value, *extras))):
-            _diverge(ledger, bucket, run, _not_finite(ledger, result, (value, *extras)))
+            why = _not_finite(search_state, result, (value, *extras))
+            _diverge(search_state, bucket, run, why)
             continue
         row = _row_of(bucket, run, result)
         written.append(row)
         rungs = len(bucket.schedule.rungs_at(trained))
-        alone = objective.of_test.measure(result) if objective.metric.training_weight else None
+        alone = objective.measure_alone(result)
         run.measure(value, extras, rungs, scores, alone)
         compared = rungs > 0 or trained == bucket.schedule.length
         lacking = lacking or (compared and objective.lacks_training(result))
         if alone is not None:
-            ledger.alone.see(row, alone)
+            search_state.alone.see(row, alone)
         if trained == bucket.schedule.length:
             run.end()
-            ledger.state.find(run)
-            if ledger.trials[run.trial].note_copies(run.stream):
-                ledger.touch(ledger.trials[run.trial])
+            search_state.state.find(run)
+            if search_state.trials[run.trial].note_copies(run.stream):
+                search_state.touch(search_state.trials[run.trial])
         if run.stream is Stream.SEARCH:
-            ledger.trials[run.trial].see_values()
-    ledger.unwritten.add(*written)
+            search_state.trials[run.trial].see_values()
+    search_state.unwritten.add(*written)
     if lacking:
-        ledger.count_evaluations_alone()
+        search_state.count_evaluations_alone()
     return written
 
 
 def _with_training(
-    ledger: SearchState, run: Replicate, result: EvaluationResult
+    search_state: SearchState, run: Replicate, result: EvaluationResult
 ) -> EvaluationResult:
     """Add training returns to the evaluation's metrics, if they have a weight.
 
     Replayed evaluations use the recorded returns.
     """
-    if not ledger.study.metric.training_weight or TRAINING_RETURN in result.metrics:
+    if not search_state.study.metric.training_weight or TRAINING_RETURN in result.metrics:
         return result
-    shown = run.recent_return if run.recent_episodes else math.nan
-    trained = {TRAINING_RETURN: np.full(len(result.returns), shown)}
+    trained = {TRAINING_RETURN: np.full(len(result.returns), run.training_return)}
     return replace(result, metrics={**result.metrics, **trained})
 
 
-def _diverge(ledger: SearchState, bucket: Bucket, run: Replicate, why: str) -> None:
+def _diverge(search_state: SearchState, bucket: Bucket, run: Replicate, why: str) -> None:
     run.diverge()
-    ledger.state.lose(run, failed=False)
-    trial = ledger.trials[run.trial]
+    search_state.state.lose(run, failed=False)
+    trial = search_state.trials[run.trial]
     if run.stream is Stream.SEARCH and (trial.is_live or trial.is_paused):
-        at = f"seed {run.replicate} at {bucket.env_steps_of(run):,} {ledger.study.algorithm.unit}"
+        unit = search_state.study.algorithm.unit
+        at = f"seed {run.replicate} at {bucket.env_steps_of(run):,} {unit}"
         trial.lack(f"{at}: {why}")
 
 
-def _not_finite(ledger: SearchState, result: EvaluationResult, values: Sequence[float]) -> str:
-    study = ledger.study
+def _not_finite(
+    search_state: SearchState, result: EvaluationResult, values: Sequence[float]
+) -> str:
+    study = search_state.study
     names = [metric.name for metric in study.objectives or (study.metric,)]
     shown = zip(names, values, strict=False)  # after the objectives come constraints
-    bad_ones = [f"{name} is {value}" for name, value in shown if not math.isfinite(value)]
-    named = bad_ones[0] if bad_ones else "the value of a constraint is not finite"
+    bad_ones = (f"{name} is {value}" for name, value in shown if not math.isfinite(value))
+    named = next(bad_ones, "the value of a constraint is not finite")
     if not study.algorithm.is_ppo and "eval/return_mean" not in names:
         return f"{named} in its evaluation"
     returns = np.asarray(result.returns)
@@ -241,41 +249,50 @@ def _not_finite(ledger: SearchState, result: EvaluationResult, values: Sequence[
 def replicates_of(study: Study) -> dict[Stream, int]:
     counts = {Stream.SEARCH: study.seeds.per_config}
     if study.confirm is not None:
-        choose = study.confirm.choose if study.confirm.top_k else 0
-        report = max(study.confirm.report, *(seeds for _, seeds in study.confirm.also), 0)
-        counts |= {Stream.CHOOSE: choose, Stream.REPORT: report}
+        if study.confirm.top_k:
+            counts[Stream.CHOOSE] = study.confirm.choose
+        asked = (seeds for _, seeds in study.confirm.also)
+        counts[Stream.REPORT] = max(study.confirm.report, *asked, 0)
     return {stream: count for stream, count in counts.items() if count > 0}
 
 
+def _is_complete(row: BaselineRow, wanted: Mapping[Stream, int]) -> bool:
+    known = {stream: len(values) for stream, values in row.values.items()}
+    return known == {str(stream): count for stream, count in wanted.items()}
+
+
 def measure_baselines(
-    ledger: SearchState,
+    search_state: SearchState,
     factory: PopulationFactory,
     known: Sequence[BaselineRow],
     report: Callable[[str, float], None],
 ) -> None:
     """Measure the baselines without a row in `known`; the next commit writes them."""
-    study = ledger.study
+    study = search_state.study
     wanted = replicates_of(study)
-    there = {
-        row.baseline: {key: len(values) for key, values in row.values.items()} for row in known
-    }
-    resolved = ledger.resolved(study.space.default())
+    complete = {row.baseline for row in known if _is_complete(row, wanted)}
+    resolved = search_state.resolved(study.space.default())
     for name in study.baselines:
-        if there.get(name) == {str(stream): count for stream, count in wanted.items()}:
+        if name in complete:
             continue
         seeds = [(stream, i) for stream, count in wanted.items() for i in range(count)]
-        with ledger.state.usage.spending("evaluate"):
+        with search_state.state.usage.spending("evaluate"):
             seen = factory.baseline(name, resolved, seeds)
         values: dict[str, tuple[float, ...]] = {}
         metrics: dict[str, dict[str, tuple[float, ...]]] = {}
         for stream in wanted:
             mine = [result for result, (its, _) in zip(seen, seeds, strict=True) if its is stream]
-            values[str(stream)] = tuple(ledger.objective.measure(result) for result in mine)
+            values[str(stream)] = tuple(search_state.objective.measure(result) for result in mine)
             metrics[str(stream)] = _means(mine)
-        ledger.unwritten.add(attribute_of(BaselineRow(name, values, metrics)))
-        report(name, ledger.objective.aggregate(values[str(Stream.SEARCH)]))
+        search_state.unwritten.add(attribute_of(BaselineRow(name, values, metrics)))
+        report(name, search_state.objective.aggregate(values[str(Stream.SEARCH)]))
 
 
 def _means(results: Sequence[EvaluationResult]) -> dict[str, tuple[float, ...]]:
-    names = results[0].metrics if results else {}
-    return {name: tuple(float(r.metrics[name].mean()) for r in results) for name in names}
+    if not results:
+        return {}
+    return {name: _metric_means(results, name) for name in results[0].metrics}
+
+
+def _metric_means(results: Sequence[EvaluationResult], name: str) -> tuple[float, ...]:
+    return tuple(float(result.metrics[name].mean()) for result in results)

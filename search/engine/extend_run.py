@@ -31,12 +31,20 @@ def as_begun(study: Study, folder: Path) -> Study:
     before = _recorded_study(folder)
     if before is None:
         return study
-    also = (before.get("confirm") or {}).get("also") or {}
+    also = {int(number): seeds for number, seeds in _asked_trials(before).items()}
     study = with_horizon_of(study, before)
     if study.population.tiles == "auto":
         tiles = before.get("population", {}).get("tiles", "auto")
         study = replace(study, population=replace(study.population, tiles=tiles))
-    return asked_for(study, {int(n): seeds for n, seeds in also.items()}) if also else study
+    if also:
+        study = asked_for(study, also)
+    return study
+
+
+def _asked_trials(study: Mapping[str, Any]) -> Mapping[str, int]:
+    """Return `confirm.also` of a resolved study."""
+    confirm = study.get("confirm") or {}
+    return confirm.get("also") or {}
 
 
 def asked_for(study: Study, also: Mapping[int, int]) -> Study:
@@ -57,8 +65,10 @@ def single_as_begun(study: Study, folder: Path) -> Study:
 def resume_note(study: Study, folder: Path) -> str:
     """Return the line about settings changed since the study in the folder started; "" if none."""
     before = _recorded_study(folder)
-    changes = [] if before is None else diff(before, resolved(study))
-    if before is None or not changes or not all(change.allowed for change in changes):
+    if before is None:
+        return ""
+    changes = diff(before, resolved(study))
+    if not changes or not all(change.allowed for change in changes):
         return ""
     if study.env_steps > before["env_steps"]:
         text = f"env_steps grew from {before['env_steps']:,} to {study.env_steps:,}: the run "
@@ -69,7 +79,9 @@ def resume_note(study: Study, folder: Path) -> str:
         return ""
     while len(text := f"changed: {', '.join(words[:count])}") > _NOTE and count > 1:
         count -= 1
-    return f"{text} and {len(words) - count} more" if count < len(words) else text
+    if count < len(words):
+        text += f" and {len(words) - count} more"
+    return text
 
 
 def _recorded_study(folder: Path) -> Mapping[str, Any] | None:
@@ -79,33 +91,33 @@ def _recorded_study(folder: Path) -> Mapping[str, Any] | None:
         return as_recorded(journal.meta.study_text)
 
 
-def keep_for_growth(ledger: SearchState, trial: Trial) -> None:
+def keep_for_growth(search_state: SearchState, trial: Trial) -> None:
     """Remember a finished trial's state, if its lanes allow a later extension.
 
     Call it while the trial is in its lanes.
     """
     ended = [run for run in trial.runs if run.state is RunState.ENDED]
-    if can_grow(ledger.study) and ended and all(run.lane is not None for run in ended):
-        ledger.state.keep_ended(copy.deepcopy(trial), ledger.study.env_steps)
+    if can_grow(search_state.study) and ended and all(run.lane is not None for run in ended):
+        search_state.state.keep_ended(copy.deepcopy(trial), search_state.study.env_steps)
 
 
-def lengthen(ledger: SearchState, before: int, checkpoint: Path | None) -> None:
+def lengthen(search_state: SearchState, before: int, checkpoint: Path | None) -> None:
     """Resume the trial of a study whose runs became longer than `before`; writes nothing yet."""
-    study, ended = ledger.study, ledger.state.ended
-    lanes = max((bucket.lanes for bucket in ledger.state.buckets), default=0)
-    if ledger.state.phase is Phase.SEARCH and 0 < lanes < population_replicates(study):
+    study, ended = search_state.study, search_state.state.ended
+    lanes = max((bucket.lanes for bucket in search_state.state.buckets), default=0)
+    if search_state.state.phase is Phase.SEARCH and 0 < lanes < population_replicates(study):
         most = f"the population that runs has lanes for {lanes // study.seeds.per_config} trials"
         raise StoreError(f"budget.trials cannot grow yet: {most}; let it finish before it grows")
     if ended is not None and ended.env_steps < study.env_steps:
-        _reopen(ledger, ended, checkpoint)
-    elif study.env_steps != before and ledger.state.phase is Phase.DONE:
-        raise _growth_error(study, _why_missing(ledger, before))
+        _reopen(search_state, ended, checkpoint)
+    elif study.env_steps != before and search_state.state.phase is Phase.DONE:
+        raise _growth_error(study, _why_missing(search_state, before))
     elif study.env_steps != before:
-        _check_running(ledger, before)
+        _check_running(search_state, before)
 
 
-def _reopen(ledger: SearchState, ended: EndedTrial, checkpoint: Path | None) -> None:
-    study, quantum = ledger.study, ledger.resolved_of(0).steps_per_chunk
+def _reopen(search_state: SearchState, ended: EndedTrial, checkpoint: Path | None) -> None:
+    study, quantum = search_state.study, search_state.resolved_of(0).steps_per_chunk
     was = schedule_of(replace(study, env_steps=ended.env_steps), quantum)
     now = schedule_of(study, quantum)
     if was.length == now.length:  # ends with the same chunk: nothing is left to do
@@ -113,27 +125,23 @@ def _reopen(ledger: SearchState, ended: EndedTrial, checkpoint: Path | None) -> 
     if checkpoint is None or not (checkpoint / ended.trial.bucket).is_dir():
         raise _growth_error(study, f"{checkpoint}, the state at the end of the run, is gone")
     _check_points(study, was, now)
-    ledger.reopen(ended.trial)
+    search_state.reopen(ended.trial)
 
 
-def _check_running(ledger: SearchState, before: int) -> None:
+def _check_running(search_state: SearchState, before: int) -> None:
     """Refuse to lengthen runs of which some have ended already."""
-    runs = [run for live in ledger.live() for run in live.runs_of(Stream.SEARCH)]
+    runs = [run for live in search_state.live() for run in live.runs_of(Stream.SEARCH)]
     over = [str(run.replicate) for run in runs if run.state is RunState.ENDED]
     if over:
-        ended = f"seeds {', '.join(over)} ended at {before} {ledger.study.algorithm.unit}"
-        raise _growth_error(ledger.study, f"{ended}, and their lanes were reused")
+        ended = f"seeds {', '.join(over)} ended at {before} {search_state.study.algorithm.unit}"
+        raise _growth_error(search_state.study, f"{ended}, and their lanes were reused")
 
 
 def _growth_error(study: Study, why: str, more: str = "") -> StoreError:
-    way = "continue training its policy with init: {from: .../policies/trial_0}, or "
-    return StoreError(
-        (
-            f"env_steps cannot grow: {why}; "
-            f"{way if study.algorithm.is_ppo else ''}start a new study{more}"
-        ),
-        new=True,
-    )
+    way = "start a new study"
+    if study.algorithm.is_ppo:
+        way = f"continue training its policy with init: {{from: .../policies/trial_0}}, or {way}"
+    return StoreError(f"env_steps cannot grow: {why}; {way}{more}", new=True)
 
 
 def _check_points(study: Study, was: EventSchedule, now: EventSchedule) -> None:
@@ -157,11 +165,13 @@ def _check_points(study: Study, was: EventSchedule, now: EventSchedule) -> None:
     )
 
 
-def _why_missing(ledger: SearchState, before: int) -> str:
-    trial = ledger.trials.get(0)
-    if trial is None or trial.state is not TrialState.FINISHED:
-        return f"trial 0 has not run to its end ({'absent' if trial is None else trial.state})"
-    lanes, seeds = ledger.study.population.lanes, ledger.study.seeds.per_config
+def _why_missing(search_state: SearchState, before: int) -> str:
+    trial = search_state.trials.get(0)
+    if trial is None:
+        return "trial 0 has not run to its end (absent)"
+    if trial.state is not TrialState.FINISHED:
+        return f"trial 0 has not run to its end ({trial.state})"
+    lanes, seeds = search_state.study.population.lanes, search_state.study.seeds.per_config
     if lanes is not None and lanes < seeds:
         return f"{seeds} seeds shared {lanes} lanes, and only the last states are kept"
     return f"the state of the run at {before} env steps is no longer kept"

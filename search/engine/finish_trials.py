@@ -10,6 +10,7 @@ import re
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from scipy.special import stdtrit
 
@@ -41,22 +42,22 @@ def clearly_worse(losses: Sequence[float], best: Sequence[float], risk: float) -
     return statistics.fmean(differences) - float(stdtrit(count - 1, 1.0 - risk)) * error > 0.0
 
 
-def more_seeds(ledger: SearchState, trial: Trial) -> list[Replicate]:
+def more_seeds(search_state: SearchState, trial: Trial) -> list[Replicate]:
     """Return further replicates for a trial whose runs have ended; maybe none.
 
     The total risk of dropping a trial equal to the best is 1 - confidence, divided evenly among
     the looks (Bonferroni).
     """
-    seeds = ledger.study.seeds
+    seeds = search_state.study.seeds
     done = len(trial.runs_of(Stream.SEARCH))
     if seeds.racing is None or done >= seeds.per_config or trial.audited:
         return []
     looks = stages(seeds.first, seeds.per_config)
-    best = _best_in_full(ledger)
+    best = _best_in_full(search_state)
     if best is not None:
         ended = [run for run in trial.runs_of(Stream.SEARCH) if run.state is RunState.ENDED]
-        own = [ledger.objective.loss(run.value or 0.0) for run in ended]
-        other = [ledger.objective.loss(best.seed_values[run.replicate]) for run in ended]
+        own = [search_state.objective.loss(run.value or 0.0) for run in ended]
+        other = [search_state.objective.loss(best.seed_values[run.replicate]) for run in ended]
         if clearly_worse(own, other, (1.0 - seeds.racing.confidence) / (len(looks) - 1)):
             trial.stop_by(f"{CLEARLY_BELOW} trial {best.number} on {len(own)} seeds")
             return []
@@ -64,17 +65,20 @@ def more_seeds(ledger: SearchState, trial: Trial) -> list[Replicate]:
     return [Replicate(trial.number, Stream.SEARCH, replicate) for replicate in range(done, wanted)]
 
 
-def value_of(ledger: SearchState, trial: Trial) -> float:
+def value_of(search_state: SearchState, trial: Trial) -> float:
     """Return a finished trial's value.
 
     With fewer seeds than the best trial, it is that trial's value plus the mean difference on the
     shared seeds, because the trial's seeds may be the easy ones.
     """
     values = trial.values_of(Stream.SEARCH)
-    plain = ledger.objective.aggregate(values)
-    if ledger.study.seeds.racing is None or len(values) >= ledger.study.seeds.per_config:
+    plain = search_state.objective.aggregate(values)
+    if (
+        search_state.study.seeds.racing is None
+        or len(values) >= search_state.study.seeds.per_config
+    ):
         return plain
-    best = _best_in_full(ledger)
+    best = _best_in_full(search_state)
     if best is None:
         return plain
     ended = [run for run in trial.runs_of(Stream.SEARCH) if run.state is RunState.ENDED]
@@ -82,10 +86,12 @@ def value_of(ledger: SearchState, trial: Trial) -> float:
     return statistics.fmean(best.seed_values) + plain - statistics.fmean(shared)
 
 
-def _best_in_full(ledger: SearchState) -> Trial | None:
+def _best_in_full(search_state: SearchState) -> Trial | None:
     """Return the best feasible trial with a value on every seed."""
-    number = ledger.whole.best()
-    return None if number is None else ledger.trials[number]
+    number = search_state.whole.best()
+    if number is None:
+        return None
+    return search_state.trials[number]
 
 
 _FOLDER = re.compile(r"trial_(\d+)(?:_(steps|best|seeds))?")
@@ -101,12 +107,12 @@ class KeptPolicies:
 
     def __init__(
         self,
-        ledger: SearchState,
+        search_state: SearchState,
         buckets: Mapping[str, Bucket],
         directory: Path,
         wanted: Checkpoint,
     ):
-        self._ledger, self._buckets = ledger, buckets
+        self._search_state, self._buckets = search_state, buckets
         self._directory, self._wanted = directory, wanted
 
     def snapshot(self, runs: Iterable[Replicate]) -> None:
@@ -125,7 +131,7 @@ class KeptPolicies:
 
     def consider(self, runs: Sequence[Replicate]) -> None:
         """Keep policies of replicates just evaluated, while their lanes still have them."""
-        state = self._ledger.state
+        state = self._search_state.state
         for run in runs:
             has_lane = self._bucket(run).population is not None
             if run.stream is not Stream.SEARCH or run.value is None or not has_lane:
@@ -134,8 +140,10 @@ class KeptPolicies:
                 self._write(run, self._path(run.trial, "_seeds") / str(run.replicate))
             if run.state not in (RunState.RUNNING, RunState.ENDED):
                 continue
-            shown = run.value if run.alone is None else run.alone  # over time, of one measure
-            loss = self._ledger.objective.loss(shown)
+            shown = run.value
+            if run.alone is not None:  # over time, of one measure
+                shown = run.alone
+            loss = self._search_state.objective.loss(shown)
             if self._wanted.best_of_each and state.beats_own(run.trial, loss):
                 self._write(run, self._path(run.trial, "_best"))
             if self._wanted.best_evaluation and state.beats_all(run.trial, loss):
@@ -143,15 +151,19 @@ class KeptPolicies:
 
     def offer(self, trial: Trial) -> None:
         """Keep a finished trial's policy if it is among the best so far."""
-        ledger, most = self._ledger, self._wanted.keep_best
+        search_state, most = self._search_state, self._wanted.keep_best
         there = in_lanes(trial.runs_of(Stream.SEARCH))
-        seeds = self._seeds_of(trial) if self._wanted.each_seed else []
+        seeds = []
+        if self._wanted.each_seed:
+            seeds = self._seeds_of(trial)
         if trial.value is None or not (seeds or there or self._path(trial.number).is_dir()):
             return
-        numbers = [policy.trial for policy in ledger.state.kept] + [trial.number]
-        ordered = ledger.order(ledger.trials[number] for number in numbers)
+        numbers = [policy.trial for policy in search_state.state.kept] + [trial.number]
+        ordered = search_state.order(search_state.trials[number] for number in numbers)
         kept = ordered[:most]
-        ledger.state.keep([KeptPolicy(one.number, ledger.losses(one)[0]) for one in kept])
+        search_state.state.keep(
+            [KeptPolicy(one.number, search_state.losses(one)[0]) for one in kept]
+        )
         for other in ordered[most:]:
             if not _has_won(other):
                 delete_folder(self._path(other.number))
@@ -184,7 +196,9 @@ class KeptPolicies:
 
     def forget_snapshots(self) -> None:
         if self._has_snapshots:
-            self._ledger.state.forget_bests({trial.number for trial in self._ledger.going_on()})
+            self._search_state.state.forget_bests(
+                {trial.number for trial in self._search_state.going_on()}
+            )
             self._delete("steps", but=self._kept_or_live())
 
     def tidy_snapshots(self) -> None:
@@ -193,7 +207,7 @@ class KeptPolicies:
             return
         self.forget_snapshots()
         for path, number, kind in self._folders():
-            trial = self._ledger.trials.get(number)
+            trial = self._search_state.trials.get(number)
             goes_on = trial is not None and (trial.is_live or trial.is_paused)
             if kind not in ("steps", "best"):
                 continue
@@ -201,21 +215,22 @@ class KeptPolicies:
                 delete_folder(path)
             elif kind == "steps" and goes_on:
                 self._tidy_steps(trial, path)
-            elif kind == "best" and goes_on and number not in self._ledger.state.bests:
+            elif kind == "best" and goes_on and number not in self._search_state.state.bests:
                 delete_folder(path)
 
     def _tidy_steps(self, trial: Trial, path: Path) -> None:
         """Delete the snapshots of a trial that are newer than its replicates."""
-        known = trial.bucket in self._buckets
-        runs = trial.runs_of(Stream.SEARCH) if known else []
-        done = {str(run.replicate): self._bucket(run).env_steps_of(run) for run in runs}
+        done: dict[str, int] = {}
+        if trial.bucket in self._buckets:
+            runs = trial.runs_of(Stream.SEARCH)
+            done = {str(run.replicate): self._bucket(run).env_steps_of(run) for run in runs}
         for snapshot in path.glob("*/*"):
             if int(snapshot.name) > done.get(snapshot.parent.name, 0):
                 delete_folder(snapshot)
 
     def tidy(self, winner: Trial | None) -> None:
         """At a study's end, delete policies of trials that are not kept or have no value."""
-        trials, state = self._ledger.trials, self._ledger.state
+        trials, state = self._search_state.trials, self._search_state.state
         lost = {
             number
             for number, trial in trials.items()
@@ -224,7 +239,8 @@ class KeptPolicies:
         state.keep([one for one in state.kept if one.trial not in lost])
         kept = {one.trial for one in state.kept}
         kept |= {number for number, trial in trials.items() if _has_won(trial)}
-        kept |= set[int]() if winner is None else {winner.number}
+        if winner is not None:
+            kept.add(winner.number)
         self._delete("", but=kept)
         self._delete("seeds", but=trials.keys() - lost)
 
@@ -233,8 +249,8 @@ class KeptPolicies:
         return self._wanted.policies_every is not None or self._wanted.best_of_each
 
     def _kept_or_live(self) -> set[int]:
-        live = {trial.number for trial in self._ledger.going_on()}
-        return live | {policy.trial for policy in self._ledger.state.kept}
+        live = {trial.number for trial in self._search_state.going_on()}
+        return live | {policy.trial for policy in self._search_state.state.kept}
 
     def _folders(self) -> list[tuple[Path, int, str]]:
         """Return the folders of trials, with number and kind ("" for the policy)."""
@@ -255,23 +271,25 @@ class KeptPolicies:
         make_folder(path.parent)
         trained = bucket.trained(run)
         evaluated = trained in bucket.schedule.evaluations or trained == bucket.schedule.length
-        about = {
+        about: dict[str, Any] = {
             "trial": run.trial,
             "stream": str(run.stream),
             "replicate": run.replicate,
             "env_steps": bucket.env_steps_of(run),
             "metric": value_words(
-                self._ledger.study,
-                alone=not self._ledger.objective.metric.training_weight,
+                self._search_state.study,
+                alone=not self._search_state.objective.metric.training_weight,
             ),
-            "value": run.value if evaluated else None,  # of this very policy
+            "value": None,
         }
-        resolved = self._ledger.resolved_of(run.trial)
+        if evaluated:
+            about["value"] = run.value  # of this very policy
+        resolved = self._search_state.resolved_of(run.trial)
         bucket.population.export_policy(run.lane, resolved, path, about)
         sync_tree(path)
 
     def _bucket(self, run: Replicate) -> Bucket:
-        return self._buckets[self._ledger.trials[run.trial].bucket]
+        return self._buckets[self._search_state.trials[run.trial].bucket]
 
     def _path(self, trial: int, kind: str = "") -> Path:
         return self._directory / f"trial_{trial}{kind}"
@@ -289,44 +307,46 @@ def in_lanes(runs: list[Replicate]) -> list[Replicate]:
 
 
 def finish_trials(
-    ledger: SearchState, buckets: Mapping[str, Bucket], policies: KeptPolicies
+    search_state: SearchState, buckets: Mapping[str, Bucket], policies: KeptPolicies
 ) -> None:
     """End the search trials that have no live replicate."""
-    for trial in ledger.live():
+    for trial in search_state.live():
         if trial.lost or not trial.runs or any(run.is_live for run in trial.runs):
             continue
         if any(run.state is RunState.CUT for run in trial.runs):
-            _end_cut(ledger, trial, policies)
+            _end_cut(search_state, trial, policies)
             continue
-        further = more_seeds(ledger, trial)
+        further = more_seeds(search_state, trial)
         if further:
             for run in in_lanes(trial.runs_of(Stream.SEARCH))[:1]:
                 policies.export(run)  # the budget may end before the further seeds
             trial.add(further)
             buckets[trial.bucket].enqueue(further)
             continue
-        keep_for_growth(ledger, trial)
-        ledger.set_value(trial, value_of(ledger, trial))
+        keep_for_growth(search_state, trial)
+        search_state.set_value(trial, value_of(search_state, trial))
         policies.offer(trial)
 
 
-def close_search(ledger: SearchState, policies: KeptPolicies) -> None:
+def close_search(search_state: SearchState, policies: KeptPolicies) -> None:
     """End the remaining trials: live ones become unfinished, paused ones stopped."""
-    for trial in ledger.live():
+    for trial in search_state.live():
         cut(trial.runs)
-        _end_cut(ledger, trial, policies)
-    for trial in ledger.paused():
-        ledger.end(trial, TrialState.STOPPED)
+        _end_cut(search_state, trial, policies)
+    for trial in search_state.paused():
+        search_state.end(trial, TrialState.STOPPED)
 
 
-def _end_cut(ledger: SearchState, trial: Trial, policies: KeptPolicies) -> None:
+def _end_cut(search_state: SearchState, trial: Trial, policies: KeptPolicies) -> None:
     """End a trial cut by the budget: it is unfinished, or had already diverged."""
     whole = [run for run in trial.runs if run.state is not RunState.CUT]
-    if ledger.study.seeds.racing is None or len(whole) < ledger.study.seeds.first:
-        state = TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED
-        ledger.end(trial, state, trial.error if trial.lost else "")
+    if search_state.study.seeds.racing is None or len(whole) < search_state.study.seeds.first:
+        if trial.lost:
+            search_state.end(trial, TrialState.DIVERGED, trial.error)
+        else:
+            search_state.end(trial, TrialState.UNFINISHED)
         return
     trial.forget_cut()
     trial.stop_by(BUDGET_ENDED)
-    ledger.set_value(trial, value_of(ledger, trial))
+    search_state.set_value(trial, value_of(search_state, trial))
     policies.offer(trial)

@@ -24,7 +24,7 @@ from .rung_decisions import judge, promote_last
 
 
 class Loop:
-    """Runs one study from its ledger's state to its end.
+    """Runs one study from its last commit to its end.
 
     `pruner` stops trials early, `evolver` makes trials copy each other, and `fresh` has earlier
     confirm results.
@@ -33,16 +33,21 @@ class Loop:
     def __init__(
         self,
         engine: Engine,
-        intake: RefillQueue,
+        refill_queue: RefillQueue,
         pruner: Pruner | None = None,
         evolver: Evolver | None = None,
         fresh: Fresh | None = None,
     ):
-        self._engine, self._ledger, self._buckets = engine, engine.ledger, engine.buckets
-        self._intake, self._refiller = intake, Refiller(engine, intake)
+        self._engine, self._search_state = engine, engine.search_state
+        self._buckets = engine.buckets
+        self._refill_queue, self._refiller = refill_queue, Refiller(engine, refill_queue)
         self._pruner, self._evolver = pruner, evolver
         self._confirm = ConfirmStage(
-            engine.ledger, engine.buckets, engine.policies, fresh or Fresh(), engine.bucket_of
+            engine.search_state,
+            engine.buckets,
+            engine.policies,
+            fresh or Fresh(),
+            engine.bucket_of,
         )
 
     def run(self, interrupts: Interrupts) -> Outcome:
@@ -55,8 +60,8 @@ class Loop:
         budget cannot pay for and may then choose another bucket. A state committed after it would
         be filled again, differently, on resume.
         """
-        self._intake.resume()
-        while self._ledger.state.phase is not Phase.DONE:
+        self._refill_queue.resume()
+        while self._search_state.state.phase is not Phase.DONE:
             if interrupts.requested:
                 return "interrupted"
             self._engine.committer.commit_if_due()
@@ -66,18 +71,20 @@ class Loop:
             if evaluations is None:
                 self._stop_phase()
             else:
-                self._engine.telling.boundary(evaluations)
-        self._engine.policies.tidy(first_confirmed(self._ledger))
-        self._ledger.state.finish()
-        self._engine.telling.count_time()
+                self._engine.notifier.boundary(evaluations)
+        self._engine.policies.tidy(first_confirmed(self._search_state))
+        self._search_state.state.finish()
+        self._engine.notifier.count_time()
         self._engine.committer.commit("finished")
         return "finished"
 
     def _pass_boundary(self) -> list[EvaluationRow] | None:
         """Refill lanes, run a chunk and judge; None if this phase has nothing to run."""
-        engine, ledger = self._engine, self._ledger
+        engine, search_state = self._engine, self._search_state
         with engine.undivided():
-            bucket = None if ledger.state.phase is Phase.DONE else self._refiller.refill()
+            bucket = None
+            if search_state.state.phase is not Phase.DONE:
+                bucket = self._refiller.refill()
             if bucket is None and self._one_goes_on():
                 bucket = self._refiller.refill()
             engine.check_first_bucket()
@@ -87,36 +94,36 @@ class Loop:
             if runs := engine.ready(bucket):
                 rows = engine.step(bucket, runs, self._work_remains(), self._set_aside)
             self._judge_rungs()
-            finish_trials(ledger, self._buckets, engine.policies)
-            if ledger.state.phase is not Phase.SEARCH:
+            finish_trials(search_state, self._buckets, engine.policies)
+            if search_state.state.phase is not Phase.SEARCH:
                 self._confirm.advance()
             engine.release()
-            if ledger.take_redraw():
-                self._intake.redraw()
+            if search_state.take_redraw():
+                self._refill_queue.redraw()
         return rows
 
     def _stop_phase(self) -> None:
-        engine, ledger = self._engine, self._ledger
-        if ledger.state.phase is Phase.DONE:
+        engine, search_state = self._engine, self._search_state
+        if search_state.state.phase is Phase.DONE:
             return
         with engine.undivided():
-            if ledger.state.phase is Phase.SEARCH:
-                self._intake.join()
-                close_search(ledger, engine.policies)
+            if search_state.state.phase is Phase.SEARCH:
+                self._refill_queue.join()
+                close_search(search_state, engine.policies)
                 engine.release()
                 self._confirm.begin()
             else:
-                for trial in ledger.state.live.values():
+                for trial in search_state.state.live.values():
                     cut(trial.runs)
                 engine.release()
                 self._confirm.advance()
-        engine.telling.changes()
+        engine.notifier.changes()
 
     def _work_remains(self) -> bool:
         waiting = any(bucket.waiting for bucket in self._buckets.values())
-        if waiting or self._ledger.state.pending is not None:
+        if waiting or self._search_state.state.pending is not None:
             return True
-        return may_propose(self._ledger) and self._engine.trials_to_start() >= 1
+        return may_propose(self._search_state) and self._engine.trials_to_start() >= 1
 
     def _set_aside(self, trial: Trial) -> bool:
         return self._evolver is not None and set_aside(trial, self._buckets)
@@ -127,14 +134,16 @@ class Loop:
 
     def _one_goes_on(self) -> bool:
         """Promote a paused trial if nothing else can run; return whether it did."""
-        if self._ledger.state.phase is not Phase.SEARCH or not isinstance(
-            self._pruner, PromotingAsha
-        ):
+        if self._search_state.state.phase is not Phase.SEARCH:
+            return False
+        if not isinstance(self._pruner, PromotingAsha):
             return False
         able = [key for key, b in self._buckets.items() if self._engine.affordable(b) >= 1]
-        best = promote_last(self._ledger, self._pruner, able)
-        self._enqueue_promoted([] if best is None else [best])
-        return best is not None
+        best = promote_last(self._search_state, self._pruner, able)
+        if best is None:
+            return False
+        self._enqueue_promoted([best])
+        return True
 
     def _enqueue_promoted(self, promoted: Iterable[Trial]) -> None:
         for trial in promoted:
@@ -144,11 +153,11 @@ class Loop:
     def _judge_rungs(self) -> None:
         """Judge the trials at a rung: stop or pause some, or make some copy others."""
         if self._evolver is None:
-            self._enqueue_promoted(judge(self._ledger, self._pruner, self._schedules))
+            self._enqueue_promoted(judge(self._search_state, self._pruner, self._schedules))
             self._engine.shelve()
             return
-        end_hopeless(self._ledger)
-        for bucket, changes in evolve(self._ledger, self._evolver, self._buckets):
+        end_hopeless(self._search_state)
+        for bucket, changes in evolve(self._search_state, self._evolver, self._buckets):
             if changes and bucket.population is not None:
                 try:
                     bucket.population.change(changes)

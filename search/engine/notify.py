@@ -30,21 +30,22 @@ class Notifier:
 
     def __init__(
         self,
-        ledger: SearchState,
+        search_state: SearchState,
         buckets: Mapping[str, Bucket],
         observers: Sequence[Observer],
         starts: Sequence[Observer] = (),
     ):
         self._starts = starts
-        self._ledger, self._buckets, self._observers = ledger, buckets, observers
+        self._search_state, self._buckets, self._observers = search_state, buckets, observers
         self._clock = time.monotonic()
         self._rates, self._looked, self._wait = Rates(), -math.inf, _LOOK_SECONDS
-        self._rates.begin(ledger.state.usage)
-        self._ahead = RemainingWork(ledger.study)
+        self._rates.begin(search_state.state.usage)
+        self._ahead = RemainingWork(search_state.study)
         self._found: Outlook | None = None  # by the last look
-        state = ledger.state
-        begins = state.phase is Phase.ALSO and not state.asked
-        self._phase = Phase.DONE if begins else state.phase  # that observers know of
+        state = search_state.state
+        self._phase = state.phase  # that observers know of
+        if state.phase is Phase.ALSO and not state.asked:
+            self._phase = Phase.DONE
 
     def tell(self, event: str, *about: Any) -> None:
         for observer in self._observers:
@@ -52,12 +53,12 @@ class Notifier:
 
     def count_time(self) -> None:
         now = time.monotonic()
-        self._ledger.state.usage.count_wall(max(0.0, now - self._clock))
+        self._search_state.state.usage.count_wall(max(0.0, now - self._clock))
         self._clock = now
 
     def progress(self) -> Progress:
-        running = self._buckets.get(self._ledger.state.running)
-        return picture(self._ledger, self._buckets.values(), running)
+        running = self._buckets.get(self._search_state.state.running)
+        return picture(self._search_state, self._buckets.values(), running)
 
     def worked(self, bucket: Bucket, lanes: Sequence[int]) -> None:
         blocks = len({lane // bucket.block for lane in lanes})
@@ -70,7 +71,9 @@ class Notifier:
         """Report the replicates about to train, and the search trials that start with them."""
         if not self._starts:
             return
-        trials = [self._ledger.trials[run.trial] for run in runs if run.stream is Stream.SEARCH]
+        trials = [
+            self._search_state.trials[run.trial] for run in runs if run.stream is Stream.SEARCH
+        ]
         begun = {trial.number: trial.params for trial in trials if not _has_trained(trial)}
         standing, progress = _standings(bucket, runs), self.progress()
         for observer in self._starts:
@@ -81,7 +84,7 @@ class Notifier:
             observer.on_evaluation_start(_standings(bucket, runs))
 
     def boundary(self, evaluations: Sequence[EvaluationRow]) -> None:
-        self._ledger.state.pass_boundary()
+        self._search_state.state.pass_boundary()
         self.count_time()
         self._look_ahead()
         if evaluations:
@@ -89,18 +92,19 @@ class Notifier:
         self.changes()
         if self._observers:
             self.tell("on_chunk", self.progress())
-        check_health(self._ledger)
+        check_health(self._search_state)
 
     def _look_ahead(self) -> None:
-        ledger, buckets = self._ledger, list(self._buckets.values())
-        usage, wall = ledger.state.usage, ledger.study.budget.wall_seconds
-        wall = None if ledger.state.phase is Phase.ALSO else wall
+        search_state, buckets = self._search_state, list(self._buckets.values())
+        usage, wall = search_state.state.usage, search_state.study.budget.wall_seconds
+        if search_state.state.phase is Phase.ALSO:
+            wall = None
         compiled = sum(entry.population.compiles for entry in buckets if entry.population)
         self._rates.pass_boundary(usage, compiled)
         if 0.0 <= self._clock - self._looked < self._wait:
             self._store_outlook(self._found)
             return
-        self._looked, ahead = self._clock, self._ahead.of(ledger, buckets)
+        self._looked, ahead = self._clock, self._ahead.of(search_state, buckets)
         left, speed = self._rates.seconds_of(ahead), self._rates.env_steps_per_second
         more = ahead.work.env_steps
         if wall is not None and left is not None:
@@ -121,16 +125,16 @@ class Notifier:
         left = found.seconds_left
         if left is not None:
             left = max(0.0, left - (self._clock - self._looked))
-        self._ledger.state.expect(replace(found, seconds_left=left))
+        self._search_state.state.expect(replace(found, seconds_left=left))
 
     def changes(self) -> None:
-        for trial in self._ledger.take_ended():
+        for trial in self._search_state.take_ended():
             self.tell("on_trial_end", trial.row())
-        phase = self._ledger.state.phase
+        phase = self._search_state.state.phase
         if phase is not self._phase and phase in _STREAMS:
-            live, stream = self._ledger.state.live.values(), _STREAMS[phase]
-            trials = [t.number for t in live if any(run.is_live for run in t.runs_of(stream))]
-            self.tell("on_confirm", phase, tuple(trials))
+            live, stream = self._search_state.state.live.values(), _STREAMS[phase]
+            trials = tuple(trial.number for trial in live if trial.has_live_runs(stream))
+            self.tell("on_confirm", phase, trials)
         self._phase = phase
 
 

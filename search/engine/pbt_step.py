@@ -76,31 +76,31 @@ def set_aside(trial: Trial, buckets: Mapping[str, Bucket]) -> bool:
     return bucket is not None and trial.rung + 1 < len(bucket.schedule.rungs)
 
 
-def end_hopeless(ledger: SearchState) -> None:
-    live = ledger.live()
+def end_hopeless(search_state: SearchState) -> None:
+    live = search_state.live()
     if live and all(trial.lost for trial in live):
         for trial in live:
-            ledger.end(trial, TrialState.DIVERGED, trial.error)
+            search_state.end(trial, TrialState.DIVERGED, trial.error)
 
 
 def evolve(
-    ledger: SearchState, evolver: Evolver, buckets: Mapping[str, Bucket]
+    search_state: SearchState, evolver: Evolver, buckets: Mapping[str, Bucket]
 ) -> Iterator[tuple[Bucket, list[LaneChange]]]:
     """Judge every trial at a rung; yield the lane changes, rung by rung."""
     for key, bucket in buckets.items():
-        here = [trial for trial in ledger.live() if trial.bucket == key]
+        here = [trial for trial in search_state.live() if trial.bucket == key]
         for rung in range(len(bucket.schedule.rungs)):
             ready = [trial for trial in here if not trial.lost and is_due(trial, rung)]
             if ready:
                 lost = [trial for trial in here if trial.lost and trial.rung == rung - 1]
-                yield bucket, _Rung(ledger, evolver, bucket, rung, ready, lost).carry_out()
+                yield bucket, _Rung(search_state, evolver, bucket, rung, ready, lost).carry_out()
 
 
 @dataclass
 class _Rung:
     """One population at one rung."""
 
-    ledger: SearchState
+    search_state: SearchState
     evolver: Evolver
     bucket: Bucket
     rung: int
@@ -108,9 +108,11 @@ class _Rung:
     lost: list[Trial]  # trials diverged since the last rung
 
     def __post_init__(self):
-        value = {trial.number: value_at(self.ledger, trial, self.rung) for trial in self.ready}
+        value = {
+            trial.number: value_at(self.search_state, trial, self.rung) for trial in self.ready
+        }
         self.value = value
-        self.loss = {number: self.ledger.objective.loss(value[number]) for number in value}
+        self.loss = {number: self.search_state.objective.loss(value[number]) for number in value}
 
     @property
     def env_steps(self) -> int:
@@ -131,15 +133,18 @@ class _Rung:
         before = {trial.number: (trial.params, lineage_of(trial)) for trial in self.ready}
         for trial in [*self.ready, *self.lost]:
             trial.report(self.value.get(trial.number, math.nan), self.env_steps)
-            self.ledger.touch(trial)
+            self.search_state.touch(trial)
             source, old = pairs.get(trial.number), trial.params
             if source is not None:
                 params, way = before[source.number]
                 situation = Situation(
-                    self.rung, self.loss[source.number], self.ledger.state.gains, tuple(decided)
+                    self.rung,
+                    self.loss[source.number],
+                    self.search_state.state.gains,
+                    tuple(decided),
                 )
                 new = self.evolver.new_params(
-                    trial.number, params, situation, self.ledger.resolved
+                    trial.number, params, situation, self.search_state.resolved
                 )
                 decided.append((new, self.loss[source.number]))
                 changes += self._copy(trial, source, new, way)
@@ -166,10 +171,12 @@ class _Rung:
         if not self.evolver.learns or self.rung == 0:
             return
         for trial in self.ready:
-            before = self.ledger.objective.loss(value_at(self.ledger, trial, self.rung - 1))
+            before = self.search_state.objective.loss(
+                value_at(self.search_state, trial, self.rung - 1)
+            )
             after = self.loss[trial.number]
             gains.append(Gain(self.rung, dict(trial.params), before, after))
-        self.ledger.state.learn(gains, WINDOW)
+        self.search_state.state.learn(gains, WINDOW)
 
     def _copy(
         self, trial: Trial, source: Trial, params: dict[str, Any], way: tuple[Segment, ...]
@@ -178,7 +185,7 @@ class _Rung:
         own = Segment(self.env_steps, trial.number, params)
         sources = source.runs_of(Stream.SEARCH)
         trial.adopt(params, [part.as_json() for part in (*way, own)], sources)
-        resolved = self.ledger.resolved_of(trial.number)
+        resolved = self.search_state.resolved_of(trial.number)
         changes: list[LaneChange] = []
         for run, other in zip(trial.runs_of(Stream.SEARCH), sources, strict=True):
             if other.state is RunState.RUNNING and other.lane is not None:
@@ -188,20 +195,23 @@ class _Rung:
     def _record_decision(
         self, trial: Trial, source: Trial | None, old: Mapping[str, Any], cutoff: float | None
     ) -> None:
-        objective, judged = self.ledger.objective, sorted(self.loss.values())
+        if cutoff is not None:
+            cutoff = self.search_state.objective.loss(cutoff)
+        judged = sorted(self.loss.values())
         loss = self.loss.get(trial.number, math.inf)
-        copied: dict[str, Any] = {}
+        action, copied = "continue", dict[str, Any]()
         if source is not None:
+            action = "copy"
             copied = {
                 "source": source.number,
                 "old_params": dict(old),
                 "params": dict(trial.params),
             }
-        self.ledger.decide(
+        self.search_state.decide(
             trial,
-            action="copy" if copied else "continue",
+            action=action,
             rule=self.evolver.rule,
-            cutoff=None if cutoff is None else objective.loss(cutoff),
+            cutoff=cutoff,
             rank=rank_of(loss, judged),
             judged=len(self.ready) + len(self.lost),
             **copied,

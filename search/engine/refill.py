@@ -1,6 +1,6 @@
 """Keeps lanes busy: the bucket to run, the trials that enter its lanes, how many to request.
 
-Everything is a function of ledger and buckets, so a resumed study fills the same lanes.
+Everything is a function of search state and buckets, so a resumed study fills the same lanes.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ class RefillQueue:
     """Requests trials and queues their replicates in their buckets."""
 
     def __init__(self, engine: Engine, ahead: AskAhead):
-        self._engine, self._ledger, self._ahead = engine, engine.ledger, ahead
+        self._engine, self._search_state, self._ahead = engine, engine.search_state, ahead
 
     def begin(self, count: float) -> None:
-        if self._ledger.state.pending is not None:
+        if self._search_state.state.pending is not None:
             return
         if self._begin_batch(count) is not None:
             self.resume()
 
     def resume(self) -> None:
         """Start the pending batch, if any, also on resume."""
-        state = self._ledger.state
+        state = self._search_state.state
         if state.pending is not None:
-            history = self._ledger.history(unseen=state.told)
+            history = self._search_state.history(unseen=state.told)
             self._ahead.start(state.pending.batch, state.pending.trials, history)
 
     def redraw(self) -> None:
         """Draw the pending batch again, because its history has new values; also on resume."""
-        if self._ledger.state.pending is not None:
+        if self._search_state.state.pending is not None:
             self._ahead.join()
             self.resume()
 
     def join(self) -> bool:
-        pending = self._ledger.state.pending
+        pending = self._search_state.state.pending
         if pending is None:
             return False
-        with self._ledger.state.usage.spending("search"):
+        with self._search_state.state.usage.spending("search"):
             found = self._ahead.join()
         self._take_proposals(pending, found)
         return True
@@ -55,29 +55,31 @@ class RefillQueue:
         pending = self._begin_batch(count)
         if pending is None:
             return False
-        with self._ledger.state.usage.spending("search"):
-            proposals = self._ahead.ask(pending.batch, pending.trials, self._ledger.history())
+        with self._search_state.state.usage.spending("search"):
+            proposals = self._ahead.ask(
+                pending.batch, pending.trials, self._search_state.history()
+            )
         self._take_proposals(pending, proposals)
         return bool(proposals.found)
 
     def _begin_batch(self, count: float) -> PendingAsk | None:
-        state = self._ledger.state
-        if not may_propose(self._ledger):
+        state = self._search_state.state
+        if not may_propose(self._search_state):
             return None
-        left = trials_left(self._ledger.study, state.proposed)
+        left = trials_left(self._search_state.study, state.proposed)
         number = int(min(count, left, self._engine.trials_to_start()))
         if number < 1:
             return None
         return state.begin_batch(number)  # pending until it is there: an error must not lose it
 
     def _take_proposals(self, pending: PendingAsk, proposals: Proposals) -> None:
-        state = self._ledger.state
+        state = self._search_state.state
         state.usage.count_draws(proposals.draws, proposals.refused)
         state.take_batch(len(proposals.found))
-        self._ledger.unwritten.add(
+        self._search_state.unwritten.add(
             AskRow(
                 batch=pending.batch,
-                method=self._ledger.study.search.method,
+                method=self._search_state.study.search.method,
                 trials=tuple(proposal.trial for proposal in proposals.found),
                 told=tuple(pending.told),
             )
@@ -95,7 +97,7 @@ class RefillQueue:
             proposal.params,
             attributes=proposal.attributes,
         )
-        bucket = self._engine.admit(trial, self._ledger.study.seeds.first)
+        bucket = self._engine.admit(trial, self._search_state.study.seeds.first)
         if bucket is not None:
             bucket.enqueue(trial.runs)
 
@@ -103,14 +105,15 @@ class RefillQueue:
 class Refiller:
     """Decides at every boundary what the next chunk runs."""
 
-    def __init__(self, engine: Engine, intake: RefillQueue):
-        self._engine, self._ledger, self._intake = engine, engine.ledger, intake
+    def __init__(self, engine: Engine, refill_queue: RefillQueue):
+        self._engine, self._search_state = engine, engine.search_state
+        self._refill_queue = refill_queue
         self._ahead = draws_ahead(engine.study)
 
     def refill(self) -> Bucket | None:
         """Fill lanes and return the bucket that runs next; None if nothing can run."""
-        if self._ledger.state.told:  # what was told is for the batch after the one being drawn
-            self._intake.join()
+        if self._search_state.state.told:
+            self._refill_queue.join()  # it is for the batch after the one being drawn
         while True:
             bucket = self._choose_bucket()
             if bucket is not None and not self._engine.prepare(bucket):
@@ -118,14 +121,15 @@ class Refiller:
             if bucket is not None:
                 self._fill(bucket)
             count = self._wanted_now(bucket)
-            if count >= 1 and (self._intake.join() or self._intake.ask(count)):
+            if count >= 1 and (self._refill_queue.join() or self._refill_queue.ask(count)):
                 continue
             if bucket is None or self._engine.fix_lanes(bucket):
                 break
-        if bucket is not None:
-            self._intake.begin(self._wanted_ahead(bucket))
-            self._look_ahead(bucket)
-        return bucket if bucket is not None and bucket.busy() else None
+        if bucket is None:
+            return None
+        self._refill_queue.begin(self._wanted_ahead(bucket))
+        self._look_ahead(bucket)
+        return bucket if bucket.busy() else None
 
     def _choose_bucket(self) -> Bucket | None:
         able = {
@@ -133,12 +137,16 @@ class Refiller:
             for key, bucket in self._engine.buckets.items()
             if bucket.work and self._engine.affordable(bucket) >= 1
         }
-        return able.get(self._winner_bucket() or next_bucket(able, self._ledger.state.running))
+        return able.get(
+            self._winner_bucket() or next_bucket(able, self._search_state.state.running)
+        )
 
     def _winner_bucket(self) -> str:
-        state = self._ledger.state
-        winner = None if state.winner is None else state.live.get(state.winner)
-        return winner.bucket if winner and any(run.is_live for run in winner.runs) else ""
+        state = self._search_state.state
+        if state.winner is None or state.winner not in state.live:
+            return ""
+        winner = state.live[state.winner]
+        return winner.bucket if any(run.is_live for run in winner.runs) else ""
 
     def _look_ahead(self, bucket: Bucket) -> None:
         """Fix the lanes of the bucket with the most remaining work."""
@@ -147,7 +155,7 @@ class Refiller:
             for other in self._engine.buckets.values()
             if other is not bucket and other.work and self._engine.affordable(other) >= 1
         ]
-        if self._ledger.state.running != bucket.key or not others:
+        if self._search_state.state.running != bucket.key or not others:
             return
         following = max(others, key=lambda other: other.work)  # the first of equals
         if self._engine.prepare(following) and self._engine.fix_lanes(following):
@@ -160,9 +168,9 @@ class Refiller:
         if affordable < len(busy):
             cut(busy[int(affordable) :])
             bucket.release()
-        most = bucket.lanes if affordable == math.inf else int(affordable)
+        most = int(min(affordable, bucket.lanes))
         for run in bucket.place(most - len(bucket.busy())):
-            self._ledger.started(run)
+            self._search_state.started(run)
 
     def _wanted_now(self, bucket: Bucket | None) -> int:
         if bucket is None:
@@ -196,11 +204,12 @@ class Refiller:
         return math.ceil(bucket.lanes / self._seeds_per_trial) - self._queued_trials()
 
     def _queued_trials(self) -> int:
-        return sum(
-            any(run.state is RunState.WAITING for run in trial.runs_of(Stream.SEARCH))
-            for trial in self._ledger.live()
-        )
+        return sum(_is_queued(trial) for trial in self._search_state.live())
 
     @property
     def _seeds_per_trial(self) -> int:
-        return self._ledger.study.seeds.first
+        return self._search_state.study.seeds.first
+
+
+def _is_queued(trial: Trial) -> bool:
+    return any(run.state is RunState.WAITING for run in trial.runs_of(Stream.SEARCH))

@@ -18,33 +18,33 @@ from .engine import Engine
 _NAMED = 8
 
 
-def to_retry(ledger: SearchState) -> list[int]:
+def to_retry(search_state: SearchState) -> list[int]:
     """Return the failed trials of the search; `StoreError` if they cannot run alone."""
-    trials = ledger.trials.values()
+    trials = search_state.trials.values()
     failed = [t.number for t in trials if t.state is TrialState.FAILED and t.number >= 0]
-    early = ledger.study.early_terminate
+    early = search_state.study.early_terminate
     if failed and early is not None and early.evolves:
         raise StoreError(
             (
-                f"the trials of {ledger.study.name} copy each other ({early.type}), so a "
+                f"the trials of {search_state.study.name} copy each other ({early.type}), so a "
                 "failed one cannot run again alone; start a new study"
             ),
             new=True,
         )
-    if failed and ledger.study.search.driver == "ray_tune":
+    if failed and search_state.study.search.driver == "ray_tune":
         raise StoreError(
             (
-                f"Ray Tune drives {ledger.study.name} and has no record of ended trials, so a "
-                "failed one cannot run again; start a new study"
+                f"Ray Tune drives {search_state.study.name} and has no record of ended trials, "
+                "so a failed one cannot run again; start a new study"
             ),
             new=True,
         )
     return sorted(failed)
 
 
-def lacks_test_seeds(ledger: SearchState) -> bool:
+def lacks_test_seeds(search_state: SearchState) -> bool:
     """Return whether a confirmed trial failed on new seeds, which run again with the rest."""
-    return any(seed.failed and not seed.retried for seed in ledger.state.lost)
+    return any(seed.failed and not seed.retried for seed in search_state.state.lost)
 
 
 def retry(engine: Engine, store: StudyStore, numbers: Sequence[int]) -> None:
@@ -53,18 +53,20 @@ def retry(engine: Engine, store: StudyStore, numbers: Sequence[int]) -> None:
         return
     store.curves.drop(numbers)
     for number in numbers:
-        trial = engine.ledger.restart(number)
+        trial = engine.search_state.restart(number)
         bucket = engine.admit(trial, engine.study.seeds.first)
         if bucket is not None:
             bucket.enqueue(trial.runs)
 
 
-def retry_note(ledger: SearchState, numbers: Sequence[int], lacks: bool) -> str:
+def retry_note(search_state: SearchState, numbers: Sequence[int], lacks: bool) -> str:
     """Return the line that names the trials to run again."""
     if not numbers:
         again = "no trial of the search has failed"
-        return f"{again}; test seeds that are missing run again" if lacks else again
-    first: Trial = ledger.trials[numbers[0]]
+        if lacks:
+            again += "; test seeds that are missing run again"
+        return again
+    first: Trial = search_state.trials[numbers[0]]
     why = first.error.partition("\n")[0]
     if len(numbers) == 1:
         return f"trial {numbers[0]} runs again; it failed: {why}"

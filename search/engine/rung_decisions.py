@@ -19,115 +19,127 @@ from ..state.search_state import SearchState
 from ..state.trials import Replicate, RunState, Trial
 
 
-def rung_of(ledger: SearchState, rung: int) -> Rung:
+def rung_of(search_state: SearchState, rung: int) -> Rung:
     """Return the trials judged at a rung; several losses become ranks (`store.pareto`)."""
-    if ledger.objectives.is_plain:
-        return ledger.rung(rung)
-    return Rung(ranked(ledger, [ledger.trials[number] for number in ledger.judged(rung)], rung))
+    if search_state.objectives.is_plain:
+        return search_state.rung(rung)
+    return Rung(
+        ranked(
+            search_state,
+            [search_state.trials[number] for number in search_state.judged(rung)],
+            rung,
+        )
+    )
 
 
-def ranked(ledger: SearchState, trials: Sequence[Trial], rung: int) -> list[TrialAtRung]:
+def ranked(search_state: SearchState, trials: Sequence[Trial], rung: int) -> list[TrialAtRung]:
     """Return the standings of trials with several losses, by their rank among each other."""
-    alone = [ledger.standing(trial, rung) for trial in trials]
+    alone = [search_state.standing(trial, rung) for trial in trials]
     extras = [trial.extra_reports[rung] for trial in trials]
-    more = [ledger.objectives.losses(row) for row in extras]
-    limited = [ledger.objectives.limited(row) for row in extras]
+    more = [search_state.objectives.losses(row) for row in extras]
+    limited = [search_state.objectives.limited(row) for row in extras]
     shown = scores(
         [(one.loss, *rest) for one, rest in zip(alone, more, strict=True)],
-        [ledger.objectives.violation(values) for values in limited],
+        [search_state.objectives.violation(values) for values in limited],
     )
     return [replace(one, loss=place) for one, place in zip(alone, shown, strict=True)]
 
 
-def cutoff_value(ledger: SearchState, cutoff: float | None) -> float | None:
+def cutoff_value(search_state: SearchState, cutoff: float | None) -> float | None:
     """Return the cutoff as a value; None if losses are ranks."""
-    if cutoff is None or not ledger.objectives.is_plain:
+    if cutoff is None or not search_state.objectives.is_plain:
         return None
-    return ledger.objective.loss(cutoff)
+    return search_state.objective.loss(cutoff)
 
 
-def promote(ledger: SearchState, rule: PromotingAsha, rung: int) -> list[Trial]:
+def promote(search_state: SearchState, rule: PromotingAsha, rung: int) -> list[Trial]:
     """Resume the paused trials that are among the best at a rung, and return them."""
-    waiting = [trial for trial in ledger.paused() if trial.rung == rung]
+    waiting = [trial for trial in search_state.paused() if trial.rung == rung]
     if not waiting:
         return []
-    there = rung_of(ledger, rung)
+    there = rung_of(search_state, rung)
     last = rule.last(there.order)
     if last is None:
         return []
     going = [trial for trial in waiting if there.order_of(trial.number) <= last]
     for trial in going:
-        _promote(ledger, rule, there, trial)
+        _promote(search_state, rule, there, trial)
     return going
 
 
-def promote_last(ledger: SearchState, rule: PromotingAsha, able: Collection[str]) -> Trial | None:
+def promote_last(
+    search_state: SearchState, rule: PromotingAsha, able: Collection[str]
+) -> Trial | None:
     """Resume the best trial of the highest rung if nothing else can run.
 
     So a search that ends before `eta` trials reach a rung has one finished trial. None if a trial
     has finished, or none is paused in `able`, the buckets that the budget pays for.
     """
-    if ledger.live() or any(t.state is TrialState.FINISHED for t in ledger.trials.values()):
+    if search_state.live() or any(
+        t.state is TrialState.FINISHED for t in search_state.trials.values()
+    ):
         return None
-    waiting = {t.number: t for t in ledger.paused() if t.bucket in able}
+    waiting = {t.number: t for t in search_state.paused() if t.bucket in able}
     if not waiting:
         return None
     rung = max(trial.rung for trial in waiting.values())
-    there = rung_of(ledger, rung)
+    there = rung_of(search_state, rung)
     here = (trial for trial in waiting.values() if trial.rung == rung)
     best = min(here, key=lambda trial: there.order_of(trial.number))
-    _promote(ledger, rule, there, best)
+    _promote(search_state, rule, there, best)
     return best
 
 
-def let_go(ledger: SearchState, rule: PromotingAsha) -> None:
+def let_go(search_state: SearchState, rule: PromotingAsha) -> None:
     """Stop surplus paused trials, those furthest from the cutoff.
 
     These have the largest share of their rung ahead of them; ties stop the lower rung first, then
     the larger number.
     """
-    paused = ledger.paused()
+    paused = search_state.paused()
     too_many = len(paused) - rule.most
     if too_many <= 0:
         return
     shares: dict[int, float] = {}
     for rung in {trial.rung for trial in paused}:
-        there = rung_of(ledger, rung)
+        there = rung_of(search_state, rung)
         here = [trial.number for trial in paused if trial.rung == rung]
         shares |= {number: there.place(number) / len(there) for number in here}
     paused.sort(key=lambda trial: (-shares[trial.number], trial.rung, -trial.number))
     for trial in paused[:too_many]:
-        ledger.end(trial, TrialState.STOPPED)
+        search_state.end(trial, TrialState.STOPPED)
 
 
-def _promote(ledger: SearchState, rule: PromotingAsha, there: Rung, trial: Trial) -> None:
-    last = rule.last(there.order)
-    ledger.promote(trial)
-    ledger.decide(
+def _promote(search_state: SearchState, rule: PromotingAsha, there: Rung, trial: Trial) -> None:
+    cutoff = None
+    if last := rule.last(there.order):
+        cutoff = last[0]
+    search_state.promote(trial)
+    search_state.decide(
         trial,
         action="promote",
         rule=rule.words,
-        cutoff=cutoff_value(ledger, None if last is None else last[0]),
+        cutoff=cutoff_value(search_state, cutoff),
         rank=1 + there.place(trial.number),
         judged=len(there),
     )
 
 
 def judge(
-    ledger: SearchState, pruner: Pruner | None, schedules: Mapping[str, EventSchedule]
+    search_state: SearchState, pruner: Pruner | None, schedules: Mapping[str, EventSchedule]
 ) -> list[Trial]:
     """Judge every due trial, rung by rung; end or pause those that the rule stops."""
     promoted: list[Trial] = []
     if pruner is None:
         return promoted
     for rung in range(max((len(entry.rungs) for entry in schedules.values()), default=0)):
-        due = [trial for trial in ledger.live() if is_due(trial, rung)]
+        due = [trial for trial in search_state.live() if is_due(trial, rung)]
         if due:
-            _judge_rung(ledger, pruner, schedules, rung, due)
+            _judge_rung(search_state, pruner, schedules, rung, due)
         if due and isinstance(pruner, PromotingAsha):  # before the next rung: one may stand there
-            promoted += promote(ledger, pruner, rung)
+            promoted += promote(search_state, pruner, rung)
     if isinstance(pruner, PromotingAsha):
-        let_go(ledger, pruner)
+        let_go(search_state, pruner)
     return [trial for trial in promoted if trial.is_live]
 
 
@@ -144,106 +156,108 @@ def is_due(trial: Trial, rung: int) -> bool:
 
 
 def _judge_rung(
-    ledger: SearchState,
+    search_state: SearchState,
     pruner: Pruner,
     schedules: Mapping[str, EventSchedule],
     rung: int,
     due: list[Trial],
 ) -> None:
     for trial in due:
-        _report(ledger, trial, rung, schedules[trial.bucket])
-    earlier, arriving = _rung_and_standings(ledger, rung, due)
-    ledger.judge(rung, [trial.number for trial in due])
-    verdicts = pruner.judge(rung, _as_given(ledger, earlier), arriving)
+        _report(search_state, trial, rung, schedules[trial.bucket])
+    earlier, arriving = _rung_and_standings(search_state, rung, due)
+    search_state.judge(rung, [trial.number for trial in due])
+    verdicts = pruner.judge(rung, _as_given(search_state, earlier), arriving)
     for standing in arriving:
         earlier.add(standing)
     for trial, standing, verdict in zip(due, arriving, verdicts, strict=True):
-        ledger.touch(trial)
-        action = _carry_out(ledger, trial, rung, verdict)
-        ledger.decide(
+        search_state.touch(trial)
+        action = _carry_out(search_state, trial, rung, verdict)
+        search_state.decide(
             trial,
             action=action,
             rule=verdict.rule,
-            cutoff=_cutoff(ledger, verdict),
+            cutoff=_cutoff(search_state, verdict),
             rank=earlier.rank(standing.loss),
             judged=len(earlier),
         )
 
 
-def _as_given(ledger: SearchState, earlier: Rung) -> Sequence[TrialAtRung]:
+def _as_given(search_state: SearchState, earlier: Rung) -> Sequence[TrialAtRung]:
     """Return the trials at a rung as passed to a rule; a user's rule may change its list."""
-    spec = ledger.study.early_terminate
+    spec = search_state.study.early_terminate
     if spec is not None and rule_row(spec.type).registered:
         return list(earlier.standings.values())
     return Judged(earlier)
 
 
 def _rung_and_standings(
-    ledger: SearchState, rung: int, due: Sequence[Trial]
+    search_state: SearchState, rung: int, due: Sequence[Trial]
 ) -> tuple[Rung, list[TrialAtRung]]:
     """Return the trials judged at a rung before, and the trials due now."""
-    if ledger.objectives.is_plain:
-        return ledger.rung(rung), [ledger.standing(trial, rung) for trial in due]
-    before = ledger.judged(rung)
-    everyone = [*(ledger.trials[number] for number in before), *due]
-    standings = ranked(ledger, everyone, rung)
+    if search_state.objectives.is_plain:
+        return search_state.rung(rung), [search_state.standing(trial, rung) for trial in due]
+    before = search_state.judged(rung)
+    everyone = [*(search_state.trials[number] for number in before), *due]
+    standings = ranked(search_state, everyone, rung)
     return Rung(standings[: len(before)]), standings[len(before) :]
 
 
-def value_at(ledger: SearchState, trial: Trial, rung: int) -> float:
+def value_at(search_state: SearchState, trial: Trial, rung: int) -> float:
     """Return a trial's value at a passed rung, over the replicates that did not diverge.
 
     With training returns, over all that passed it, because their values may be replaced later.
     """
-    early = ledger.study.early_terminate
-    if ledger.study.metric.training_weight and not (early is not None and early.evolves):
-        first = ledger.study.seeds.first
+    early = search_state.study.early_terminate
+    if search_state.study.metric.training_weight and not (early is not None and early.evolves):
+        first = search_state.study.seeds.first
         passed = [
             run.rung_values[rung]
             for run in trial.runs_of(Stream.SEARCH)
             if len(run.rung_values) > rung and run.replicate < first
         ]
-        return ledger.objective.aggregate(passed)
-    return ledger.objective.aggregate([run.rung_values[rung] for run in _counted_runs(trial)])
+        return search_state.objective.aggregate(passed)
+    return search_state.objective.aggregate(
+        [run.rung_values[rung] for run in _counted_runs(trial)]
+    )
 
 
-def _report(ledger: SearchState, trial: Trial, rung: int, schedule: EventSchedule) -> None:
-    value, extras = value_at(ledger, trial, rung), []
-    if not ledger.objectives.is_plain:
-        steps = schedule.env_steps_at(rung) * len(trial.runs) * ledger.study.spread
+def _report(search_state: SearchState, trial: Trial, rung: int, schedule: EventSchedule) -> None:
+    value, extras = value_at(search_state, trial, rung), []
+    if not search_state.objectives.is_plain:
+        steps = schedule.env_steps_at(rung) * len(trial.runs) * search_state.study.spread
         costs = {**trial.costs(), "env_steps": float(steps)}
         rows = [run.rung_extras[rung] for run in _counted_runs(trial)]
-        extras = ledger.objectives.aggregate(rows, costs)
+        extras = search_state.objectives.aggregate(rows, costs)
     trial.report(value, schedule.env_steps_at(rung))
-    trial.report_extras(extras, ledger.objectives.limited(extras))
+    trial.report_extras(extras, search_state.objectives.limited(extras))
 
 
 def _counted_runs(trial: Trial) -> list[Replicate]:
     return [run for run in trial.runs_of(Stream.SEARCH) if run.state is not RunState.DIVERGED]
 
 
-def _is_protected(ledger: SearchState, trial: Trial) -> bool:
+def _is_protected(search_state: SearchState, trial: Trial) -> bool:
     """Return whether no rung stops this trial: the default of a study with a portfolio."""
-    return trial.number == 0 and ledger.study.search.portfolio > 0
+    return trial.number == 0 and search_state.study.search.portfolio > 0
 
 
-def _cutoff(ledger: SearchState, verdict: Verdict) -> float | None:
+def _cutoff(search_state: SearchState, verdict: Verdict) -> float | None:
     """Return the value to reach; for a trial that passed, its own value."""
     if verdict.finish and verdict.cutoff is not None:
-        return ledger.objective.loss(verdict.cutoff)
-    return cutoff_value(ledger, verdict.cutoff)
+        return search_state.objective.loss(verdict.cutoff)
+    return cutoff_value(search_state, verdict.cutoff)
 
 
-def _carry_out(ledger: SearchState, trial: Trial, rung: int, verdict: Verdict) -> str:
-    if not verdict.stop or _is_protected(ledger, trial):
+def _carry_out(search_state: SearchState, trial: Trial, rung: int, verdict: Verdict) -> str:
+    if not verdict.stop or _is_protected(search_state, trial):
         return "continue"
     if verdict.pause:
         if not any(run.is_live for run in trial.runs):  # it has cost all that it may cost
             return "continue"
-        ledger.pause(trial, verdict.rule)
+        search_state.pause(trial, verdict.rule)
         return "pause"
-    spec = ledger.study.early_terminate
-    audited = spec is not None and is_audited(ledger.study.seed, trial.number, spec.audit)
+    spec = search_state.study.early_terminate
+    audited = spec is not None and is_audited(search_state.study.seed, trial.number, spec.audit)
     trial.stop_by(verdict.rule, audited)
     if audited:
         return "audit"
@@ -251,5 +265,5 @@ def _carry_out(ledger: SearchState, trial: Trial, rung: int, verdict: Verdict) -
         for run in _counted_runs(trial):
             run.end_at(rung)
         return "finish"
-    ledger.end(trial, TrialState.STOPPED)
+    search_state.end(trial, TrialState.STOPPED)
     return "stop"

@@ -19,7 +19,7 @@ from ...environments.registry import find, held_out_keys
 from ...errors import ConfigError, UnknownNameError, suggestion
 from ...knobs import KNOBS
 from ...spaces.space import Condition
-from ...studies.chunk_sizes import ChunkSizes, quanta_of
+from ...studies.chunk_sizes import ChunkSizes, chunk_sizes_of
 from ...studies.spec import EnvSpec, Study
 from .contract import Resolved
 
@@ -75,7 +75,7 @@ class Split:
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
         """Return a complete configuration with its program; ConfigError if none can run it."""
         parts = self.parts(config)
-        steps = self.quanta(parts.plan).steps_per_chunk
+        steps = self.chunk_sizes(parts.plan).steps_per_chunk
         return Resolved(config, plan_hash(parts.plan), steps, parts)
 
     def parts(self, config: Mapping[str, Any]) -> Parts:
@@ -105,8 +105,8 @@ class Split:
         off = {parameter.name for parameter in searched} - active
         return tuple(name for name in self.features if FEATURES[name] not in off)
 
-    def quanta(self, plan: Plan) -> ChunkSizes:
-        return quanta_of(self.study, plan.steps_per_update)
+    def chunk_sizes(self, plan: Plan) -> ChunkSizes:
+        return chunk_sizes_of(self.study, plan.steps_per_update)
 
     def _env_plan(self, given: Mapping[str, Any]) -> tuple[EnvPlan, dict[str, float]]:
         """Return the environment's static part and its traced parameters.

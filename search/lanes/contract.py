@@ -48,6 +48,13 @@ class LaneChange:
     # lane to copy networks, optimiser, normalisers, random stream and environments from
     source: int | None = None
 
+    @property
+    def origin(self) -> int:
+        """The lane whose training state continues."""
+        if self.source is None:
+            return self.lane
+        return self.source
+
 
 @dataclass(frozen=True)
 class ChunkRow:
@@ -249,8 +256,9 @@ class Division:
         >>> Division.of(4, 2, 2, 2)
         Division(total=4, tile=2, unit=2, own=4)
         """
-        block = tile * devices
-        unit = tile if total % (shares * block) else block
+        unit = block = tile * devices
+        if total % (shares * block):
+            unit = tile
         units = -(-total // (unit * shares))
         return cls(total, tile, unit, -(-units * unit // block) * block)
 
@@ -310,9 +318,9 @@ class SimulatedPopulation(Population):
     def change(self, changes: Sequence[LaneChange]) -> None:
         before = list(self._state)
         for change in changes:
-            lane = before[change.lane if change.source is None else change.source]
+            lane = before[change.origin]
             if lane is None:
-                raise ValueError(f"lane {change.source} is empty and cannot be copied")
+                raise ValueError(f"lane {change.origin} is empty and cannot be copied")
             self._state[change.lane] = replace(lane, payload=change.resolved.payload)
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
@@ -343,10 +351,10 @@ class Resolver:
         name = json.dumps(params, sort_keys=True)
         found = self._known.get(name)
         if found is None:
-            is_default = params == self._default
-            found = self._factory.resolve(
-                self._study.default() if is_default else self._study.complete(params)
-            )
+            config = self._study.complete(params)
+            if params == self._default:
+                config = self._study.default()
+            found = self._factory.resolve(config)
             self._known[name] = found
         self.touch(found)
         return found

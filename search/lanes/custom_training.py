@@ -24,12 +24,12 @@ from ...core.training_program import TrainingProgram
 from ...errors import ConfigError
 from ...files.atomic_files import write_text
 from ...store.rows import Stream
-from ...studies.chunk_sizes import quanta_of
+from ...studies.chunk_sizes import chunk_sizes_of
 from ...studies.programs import words_of_bucket
 from ...studies.spec import Study
 from ...studies.study_keys import COSTS, METRICS
 from .contract import ChunkResult, Division, EvaluationResult, LaneChange, Refill, Resolved
-from .lane_count import auto_lanes, population_replicates
+from .lane_count import Machine, auto_lanes, lanes_of_share, population_replicates
 from .local import DeviceFactory, baseline_of
 from .local_population import STREAMS, ProgramLanes
 
@@ -57,7 +57,7 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
         bucket = hashlib.sha256(text.encode()).hexdigest()[:16]
         training = self.study.training(config)
         hypers = {name: np.float32(config[name]) for name in self._traced}
-        steps = quanta_of(self.study, training.steps_per_update).steps_per_chunk
+        steps = chunk_sizes_of(self.study, training.steps_per_update).steps_per_chunk
         return Resolved(config, bucket, steps, TrainingParts(training, hypers))
 
     def check(self, resolved: Resolved) -> None:
@@ -90,25 +90,26 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
         On a CPU a tile is one lane: under `vmap` a conditional runs both branches, which copies
         large buffers. On a GPU all lanes of a device are one tile.
         """
-        count = self.device_count
-        lanes = self.study.population.lanes if lanes is None else lanes
+        if lanes is None:
+            lanes = self.study.population.lanes
         each = 3 * self.shapes(resolved).state_bytes  # of this program: refuses what does not fit
         if lanes is None:
             replicates, needed = self._replicates_per_share(shares)
-            memory = self._memory // neighbours
-            lanes = auto_lanes(self.backend, count, memory, 1, replicates, each, needed)
+            machine = Machine(self.backend, self.device_count, self._memory // neighbours)
+            lanes = auto_lanes(machine, 1, replicates, each, needed=needed)
             self._refuse_fewer(lanes, needed)
         lanes = self._on_all_devices(lanes)
         tile = self._whole_tile(resolved, lanes)
         training = resolved.payload.training
-        updates = quanta_of(self.study, training.steps_per_update).updates_per_chunk
+        updates = chunk_sizes_of(self.study, training.steps_per_update).updates_per_chunk
         episodes = self.study.evaluation.episodes
         lane = Lane(training, self._traced)
         return TrainingProgram(lane, lanes, updates, tile, episodes, self.devices)
 
     def _whole_tile(self, resolved: Resolved, lanes: int) -> int:
-        count = self.device_count
-        return 1 if self.backend == "cpu" else self._on_all_devices(lanes) // count
+        if self.backend == "cpu":
+            return 1
+        return self._on_all_devices(lanes) // self.device_count
 
     def notes(self, resolved: Resolved) -> Iterator[str]:
         yield from super().notes(resolved)
@@ -120,7 +121,7 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
     ) -> Division:
         """Divide a bucket's lanes into equal shares; see `LocalFactory.divide`."""
         lanes = lanes or self.study.population.lanes
-        own = None if lanes is None else -(-lanes // shares)
+        own = lanes_of_share(lanes, shares)
         share = self.program_of(resolved, own, shares, neighbours)
         return self._divide_lanes(lanes or shares * share.lanes, shares, share.tile)
 
@@ -175,7 +176,7 @@ class TrainingPopulation(ProgramLanes):
     def change(self, changes: Sequence[LaneChange]) -> None:
         given = {
             int(self._place[one.lane]): (
-                None if one.source is None else int(self._place[one.source]),
+                int(self._place[one.origin]),
                 one.resolved.payload.hypers,
             )
             for one in changes
@@ -187,9 +188,7 @@ class TrainingPopulation(ProgramLanes):
         if not lanes:
             return []
         found = self._program.evaluate(self._lanes, self._place[list(lanes)].tolist())
-        return [
-            _result({name: rows[at] for name, rows in found.items()}) for at in range(len(lanes))
-        ]
+        return [_result(found, at) for at in range(len(lanes))]
 
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
@@ -217,10 +216,10 @@ class TrainingPopulation(ProgramLanes):
         return self.evaluate([0])[0]
 
 
-def _result(values: Mapping[str, np.ndarray]) -> EvaluationResult:
-    """Return an evaluation; missing `return` and `length` become NaN and 0."""
-    episodes = len(next(iter(values.values())))
-    wide = {name: np.asarray(value, np.float64) for name, value in values.items()}
+def _result(found: Mapping[str, np.ndarray], at: int) -> EvaluationResult:
+    """Return the evaluation in a row; missing `return` and `length` become NaN and 0."""
+    wide = {name: np.asarray(rows[at], np.float64) for name, rows in found.items()}
+    episodes = len(next(iter(wide.values())))
     lengths = wide.pop("length", np.zeros(episodes))
     returns = wide.pop("return", np.full(episodes, np.nan))
     return EvaluationResult(returns, np.nan_to_num(lengths).astype(np.int64), wide)

@@ -5,6 +5,8 @@ It is never based on timing, so that the same file always makes the same program
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ...studies.chunk_sizes import rung_steps
 from ...studies.spec import Seeds, Study
 
@@ -19,7 +21,9 @@ def device_count(backend: str, cores: int, accelerators: int) -> int:
 
     On a CPU there are at least two host devices, because one gives results that differ bitwise.
     """
-    return max(2, cores) if backend == "cpu" else max(1, accelerators)
+    if backend == "cpu":
+        return max(2, cores)
+    return max(1, accelerators)
 
 
 def tile_of(backend: str, parameter_count: int) -> int:
@@ -37,17 +41,25 @@ def wanted_lanes(backend: str, replicates: int, needed: int = 1) -> int:
     >>> wanted_lanes("cpu", 192), wanted_lanes("gpu", 192), wanted_lanes("gpu", 192, 300)
     (64, 192, 300)
     """
-    enough = _ENOUGH["cpu" if backend == "cpu" else "gpu"]
+    enough = _ENOUGH.get(backend, _ENOUGH["gpu"])
     return max(min(enough, max(1, replicates)), needed)
 
 
+@dataclass(frozen=True)
+class Machine:
+    """The devices over which lanes are spread."""
+
+    backend: str
+    devices: int
+    memory_bytes: int
+
+
 def auto_lanes(
-    backend: str,
-    devices: int,
-    memory_bytes: int,
+    machine: Machine,
     tile: int,
     replicates: int,
     bytes_per_lane: int,
+    *,
     needed: int = 1,
     shared_bytes: int = 0,
 ) -> int:
@@ -58,11 +70,18 @@ def auto_lanes(
     """
     from ...core.memory import MEMORY_SHARE  # on use: processes need no jax
 
-    block = devices * tile
-    blocks = -(-wanted_lanes(backend, replicates, needed) // block)
-    memory = int(MEMORY_SHARE * memory_bytes) - shared_bytes
+    block = machine.devices * tile
+    blocks = -(-wanted_lanes(machine.backend, replicates, needed) // block)
+    memory = int(MEMORY_SHARE * machine.memory_bytes) - shared_bytes
     fitting = memory // max(1, bytes_per_lane * block)
     return block * max(1, min(blocks, fitting))
+
+
+def lanes_of_share(lanes: int | None, shares: int) -> int | None:
+    """Return the lanes of the largest of equal shares; None if the total is unknown."""
+    if lanes is None:
+        return None
+    return -(-lanes // shares)
 
 
 def fitting_lanes(most: int, block: int, replicates: int) -> int:

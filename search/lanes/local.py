@@ -36,8 +36,10 @@ from ...studies.spec import Study
 from .configuration import Parts, Split, parts_of
 from .contract import Division, EvaluationResult, Resolved
 from .lane_count import (
+    Machine,
     auto_lanes,
     fitting_lanes,
+    lanes_of_share,
     population_replicates,
     startable_replicates,
     tile_of,
@@ -177,7 +179,9 @@ class DeviceFactory(Generic[_Lanes]):
             return
         made, whole = self.program_of(resolved), self._whole_tile(resolved, asked)
         rounded = made.lanes != asked
-        lanes = f"is {made.lanes} instead of {asked}" if rounded else f"is {asked}"
+        lanes = f"is {asked}"
+        if rounded:
+            lanes = f"is {made.lanes} instead of {asked}"
         block = whole * self.device_count
         if made.tile < whole:
             yield (
@@ -287,9 +291,9 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
 
         If the host steps environments, only chunks of one update are compiled.
         """
-        whole = self.program_of(resolved, lanes)
-        hosted = is_hosted(whole.plan.env.id)
-        compiled = dataclasses.replace(whole, updates=1) if hosted else whole
+        compiled = self.program_of(resolved, lanes)
+        if is_hosted(compiled.plan.env.id):
+            compiled = dataclasses.replace(compiled, updates=1)
         return self._population(compiled, resolved)
 
     def divide(
@@ -300,9 +304,9 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         A given number of lanes is the total over shares; the rule's number is per share.
         `neighbours` shares use this machine's memory.
         """
-        asked, parts = self.study.population.lanes, parts_of(resolved)
-        own = None if lanes is None else -(-lanes // shares)
-        tile = self._lanes_per_tile(parts, own, shares) if asked is None else None
+        asked, parts, tile = self.study.population.lanes, parts_of(resolved), None
+        if asked is None:
+            tile = self._lanes_per_tile(parts, lanes_of_share(lanes, shares), shares)
         if tile is None:
             whole = self.program_of(resolved, asked)
             return self._divide_lanes(lanes or whole.lanes, shares, whole.tile)
@@ -333,7 +337,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         parts = {
             "plan": plan,
             "lanes": lanes,
-            "updates": self.split.quanta(plan).updates_per_chunk,
+            "updates": self.split.chunk_sizes(plan).updates_per_chunk,
             "tile": tile,
             "evaluation": program.EvaluationPlan(
                 how.episodes, how.greedy, how.steps, cut_after(self.study)
@@ -360,17 +364,23 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
 
     def _auto_lanes(self, parts: Parts, tile: int, shares: int = 1, neighbours: int = 1) -> int:
         """Return a share's lanes by the rule; ConfigError if `needed` ones do not fit."""
-        count = self.device_count
-        memory = self._memory // (neighbours if self.backend == "cpu" else 1)
+        count, memory = self.device_count, self._memory
         plan = for_platform(parts.plan, self.backend)
         block = count * tile
         one, two = (estimate_memory(plan, parts.hypers, n * block, tile, count) for n in (1, 2))
         # Of a GPU's memory one tile takes the temporaries of all; on a CPU each lane counts as
         # one that runs, which is what studies there have always had.
-        per_lane, shared = (one, 0) if self.backend == "cpu" else (two - one, 2 * one - two)
+        each, shared = two - one, 2 * one - two
+        if self.backend == "cpu":
+            each, shared, memory = one, 0, memory // neighbours
         replicates, needed = self._replicates_per_share(shares)
         lanes = auto_lanes(
-            self.backend, count, memory, tile, replicates, per_lane // block, needed, shared
+            Machine(self.backend, count, memory),
+            tile,
+            replicates,
+            each // block,
+            needed=needed,
+            shared_bytes=shared,
         )
         self._refuse_fewer(lanes, needed)
         return lanes
@@ -420,7 +430,8 @@ def baseline_of(
     ]
     how, baseline = study.evaluation, parse_baseline(name)
     environment = make_environment(baseline.settings(environment.settings))
+    rule, streams = baseline.rule, np.stack(keys)
     found = evaluate_baseline(
-        environment, baseline.rule, params, np.stack(keys), how.episodes, how.steps
+        environment, rule, params, streams, episodes=how.episodes, steps=how.steps
     )
     return results_of(found, range(len(seeds)))

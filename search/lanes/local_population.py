@@ -104,6 +104,9 @@ class ProgramLanes:
             with self._compiling(f"evaluation: {self._words}"), self._evaluation_lock:
                 self._program.compile_evaluation()
 
+    def _in_lane_order(self, row: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: values[self._place] for name, values in row.items()}
+
     def _result(
         self,
         rows: Sequence[Mapping[str, np.ndarray]],
@@ -112,7 +115,7 @@ class ProgramLanes:
         failed: Mapping[int, str] = {},
     ) -> ChunkResult:
         """Return a chunk from its row and those of its parts, in the program's order."""
-        whole, *parts = ({name: value[self._place] for name, value in row.items()} for row in rows)
+        whole, *parts = map(self._in_lane_order, rows)
         ends = (end * self._each for end in self._row_ends)
         lanes = {int(at): lane for lane, at in enumerate(self._place)}
         return ChunkResult(
@@ -164,10 +167,12 @@ class LocalPopulation(ProgramLanes):
         super().__init__(compiled, each, study.log_every, compiling, words)
         self._split = split
         self.warmup_chunks = warmup_chunks(compiled)
-        self._total_updates = split.quanta(plan).schedule_chunks * compiled.updates
+        self._total_updates = split.chunk_sizes(plan).schedule_chunks * compiled.updates
 
     def compile_ahead(self) -> Callable[[], None] | None:
-        return None if is_hosted(self._program.plan.env.id) else super().compile_ahead()
+        if is_hosted(self._program.plan.env.id):
+            return None
+        return super().compile_ahead()
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         self.compile()
@@ -198,10 +203,11 @@ class LocalPopulation(ProgramLanes):
         firsts = (0, 0, *self._row_ends)
         ends = (self._program.updates, *self._row_ends)
         phases = self._program.phase_seconds().items()
-        return [
-            {**row} | {n: np.full(self.lanes, each[first:end].sum()) for n, each in phases}
-            for row, first, end in zip(rows, firsts, ends, strict=False)
-        ]
+        found: list[dict[str, np.ndarray]] = []
+        for row, first, end in zip(rows, firsts, ends, strict=False):
+            seconds = {n: np.full(self.lanes, each[first:end].sum()) for n, each in phases}
+            found.append({**row, **seconds})
+        return found
 
     def change(self, changes: Sequence[LaneChange]) -> None:
         rows = self._program.no_changes()
@@ -270,7 +276,9 @@ class LocalPopulation(ProgramLanes):
         split = parts_of(resolved)
         parts = self._saved_parts(int(self._place[lane]), split.hypers, state)
         begun = parts.pop("begun_anew", 0)
-        anew = {"trajectories_begun_anew": begun} if begun else {}
+        about = {"study": self._split.study.name, **about}
+        if begun:
+            about["trajectories_begun_anew"] = begun
         saved = SavedPolicy(
             plan=self._program.plan,
             config=knobs_of(split.config),
@@ -278,7 +286,7 @@ class LocalPopulation(ProgramLanes):
             eval_params=split.eval_params,
             params=state.params,
             statistics=state.observation_statistics,
-            about={"study": self._split.study.name, **about, **anew},
+            about=about,
             rewards=RewardState.of(state),
             imports=self._split.study.imports,
         )
@@ -325,16 +333,16 @@ def warmup_chunks(compiled: Program) -> int:
 
 
 def results_of(found: Episodes, rows: Iterable[int]) -> list[EvaluationResult]:
-    return [
-        EvaluationResult(
-            returns=np.asarray(found.returns[i], np.float64),
-            lengths=np.asarray(found.lengths[i], np.int64),
-            metrics={
-                name: np.asarray(value[i], np.float64) for name, value in found.metrics.items()
-            },
-        )
-        for i in rows
-    ]
+    return [_result_of(found, row) for row in rows]
+
+
+def _result_of(found: Episodes, row: int) -> EvaluationResult:
+    metrics = {name: np.asarray(value[row], np.float64) for name, value in found.metrics.items()}
+    return EvaluationResult(
+        returns=np.asarray(found.returns[row], np.float64),
+        lengths=np.asarray(found.lengths[row], np.int64),
+        metrics=metrics,
+    )
 
 
 def put_row(rows: Any, row: Any, at: int) -> None:

@@ -138,27 +138,25 @@ class SeveralPopulation:
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         """See `Population`; a lane that diverges in one environment has diverged."""
         found = [
-            one.advance([replace(r, resolved=r.resolved.payload[at]) for r in refills], busy)
+            one.advance(_in_environment(refills, at), busy)
             for at, one in enumerate(self.populations)
         ]
         failed: dict[int, str] = {}
         for name, one in zip(self._names, found, strict=True):
             for lane, why in one.failed.items():
                 failed.setdefault(lane, f"{name}: {why}")
+        rows = zip(*[one.rows for one in found], strict=True)
         return ChunkResult(
             metrics=_merge_metrics([one.metrics for one in found]),
             diverged=np.any([one.diverged for one in found], axis=0),
             seconds=sum(one.seconds for one in found),
             failed=failed,
-            rows=tuple(
-                ChunkRow(parts[0].env_steps, _merge_metrics([part.metrics for part in parts]))
-                for parts in zip(*(one.rows for one in found), strict=True)
-            ),
+            rows=tuple(map(_merge_rows, rows)),
         )
 
     def change(self, changes: Sequence[LaneChange]) -> None:
         for at, one in enumerate(self.populations):
-            one.change([replace(c, resolved=c.resolved.payload[at]) for c in changes])
+            one.change(_in_environment(changes, at))
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
         """See `Population`; a state is a tuple with one entry per environment."""
@@ -221,11 +219,13 @@ class SeveralPopulation:
         if len(set(counts)) > 1:
             raise RuntimeError(f"environments were evaluated on {counts} episodes")
         names = dict.fromkeys(name for one in results for name in one.metrics)
-        nothing = np.full(counts[0], np.nan)
+        nothing, metrics = np.full(counts[0], np.nan), dict[str, np.ndarray]()
+        for name in names:
+            metrics[name] = np.concatenate([one.metrics.get(name, nothing) for one in results])
         return EvaluationResult(
             np.concatenate([one.returns for one in results]),
             np.concatenate([one.lengths for one in results]),
-            {n: np.concatenate([one.metrics.get(n, nothing) for one in results]) for n in names},
+            metrics,
         )
 
     def save(self, directory: Path) -> None:
@@ -247,6 +247,18 @@ class SeveralPopulation:
             one.export_policy(lane, resolved.payload[at], directory / name, own)
 
 
+_Step = TypeVar("_Step", Refill, LaneChange)
+
+
+def _in_environment(steps: Sequence[_Step], at: int) -> list[_Step]:
+    """Return refills or changes with the configuration of one environment."""
+    return [replace(one, resolved=one.resolved.payload[at]) for one in steps]
+
+
+def _merge_rows(parts: Sequence[ChunkRow]) -> ChunkRow:
+    return ChunkRow(parts[0].env_steps, _merge_metrics([part.metrics for part in parts]))
+
+
 def _merge_metrics(each: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {
         environment_metric(at, name): values
@@ -257,4 +269,6 @@ def _merge_metrics(each: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.nda
 
 def notes_of(factory: Any, resolved: Resolved) -> Iterable[str]:
     """Return a run's notes about its lanes; none with programs for several environments."""
-    return () if isinstance(factory, SeveralFactory) else factory.notes(resolved)
+    if isinstance(factory, SeveralFactory):
+        return ()
+    return factory.notes(resolved)

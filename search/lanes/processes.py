@@ -36,7 +36,7 @@ from ...machine.software import code_version
 from ...store.codec import plain_json
 from ...store.rows import REFERENCE_TRIAL, Stream
 from ...store.study_folder import PROCESS
-from ...studies.chunk_sizes import ChunkSizes, quanta_of
+from ...studies.chunk_sizes import ChunkSizes, chunk_sizes_of
 from ...studies.command import Template, resumed
 from ...studies.spec import MetricFiles, Processes, Study
 from ...studies.study_keys import COSTS
@@ -85,8 +85,10 @@ class ProcessFactory:
         self.executor = executor or LocalProcesses(self.settings)
         self.metrics = study.metrics or MetricFiles()
         self.line = Template(study.command or "")
-        self.resume = None if study.resume is None else resumed(self.line.text, study.resume)
-        self.quanta: ChunkSizes = quanta_of(study, study.steps_per_update({}))
+        self.resume: Template | None = None
+        if study.resume is not None:
+            self.resume = resumed(self.line.text, study.resume)
+        self.chunk_sizes: ChunkSizes = chunk_sizes_of(study, study.steps_per_update({}))
         self.cwd = Path(study.source).absolute()
         self.folder = self.cwd / FOLDER
         self._made: list[ProcessPopulation] = []
@@ -123,7 +125,7 @@ class ProcessFactory:
         return self.executor.at_once
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        return Resolved(config, FOLDER, self.quanta.steps_per_chunk, dict(config))
+        return Resolved(config, FOLDER, self.chunk_sizes.steps_per_chunk, dict(config))
 
     def check(self, resolved: Resolved) -> None:
         """Refuse a command that cannot start where it runs, or an unusual number of GPUs."""
@@ -165,7 +167,9 @@ class ProcessFactory:
         }
 
     def folder_of(self, refill: Refill) -> Path:
-        trial = "default" if refill.trial == REFERENCE_TRIAL else f"trial_{refill.trial}"
+        trial = f"trial_{refill.trial}"
+        if refill.trial == REFERENCE_TRIAL:
+            trial = "default"
         return self.folder / trial / f"{refill.stream}_{refill.replicate}"
 
     def launch(self, refill: Refill, line: Template) -> Launch:
@@ -249,7 +253,9 @@ class ProcessRun:
         left = self._left_over(is_sound)
         if self.before is not None:
             return
-        resume = None if self.starts_over or not is_sound else self.factory.resume
+        resume = None
+        if is_sound and not self.starts_over:
+            resume = self.factory.resume
         if left is None and resume is None:
             delete_folder(self.folder)
             record = {}
@@ -257,8 +263,9 @@ class ProcessRun:
         if left is not None:
             self.process = left
             return
-        launch = line if resume is None else self.factory.launch(self.refill, resume)
-        self.continued = resume is not None
+        launch, self.continued = line, resume is not None
+        if resume is not None:
+            launch = self.factory.launch(self.refill, resume)
         make_folder(self.folder)
         told = {
             "command": list(line.argv),
@@ -287,7 +294,9 @@ class ProcessRun:
 
     def _open_reader(self, record: Mapping[str, Any]) -> None:
         metrics, since = self.factory.metrics, float(record.get("started_at", time.time()))
-        pattern = "" if metrics.file is None else self._fill_pattern(metrics.file)
+        pattern = ""
+        if metrics.file is not None:
+            pattern = self._fill_pattern(metrics.file)
         self.reader = reader_of(metrics.type, pattern, self.folder, metrics.step, since)
 
     def _fill_pattern(self, pattern: str) -> str:
@@ -345,9 +354,9 @@ class ProcessRun:
 
     def _lose(self, why: str) -> None:
         """Run it again, except if it is lost time after time."""
-        resumes = self.factory.resume is not None
-        has_advanced = resumes and self.last_step > self._lost_at
-        self.losses = 1 if has_advanced else self.losses + 1
+        if self.factory.resume is not None and self.last_step > self._lost_at:
+            self.losses = 0
+        self.losses += 1
         self._lost_at = self.last_step
         if self.losses < _MOST_LOSSES:
             self._run_again()
@@ -362,17 +371,23 @@ class ProcessRun:
     def _reported_names(self) -> str:
         if not self.names:
             return "it reported no metric; print JSON lines, or set metrics to where they are"
-        more = ", ..." if len(self.names) > _MOST_NAMED else ""
-        return f"it reported {', '.join([*self.names][:_MOST_NAMED])}{more}; name one under metric"
+        named = [*self.names][:_MOST_NAMED]
+        if len(self.names) > _MOST_NAMED:
+            named.append("...")
+        return f"it reported {', '.join(named)}; name one under metric"
 
     @property
     def names(self) -> Collection[str]:
-        return () if self.reader is None else self.reader.names
+        if self.reader is None:
+            return ()
+        return self.reader.names
 
     def _note_end(self) -> None:
         record = _record_of(self.folder)
-        record |= {} if self.exit_code is None else {"exit_code": self.exit_code}
-        record |= {"failure": self.failure} if self.failure else {}
+        if self.exit_code is not None:
+            record["exit_code"] = self.exit_code
+        if self.failure:
+            record["failure"] = self.failure
         record |= {"ended_at": time.time(), "last_step": self.last_step}
         write_text(self.folder / _RECORD, json.dumps(record, indent=2) + "\n")
 
@@ -385,7 +400,9 @@ class ProcessRun:
             said = last_lines(self.folder / STDERR) or last_lines(self.folder / STDOUT)
         *before, last = said.splitlines() or [""]
         place = self.folder.relative_to(self.factory.folder.parent)
-        lines = [f"{why}: {last}" if last else why, *before, f"(all output: {place}/)"]
+        if last:
+            why = f"{why}: {last}"
+        lines = [why, *before, f"(all output: {place}/)"]
         self.failure = "\n".join(lines)
         self._note_end()
 
@@ -402,20 +419,20 @@ class ProcessRun:
                 self._fail(f"{name} has more than 1 GiB; print less")
 
     def _waits_at_rung(self) -> bool:
-        if self.is_free:
+        if self.is_free or self.refill.stream is not Stream.SEARCH:
             return False
-        rungs = self.factory.quanta.rung_chunks if self.refill.stream is Stream.SEARCH else ()
+        rungs = self.factory.chunk_sizes.rung_chunks
         following = next((rung for rung in rungs if rung > self.chunks), None)
         return following is not None and self.has_reached(following)
 
     def has_reached(self, chunks: int) -> bool:
         """Return whether this many chunks can be counted; the last ones once it has ended."""
-        quanta = self.factory.quanta
+        chunk_sizes = self.factory.chunk_sizes
         if self.is_over:
             return True
-        if chunks >= quanta.chunks:
+        if chunks >= chunk_sizes.chunks:
             return False
-        mark = chunks * quanta.steps_per_chunk
+        mark = chunks * chunk_sizes.steps_per_chunk
         if self.last_step < mark:
             return False
         return chunks not in self._evaluation_marks or all(
@@ -425,11 +442,11 @@ class ProcessRun:
     @cached_property
     def _evaluation_marks(self) -> frozenset[int]:
         """The chunks at which the metric is measured."""
-        quanta, every = self.factory.quanta, self.factory.study.evaluation.every
-        marks = set(quanta.rung_chunks)
+        chunk_sizes, every = self.factory.chunk_sizes, self.factory.study.evaluation.every
+        marks = set(chunk_sizes.rung_chunks)
         if isinstance(every, int):
             length = self.factory.study.env_steps
-            marks |= {-(-at // quanta.steps_per_chunk) for at in range(every, length, every)}
+            marks |= {-(-at // chunk_sizes.steps_per_chunk) for at in range(every, length, every)}
         return frozenset(marks)
 
     def _first_row_after(self, name: str, mark: float) -> int | None:
@@ -442,24 +459,29 @@ class ProcessRun:
 
     def measured(self) -> dict[str, float]:
         """Return the metrics at the counted chunk: those first reported there or later."""
-        mark = self.chunks * self.factory.quanta.steps_per_chunk
-        is_last = self.chunks >= self.factory.quanta.chunks
+        mark = self.chunks * self.factory.chunk_sizes.steps_per_chunk
+        is_last = self.chunks >= self.factory.chunk_sizes.chunks
         found: dict[str, float] = {}
         for name in self.names:
-            there = [at for at, (_, own) in enumerate(self.rows) if name in own]
-            first = None if is_last else self._first_row_after(name, mark)
-            ends = [at for at in there if first is None or at <= first]
+            ends = [at for at, (_, own) in enumerate(self.rows) if name in own]
+            first = None
+            if not is_last:
+                first = self._first_row_after(name, mark)
+            if first is not None:
+                ends = [at for at in ends if at <= first]
             if ends:
-                count = self.factory.metrics.mean_of if name in self.factory.wanted else 1
+                count = 1
+                if name in self.factory.wanted:
+                    count = self.factory.metrics.mean_of
                 found[name] = float(np.mean([self.rows[at][1][name] for at in ends[-count:]]))
         return found
 
     def count(self) -> dict[str, float]:
         """Count a chunk; return the last value of each metric in it."""
-        each = self.factory.quanta.steps_per_chunk
+        each = self.factory.chunk_sizes.steps_per_chunk
         start, end = self.chunks * each, (self.chunks + 1) * each
         self.chunks += 1
-        is_last = self.chunks >= self.factory.quanta.chunks
+        is_last = self.chunks >= self.factory.chunk_sizes.chunks
         found: dict[str, float] = {}
         for step, numbers in self.rows:
             inside = step is not None and step > start and (step <= end or is_last)
@@ -521,10 +543,11 @@ class Tried:
     @property
     def words(self) -> str:
         seen = ", ".join(self.names[:8]) or "no metric so far"
-        more = f" and {len(self.names) - 8} more" if len(self.names) > 8 else ""
+        if len(self.names) > 8:
+            seen += f" and {len(self.names) - 8} more"
         speed = f"{self.steps_per_second:,.0f} env steps a second; " * bool(self.steps_per_second)
         memory = f"; {self.memory_bytes / 2**20:,.0f} MiB" * bool(self.memory_bytes)
-        return f"{speed}reports {seen}{more}{memory}"
+        return f"{speed}reports {seen}{memory}"
 
 
 def try_out(factory: ProcessFactory, folder: Path, seconds: float) -> Tried:
@@ -572,12 +595,17 @@ def speed_and_start(
     (100.0, 2.5)
     """
     if len(marks) < 2:
-        step = marks[-1][1] if marks else 0.0
-        return (0.0, took) if is_whole else (step / took, 0.0)
+        if is_whole:
+            return 0.0, took
+        if not marks:
+            return 0.0, 0.0
+        return marks[-1][1] / took, 0.0
     (first, low), (last, high) = marks[0], marks[-1]
     speed = (high - low) / (last - first)
-    start = took - high / speed if is_whole else first - low / speed
-    return speed, max(0.0, start)
+    at, step = first, low
+    if is_whole:
+        at, step = took, high
+    return speed, max(0.0, at - step / speed)
 
 
 def _record_of(folder: Path) -> dict[str, Any]:
@@ -598,7 +626,7 @@ class ProcessPopulation(Population):
 
     def __init__(self, factory: ProcessFactory, lanes: int):
         self._factory, self.lanes = factory, lanes
-        self.steps_per_chunk = factory.quanta.steps_per_chunk
+        self.steps_per_chunk = factory.chunk_sizes.steps_per_chunk
         self._runs: list[ProcessRun | None] = [None] * lanes
         self._ending: list[Process | None] = [None] * lanes
         self._away: dict[tuple[int, Stream, int], ProcessRun] = {}  # taken out of their lanes
@@ -682,14 +710,7 @@ class ProcessPopulation(Population):
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """Return the metrics that the processes reported at their counted chunks."""
         each = (self._run(lane).measured() for lane in lanes)
-        return [
-            EvaluationResult(
-                np.full(1, np.nan),
-                np.zeros(1, np.int64),
-                {name: np.array([value]) for name, value in found.items()},
-            )
-            for found in each
-        ]
+        return [*map(_result_of, each)]
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
         """Remove processes from their lanes: suspended, or ended if they can resume."""
@@ -716,8 +737,8 @@ class ProcessPopulation(Population):
         """End the processes that `take` returned, except those of these (trial, replicate)."""
         for key, run in list(self._away.items()):
             if (key[0], key[2]) not in kept:
-                process = run.leave()
-                self._leaving += [] if process is None else [process]
+                if (process := run.leave()) is not None:
+                    self._leaving.append(process)
                 del self._away[key]
 
     def save_state(self, state: Any, directory: Path) -> None:
@@ -762,6 +783,11 @@ class ProcessPopulation(Population):
         for process in left:
             process.end()
         self._runs, self._away = [None] * self.lanes, {}
+
+
+def _result_of(measured: Mapping[str, float]) -> EvaluationResult:
+    metrics = {name: np.array([value]) for name, value in measured.items()}
+    return EvaluationResult(np.full(1, np.nan), np.zeros(1, np.int64), metrics)
 
 
 def _move_refill(refill: Refill, lane: int, resolved: Resolved) -> Refill:

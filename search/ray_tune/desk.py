@@ -71,16 +71,16 @@ _WORST = 1e6  # the loss that is told while none was seen
 
 
 class Reports:
-    def __init__(self, ledger: SearchState, buckets: Mapping[str, Bucket], rule: str):
-        self._ledger, self._buckets, self._rule = ledger, buckets, rule
+    def __init__(self, search_state: SearchState, buckets: Mapping[str, Bucket], rule: str):
+        self._search_state, self._buckets, self._rule = search_state, buckets, rule
         # trial -> its rank among so many, until it is known what the scheduler made of it
         self._shown: dict[int, tuple[int, int]] = {}
         self._worst: float | None = None
-        for number in sorted(ledger.undecided):  # shown before the study was cut
-            self._show_rank(ledger.trials[number])
+        for number in sorted(search_state.undecided):  # shown before the study was cut
+            self._show_rank(search_state.trials[number])
 
     def _show_rank(self, trial: Trial) -> None:
-        there, loss = self._ledger.rung(trial.rung), self._ledger.objective.loss
+        there, loss = self._search_state.rung(trial.rung), self._search_state.objective.loss
         rank = there.rank(loss(trial.reports[trial.rung]))
         self._shown[trial.number] = rank, len(there)
 
@@ -91,12 +91,12 @@ class Reports:
         """Record the values of trials at an evaluation before their last."""
         shown = list[Trial]()
         for number in numbers:
-            trial = self._ledger.trials[number]
+            trial = self._search_state.trials[number]
             point = self._value_and_steps(trial)
             if point is not None and point[1] < self.length(trial):
                 trial.report(*point)
-                self._ledger.judge(trial.rung, [number])
-                self._ledger.touch(trial)
+                self._search_state.judge(trial.rung, [number])
+                self._search_state.touch(trial)
                 shown.append(trial)
         for trial in shown:  # compared with all that were here by now
             self._show_rank(trial)
@@ -111,9 +111,10 @@ class Reports:
         values = trial.values_of(Stream.SEARCH)
         if chunks not in bucket.schedule.evaluations or not values:
             return None
-        value = self._ledger.objective.aggregate(values)
-        worst = self._ledger.objective.loss(value)
-        self._worst = worst if self._worst is None else max(self._worst, worst)
+        value = self._search_state.objective.aggregate(values)
+        loss = self._search_state.objective.loss(value)
+        if self._worst is None or loss > self._worst:
+            self._worst = loss
         return value, chunks * bucket.schedule.quantum
 
     def judge(
@@ -125,7 +126,7 @@ class Reports:
         copied: dict[str, Any] = {"source": source}
         if action == "copy":
             copied |= {"old_params": old, "params": dict(trial.params)}
-        self._ledger.decide(
+        self._search_state.decide(
             trial,
             action=action,
             rule=self._rule,
@@ -139,10 +140,11 @@ class Reports:
         if trial.lost:
             return self._of_lost(trial)
         if not trial.is_live:
-            value = trial.value if trial.value is not None else self.worst_value()
-            return Report(value, self.length(trial), done=True)
+            return Report(self.value_or_worst(trial), self.length(trial), done=True)
         point = self._value_and_steps(trial)
-        return None if point is None else Report(*point)
+        if point is None:
+            return None
+        return Report(*point)
 
     def _of_lost(self, trial: Trial) -> Report:
         """Report a diverged trial as the worst running one, so that it copies."""
@@ -151,19 +153,27 @@ class Reports:
         chunks = max((bucket.trained(run) for run in trial.runs), default=0)
         ahead = next((mark for mark in marks if mark > chunks), None)
         if ahead is None or ahead >= bucket.schedule.length:
-            self._ledger.end(trial, TrialState.DIVERGED)
+            self._search_state.end(trial, TrialState.DIVERGED)
             return Report(self.worst_value(), self.length(trial), done=True)
         for run in trial.runs:
             run.skip_to(ahead + bucket.warmup)
         return Report(self.worst_value(), ahead * bucket.schedule.quantum)
 
     def length(self, trial: Trial) -> int:
-        bucket = self._buckets.get(trial.bucket)
-        return bucket.schedule.env_steps if bucket is not None else self._ledger.study.env_steps
+        if trial.bucket not in self._buckets:
+            return self._search_state.study.env_steps
+        return self._buckets[trial.bucket].schedule.env_steps
+
+    def value_or_worst(self, trial: Trial) -> float:
+        if trial.value is None:
+            return self.worst_value()
+        return trial.value
 
     def worst_value(self) -> float:
-        worst = _WORST if self._worst is None else self._worst
-        return self._ledger.objective.loss(worst)  # a loss is the value, or its negative
+        worst = self._worst
+        if worst is None:
+            worst = _WORST
+        return self._search_state.objective.loss(worst)  # a loss is the value, or its negative
 
 
 _PATIENCE_SECONDS = 120.0  # a handle's process begins within seconds, on a busy machine not
@@ -172,8 +182,8 @@ _PATIENCE_SECONDS = 120.0  # a handle's process begins within seconds, on a busy
 class Waiting:
     """The requests of one study that have no reply yet."""
 
-    def __init__(self, ledger: SearchState, desk: Desk, reports: Reports):
-        self._ledger, self._desk, self._reports = ledger, desk, reports
+    def __init__(self, search_state: SearchState, desk: Desk, reports: Reports):
+        self._search_state, self._desk, self._reports = search_state, desk, reports
         self._asked: dict[int, DeskRequest] = {}
         self._heard = time.monotonic()
 
@@ -205,7 +215,7 @@ class Waiting:
         """Answer the trials that are at an evaluation or have ended."""
         replies: dict[str, Reply] = {}
         for number, request in list(self._asked.items()):
-            report = self._reports.report(self._ledger.trials[number])
+            report = self._reports.report(self._search_state.trials[number])
             if report is not None:
                 replies[request.key] = report
                 del self._asked[number]
@@ -218,8 +228,8 @@ class Waiting:
             self.turn_away(request)
 
     def turn_away(self, request: DeskRequest) -> None:
-        trial = self._ledger.trials.get(request.trial)
-        length = self._ledger.study.env_steps if trial is None else self._reports.length(trial)
-        value = None if trial is None else trial.value
-        value = self._reports.worst_value() if value is None else value
+        trial = self._search_state.trials.get(request.trial)
+        value, length = self._reports.worst_value(), self._search_state.study.env_steps
+        if trial is not None:
+            value, length = self._reports.value_or_worst(trial), self._reports.length(trial)
         self.reply({request.key: Report(value, length, done=True)})

@@ -41,13 +41,13 @@ class _Kept:
 class KeptStates:
     """The states of one study, by name."""
 
-    def __init__(self, ledger: SearchState):
-        self._ledger = ledger
+    def __init__(self, search_state: SearchState):
+        self._search_state = search_state
         self._kept: dict[str, _Kept] = {}
         self._count = 0
 
     def keep(self, number: int, bucket: Bucket) -> str:
-        trial = self._ledger.trials[number]
+        trial = self._search_state.trials[number]
         runs = trial.runs_of(Stream.SEARCH)
         lanes = {
             run.replicate: run.lane
@@ -70,10 +70,8 @@ class KeptStates:
         return name
 
     def has(self, number: int, chunks: int) -> bool:
-        return any(
-            kept.trial == number and any(run.chunks == chunks for run in kept.runs)
-            for kept in self._kept.values()
-        )
+        own = [kept.runs for kept in self._kept.values() if kept.trial == number]
+        return any(run.chunks == chunks for runs in own for run in runs)
 
     def adopt(
         self,
@@ -102,11 +100,13 @@ class KeptStates:
         self._take_over(trial, bucket, kept, request.params)
         going = [run for run in runs if run.replicate in kept.states]
         room(bucket, sum(run.lane is None for run in going))
-        resolved = self._ledger.resolved_of(trial.number)
+        resolved = self._search_state.resolved_of(trial.number)
         bucket.population.put(
             {bucket.claim(run): (kept.states[run.replicate], resolved) for run in going}
         )
-        return None if own else kept.trial
+        if own:
+            return None
+        return kept.trial
 
     def _take_over(
         self, trial: Trial, bucket: Bucket, kept: _Kept, params: Mapping[str, Any]
@@ -115,9 +115,11 @@ class KeptStates:
         way = list(kept.way)
         if kept.trial != trial.number or dict(kept.params) != dict(params):
             way.append(Segment(here, trial.number, dict(params)))
-        own = [part.trial for part in way] == [trial.number]
-        trial.adopt(params, () if own else [part.as_json() for part in way], kept.runs)
-        self._ledger.touch(trial)
+        schedule: list[dict[str, Any]] = []
+        if [part.trial for part in way] != [trial.number]:
+            schedule = [part.as_json() for part in way]
+        trial.adopt(params, schedule, kept.runs)
+        self._search_state.touch(trial)
 
 
 def _furthest(runs: Sequence[Replicate]) -> int:
@@ -138,11 +140,11 @@ class Driven:
     """The search of a study whose trials a foreign scheduler runs."""
 
     def __init__(self, engine: Engine, desk: Desk, rule: str, copies: bool = False):
-        self._engine, self._ledger = engine, engine.ledger
+        self._engine, self._search_state = engine, engine.search_state
         self._desk, self._rule, self._copies = desk, rule, copies
-        self._reports = Reports(engine.ledger, engine.buckets, rule)
-        self._waiting = Waiting(engine.ledger, desk, self._reports)
-        self._states = KeptStates(engine.ledger)  # that the scheduler has put aside
+        self._reports = Reports(engine.search_state, engine.buckets, rule)
+        self._waiting = Waiting(engine.search_state, desk, self._reports)
+        self._states = KeptStates(engine.search_state)  # that the scheduler has put aside
         self._replicates = engine.study.seeds.per_config
         # chunks, and over these the sums of stepping and of live lanes
         self._together = Counter[str]()
@@ -152,8 +154,8 @@ class Driven:
         return self._engine.run(lambda: self._search(interrupts))
 
     def _search(self, interrupts: Interrupts) -> Outcome:
-        engine, ledger = self._engine, self._ledger
-        ledger.state.proposes(True)
+        engine, search_state = self._engine, self._search_state
+        search_state.state.proposes(True)
         self._give_up_without_lanes()
         bucket, width = self._first_lanes()
         self._desk.begin(width, bucket.schedule)
@@ -164,19 +166,19 @@ class Driven:
             if self._waiting.is_complete():
                 engine.committer.commit_if_due()
                 self._pass_boundary()
-        ledger.state.proposes(False)
+        search_state.state.proposes(False)
         count = self._together
         means = {f"mean_{key}": count[key] / max(1, count["chunks"]) for key in ("width", "live")}
         about = {"chunks": count["chunks"], **means}
-        ledger.unwritten.add(AttributeRow(None, "ray_tune", about))
-        close_search(ledger, engine.policies)
+        search_state.unwritten.add(AttributeRow(None, "ray_tune", about))
+        close_search(search_state, engine.policies)
         engine.release()
         return "finished"
 
     def _first_lanes(self) -> tuple[Bucket, int]:
         """Return the default configuration's bucket, and how many trials its lanes hold."""
         try:
-            resolved = self._ledger.resolved(self._ledger.study.space.default())
+            resolved = self._search_state.resolved(self._search_state.study.space.default())
             bucket = self._engine.bucket_of(resolved, 0)
             self._engine.check_first_bucket()
             return bucket, self._trials_per_chunk(bucket)
@@ -190,7 +192,7 @@ class Driven:
 
     def _trials_per_chunk(self, bucket: Bucket) -> int:
         """Create a bucket's lanes, and report how many trials they hold."""
-        study = self._ledger.study
+        study = self._search_state.study
         population = self._population_of(bucket)
         width = population.lanes // self._replicates
         if not width:
@@ -213,11 +215,11 @@ class Driven:
 
     def _give_up_without_lanes(self) -> None:
         """End trials that were put aside when the study was interrupted: their states are gone."""
-        for trial in self._ledger.live():
+        for trial in self._search_state.live():
             runs = [run for run in trial.runs if run.state is RunState.RUNNING]
             if trial.lost or any(run.lane is None for run in runs):
                 text = "it was paused when the study was interrupted, and its state is gone"
-                self._ledger.end(trial, TrialState.UNFINISHED, text)
+                self._search_state.end(trial, TrialState.UNFINISHED, text)
         self._engine.release()
 
     # ------------------------------------------------------------------ what the scheduler wants
@@ -230,7 +232,7 @@ class Driven:
             self._waiting.heard()
         for request in requests:
             if request.kind == "keep":
-                bucket = self._engine.buckets[self._ledger.trials[request.trial].bucket]
+                bucket = self._engine.buckets[self._search_state.trials[request.trial].bucket]
                 self._waiting.reply({request.key: self._states.keep(request.trial, bucket)})
         for number in gone:
             self._end_trial(number)
@@ -240,11 +242,11 @@ class Driven:
             elif request.kind == "train":
                 with self._engine.undivided():
                     self._admit(request)
-        self._engine.telling.changes()
+        self._engine.notifier.changes()
 
     def _admit(self, request: DeskRequest) -> None:
         """Make a trial wait for the next chunk in its lanes, unless it has ended."""
-        engine, trial = self._engine, self._ledger.trials.get(request.trial)
+        engine, trial = self._engine, self._search_state.trials.get(request.trial)
         if trial is None and (engine.is_out_of_time() or not engine.pays_for_any()):
             self._waiting.turn_away(request)
             return
@@ -262,19 +264,21 @@ class Driven:
             self._waiting.dismiss(trial.number)
 
     def _begin_trial(self, request: DeskRequest) -> Trial:
-        ledger, state = self._ledger, self._ledger.state
+        search_state, state = self._search_state, self._search_state.state
         batch = state.take_foreign(request.trial)
         by, params = self._proposed_by(request), dict(request.params)
         trial = Trial(request.trial, TrialState.WAITING, by, batch, "", params)
-        method = f"ray_tune {ledger.study.search.searcher}"
-        ledger.unwritten.add(AskRow(batch, method, (trial.number,), ()))
+        method = f"ray_tune {search_state.study.search.searcher}"
+        search_state.unwritten.add(AskRow(batch, method, (trial.number,), ()))
         self._engine.admit(trial, self._replicates)
         return trial
 
     def _proposed_by(self, request: DeskRequest) -> str:
-        study = self._ledger.study
+        study = self._search_state.study
+        if request.trial == 0:
+            return "default"
         if request.trial <= len(study.enqueue):
-            return "enqueue" if request.trial else "default"
+            return "enqueue"
         return study.search.searcher.rpartition(".")[2]
 
     def _assign_lanes(self, trial: Trial, request: DeskRequest) -> None:
@@ -291,7 +295,7 @@ class Driven:
             self._make_room(bucket, len(waiting))
             bucket.enqueue(waiting)
             for run in bucket.place(len(waiting)):
-                self._ledger.started(run)
+                self._search_state.started(run)
 
     def _make_room(self, bucket: Bucket, wanted: int) -> None:
         """Make room: trials that were put aside release their lanes."""
@@ -309,13 +313,17 @@ class Driven:
 
     def _end_trial(self, number: int) -> None:
         """Record that the scheduler ended a trial: it stopped one that could have continued."""
-        trial = self._ledger.trials.get(number)
+        trial = self._search_state.trials.get(number)
         if trial is not None and trial.is_live:
             shown = self._reports.has_shown(number)
             self._reports.judge(trial, "stop", None)
             trial.stop_by(self._rule)
-            lost = TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED
-            self._ledger.end(trial, TrialState.STOPPED if shown and not trial.lost else lost)
+            state = TrialState.UNFINISHED
+            if trial.lost:
+                state = TrialState.DIVERGED
+            elif shown:
+                state = TrialState.STOPPED
+            self._search_state.end(trial, state)
             self._engine.release()
         self._waiting.dismiss(number)
 
@@ -326,18 +334,19 @@ class Driven:
         with engine.undivided():
             evaluations = self._run_chunk(asked)
             self._reports.note(asked)
-            finish_trials(self._ledger, engine.buckets, engine.policies)
+            finish_trials(self._search_state, engine.buckets, engine.policies)
             engine.release()
-        engine.telling.boundary(evaluations)
+        engine.notifier.boundary(evaluations)
         self._waiting.reply_to_all()
 
     def _run_chunk(self, asked: Container[int]) -> list[EvaluationRow]:
         """Run one chunk of some trials' lanes together; return their evaluations."""
         engine, has_more = self._engine, self._desk.has_more()
-        broke = engine.is_out_of_time()
+        out_of_time = engine.is_out_of_time()
         evaluations: list[EvaluationRow] = []
         for bucket in list(engine.buckets.values()):
-            runs = self._payable_runs(bucket, asked, 0 if broke else engine.affordable(bucket))
+            affordable = 0 if out_of_time else engine.affordable(bucket)
+            runs = self._payable_runs(bucket, asked, affordable)
             if runs:
                 live = sum(run.is_live for run in bucket.busy())
                 self._together.update(chunks=1, width=len(runs), live=live)
@@ -361,6 +370,6 @@ def drive(engine: Engine, interrupts: Interrupts) -> Outcome:
 
     study = engine.study
     ray = import_ray("search: {driver: ray_tune}")
-    with closing(TuneDesk(ray, study, engine.ledger)) as desk:
+    with closing(TuneDesk(ray, study, engine.search_state)) as desk:
         rule = f"ray_tune {study.search.scheduler.rpartition('.')[2]}"
         return Driven(engine, desk, rule, desk.copies).run(interrupts)

@@ -81,12 +81,14 @@ class Handle(tune.Trainable):
     def step(self) -> dict[str, Any]:
         reply = self._ask("train")
         self._state = None
-        return {"done": True} if reply is None else dict(reply)
+        if reply is None:
+            return {"done": True}
+        return dict(reply)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Keep the state of the lanes in place; the checkpoint is its name."""
-        name = self._ask("keep")
-        (Path(checkpoint_dir) / _STATE).write_text("" if name is None else name)
+        name = self._ask("keep") or ""
+        (Path(checkpoint_dir) / _STATE).write_text(name)
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         self._state = (Path(checkpoint) / _STATE).read_text()

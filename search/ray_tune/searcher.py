@@ -123,7 +123,9 @@ class RayProposals(Searcher):
 
     def suggest(self, trial_id: str) -> Any:
         point = SUGGESTIONS[self._name].suggest(trial_id)
-        return point if point is None or isinstance(point, str) else {POINT: point}
+        if point is None or isinstance(point, str):
+            return point
+        return {POINT: point}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         inner = SUGGESTIONS[self._name]

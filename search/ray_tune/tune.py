@@ -122,7 +122,9 @@ def _scheduler_class(name: str) -> type:
 
 def _class_named(what: str, name: str, known: Mapping[str, str], base: type) -> type:
     module, _, attribute = known.get(name, name).rpartition(".")
-    words = [*known, *known.values(), *(["random"] if what == "searcher" else [])]
+    words = [*known, *known.values()]
+    if what == "searcher":
+        words.append("random")
     hint = f"{suggestion(name, words)} Known: {', '.join(words)}, or another class of Ray Tune"
     try:
         found = getattr(_module_named(module), attribute)
@@ -172,8 +174,8 @@ _DESKS: dict[str, TuneDesk] = {}
 class TuneDesk:
     """Ray Tune's side of the desk; see `Desk`."""
 
-    def __init__(self, ray: ModuleType, study: Study, ledger: SearchState):
-        self._ray, self.study, self._ledger = ray, study, ledger
+    def __init__(self, ray: ModuleType, study: Study, search_state: SearchState):
+        self._ray, self.study, self._search_state = ray, study, search_state
         self.name = f"hpo-{secrets.token_hex(8)}"
         self.copies = copies_states(study)
         self._lock = threading.Lock()
@@ -230,25 +232,23 @@ class TuneDesk:
         return requests
 
     def answer(self, replies: Mapping[str, Reply]) -> None:
-        told = {
-            key: {_VALUE: reply.value, TIME: reply.env_steps, "done": reply.done}
-            if isinstance(reply, Report)
-            else reply
-            for key, reply in replies.items()
-        }
+        told = {key: _as_result(reply) for key, reply in replies.items()}
         self._get_result(self._exchange.answer.remote(told))
 
     def expected(self) -> int:
         """See `Desk`; a trial paused to copy another one resumes at once."""
         with self._lock:
-            out = ("TERMINATED", "ERROR") if self.copies else ("TERMINATED", "ERROR", "PAUSED")
+            out = ["TERMINATED", "ERROR"]
+            if not self.copies:
+                out.append("PAUSED")
             gone = sum(status in out for status in self._status.values())
             return min(self._width, self._total_trials() - gone)
 
     def _total_trials(self) -> int:
         """Return how many trials Tune will start in total; the lock is held."""
-        few = self.suggestions is not None and self.suggestions.exhausted
-        return len(self._status) if few else self._planned
+        if self.suggestions is not None and self.suggestions.exhausted:
+            return len(self._status)
+        return self._planned
 
     def has_more(self) -> bool:
         with self._lock:
@@ -305,14 +305,15 @@ class TuneDesk:
 
     def _tuner(self, schedule: EventSchedule) -> tune.Tuner:
         study, points = self.study, self._first_points()
-        mode = "max" if study.metric.goal == "maximize" else "min"
-        searcher = searcher_of(study)
+        mode = {"maximize": "max", "minimize": "min"}[study.metric.goal]
+        searcher, proposals, samples = searcher_of(study), None, 1
         space: dict[str, Any] = {EXCHANGE: self.name}
         if searcher is None:
             space[POINT] = tune.grid_search(points)
         else:
+            proposals, samples = RayProposals(self.name), self._planned
             searcher.set_search_properties(_VALUE, mode, domains(study.space))
-            self.suggestions = Suggestions(study, searcher, points, self._ledger.trials)
+            self.suggestions = Suggestions(study, searcher, points, self._search_state.trials)
             SUGGESTIONS[self.name] = self.suggestions
         scheduler = scheduler_of(study, schedule, _Explore(self.name))
         watch = _StatusReporter(self.name)
@@ -323,8 +324,8 @@ class TuneDesk:
                 metric=_VALUE,
                 mode=mode,
                 scheduler=scheduler,
-                search_alg=None if searcher is None else RayProposals(self.name),
-                num_samples=1 if searcher is None else self._planned,
+                search_alg=proposals,
+                num_samples=samples,
                 max_concurrent_trials=self._width,
                 reuse_actors=True,
                 trial_dirname_creator=_directory_of,
@@ -342,20 +343,20 @@ class TuneDesk:
     def _trials_left(self) -> int:
         if self.study.search.searcher == "random":
             return len(self._first_points())
-        trials = self._ledger.trials.values()
+        trials = self._search_state.trials.values()
         ended = sum(trial.number >= 0 and not trial.is_live for trial in trials)
         return (self.study.budget.trials or 0) - ended
 
     def _first_points(self) -> list[dict[str, Any]]:
         """Return the first trials: running, default and enqueued; random ones if all are."""
-        study, ledger = self.study, self._ledger
-        live = {trial.number: trial.params for trial in ledger.live()}
+        study, search_state = self.study, self._search_state
+        live = {trial.number: trial.params for trial in search_state.live()}
         count = study.budget.trials or 0
         if study.search.searcher != "random":
             count = min(count, 1 + len(study.enqueue))
         plain = replace(study, search=replace(study.search, method="random", options={}))
         found = Proposer(plain, make_sampler(plain)).propose(0, range(count), ()).found
-        drawn = {one.trial: one.params for one in found if one.trial not in ledger.trials}
+        drawn = {one.trial: one.params for one in found if one.trial not in search_state.trials}
         return [point_of(number, params) for number, params in sorted({**drawn, **live}.items())]
 
     # ------------------------------------------------------------------ called by Tune
@@ -414,6 +415,13 @@ class _Explore:
         situation = Situation(self._count, 0.0)
         new = evolver.new_params(self._count, old, situation, study.complete)
         return {**config, POINT: point_of(point["trial"], new)}
+
+
+def _as_result(reply: Reply) -> Any:
+    """Return a report as Ray Tune takes it; a state's name stays as it is."""
+    if isinstance(reply, Report):
+        return {_VALUE: reply.value, TIME: reply.env_steps, "done": reply.done}
+    return reply
 
 
 def _directory_of(trial: Any) -> str:

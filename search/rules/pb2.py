@@ -245,7 +245,9 @@ def _unit_coordinate(parameter: Parameter, params: Mapping[str, Any]) -> float:
 
 def _scale_loss(loss: float, span: tuple[float, float]) -> float:
     low, high = span
-    return (loss - low) / (high - low) if high > low else 0.5
+    if high <= low:
+        return 0.5
+    return (loss - low) / (high - low)
 
 
 def build(early: EarlyTerminate, study: Study) -> Bandit:

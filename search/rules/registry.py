@@ -213,6 +213,9 @@ def register_rule(
     Raises:
         ConfigError: the name is taken, or an option is not in order.
     """
+    shown = ""
+    if evolves:
+        shown = "every {every:,} {unit}"
     add_rule(
         StoppingRule(
             name,
@@ -222,7 +225,7 @@ def register_rule(
             learns=learns,
             even=even,
             finishes=finishes,
-            shown="every {every:,} {unit}" if evolves else "",
+            shown=shown,
         )
     )
 
@@ -230,20 +233,28 @@ def register_rule(
 def make_pruner(study: Study) -> Pruner | None:
     """Build the rule named by a study; None without one or with an evolving population."""
     early = study.early_terminate
-    return None if early is None or early.evolves else _build_rule(early, study)
+    if early is None or early.evolves:
+        return None
+    return _build_rule(early, study)
 
 
 def make_explorer(study: Study) -> Explorer | None:
     """Build the object that gives copies their hyperparameters; None without such a population."""
     early = study.early_terminate
-    return None if early is None or not early.evolves else _build_rule(early, study)
+    if early is None or not early.evolves:
+        return None
+    return _build_rule(early, study)
 
 
 def _build_rule(early: EarlyTerminate, study: Study) -> Any:
     row = rule_row(early.type)
-    own = row.options if row.registered else ()
+    own = ()
+    if row.registered:
+        own = row.options
     options = checked_options(f"early_terminate type {row.name!r}", own, early.options)
-    build = resolve_name(f"{__package__}.{row.build}") if isinstance(row.build, str) else row.build
+    build = row.build
+    if isinstance(build, str):
+        build = resolve_name(f"{__package__}.{build}")
     return build(replace(early, options=options), study)
 
 

@@ -44,12 +44,13 @@ class PromotingAsha(_Halving):
     ) -> list[Verdict]:
         order = ordered(earlier, arriving)
         last = self.last(order)
-        cutoff = None if last is None else last[0]
+        if last is None:
+            return [Verdict(stop=True, rule=self.words, cutoff=None, pause=True) for _ in arriving]
         return [
             Verdict(
-                stop=last is None or (standing.loss, standing.trial) > last,
+                stop=(standing.loss, standing.trial) > last,
                 rule=self.words,
-                cutoff=cutoff,
+                cutoff=last[0],
                 pause=True,
             )
             for standing in arriving
@@ -66,7 +67,9 @@ class PromotingAsha(_Halving):
         (1.0, 1)
         """
         count = math.floor(len(order) / self.eta)
-        return order[count - 1] if count else None
+        if not count:
+            return None
+        return order[count - 1]
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,9 @@ def halve(
 
 def build_asha(early: EarlyTerminate, study: Study) -> Asha | PromotingAsha:
     """Build the rule `asha`, which stops trials or, with `pause`, promotes them."""
-    return PromotingAsha(early.eta, early.pause) if early.pause else Asha(early.eta)
+    if early.pause:
+        return PromotingAsha(early.eta, early.pause)
+    return Asha(early.eta)
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,9 @@ class Hyperband(_Halving):
         found: dict[int, Verdict] = {}
         for bracket in {self.bracket(standing.trial) for standing in arriving}:
             rule = f"hyperband bracket {bracket} eta={self.eta:g}"
-            eta = math.inf if bracket > rung else self.eta  # not judged yet: all pass
+            eta = self.eta
+            if bracket > rung:  # not judged yet: all pass
+                eta = math.inf
             new = part_of(arriving, self.bracket, bracket)
             verdicts = halve(eta, rule, part_of(earlier, self.bracket, bracket), new)
             found |= {one.trial: verdict for one, verdict in zip(new, verdicts, strict=True)}

@@ -80,12 +80,14 @@ def estimates(history: Sequence[PriorTrial]) -> dict[int, Losses]:
 
 def _median_gain(history: Sequence[PriorTrial], rung: int, objectives: int) -> Losses:
     """Return each loss's median change from a rung to the end, 0 while nothing has finished."""
-    changes = [
-        [end - there for end, there in zip(past.losses, past.losses_at(rung), strict=True)]
-        for past in history
-        if past.losses is not None and len(past.reports) > rung
-    ]
-    finite = [row for row in changes if all(map(math.isfinite, row))]
+    finite: list[list[float]] = []
+    for past in history:
+        if past.losses is None or len(past.reports) <= rung:
+            continue
+        pairs = zip(past.losses, past.losses_at(rung), strict=True)
+        change = [end - there for end, there in pairs]
+        if all(map(math.isfinite, change)):
+            finite.append(change)
     if not finite:
         return (0.0,) * objectives
     return tuple(statistics.median(column) for column in zip(*finite, strict=True))
@@ -101,7 +103,9 @@ def penalised(losses: Mapping[int, Losses], history: Sequence[PriorTrial]) -> di
         amount = violation.get(trial, 0.0)
         if amount <= 0.0:
             return own
-        share = amount / (1.0 + amount) if math.isfinite(amount) else 1.0
+        share = 1.0
+        if math.isfinite(amount):
+            share = amount / (1.0 + amount)
         return tuple(high + w * (0.1 + share) for high, w in zip(worst, width, strict=True))
 
     return {trial: shown(trial, own) for trial, own in losses.items()}

@@ -82,8 +82,8 @@ class Proposer:
             Draw(space.draw(generator(seed, "random", trial, attempt))) for attempt in range(DRAWS)
         )
         sources: list[tuple[str, Iterator[Draw | None]]] = [("random", random)]
-        share = search.random_share if self._learns else 0.0
-        if uniform(seed, "random_share", trial) >= share:
+        is_random = uniform(seed, "random_share", trial) < search.random_share
+        if not (is_random and self._learns):
             sources.insert(0, (search.method, drawn))
         if self._is_finite:  # the last resort: every configuration there is
             sources.append(("random", (Draw(params) for params in space.grid(points=2**31))))

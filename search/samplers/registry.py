@@ -44,10 +44,14 @@ class PriorTrial:
 
     @property
     def losses(self) -> tuple[float, ...] | None:
-        return None if self.loss is None else (self.loss, *self.more)
+        if self.loss is None:
+            return None
+        return (self.loss, *self.more)
 
     def losses_at(self, rung: int) -> tuple[float, ...]:
-        return (self.reports[rung], *(self.more_reports[rung] if self.more_reports else ()))
+        if not self.more_reports:
+            return (self.reports[rung],)
+        return (self.reports[rung], *self.more_reports[rung])
 
     @property
     def is_live(self) -> bool:
@@ -170,5 +174,7 @@ def make_sampler(study: Study) -> Sampler:
         )
     if row.objectives == "one" and objectives > 1:
         raise ConfigError(f"{what} takes one objective (here: {objectives}); type method: tpe")
-    build = resolve_name(f"{__package__}.{row.build}") if isinstance(row.build, str) else row.build
+    build = row.build
+    if isinstance(build, str):
+        build = resolve_name(f"{__package__}.{build}")
     return build(SamplerSpec(study.space, study.seed, options, objectives, len(study.constraints)))

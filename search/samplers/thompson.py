@@ -59,7 +59,10 @@ class Coordinates:
     def features(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """Return 1, the columns minus the default's, their squares and products [n, p]."""
         z = np.array(rows) - self.default
-        i, j = np.tril_indices(z.shape[1] if z.shape[1] <= _MOST_PAIRED else 0, -1)
+        paired = z.shape[1]
+        if paired > _MOST_PAIRED:
+            paired = 0
+        i, j = np.tril_indices(paired, -1)
         return np.hstack([np.ones((len(z), 1)), z, z[:, self._curved] ** 2, z[:, i] * z[:, j]])
 
 
@@ -102,7 +105,8 @@ def _expected_ends(
     """Return stopped trials' results, by regressing final losses on those at the rung."""
     cut = (TrialState.STOPPED, TrialState.UNFINISHED)
     stopped = [past for past in history if past.state in cut and past.reports]
-    lines = {rung: _regression(finished, rung) for rung in {len(p.reports) - 1 for p in stopped}}
+    rungs = {len(past.reports) - 1 for past in stopped}
+    lines = {rung: _regression(finished, rung) for rung in rungs}
     found = dict[int, Result]()
     for past in stopped:
         rung = len(past.reports) - 1
@@ -146,7 +150,8 @@ def weighed(results: Sequence[Result], weights: np.ndarray) -> tuple[np.ndarray,
         y -= np.median(np.nanmean(y, 1))
         mean = np.nanmean(y, 1)
         scale, size = float(np.quantile(mean, 0.9)), float(np.abs(mean).mean())
-        scale = scale if scale > 1e-9 * size else size or 1.0  # else it may be a rounding error
+        if not scale > 1e-9 * size:  # it may be a rounding error
+            scale = size or 1.0
         y = np.where(y < 0.0, -scale * np.log1p(np.maximum(-y, 0.0) / scale), y)
         unit = float(np.nanmean(y, 1).std()) or 1.0
         added = [one.extra[min(objective, len(one.extra) - 1)] for one in results]
@@ -192,7 +197,9 @@ def fit(y: np.ndarray, extra: np.ndarray, phi: np.ndarray, linear: int) -> Mixed
     centre = np.where(within, effects, 0.0).sum(1) / k
     squares = float((np.where(within, contrasts - effects + centre[:, None], 0.0) ** 2).sum())
     used, rows = np.count_nonzero(seen), int((k > 1).sum())
-    count = max(1, int(within.sum()) - rows - used + 1) if rows else 0
+    count = 0
+    if rows:
+        count = max(1, int(within.sum()) - rows - used + 1)
     noise = (squares + _NOISE_COUNT * _NOISE * total) / (count + _NOISE_COUNT)
     between = ((effects**2).sum() - noise * used**2 / max(1, seen.sum())) / max(1, used)
     seed = (max(0.0, between) * seeds + _SEED * noise * _SEED_COUNT) / (seeds + _SEED_COUNT)
@@ -259,7 +266,9 @@ class _ThompsonBatch:
 
     def __init__(self, method: Thompson, results: list[Result], rows: list[np.ndarray]):
         self._method, self._results = method, results
-        self._phi = method.coordinates.features(rows) if rows else np.empty((0, 0))
+        self._phi = np.empty((0, 0))
+        if rows:
+            self._phi = method.coordinates.features(rows)
         self._model: MixedModel | None = None
         self._ranked: tuple[int, list[dict[str, Any]]] = (-1, [])
 

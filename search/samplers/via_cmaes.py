@@ -127,7 +127,10 @@ class CmaEs:
         """Return the strategy after these generations, from the known one if possible."""
         known = self._known
         if known is None or list(chain[: len(known.chain)]) != known.chain:
-            known = self._new_strategy(history, len(chain[0].trials) if chain else None)
+            size = None
+            if chain:
+                size = len(chain[0].trials)
+            known = self._new_strategy(history, size)
         points = {
             past.trial: past.attributes[_POINT] for past in history if _POINT in past.attributes
         }

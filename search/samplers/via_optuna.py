@@ -106,7 +106,9 @@ class HistoryStorage(BaseStorage):
     ) -> list[FrozenTrial]:
         everyone = self._trials.values()
         found = [trial for trial in everyone if states is None or trial.state in states]
-        return copy.deepcopy(found) if deepcopy else found
+        if deepcopy:
+            return copy.deepcopy(found)
+        return found
 
 
 def frozen_trial(
@@ -122,7 +124,8 @@ def frozen_trial(
     it last; a failed one would be ignored). A trial with an error has failed.
     """
     params, distributions = internal_params(space, past.params)
-    number = past.trial if number is None else number
+    if number is None:
+        number = past.trial
     state, reports = _STATES.PRUNED, past.reports
     if past.is_live:
         state, reports, losses = _STATES.RUNNING, (), None
@@ -167,7 +170,9 @@ class OptunaMethod:
 
     def begin(self, batch: int, history: Sequence[PriorTrial]) -> ProposalBatch:
         seen = self.window.of(history)
-        shift = max(0, -history[0].trial) if history else 0  # Optuna's numbers begin at 0
+        shift = 0  # Optuna's numbers begin at 0
+        if history:
+            shift = max(0, -history[0].trial)
         if self.understands_stopped:
             trials = [self._to_frozen_trial(past, shift) for past in seen]
         else:

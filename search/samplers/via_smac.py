@@ -63,7 +63,8 @@ class _SmacBatch:
         if self._facade is None:
             live = [past.params for past in self._seen if past.is_live]
             told = self._scaled_costs()
-            mean = [sum(column) / len(told) for column in zip(*(c for _, c in told), strict=True)]
+            columns = zip(*[costs for _, costs in told], strict=True)
+            mean = [sum(column) / len(told) for column in columns]
             told += [(params, mean) for params in (*live, *self._kept)]
             self._facade = _facade(self._method, self._batch, told)
         with warnings.catch_warnings():
@@ -80,17 +81,12 @@ class _SmacBatch:
         columns = list(zip(*self._losses.values(), strict=True))
         low = [min(column) for column in columns]
         width = [(max(column) - least) or 1.0 for column, least in zip(columns, low, strict=True)]
-        return [
-            (
-                past.params,
-                [
-                    (loss - least) / w
-                    for loss, least, w in zip(self._losses[past.trial], low, width, strict=True)
-                ],
-            )
-            for past in self._seen
-            if past.trial in self._losses
-        ]
+        found: list[tuple[Mapping[str, Any], list[float]]] = []
+        for past in self._seen:
+            if past.trial in self._losses:
+                losses = zip(self._losses[past.trial], low, width, strict=True)
+                found.append((past.params, [(loss - least) / w for loss, least, w in losses]))
+        return found
 
 
 def _facade(
@@ -106,20 +102,25 @@ def _facade(
     seed = integer(method.seed, "smac", batch) % 2**31
     theirs = to_configspace(method.space, seed)
     names = [f"objective_{index}" for index in range(method.objectives)]
+    objectives, algorithm = names[0], None
 
     def config(params: Mapping[str, Any]) -> Any:
         return Configuration(theirs, values=to_values(method.space, params))
 
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        if len(names) > 1:
+            objectives = names
         scenario = Scenario(
             theirs,
             output_directory=Path(folder),
             deterministic=True,
             n_trials=2**31,
-            objectives=names[0] if len(names) == 1 else names,
+            objectives=objectives,
             seed=seed,
         )
+        if len(names) > 1:
+            algorithm = ParEGO(scenario)
         of = HyperparameterOptimizationFacade
         first = config(told[0][0])
         smac = of(
@@ -129,7 +130,7 @@ def _facade(
             initial_design=of.get_initial_design(
                 scenario, n_configs=0, additional_configs=[first]
             ),
-            multi_objective_algorithm=ParEGO(scenario) if len(names) > 1 else None,
+            multi_objective_algorithm=algorithm,
             logging_level=False,
             overwrite=True,
         )

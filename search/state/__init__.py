@@ -1,1 +1,1 @@
-"""The state of a study in memory: ledger, trials, buckets, schedules, budget, progress."""
+"""The state of a study in memory: search state, trials, buckets, schedules, budget, progress."""

@@ -59,12 +59,16 @@ class Bucket:
 
     @property
     def block(self) -> int:
-        return self.population.block if self.population is not None else 1
+        if self.population is None:
+            return 1
+        return self.population.block
 
     @property
     def warmup(self) -> int:
         """Chunks without training at the start of a replicate."""
-        return self.population.warmup_chunks if self.population is not None else 0
+        if self.population is None:
+            return 0
+        return self.population.warmup_chunks
 
     def trains_next(self, run: Replicate) -> bool:
         """Return whether a replicate's next chunk trains (and so costs budget)."""
@@ -150,17 +154,20 @@ def order(run: Replicate) -> tuple[int, int, int, int]:
     On test seeds the winner comes before the default, which the budget cuts first. A trial 0 with
     changed hyperparameters may win; the default is then not a trial of the search.
     """
-    late = 1 - run.trial if run.stream is Stream.REPORT and run.trial <= 0 else 0
+    late = 0
+    if run.stream is Stream.REPORT and run.trial <= 0:
+        late = 1 - run.trial
     return (late, run.trial, _ORDER[run.stream], run.replicate)
 
 
 def next_bucket(buckets: Mapping[str, Bucket], running: str) -> str:
     """Return the bucket that runs the next chunk."""
-    here = buckets.get(running)
-    work_here = here.work if here is not None else 0
-    if here is not None and work_here and 2 * min(work_here, here.lanes) >= here.lanes > 0:
-        return running
-    best, most = running, work_here
+    best, most = running, 0
+    if running in buckets:
+        here = buckets[running]
+        most = here.work
+        if most and 2 * min(most, here.lanes) >= here.lanes > 0:
+            return running
     for key, bucket in buckets.items():
         if bucket.work > most:
             best, most = key, bucket.work

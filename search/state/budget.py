@@ -28,15 +28,17 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
     confirm = study.confirm
     if confirm is None or phase in (Phase.REPORT, Phase.ALSO, Phase.DONE):
         return 0
-    objectives, each = len(study.objectives), env_steps * study.spread
+    each = env_steps * study.spread
     if phase is Phase.SEARCH:
         return study.confirming * each
-    return (confirm.report if objectives < 2 else 0) * each
+    if len(study.objectives) > 1:
+        return 0
+    return confirm.report * each
 
 
-def affordable_lanes(ledger: SearchState, run_env_steps: int, quantum: int) -> float:
-    study, phase = ledger.study, ledger.state.phase
-    left = env_steps_left(study, ledger.state.usage)
+def affordable_lanes(search_state: SearchState, run_env_steps: int, quantum: int) -> float:
+    study, phase = search_state.study, search_state.state.phase
+    left = env_steps_left(study, search_state.state.usage)
     if left == inf or phase is Phase.ALSO:
         return inf
     return max(0, left - reserve(study, phase, run_env_steps)) // (quantum * study.spread)
@@ -44,31 +46,36 @@ def affordable_lanes(ledger: SearchState, run_env_steps: int, quantum: int) -> f
 
 def env_steps_left(study: Study, usage: Usage) -> float:
     total = study.budget.env_steps
-    return inf if total is None else total - usage.bounded_env_steps
+    if total is None:
+        return inf
+    return total - usage.bounded_env_steps
 
 
 def trials_left(study: Study, proposed: int) -> float:
-    return inf if study.budget.trials is None else max(0, study.budget.trials - proposed)
+    if study.budget.trials is None:
+        return inf
+    return max(0, study.budget.trials - proposed)
 
 
-def may_propose(ledger: SearchState) -> bool:
-    state = ledger.state
+def may_propose(search_state: SearchState) -> bool:
+    state = search_state.state
     searches = state.phase is Phase.SEARCH and not state.exhausted
-    return searches and trials_left(ledger.study, state.proposed) > 0
+    return searches and trials_left(search_state.study, state.proposed) > 0
 
 
-def seconds_left(ledger: SearchState, run_env_steps: int, run_chunks: int) -> float:
+def seconds_left(search_state: SearchState, run_env_steps: int, run_chunks: int) -> float:
     """Return the remaining wall time without the reserve for confirming; may be infinite.
 
     Confirming is estimated from its env steps at the speed of chunks so far, without compiles. It
     takes at least whole runs one after another: selection, test, and the rest after an interim
     look. At most half of the wall time is reserved for it. `run_chunks`: of the longest full run.
     """
-    wall, phase, usage = ledger.study.budget.wall_seconds, ledger.state.phase, ledger.state.usage
+    wall, state = search_state.study.budget.wall_seconds, search_state.state
+    phase, usage = state.phase, state.usage
     if wall is None or phase is Phase.ALSO:
         return inf
-    kept_back, confirm = 0.0, ledger.study.confirm
-    later = reserve(ledger.study, phase, run_env_steps)
+    kept_back, confirm = 0.0, search_state.study.confirm
+    later = reserve(search_state.study, phase, run_env_steps)
     if confirm is not None and later and usage.env_steps:
         rounds = bool(confirm.report) + (confirm.interim is not None)
         rounds += phase is Phase.SEARCH and bool(confirm.top_k and confirm.choose)
@@ -88,17 +95,17 @@ def check_confirm_fits(study: Study, run_env_steps: int) -> None:
         )
 
 
-def check_health(ledger: SearchState) -> None:
+def check_health(search_state: SearchState) -> None:
     """Stop a study in which everything fails (SearchError)."""
-    failures, most = ledger.state.usage.failures, ledger.study.budget.max_failures
+    failures, most = search_state.state.usage.failures, search_state.study.budget.max_failures
     if failures > 0 and failures >= most:
-        failed = (trial for trial in ledger.trials.values() if trial.error)  # or diverged
+        failed = (trial for trial in search_state.trials.values() if trial.error)  # or diverged
         last = max(failed, key=lambda trial: (trial.state is TrialState.FAILED, trial.number))
         raise SearchError(
             f"{counted(failures, 'error')}, and budget.max_failures is {most}; the last, in trial "
             f"{last.number}: {last.error}"
         )
-    first = [ledger.trials.get(number) for number in range(_FIRST_TRIALS)]
+    first = [search_state.trials.get(number) for number in range(_FIRST_TRIALS)]
     if all(trial is not None and trial.state is TrialState.DIVERGED for trial in first):
         raise SearchError(
             f"all of the first {_FIRST_TRIALS} trials diverged, the default configuration too; "

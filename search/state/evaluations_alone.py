@@ -38,7 +38,9 @@ class EvaluationsAlone:
         known = self._points.get((trial, stream), {})
         if not known:
             return {}
-        at = max(max(points) for points in known.values()) if end is None else end
+        at = end
+        if at is None:
+            at = max(max(points) for points in known.values())
         return {seed: known[seed][at] for seed in sorted(known) if at in known[seed]}
 
     def matches(self, found: Sequence[float], values: Sequence[float]) -> bool:

@@ -235,7 +235,9 @@ class LoopState:
         self.phase, self.candidates = Phase.CHOOSE, list(candidates)
 
     def win(self, trial: int, reports: bool) -> None:
-        self.winner, self.phase = trial, Phase.REPORT if reports else Phase.DONE
+        self.winner, self.phase = trial, Phase.DONE
+        if reports:
+            self.phase = Phase.REPORT
 
     def measure_default(self, trial: int) -> None:
         self.default = trial
@@ -264,8 +266,9 @@ class LoopState:
         (was, also), (now, also_now) = _split_bounds(self.bounds), _split_bounds(bounds)
         if was != now:
             return Phase.SEARCH
-        over = self.phase in (Phase.ALSO, Phase.DONE)
-        return Phase.ALSO if also != also_now and over else None
+        if also != also_now and self.phase in (Phase.ALSO, Phase.DONE):
+            return Phase.ALSO
+        return None
 
     def go_on(self, bounds: str, again: bool = False) -> bool:
         """Reopen the study at the phase from `reopens`; return whether anything is left to do."""
@@ -325,14 +328,18 @@ class LoopState:
 
     def forget_bests(self, live: Collection[int]) -> None:
         """Drop the best evaluations of ended trials that cannot be extended."""
-        grows = set[int]() if self.ended is None else {self.ended.trial.number}
-        self.bests = {n: loss for n, loss in self.bests.items() if n in live or n in grows}
+        kept = set(live)
+        if self.ended is not None:
+            kept.add(self.ended.trial.number)
+        self.bests = {number: loss for number, loss in self.bests.items() if number in kept}
 
     def pass_boundary(self) -> None:
         self.boundary += 1
 
     def expect(self, outlook: Outlook) -> None:
-        least = 0.0 if self.outlook is None else self.outlook.share(self.usage.env_steps)
+        least = 0.0
+        if self.outlook is not None:
+            least = self.outlook.share(self.usage.env_steps)
         self.outlook = replace(outlook, least_share=least)  # the share never decreases
 
     def finish(self) -> None:
@@ -353,11 +360,13 @@ class LoopState:
                 "resume it with the earlier hpo, or start another study",
                 new=True,
             )
-        ended = value.get("ended") or {}
-        for trial in (*value.get("live", {}).values(), *([ended["trial"]] if ended else [])):
+        trials = [*value.get("live", {}).values()]
+        if value.get("ended"):
+            trials.append(value["ended"]["trial"])
+        for trial in trials:
             if "number" in trial:  # of an older study
-                trial["trial"], reports = trial.pop("number"), trial.get("reports", ())
-                trial["rung_value"] = reports[-1] if reports else None
+                trial["trial"] = trial.pop("number")
+                trial["rung_value"] = next(reversed(trial.get("reports", ())), None)
         for bucket in value.get("buckets", ()):  # lanes were settled as soon as they were made
             bucket.setdefault("settled", bucket["lanes"] > 0)
         return decode(cls, value)
@@ -375,10 +384,13 @@ def _split_bounds(bounds: str) -> tuple[list[Any], Any]:
     user's change. A confirm stage with `top_k: 0` counts as none.
     """
     budget, confirm = json.loads(bounds)
-    also = None if confirm is None else confirm.pop("also", None)
-    if confirm is not None:
-        confirm.setdefault("default", True)
-    return [budget, confirm if confirm and confirm["top_k"] else None], also or []
+    if confirm is None:
+        return [budget, None], []
+    also = confirm.pop("also", None) or []
+    confirm.setdefault("default", True)
+    if not confirm["top_k"]:
+        confirm = None
+    return [budget, confirm], also
 
 
 def _fields_of(value: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ...errors import UnknownNameError
 from ...store.aggregate_environments import Over, together
 from ...store.leaderboard import Ranking
 from ...store.pareto import places
-from ...store.rows import EpisodeRow
+from ...store.rows import EpisodeRow, Stream
 from ...store.statistics import aggregate
 from ...studies.spec import Constraint, Metric, Study, scales
 from ...studies.study_keys import COSTS, METRICS
@@ -42,7 +42,7 @@ def measure(name: str, result: EpisodeRow) -> float:
     key = name.removeprefix(_PREFIX)
     quantity, _, statistic = key.rpartition("_")
     if quantity in ("return", "length") and statistic in _STATISTICS:
-        values = result.returns if quantity == "return" else result.lengths
+        values = {"return": result.returns, "length": result.lengths}[quantity]
         return float(_STATISTICS[statistic](np.asarray(values, dtype=np.float64)))
     if name.startswith(_PREFIX) and key in result.metrics:
         return float(np.mean(result.metrics[key]))
@@ -89,9 +89,21 @@ class Objective:
         """The metric on test seeds, and without training returns, which then do not count."""
         return replace(self, metric=replace(self.metric, training_weight=0.0))
 
+    def on(self, stream: Stream) -> Objective:
+        """Return the objective by which the runs of a stream are measured."""
+        if stream is Stream.REPORT:
+            return self.of_test
+        return self
+
     def measure(self, result: EpisodeRow) -> float:
         """Return the metric of one evaluation; over several environments the aggregated score."""
         return self.seen(result)[0]
+
+    def measure_alone(self, result: EpisodeRow) -> float | None:
+        """Return `measure` without training returns; None if they do not count anyway."""
+        if not self.metric.training_weight:
+            return None
+        return self.of_test.measure(result)
 
     def seen(self, result: EpisodeRow) -> tuple[float, list[float]]:
         """Return `measure`, and the score on each environment if there are several."""
@@ -121,7 +133,9 @@ class Objective:
         """Convert a value to a loss, or back; non-finite values are worst."""
         if not math.isfinite(value):
             return math.inf
-        return -value if self.metric.goal == "maximize" else value
+        if self.metric.goal == "maximize":
+            return -value
+        return value
 
 
 @dataclass(frozen=True)
@@ -181,7 +195,9 @@ class Objectives:
 
     def violation(self, limited: Sequence[float]) -> float:
         """Return the sum of constraint violations; 0 if none is measured."""
-        return self._ranking.violation(limited) if len(limited) == len(self.constraints) else 0.0
+        if len(limited) != len(self.constraints):
+            return 0.0
+        return self._ranking.violation(limited)
 
     def keys(self, losses: Sequence[Sequence[float]], violations: Sequence[float]) -> list[Any]:
         """Return sort keys, best first: feasible trials, then by front and crowding."""

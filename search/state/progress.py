@@ -140,13 +140,17 @@ class Observer:
         """The study has `finished`, or was `interrupted`."""
 
 
-def picture(ledger: SearchState, buckets: Iterable[Bucket], running: Bucket | None) -> Progress:
-    found = _progress(ledger.study, ledger.state, ledger.trials, ledger.tally)
-    return replace(
-        found,
-        lanes=running.lanes if running is not None else 0,
-        compiles=sum(entry.population.compiles for entry in buckets if entry.population),
+def picture(
+    search_state: SearchState, buckets: Iterable[Bucket], running: Bucket | None
+) -> Progress:
+    found = _progress(
+        search_state.study, search_state.state, search_state.trials, search_state.tally
     )
+    lanes = 0
+    if running is not None:
+        lanes = running.lanes
+    compiles = sum(entry.population.compiles for entry in buckets if entry.population)
+    return replace(found, lanes=lanes, compiles=compiles)
 
 
 def recorded_progress(study: Study, state: LoopState, trials: Iterable[TrialRow]) -> Progress:
@@ -159,13 +163,21 @@ def _progress(
     study: Study, state: LoopState, rows: Mapping[int, TrialRow], tally: Tally
 ) -> Progress:
     lanes = {bucket.key: bucket.lanes for bucket in state.buckets}
-    usage, done = state.usage, state.phase is Phase.DONE
-    best = _best(study, rows, tally)
+    usage, best, leader = state.usage, _best(study, rows, tally), None
+    if best is None:
+        leader = _leader(state, Objective.of(study))
     outlook = state.outlook or Outlook(usage.env_steps)
+    if state.phase is Phase.DONE:
+        outlook = replace(
+            outlook,
+            env_steps_total=usage.env_steps,
+            seconds_left=0.0,
+            env_steps_per_second=usage.env_steps_per_second,
+        )
     return Progress(
         phase=state.phase,
         env_steps=usage.env_steps,
-        env_steps_total=usage.env_steps if done else outlook.env_steps_total,
+        env_steps_total=outlook.env_steps_total,
         eval_env_steps=usage.eval_env_steps,
         lanes_busy=len(in_lanes(state, state.running)),
         lanes=lanes.get(state.running, 0),
@@ -174,24 +186,24 @@ def _progress(
         trials_total=study.budget.trials,
         states=tally.states(),
         best=best,
-        env_steps_per_second=usage.env_steps_per_second if done else outlook.env_steps_per_second,
+        env_steps_per_second=outlook.env_steps_per_second,
         compiles=0,
         seconds=usage.run_seconds,
-        seconds_left=0.0 if done else outlook.seconds_left,
-        leader=_leader(state, Objective.of(study)) if best is None else None,
+        seconds_left=outlook.seconds_left,
+        leader=leader,
         least_share=outlook.least_share,
     )
 
 
 def in_lanes(state: LoopState, bucket: str) -> list[Replicate]:
-    found = [
-        run
+    found = {
+        run.lane: run
         for trial in state.live.values()
         if trial.bucket == bucket
         for run in trial.runs
         if run.lane is not None and run.is_live
-    ]
-    return sorted(found, key=lambda run: -1 if run.lane is None else run.lane)
+    }
+    return [found[lane] for lane in sorted(found)]
 
 
 def _best(study: Study, rows: Mapping[int, TrialRow], tally: Tally) -> Best | None:

@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 from ...store.rows import Stream, TrialState
-from ...studies.chunk_sizes import quanta_of
+from ...studies.chunk_sizes import chunk_sizes_of
 from ...studies.expected_cost import expected_steps
 from ...studies.spec import Study
 from .buckets import Bucket
@@ -65,8 +65,8 @@ class RemainingWork:
 
     def __init__(self, study: Study):
         self._study = study
-        self._quanta = quanta_of(study, study.steps_per_update(study.default()))
-        self._trials, self._block = expected_steps(study, self._quanta).trials, 1
+        self._chunk_sizes = chunk_sizes_of(study, study.steps_per_update(study.default()))
+        self._trials, self._block = expected_steps(study, self._chunk_sizes).trials, 1
         self._shares = dict[int, tuple[float, ...]]()  # by lanes
 
     def _pass_shares(self, buckets: Sequence[Bucket]) -> tuple[float, ...]:
@@ -77,50 +77,52 @@ class RemainingWork:
         return self._shares[lanes]
 
     def _shares_past(self, lanes: int) -> tuple[float, ...]:
-        expected = expected_steps(self._study, self._quanta, lanes or None)
-        counts = (1.0, *(1.0 for _ in self._quanta.rungs))
-        if expected.trials is not None:
-            counts = (float(expected.trials), *expected.passing)
-        return tuple(
-            after / before if before else 1.0 for before, after in itertools.pairwise(counts)
-        )
+        expected = expected_steps(self._study, self._chunk_sizes, lanes or None)
+        if expected.trials is None:
+            return (1.0,) * len(self._chunk_sizes.rungs)
+        counts = itertools.pairwise((float(expected.trials), *expected.passing))
+        return tuple(after / before if before else 1.0 for before, after in counts)
 
-    def of(self, ledger: SearchState, buckets: Sequence[Bucket]) -> Ahead:
-        parts = self.parts(ledger, buckets)
+    def of(self, search_state: SearchState, buckets: Sequence[Bucket]) -> Ahead:
+        parts = self.parts(search_state, buckets)
         work = sum((search + confirm for search, confirm in parts), Work())
         work = replace(work, env_steps=work.env_steps * self._study.spread)
         bounded = self._trials is not None or self._study.budget.env_steps is not None
-        return Ahead(work, self._programs_to_compile(ledger, buckets), bounded)
+        return Ahead(work, self._programs_to_compile(search_state, buckets), bounded)
 
-    def parts(self, ledger: SearchState, buckets: Sequence[Bucket]) -> list[tuple[Work, Work]]:
+    def parts(
+        self, search_state: SearchState, buckets: Sequence[Bucket]
+    ) -> list[tuple[Work, Work]]:
         """Return the work of search and confirm stage, per bucket."""
         self._block = max(bucket.block for bucket in buckets)  # also of those without lanes
-        counts = Counter(trial.bucket for trial in ledger.trials.values())
+        counts = Counter(trial.bucket for trial in search_state.trials.values())
         total = sum(counts[bucket.key] for bucket in buckets)
         shares = [counts[bucket.key] / max(1, total) for bucket in buckets]
-        search, finishes = self._search_work(ledger, buckets, shares)
-        confirm = [self._confirm_work(ledger, *each) for each in zip(buckets, shares, strict=True)]
-        return [
-            (one, two if finishes else Work()) for one, two in zip(search, confirm, strict=True)
+        search, finishes = self._search_work(search_state, buckets, shares)
+        confirm = [
+            self._confirm_work(search_state, *each) for each in zip(buckets, shares, strict=True)
         ]
+        if not finishes:
+            confirm = [Work()] * len(buckets)
+        return list(zip(search, confirm, strict=True))
 
     def _search_work(
-        self, ledger: SearchState, buckets: Sequence[Bucket], shares: Sequence[float]
+        self, search_state: SearchState, buckets: Sequence[Bucket], shares: Sequence[float]
     ) -> tuple[list[Work], bool]:
         """Return the search's work within the budget, and whether a trial ends."""
-        state = ledger.state
+        state = search_state.state
         left = self._budget_left(state, buckets)
         if state.phase is not Phase.SEARCH or (self._is_endless(state) and left == math.inf):
             return [Work() for _ in buckets], True
-        chances = chances_to_pass(ledger.trials.values(), self._pass_shares(buckets))
+        chances = chances_to_pass(search_state.trials.values(), self._pass_shares(buckets))
         to_come = self._to_come(state, buckets, chances, left)
-        further = self._further_seeds(ledger, buckets, chances, to_come)
+        further = self._further_seeds(search_state, buckets, chances, to_come)
         found = [
-            self._search_of(ledger, bucket, chances, round(to_come * share), further * share)
+            self._search_of(search_state, bucket, chances, round(to_come * share), further * share)
             for bucket, share in zip(buckets, shares, strict=True)
         ]
         cut = min(1.0, left / max(1.0, sum(found, Work()).env_steps))
-        trials = ledger.trials.values()
+        trials = search_state.trials.values()
         finishes = any(trial.state is TrialState.FINISHED for trial in trials)
         finishes |= any(_can_end(bucket, left) for bucket in buckets)
         return [work.times(cut) for work in found], finishes
@@ -144,16 +146,20 @@ class RemainingWork:
         left: float,
     ) -> int:
         """Return the trials still to propose: at most as many as use up the budget's rest."""
-        to_come = 0 if state.exhausted else max(0, (self._trials or 0) - state.proposed)
+        to_come = max(0, (self._trials or 0) - state.proposed)
+        if state.exhausted:
+            to_come = 0
         if left == math.inf:
             return to_come
         each = min(expected_chunks(b.schedule, chances) * b.schedule.quantum for b in buckets)
         payable = math.ceil(left / (each * self._study.seeds.first))
-        return payable if self._is_endless(state) else min(to_come, payable)
+        if self._is_endless(state):
+            return payable
+        return min(to_come, payable)
 
     def _search_of(
         self,
-        ledger: SearchState,
+        search_state: SearchState,
         bucket: Bucket,
         chances: tuple[float, ...],
         count: int,
@@ -163,8 +169,8 @@ class RemainingWork:
 
         Of many new trials some are drawn, and the work is scaled.
         """
-        first, proposed = self._study.seeds.first, ledger.state.proposed
-        runs = [run for trial in ledger.live() for run in _live_runs(trial, bucket)]
+        first, proposed = self._study.seeds.first, search_state.state.proposed
+        runs = [run for trial in search_state.live() for run in _live_runs(trial, bucket)]
         runs.sort(key=lambda run: run.lane is None)
         ends = [self._replicate_end(bucket, chances, run.chunks, run.trial) for run in runs]
         drawn = min(count, _MOST_DRAWN)
@@ -186,20 +192,23 @@ class RemainingWork:
 
     def _in_lanes(self, bucket: Bucket, ends: Sequence[tuple[int, int, int]]) -> Work:
         """Return the work of replicates in free lanes; a block runs until its last lane ends."""
-        quantum = bucket.schedule.quantum
-        block = self._block if bucket.population is None else bucket.block
+        if not ends:
+            return Work()
+        quantum, block = bucket.schedule.quantum, bucket.block
+        if bucket.population is None:
+            block = self._block
         free = [(0, lane) for lane in range(bucket.lanes or len(ends))]
         for left, warm, _ in ends:
             heapq.heapreplace(free, (free[0][0] + left + warm, free[0][1]))
         last: dict[int, int] = {}
         for end, lane in free:
             last[lane // block] = max(end, last.get(lane // block, 0))
-        trained, _, seen = map(sum, zip(*ends, strict=True)) if ends else (0, 0, 0)
+        trained, _, seen = map(sum, zip(*ends, strict=True))
         return Work(float(trained * quantum), float(sum(last.values()) * quantum), float(seen))
 
     def _further_seeds(
         self,
-        ledger: SearchState,
+        search_state: SearchState,
         buckets: Sequence[Bucket],
         chances: Sequence[float],
         to_come: int,
@@ -211,28 +220,28 @@ class RemainingWork:
         firsts = max(bucket.lanes for bucket in buckets) // first
         done = [
             len(trial.seed_values)
-            for trial in ledger.trials.values()
+            for trial in search_state.trials.values()
             if trial.state is TrialState.FINISHED and trial.number >= firsts
         ]
         usual = sum(done) + _PRIOR_RACES * _PRIOR_SEEDS * first
         usual /= len(done) + _PRIOR_RACES
-        live = sum(
-            max(
-                0.0,
-                (self._study.seeds.per_config if trial.number < firsts else usual)
-                - len(trial.runs),
-            )
-            * math.prod(chances[len(trial.reports) :])
-            for trial in ledger.live()
-            if trial.runs
-        )
+        live = 0.0
+        for trial in search_state.live():
+            most = usual
+            if trial.number < firsts:
+                most = self._study.seeds.per_config
+            if trial.runs:
+                more = max(0.0, most - len(trial.runs))
+                live += more * math.prod(chances[len(trial.reports) :])
         return live + to_come * math.prod(chances) * max(0.0, usual - first)
 
-    def _confirm_work(self, ledger: SearchState, bucket: Bucket, share: float) -> Work:
+    def _confirm_work(self, search_state: SearchState, bucket: Bucket, share: float) -> Work:
         """Return the work of confirming: running replicates, then later ones of this bucket."""
-        phase, stage = ledger.state.phase, self._study.confirm
+        phase, stage = search_state.state.phase, self._study.confirm
         length, warmup = bucket.schedule.length, bucket.warmup
-        trials = [trial for trial in ledger.state.live.values() if trial.bucket == bucket.key]
+        trials = [
+            trial for trial in search_state.state.live.values() if trial.bucket == bucket.key
+        ]
         runs = [
             run
             for trial in trials
@@ -244,13 +253,16 @@ class RemainingWork:
         work = self._in_lanes(bucket, left)
         if stage is None or phase in (Phase.ALSO, Phase.DONE):
             return work
-        report = self._study.tested
-        choose = self._study.confirming - report if phase is Phase.SEARCH else 0
-        for count in (choose, stage.asked + (0 if phase is Phase.REPORT else report)):
+        choose, tests = 0, stage.asked
+        if phase is Phase.SEARCH:
+            choose = self._study.confirming - self._study.tested
+        if phase is not Phase.REPORT:
+            tests += self._study.tested
+        for count in (choose, tests):
             work += self._in_lanes(bucket, [(length, warmup, 1)] * count).times(share)
         return work
 
-    def _programs_to_compile(self, ledger: SearchState, buckets: Sequence[Bucket]) -> float:
+    def _programs_to_compile(self, search_state: SearchState, buckets: Sequence[Bucket]) -> float:
         """Return the expected number of programs still to compile.
 
         The share of trials that are alone in their bucket estimates the probability that the next
@@ -260,11 +272,11 @@ class RemainingWork:
             bool(bucket.work) and (bucket.population is None or not bucket.population.compiles)
             for bucket in buckets
         )
-        counts = Counter(trial.bucket for trial in ledger.trials.values())
-        if ledger.state.phase is not Phase.SEARCH or self._trials is None or len(counts) < 2:
+        counts = Counter(trial.bucket for trial in search_state.trials.values())
+        if search_state.state.phase is not Phase.SEARCH or self._trials is None or len(counts) < 2:
             return float(there)
-        alone = sum(count == 1 for count in counts.values()) / len(ledger.trials)
-        return there + alone * max(0, self._trials - ledger.state.proposed)
+        alone = sum(count == 1 for count in counts.values()) / len(search_state.trials)
+        return there + alone * max(0, self._trials - search_state.state.proposed)
 
 
 def _live_runs(trial: Trial, bucket: Bucket) -> list[Replicate]:
@@ -314,7 +326,8 @@ def ladder(
     found, alive = list[tuple[float, int, int]](), 1.0
     for mark in sorted(mark for mark in schedule.evaluations if mark > trained):
         for rung in schedule.rungs_at(mark):
-            alive *= chances[rung] if rung < len(chances) else 1.0
+            if rung < len(chances):
+                alive *= chances[rung]
         found.append((alive, mark - trained, len(found) + 1))
     return found or [(1.0, 0, 0)]
 

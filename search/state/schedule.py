@@ -66,7 +66,9 @@ class CurveRows:
 
 def chunks_of_row(log_every: int | None, quantum: int) -> int:
     """Return how many chunks of `quantum` env steps one row joins; 1 if chunks are split."""
-    return 1 if log_every is None else max(1, log_every // quantum)
+    if log_every is None:
+        return 1
+    return max(1, log_every // quantum)
 
 
 def ends_row(schedule: EventSchedule, trained: int, chunks: int) -> bool:
@@ -95,15 +97,19 @@ def _part_rows(
     """Yield a row for each part of a chunk, or one for a chunk without parts."""
     runs, before = list(shown.values()), 0
     parts = result.rows or (ChunkRow(quantum, result.metrics),)
-    copies = [run.copied_means() for run in runs] if len(parts) > 1 else runs
+    copies = runs
+    if len(parts) > 1:
+        copies = [run.copied_means() for run in runs]
     for part in parts:
         is_last = part.env_steps == quantum
-        metrics = _of_lanes(shown, part.metrics)
+        rolled, metrics = copies, _of_lanes(shown, part.metrics)
         whole = metrics
+        if is_last:
+            rolled = runs
         if is_last and len(parts) > 1:
             # Returns that choose trials are of whole chunks, whatever rows are written.
             whole = _of_lanes(shown, result.metrics)
-        metrics |= _rolling_means(runs if is_last else copies, whole)
+        metrics |= _rolling_means(rolled, whole)
         steps, before = part.env_steps - before, part.env_steps
         _spend(runs, result, steps, quantum)
         behind = quantum - part.env_steps

@@ -164,7 +164,8 @@ class SearchState:
             attributes=old.attributes,
         )
         self._resolved.pop(number, None)
-        self._judged = [[one for one in rung if one != number] for rung in self._judged]
+        for rung, judged in enumerate(self._judged):
+            self._judged[rung] = [one for one in judged if one != number]
         self._rungs = []
         self.state.restart(number)
         self.unwritten.restarted.append(number)
@@ -219,8 +220,9 @@ class SearchState:
         if self.objectives.is_plain:
             return (), ()
         extras = self.objectives.aggregate(trial.extras_of(stream), trial.costs())
-        others = self.objectives.values(extras)
-        objectives = (value, *others) if self.objectives.others else ()
+        objectives = ()
+        if self.objectives.others:
+            objectives = (value, *self.objectives.values(extras))
         return objectives, self.objectives.limited(extras)
 
     def count_evaluations_alone(self) -> None:
@@ -259,7 +261,9 @@ class SearchState:
 
     def _update_by_environment(self, trial: Trial) -> None:
         seeds, chosen = trial.seed_values, trial.choose_values
-        end = trial.report_steps[-1] if self._is_finished_by_rule(trial) else None
+        end = None
+        if self._is_finished_by_rule(trial):
+            end = trial.report_steps[-1]
         search = [*self.alone.last(trial.number, Stream.SEARCH, end).values()]
         if self.alone.matches(search, seeds):
             seeds = tuple(search)
@@ -297,9 +301,6 @@ class SearchState:
             plain = self.objective.aggregate(trial.seed_values)
             trial.correct_value(mean(best.seed_values) + plain - mean(shared))
 
-    def objective_on(self, stream: Stream) -> Objective:
-        return self.objective.of_test if stream is Stream.REPORT else self.objective
-
     def decide(
         self,
         trial: Trial,
@@ -316,6 +317,9 @@ class SearchState:
         `rank` is the trial's rank among the `judged` trials there (1 is the best), and `cutoff` a
         value. `copied` gives the copied trial, and the hyperparameters before and after.
         """
+        extras = ()
+        if trial.extra_reports:
+            extras = tuple(trial.extra_reports[-1])
         row = DecisionRow(
             trial.number,
             trial.rung,
@@ -327,7 +331,7 @@ class SearchState:
             rank,
             judged,
             **copied,
-            extras=tuple(trial.extra_reports[-1]) if trial.extra_reports else (),
+            extras=extras,
         )
         self.unwritten.add(row)
 
@@ -377,7 +381,9 @@ class SearchState:
         return ended
 
     def judged(self, rung: int) -> Sequence[int]:
-        return self._judged[rung] if rung < len(self._judged) else ()
+        if rung >= len(self._judged):
+            return ()
+        return self._judged[rung]
 
     def judge(self, rung: int, trials: Iterable[int]) -> None:
         while len(self._judged) <= rung:
@@ -413,7 +419,9 @@ class SearchState:
         return self.order(trials)[0]
 
     def losses(self, trial: Trial) -> tuple[float, ...]:
-        first = self.objective.loss(trial.value if trial.value is not None else math.nan)
+        first = math.inf
+        if trial.value is not None:
+            first = self.objective.loss(trial.value)
         return (first, *self.objectives.losses(trial.objectives[1:]))
 
     def resolved(self, params: Mapping[str, Any]) -> Resolved:
@@ -432,7 +440,9 @@ class SearchState:
         return self.resolved(params_at(lineage_of(self.trials[number]), env_steps))
 
     def now(self) -> float | None:
-        return self._clock() if self._clock else None
+        if self._clock is None:
+            return None
+        return self._clock()
 
     def history(self, unseen: Sequence[int] = ()) -> tuple[PriorTrial, ...]:
         """Return every trial as seen by samplers, by number, warm-start trials first.
@@ -479,23 +489,39 @@ class SearchState:
         running = PriorTrial(
             trial.number, trial.params, trial.attributes, proposed_by=trial.proposed_by
         )
-        if not (has_ended or paused_at):
-            return running
-        loss, more = self.objective.loss, self.objectives
-        shown = len(trial.reports) if has_ended else paused_at[-1] + 1
-        extras = trial.extra_reports[:shown]
-        objectives, limited = (), ()
         if has_ended:
-            objectives, limited = trial.objectives[1:], trial.constraints
-        elif more.constraints:
-            limited = more.limited(extras[-1])
+            return self._with_end(self._with_reports(running, trial, len(trial.reports)), trial)
+        if not paused_at:
+            return running
+        rung, violations = paused_at[-1], ()
+        if self.objectives.constraints:
+            limited = self.objectives.limited(trial.extra_reports[rung])
+            violations = self.objectives.violations(limited)
+        paused = self._with_reports(running, trial, rung + 1)
+        return replace(paused, state=TrialState.STOPPED, violations=violations)
+
+    def _with_reports(self, past: PriorTrial, trial: Trial, count: int) -> PriorTrial:
+        """Add a trial's losses at its first `count` rungs."""
+        reports = tuple(map(self.objective.loss, trial.reports[:count]))
+        if not self.objectives.others:
+            return replace(past, reports=reports)
+        more = tuple(map(self.objectives.losses, trial.extra_reports[:count]))
+        return replace(past, reports=reports, more_reports=more)
+
+    def _with_end(self, past: PriorTrial, trial: Trial) -> PriorTrial:
+        """Add the state and the losses of an ended trial."""
+        loss, more, violations = None, (), ()
+        if trial.value is not None:
+            loss = self.objective.loss(trial.value)
+        if trial.objectives[1:]:
+            more = self.objectives.losses(trial.objectives[1:])
+        if self.objectives.constraints and trial.constraints:
+            violations = self.objectives.violations(trial.constraints)
         return replace(
-            running,
-            state=trial.state if has_ended else TrialState.STOPPED,
-            loss=loss(trial.value) if has_ended and trial.value is not None else None,
-            reports=tuple(map(loss, trial.reports[:shown])),
-            more=more.losses(objectives) if objectives else (),
-            more_reports=tuple(map(more.losses, extras)) if more.others else (),
-            violations=more.violations(limited) if more.constraints and limited else (),
-            seeds=tuple(map(loss, trial.seed_values)) if has_ended else (),
+            past,
+            state=trial.state,
+            loss=loss,
+            more=more,
+            violations=violations,
+            seeds=tuple(map(self.objective.loss, trial.seed_values)),
         )

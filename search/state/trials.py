@@ -115,7 +115,8 @@ class Replicate:
         self.alone = alone
         for _ in range(rungs):
             self.rung_values.append(value)
-            self.rung_alone += [] if alone is None else [alone]
+            if alone is not None:
+                self.rung_alone.append(alone)
             self.rung_extras.append(self.extras)
             self.rung_scores.append(self.scores)
 
@@ -134,8 +135,11 @@ class Replicate:
         self.value = self.rung_values[rung]
         if len(self.rung_alone) == len(self.rung_values):
             self.alone = self.rung_alone[rung]
-        self.extras = self.rung_extras[rung] if self.rung_extras else []
-        self.scores = self.rung_scores[rung] if self.rung_scores else []
+        self.extras, self.scores = [], []
+        if self.rung_extras:
+            self.extras = self.rung_extras[rung]
+        if self.rung_scores:
+            self.scores = self.rung_scores[rung]
         self.end()
 
     def reopen(self) -> None:
@@ -166,6 +170,13 @@ class Replicate:
             {name: copy.deepcopy(value) for name, value in vars(other).items() if name not in _OWN}
         )
 
+    @property
+    def training_return(self) -> float:
+        """Mean return of the last 100 training episodes; NaN before the first."""
+        if not self.recent_episodes:
+            return math.nan
+        return self.recent_return
+
     def roll(self, episodes: float, mean: float, length: float) -> tuple[float, float]:
         """Add a chunk's episodes; return rolling means of the last 100 returns and lengths.
 
@@ -176,13 +187,17 @@ class Replicate:
             earlier = min(self.recent_episodes, max(0.0, _RECENT - episodes))
             total = earlier * self.recent_return + episodes * mean
             self.recent_return = total / (earlier + episodes)
-            before = 0.0 if self.recent_length is None else earlier
-            total = before * (self.recent_length or 0.0) + episodes * length
-            self.recent_length = total / (before + episodes)
+            with_length = earlier
+            if self.recent_length is None:
+                with_length, self.recent_length = 0.0, 0.0
+            total = with_length * self.recent_length + episodes * length
+            self.recent_length = total / (with_length + episodes)
             self.recent_episodes = min(_RECENT, earlier + episodes)
         if not self.recent_episodes:
             return math.nan, math.nan
-        return self.recent_return, math.nan if self.recent_length is None else self.recent_length
+        if self.recent_length is None:
+            return self.recent_return, math.nan
+        return self.recent_return, self.recent_length
 
     def copied_means(self) -> Replicate:
         """Return a replicate with these rolling means, for rows within a chunk."""
@@ -327,8 +342,9 @@ class Trial(TrialRow):
     def end(self, state: TrialState, error: str, now: float | None, bits: int) -> None:
         """End the trial; unfinished replicates are cut."""
         cut(self.runs)
-        known = self.error if state is TrialState.DIVERGED else ""  # where it did
-        self.state, self.error, self.ended_at = state, error or known, now
+        if state is TrialState.DIVERGED and not error:
+            error = self.error  # where it did
+        self.state, self.error, self.ended_at = state, error, now
         self.bits, self.lost = bits, False
         self.see_values()
         if state is TrialState.STOPPED and self.rung >= 0:
@@ -416,7 +432,9 @@ class Trial(TrialRow):
         constraints: tuple[float, ...] = (),
     ) -> None:
         self.choose_values = values
-        self.choose_scores = self.scores_of(Stream.CHOOSE) if values else ()
+        self.choose_scores = ()
+        if values:
+            self.choose_scores = self.scores_of(Stream.CHOOSE)
         self.choose_objectives = objectives or self.choose_objectives
         self.choose_constraints = constraints or self.choose_constraints
 
@@ -433,6 +451,9 @@ class Trial(TrialRow):
 
     def runs_of(self, stream: Stream) -> list[Replicate]:
         return [run for run in self.runs if run.stream is stream]
+
+    def has_live_runs(self, stream: Stream) -> bool:
+        return any(run.is_live for run in self.runs_of(stream))
 
     def values_of(self, stream: Stream) -> tuple[float, ...]:
         """Return the last values of a stream's replicates that did not diverge."""

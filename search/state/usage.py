@@ -121,9 +121,13 @@ class Usage:
     @property
     def env_steps_per_second(self) -> float:
         """Over all processes, including compiles."""
-        return self.env_steps / self.run_seconds if self.run_seconds > 0 else 0.0
+        if self.run_seconds <= 0:
+            return 0.0
+        return self.env_steps / self.run_seconds
 
     @property
     def occupancy(self) -> float:
         """Share of busy lane-chunks while work remained; 1 before the first."""
-        return self.busy_lane_chunks / self.lane_chunks if self.lane_chunks else 1.0
+        if not self.lane_chunks:
+            return 1.0
+        return self.busy_lane_chunks / self.lane_chunks

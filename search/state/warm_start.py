@@ -41,9 +41,8 @@ def warm_start(study: Study, folder: Path | None = None) -> WarmStartTrials:
     given = study.search.warm_start
     if given is None:
         return WarmStartTrials()
-    kept = None if folder is None else folder / WARM_START_NAME
-    if kept is not None and is_plain_file(kept):
-        found, words = _read_copy(kept)
+    if folder is not None and is_plain_file(folder / WARM_START_NAME):
+        found, words = _read_copy(folder / WARM_START_NAME)
     else:
         found, words = _read_earlier_trials(study, Path(study.source) / given.study)
     numbered = (replace(past, trial=at - len(found)) for at, past in enumerate(found))
@@ -88,13 +87,13 @@ def _sum(data: Mapping[str, Any]) -> str:
 def _past(
     params: dict[str, Any], state: str, losses: Sequence[float], violations: Sequence[float]
 ) -> PriorTrial:
-    loss, more = (losses[0] if losses else None), tuple(losses[1:])
+    loss = next(iter(losses), None)
     return PriorTrial(
         0,
         params,
         state=TrialState(state),
         loss=loss,
-        more=more,
+        more=tuple(losses[1:]),
         violations=tuple(violations),
         proposed_by="warm_start",
     )
@@ -124,7 +123,8 @@ def _read_earlier_trials(study: Study, path: Path) -> tuple[list[PriorTrial], st
         why = _counts_text(left_out) or "it has no trials"
         raise ConfigError(f"search.warm_start: no trial of {path} fits this study: {why}")
     words = f"{len(found)} of {counted(len(rows), 'trial')} from {path} inform the search"
-    words += f"; left out: {_counts_text(left_out)}" if left_out else ""
+    if left_out:
+        words += f"; left out: {_counts_text(left_out)}"
     return found, words + _differences(study, other)
 
 
@@ -133,7 +133,9 @@ def _rows_of(path: Path) -> tuple[list[TrialRow], StudyMeta | None, bool]:
 
     The last value is whether only evaluations counted.
     """
-    folder = path.parent if path.name == "trials.parquet" else path
+    folder = path
+    if path.name == "trials.parquet":
+        folder = path.parent
     if (folder / JOURNAL_NAME).is_file():
         with Journal(folder) as journal:
             alone = counts_evaluations_alone(journal.attributes())
@@ -145,6 +147,13 @@ def _rows_of(path: Path) -> tuple[list[TrialRow], StudyMeta | None, bool]:
     )
 
 
+def _state_in_search(state: TrialState) -> TrialState:
+    """Return a trial's state at the end of the search, which a confirmed one had finished."""
+    if state is TrialState.CONFIRMED:
+        return TrialState.FINISHED
+    return state
+
+
 def _rows_of_table(path: Path) -> list[TrialRow]:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -152,11 +161,10 @@ def _rows_of_table(path: Path) -> list[TrialRow]:
     try:
         columns = pq.ParquetFile(path).read(["state", "search_value", "params"]).to_pydict()
         rows = zip(columns["state"], columns["search_value"], columns["params"], strict=True)
-        confirmed = TrialState.CONFIRMED  # whose search had finished
         return [
             TrialRow(
                 number,
-                TrialState.FINISHED if state == confirmed else TrialState(state),
+                _state_in_search(TrialState(state)),
                 proposed_by="",
                 batch=0,
                 bucket="",
@@ -197,7 +205,9 @@ def _metrics_text(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def _objective_values(row: TrialRow) -> tuple[float, ...]:
-    return row.objectives or (() if row.value is None else (row.value,))
+    if row.objectives or row.value is None:
+        return row.objectives
+    return (row.value,)
 
 
 def _why_unusable(study: Study, row: TrialRow) -> str:
@@ -237,7 +247,7 @@ def _as_ours(
             missing.append(f"with a different {name}")
     if not missing and study.space.forbidden(params) is not None:
         missing.append("forbidden here")
-    return params, missing[0] if missing else ""
+    return params, next(iter(missing), "")
 
 
 def _fixed_values(other: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,8 +260,12 @@ def _our_value(study: Study, name: str) -> Any:
     if name.startswith("env."):
         return study.env.values.get(name.removeprefix("env."))
     knobs = study.algorithm.knobs
-    value = study.fixed.get(name, knobs[name].default if name in knobs else None)
-    return list(value) if isinstance(value, tuple) else value
+    value = study.fixed.get(name)
+    if name in knobs and name not in study.fixed:
+        value = knobs[name].default
+    if isinstance(value, tuple):
+        return list(value)
+    return value
 
 
 def _past_of_row(study: Study, params: dict[str, Any], row: TrialRow) -> PriorTrial:
@@ -281,4 +295,6 @@ def _differences(study: Study, other: Mapping[str, Any]) -> str:
         if name not in study.space.names:
             pairs[name] = (value, _our_value(study, name))
     changed = [f"{name} {old} -> {new}" for name, (old, new) in pairs.items() if old != new]
-    return f"; changed since: {', '.join(changed)}" if changed else ""
+    if not changed:
+        return ""
+    return f"; changed since: {', '.join(changed)}"

@@ -112,7 +112,7 @@ def test_evaluation_has_expected_shapes_dtypes_and_length_limit(evaluated):
 
 def test_max_steps_truncates_evaluation_episodes(evaluated):
     cut = max(2, int(np.median(evaluated.greedy.lengths)))
-    run = jax.jit(lambda lanes: evaluate(evaluated.plan, lanes, EPISODES, True, None, cut))
+    run = jax.jit(lambda lanes: evaluate(evaluated.plan, lanes, EPISODES, True, cut_after=cut))
     made = jax.device_get(run(evaluated.lanes))
     np.testing.assert_array_equal(made.lengths, np.minimum(evaluated.greedy.lengths, cut))
     shorter = evaluated.greedy.lengths < cut

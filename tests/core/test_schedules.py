@@ -19,7 +19,8 @@ def _compiled(initial, kind, progress, end, multiplier, exponent, warmup, peak, 
     hypers = SimpleNamespace(
         lr_decay_exponent=exponent, lr_warmup_fraction=warmup, lr_warmup_start_fraction=start
     )
-    return scheduled(hypers, progress, initial, kind, end, multiplier, peak=peak)
+    shape = {"initial": initial, "kind": kind, "end_fraction": end, "multiplier": multiplier}
+    return scheduled(hypers, progress, **shape, peak=peak)
 
 
 def value(kind, progress, initial=1.0, **changes):
@@ -177,10 +178,10 @@ def test_a_registered_schedule_is_a_choice_of_every_schedule_knob(steps):
         made = scheduled(
             hypers,
             jnp.float32(progress),
-            hypers.ent_coef,
-            hypers.ent_schedule,
-            hypers.ent_end_fraction,
-            hypers.ent_schedule_multiplier,
+            initial=hypers.ent_coef,
+            kind=hypers.ent_schedule,
+            end_fraction=hypers.ent_end_fraction,
+            multiplier=hypers.ent_schedule_multiplier,
         )
         assert float(made) == pytest.approx(expected)
     with pytest.raises(ConfigError, match="is already registered"):

@@ -12,7 +12,7 @@ from hpo.core.epochs import minibatch_shape
 from hpo.core.hypers import make_hypers
 from hpo.core.optimisers import step_sizes
 from hpo.core.plan import make_plan
-from hpo.studies.chunk_sizes import quanta_of
+from hpo.studies.chunk_sizes import chunk_sizes_of
 from hpo.studies.load import loads
 
 EPOCHS = 3
@@ -45,9 +45,9 @@ def test_imported_schedule_equals_optax_at_every_gradient_step(tmp_path, capsys,
     env, _ = plan_of_env("CartPole-v1", {}, None)
     plan = make_plan(config, env)
     hypers = jax.tree.map(jnp.asarray, make_hypers(study.fixed, {}, {}))
-    quanta = quanta_of(study, plan.steps_per_update)
+    chunk_sizes = chunk_sizes_of(study, plan.steps_per_update)
     minibatches, _ = minibatch_shape(plan, plan.steps_per_update)
-    total = quanta.schedule_chunks * quanta.updates_per_chunk * EPOCHS * minibatches
+    total = chunk_sizes.schedule_chunks * chunk_sizes.updates_per_chunk * EPOCHS * minibatches
     counts = np.arange(0, total, 7, dtype=np.float32)
     # as `optimisers.progress_of` counts: gradient steps taken over those of the run
     ours = jax.vmap(lambda progress: step_sizes(hypers, progress).policy)(counts / total)

@@ -6,7 +6,7 @@ import pytest
 
 from helpers import search_samples as samples
 from hpo.search.run import run
-from hpo.studies.chunk_sizes import quanta_of
+from hpo.studies.chunk_sizes import chunk_sizes_of
 from hpo.studies.expected_cost import expected_steps
 from hpo.studies.spec import Budget, EarlyTerminate, Seeds
 
@@ -24,7 +24,7 @@ def ratio(folder, method, rule, lanes, trials):
     )
     factory = samples.AnalyticFactory(lanes=lanes, diverges_above=9.0)
     spent = run(study, folder, factory, (), samples.quick()).usage.search_env_steps
-    said = expected_steps(study, quanta_of(study, 1_000), lanes).search
+    said = expected_steps(study, chunk_sizes_of(study, 1_000), lanes).search
     return said / spent
 
 

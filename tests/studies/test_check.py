@@ -20,7 +20,7 @@ def warned(report):
 def test_space_of_batched_hyperparameters_needs_one_program():
     report = check(loads(BASE + "space: {gamma: {min: 0.9, max: 0.99}}\n" + EARLY))
     assert report.bucket_count == 1
-    assert report.buckets[0][0].quanta.rungs == (20_000, 80_000)
+    assert report.buckets[0][0].chunk_sizes.rungs == (20_000, 80_000)
     assert warned(report) == ()
 
 

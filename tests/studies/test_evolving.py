@@ -4,7 +4,7 @@ import pytest
 
 from hpo.errors import StudyError
 from hpo.studies.check import check
-from hpo.studies.chunk_sizes import quanta_of, rung_steps
+from hpo.studies.chunk_sizes import chunk_sizes_of, rung_steps
 from hpo.studies.load import loads
 from hpo.studies.resolved import resolved, resolved_yaml
 
@@ -40,8 +40,8 @@ def test_rungs_are_the_multiples_of_every():
     study = loads(BASE + "early_terminate: {type: pb2, every: 50k, perturb: [0.5, 2, 4]}\n")
     assert rung_steps(study) == (50_000, 100_000, 150_000)
     assert study.early_terminate.perturb == (0.5, 2.0, 4.0)
-    quanta = quanta_of(study, 1_024)
-    assert len(quanta.rung_chunks) == 3
+    chunk_sizes = chunk_sizes_of(study, 1_024)
+    assert len(chunk_sizes.rung_chunks) == 3
     assert "pb2 every 50,000 env steps" in check(study).text()
 
 

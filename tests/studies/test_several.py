@@ -6,7 +6,7 @@ import pytest
 
 from hpo.environments.registry import reference_of
 from hpo.errors import ConfigError, StudyError
-from hpo.studies.chunk_sizes import quanta_of
+from hpo.studies.chunk_sizes import chunk_sizes_of
 from hpo.studies.expected_cost import expected_steps
 from hpo.studies.load import load, loads
 from hpo.studies.resolved import resolved, resolved_yaml, study_hash
@@ -96,8 +96,8 @@ def test_each_environment_has_only_its_parameters():
 def test_env_steps_include_all_environments():
     study = loads(SEVERAL + "budget: {trials: 4}\n")
     one = alone(study, 0)
-    quanta = quanta_of(study, 1024)
-    assert expected_steps(study, quanta).full == 3 * expected_steps(one, quanta).full
+    chunk_sizes = chunk_sizes_of(study, 1024)
+    assert expected_steps(study, chunk_sizes).full == 3 * expected_steps(one, chunk_sizes).full
     with pytest.raises(StudyError, match="at least 300000"):
         loads(SEVERAL + "budget: {trials: 4, env_steps: 299k}\n")
 

@@ -82,8 +82,7 @@ class _Study:
             first = next((one for one in entries if trial in (None, one.trial)), None)
             limited = None
             if first is not None:
-                rival = None if default is None else default.trial
-                limited = constraint_samples(journal, rows, first.trial, rival)
+                limited = constraint_samples(journal, rows, first.trial, default)
             return cls(
                 meta=meta,
                 rows=rows,

@@ -243,13 +243,13 @@ def _stopping_text(report: CheckReport) -> str:
     if early is None and search.driver != "ray_tune":
         return "none: every trial runs to its end"
     rule = f"Ray Tune's {search.scheduler}" if early is None else early.type
-    quanta = report.buckets[0][0].quanta
-    rungs = [steps(at) for at in quanta.rungs]
+    chunk_sizes = report.buckets[0][0].chunk_sizes
+    rungs = [steps(at) for at in chunk_sizes.rungs]
     if not rungs:
         return f"{rule}, but a run has no rung"
     shown = rungs if len(rungs) <= _NAMED else [*rungs[:2], "...", rungs[-1]]
     at = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-    end = f"{steps(quanta.env_steps)} {report.study.algorithm.unit}"
+    end = f"{steps(chunk_sizes.env_steps)} {report.study.algorithm.unit}"
     return f"{rule} compares trials at {at} of {end}"
 
 

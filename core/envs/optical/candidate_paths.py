@@ -51,8 +51,9 @@ def pair_index(source: int, destination: int, num_nodes: int, directed: bool) ->
     """
     low, high = sorted((source, destination))
     row = num_nodes * low + high - low * (low - 1) // 2 - 2 * low - 1
-    backward = directed and source > destination
-    return row + (num_nodes * (num_nodes - 1) // 2 if backward else 0)
+    if directed and source > destination:
+        row += num_nodes * (num_nodes - 1) // 2
+    return row
 
 
 @lru_cache(maxsize=32)
@@ -60,6 +61,7 @@ def make_path_table(
     topology: Topology,
     k: int,
     order: str = "spectral_resources",
+    *,
     disjoint: bool = False,
     formats: tuple[Format, ...] | None = None,
     capacity: Callable[[float], float] | None = None,
@@ -69,8 +71,9 @@ def make_path_table(
     if k < 1:
         raise ConfigError(f"k is {k}; it is the number of candidate paths, 1 or more")
     finder = _Finder(topology, k, order, disjoint, formats, capacity)
-    halves = list(combinations(range(topology.num_nodes), 2))
-    pairs = halves + [(d, s) for s, d in halves] if topology.directed else halves
+    pairs = list(combinations(range(topology.num_nodes), 2))
+    if topology.directed:
+        pairs += [(destination, source) for source, destination in pairs]
     nodes = tuple(finder.candidates(source, destination) for source, destination in pairs)
     short = sum(len(paths) < k for paths in nodes)
     if short:
@@ -117,7 +120,9 @@ class _Finder:
         return list(chosen)
 
     def _tie_break(self, path: Path) -> tuple[float, int, int]:
-        weight = self._km(path) if self.order == "distance" else float(len(path) - 1)
+        weight = float(len(path) - 1)
+        if self.order == "distance":
+            weight = self._km(path)
         fingerprint = hashlib.sha256(str(list(path)).encode()).hexdigest()
         return weight, len(path), int(fingerprint, 16)
 
@@ -129,14 +134,20 @@ class _Finder:
             return (km,)
         if self.order == "hops_distance":
             return (hops, km)
-        carried = self._efficiency(km) if self.capacity is None else self.capacity(km)
-        return (carried,) if self.order == "capacity" else (hops / max(carried, 1.0),)
+        carried = self._efficiency(km)
+        if self.capacity is not None:
+            carried = self.capacity(km)
+        if self.order == "capacity":
+            return (carried,)
+        return (hops / max(carried, 1.0),)
 
     def _km(self, path: Path) -> float:
         return sum(self.topology.graph[u][v]["km"] for u, v in pairwise(path))
 
     def _efficiency(self, km: float) -> float:
-        return 1.0 if self.formats is None else spectral_efficiency(self.formats, km)
+        if self.formats is None:
+            return 1.0
+        return spectral_efficiency(self.formats, km)
 
     def table(
         self, pairs: Sequence[tuple[int, int]], nodes: tuple[tuple[tuple[int, ...], ...], ...]
@@ -154,7 +165,8 @@ class _Finder:
                 km = sum(kms[link] for link in links)
                 counts[row, column], lengths[row, column] = len(links), km
                 efficiency[row, column] = self._efficiency(km)
-                capacity[row, column] = self.capacity(km) if self.capacity else 0.0
+                if self.capacity is not None:
+                    capacity[row, column] = self.capacity(km)
         arrays = (np.array(pairs, np.int32), hops, counts, lengths, efficiency, capacity)
         for array in arrays:
             array.setflags(write=False)  # cached and shared
@@ -171,5 +183,7 @@ def _k_shortest_paths(
 def _shortest_paths(graph: Any, source: int, destination: int, by_km: bool) -> Iterator[Path]:
     import networkx as nx
 
-    weight = "km" if by_km else None
+    weight = None
+    if by_km:
+        weight = "km"
     return (tuple(path) for path in nx.shortest_simple_paths(graph, source, destination, weight))

@@ -20,7 +20,7 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Int, UInt32
 
 from ....errors import ConfigError
-from ...evaluation import STEP_LIMIT, Carry, Episodes, reset_keys, restart_keys, step_words
+from ...evaluation import Carry, Episodes, last_step, reset_keys, restart_keys, step_words
 from ...pytree import Pytree, pytree, where
 from ..contract import Environment, Step, differing, pushed, unwrapped
 from .heuristics import Heuristic, make_heuristic
@@ -63,7 +63,9 @@ class _HeuristicAgent:
 
 
 def make_agent(rule: Rule, environment: OpticalEnvironment) -> Agent:
-    return rule if isinstance(rule, Agent) else _HeuristicAgent(make_heuristic(rule, environment))
+    if isinstance(rule, Agent):
+        return rule
+    return _HeuristicAgent(make_heuristic(rule, environment))
 
 
 def begin_all(agent: Agent, count: int) -> Any:
@@ -96,13 +98,14 @@ class PolicyRule:
         self, state: OpticalState, offers: Offers, params: OpticalParams, memory: Any, words: Words
     ) -> Answer:
         shown = self.environment.observe(state, params)
-        seen = None if memory.seen is None else pushed(memory.seen, shown)
-        key = None
+        seen = key = None
+        if memory.seen is not None:
+            shown = seen = pushed(memory.seen, shown)
         if not self.greedy:
             key = jax.random.wrap_key_data(words[:2], impl="threefry2x32")
             key = jax.random.fold_in(key, _SAMPLING)
         mask = self.environment.action_mask(state, params)
-        action, inner = self.policy.act(shown if seen is None else seen, mask, memory.inner, key)
+        action, inner = self.policy.act(shown, mask, memory.inner, key)
         return *self.environment.decode(state, offers, action), _Memory(seen, inner)
 
 
@@ -162,7 +165,9 @@ def summarise_seeds(values: np.ndarray, requests: int) -> HeuristicSummary:
     from scipy import stats
 
     count = len(values)
-    mean, std = float(values.mean()), float(values.std(ddof=1)) if count > 1 else 0.0
+    mean, std = float(values.mean()), 0.0
+    if count > 1:
+        std = float(values.std(ddof=1))
     error = std / math.sqrt(count)
     if not values.any():
         return HeuristicSummary(0.0, 0.0, 0.0, 0.0, 3.0 / (count * requests))
@@ -187,7 +192,9 @@ def evaluate_heuristic(
     If an environment is not continuous, its episodes follow each other without a break. Seed i is
     the stream of `fold_in(key(seed), i)`. Seeds are spread over all of jax's devices.
     """
-    chosen = np.array([environment.settings.load] if loads is None else loads, np.float64)
+    if loads is None:
+        loads = [environment.settings.load]
+    chosen = np.array(loads, np.float64)
     make_agent(name, environment)  # refuses an unknown name before anything is compiled
     lanes = len(chosen) * seeds
     devices = math.gcd(lanes, len(jax.local_devices()))
@@ -286,7 +293,7 @@ class _Lanes:
         environment, (state, memory) = self.environment, going
         agent, offers = make_agent(self.rule, environment), environment.offers(state, params)
         path, start, memory = agent.choose(state, offers, params, memory, words)
-        step = environment.serve(words, state, offers, path, start, params)
+        step = environment.serve(words, state, offers, path, start, params=params)
         seen = {key: step.info[key] for key in self._info_names}
         if environment.never_ends:
             return (step.state, memory), seen
@@ -308,11 +315,15 @@ def evaluate_baseline(
     rule: Rule,
     params: OpticalParams,
     keys: UInt32[np.ndarray, "R 2"],
+    *,
     episodes: int,
     steps: int | None,
 ) -> Episodes:
     """Return a rule's results on the streams of R replicates, host arrays [R, episodes]."""
-    run = functools.partial(_run_replicate, environment, rule, params, episodes, steps)
+
+    def run(key: UInt32[Array, "2"]) -> Any:
+        return _run_replicate(environment, rule, params, key, episodes=episodes, steps=steps)
+
     return jax.device_get(jax.jit(lambda keys: Episodes(*jax.lax.map(run, keys)))(keys))
 
 
@@ -320,9 +331,10 @@ def _run_replicate(
     environment: OpticalEnvironment,
     rule: Rule,
     params: OpticalParams,
+    key: UInt32[Array, "2"],
+    *,
     episodes: int,
     steps: int | None,
-    key: UInt32[Array, "2"],
 ) -> tuple[Array, Array, dict[str, Array]]:
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), params)
     state, _ = jax.vmap(environment.reset, (0, None))(reset_keys(key, episodes), params)
@@ -335,7 +347,7 @@ def _run_replicate(
         path, start, memory = agent.choose(state, offers, params, memory, words)
         key = jax.random.wrap_key_data(words, impl="threefry2x32")
         drawn = random_words(key, WORDS_PER_REQUEST)
-        after = environment.serve(drawn, state, offers, path, start, params)
+        after = environment.serve(drawn, state, offers, path, start, params=params)
         return after.replace(observation=()), memory
 
     def step(carry: Carry) -> Carry:
@@ -349,8 +361,7 @@ def _run_replicate(
         return carry.after(environment, after, memory, steps, fresh)
 
     carry = Carry.begun((episodes,), state, (), memories).with_info(step)
-    last = STEP_LIMIT if steps is None else environment.warmup_steps + steps
-    return carry.played(environment, step, last)
+    return carry.played(environment, step, last_step(environment, steps))
 
 
 def trace_heuristic(
@@ -363,7 +374,9 @@ def trace_heuristic(
     `mean_holding_time` or of the request list (inf if services never end). A refusing action has 0
     km, hops and slots. `occupancy`, bool [links, S], is the state after the last request.
     """
-    count = environment.max_requests if steps is None else steps
+    count = steps
+    if count is None:
+        count = environment.max_requests
     key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(0))
     rows, words = jax.device_get(_trace_program(environment, name, count)(key))
     tables, ended = environment.tables, rows.pop("ended")
@@ -433,7 +446,7 @@ def _trace_program(environment: OpticalEnvironment, name: Rule, steps: int):
         words, reset_words = words_of
         offers = environment.offers(state, params)
         path, start, memory = agent.choose(state, offers, params, memory, words)
-        step = environment.serve(words, state, offers, path, start, params)
+        step = environment.serve(words, state, offers, path, start, params=params)
         done = step.terminated | step.truncated
         row = {
             "pair": state.request.pair,

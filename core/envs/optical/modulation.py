@@ -72,7 +72,9 @@ def _format(file: str, line: int, row: dict[str, str]) -> Format:
 def spectral_efficiency(formats: tuple[Format, ...], km: float) -> float:
     """Return the highest efficiency that reaches `km`, or that of the longest reach."""
     reaching = [format.efficiency for format in formats if format.reach >= km]
-    return max(reaching) if reaching else max(formats, key=lambda f: f.reach).efficiency
+    if not reaching:
+        return max(formats, key=lambda format: format.reach).efficiency
+    return max(reaching)
 
 
 ATTENUATION_DB_PER_KM = 0.2

@@ -43,13 +43,16 @@ def make_tables(settings: OpticalSettings) -> NetworkTables:
         scale_factor=settings.scale_factor,
         granularity=min(settings.bitrate_list),
     )
+    formats = None
+    if settings.modulated:
+        formats = make_modulation(settings.modulation)
     paths = make_path_table(
         topology,
         settings.k,
         settings.path_order,
-        settings.disjoint_paths,
-        make_modulation(settings.modulation) if settings.modulated else None,
-        capacity if settings.reuses_lightpaths else None,
+        disjoint=settings.disjoint_paths,
+        formats=formats,
+        capacity=capacity if settings.reuses_lightpaths else None,
     )
     links = topology.num_links
     first = np.where(paths.hops[..., :1] == links, 0, paths.hops[..., :1])

@@ -257,9 +257,10 @@ def _graph_observer(env: Network) -> Observer:
         source, destination = _request_ends(env, state)
         start, end = (jax.nn.one_hot(node, topology.num_nodes) for node in (source, destination))
         marks = jnp.stack([start, -end], -1)
-        edges = (
-            _occupancy(env, state) if env.settings.incremental else _time_left(env, state, params)
-        )
+        if env.settings.incremental:
+            edges = _occupancy(env, state)
+        else:
+            edges = _time_left(env, state, params)
         share = state.request.bitrate / np.float32(env.largest_bitrate)
         return jraph.GraphsTuple(
             nodes=jnp.concatenate([jnp.asarray(spectral), marks], -1),

@@ -44,13 +44,17 @@ class OpticalEnvironment:
         self.traffic = _make_traffic(settings, self.tables)
         requests = self.traffic.requests
         self.resources: Resources = self._make_resources(unrolled)
-        self.max_requests = len(requests) if requests is not None else settings.max_requests
+        self.max_requests = settings.max_requests
+        if requests is not None:
+            self.max_requests = len(requests)
         self.never_ends = settings.continuous and not settings.end_first_blocking
         self.warmup_steps = settings.warmup_requests
         self.has_shadow = bool(settings.shadow)
         self.blocks = -(-settings.slots // settings.aggregate_slots)
         self.num_paths, self.slots = settings.k, settings.slots
-        self.per_path = len(settings.fits) if settings.id == "deeprmsa" else self.blocks
+        self.per_path = self.blocks
+        if settings.id == "deeprmsa":
+            self.per_path = len(settings.fits)
         count = self.num_paths * self.per_path + int(settings.no_op)
         self.action_space: ActionSpace = Discrete(count)
         self.default_params = OpticalParams(
@@ -67,7 +71,9 @@ class OpticalEnvironment:
         services_end = not settings.incremental
         if not settings.reuses_lightpaths:
             return FlexibleGrid(tables, settings.slots, settings.guardband, services_end, unrolled)
-        bitrates = settings.bitrate_list if requests is None else requests.bitrate.tolist()
+        bitrates = settings.bitrate_list
+        if requests is not None:
+            bitrates = requests.bitrate.tolist()
         smallest = min(bitrates) * settings.bitrate_scale
         most = max(1, int(float(tables.capacity.max()) / smallest + 1e-6))
         return network_state.SharedLightpaths(tables, settings.slots, most, services_end)
@@ -85,13 +91,15 @@ class OpticalEnvironment:
     ) -> Step:
         offers = self.offers(state, params)
         path, start = self.decode(state, offers, action)
-        return self.serve(random_words(key, WORDS_PER_REQUEST), state, offers, path, start, params)
+        words = random_words(key, WORDS_PER_REQUEST)
+        return self.serve(words, state, offers, path, start, params=params)
 
     def shadow_step(self, key: PRNGKeyArray, state: OpticalState, params: OpticalParams) -> Step:
         """Serve the current request by the rule named by `shadow`, with the draws of `step`."""
         offers = self.offers(state, params)
         path, start = make_heuristic(self.settings.shadow, self)(state, offers, params)
-        return self.serve(random_words(key, WORDS_PER_REQUEST), state, offers, path, start, params)
+        words = random_words(key, WORDS_PER_REQUEST)
+        return self.serve(words, state, offers, path, start, params=params)
 
     def action_mask(self, state: OpticalState, params: OpticalParams) -> Bool[Array, " A"]:
         starts = self.offers(state, params).starts
@@ -103,7 +111,9 @@ class OpticalEnvironment:
             mask = unpack(starts, self.slots).reshape(-1)
         else:
             mask = ((starts[:, None, :] & self._block_words[None]) != ZERO).any(-1).reshape(-1)
-        return jnp.append(mask, True) if self.settings.no_op else mask
+        if self.settings.no_op:
+            mask = jnp.append(mask, True)
+        return mask
 
     def offers(self, state: OpticalState, params: OpticalParams) -> Offers:
         return self.resources.offers(state.held, state.request, params)
@@ -141,6 +151,7 @@ class OpticalEnvironment:
         offers: Offers,
         path: Int[Array, ""],
         start: Int[Array, ""],
+        *,
         params: OpticalParams,
     ) -> Step:
         """Serve the current request at a path and start slot; `words` draw the next request."""
@@ -217,8 +228,9 @@ class OpticalEnvironment:
     @property
     def largest_bitrate(self) -> float:
         """Gb/s before `bitrate_scale`: from the traffic's list, or from the given requests."""
-        requests = self.traffic.requests
-        return float(self.traffic.bitrates.max() if requests is None else requests.bitrate.max())
+        if self.traffic.requests is None:
+            return float(self.traffic.bitrates.max())
+        return float(self.traffic.requests.bitrate.max())
 
     def _info(
         self,
@@ -254,11 +266,16 @@ def make_from_keys(unrolled: bool = False, **keys: Any) -> OpticalEnvironment:
 def _make_traffic(settings: OpticalSettings, tables: NetworkTables) -> Traffic:
     topology = tables.topology
     matrix = read_traffic_matrix(settings.traffic_matrix, topology)
+    weights = requests = None
+    if matrix is not None:
+        weights = pair_weights(matrix, topology)
+    if settings.requests:
+        requests = read_requests(settings.requests, topology)
     return Traffic(
         bitrates=np.array(settings.bitrate_list),
-        weights=None if matrix is None else pair_weights(matrix, topology),
+        weights=weights,
         num_pairs=len(tables.hops),
         both_ways=not settings.directed,
         truncated=settings.truncate_holding_time,
-        requests=read_requests(settings.requests, topology) if settings.requests else None,
+        requests=requests,
     )

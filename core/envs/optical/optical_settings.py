@@ -102,7 +102,9 @@ class OpticalSettings:
     @property
     def width(self) -> float:
         """GHz per slot in use: the largest bitrate if lightpaths are reused."""
-        return max(self.bitrate_list) if self.reuses_lightpaths else self.slot_width
+        if self.reuses_lightpaths:
+            return max(self.bitrate_list)
+        return self.slot_width
 
 
 def _defaults(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,25 +122,33 @@ def _defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _coerce(key: str, value: Any) -> Any:
-    if key == "bitrates":
-        items = value if isinstance(value, list | tuple) else [value]
-        if not all(map(_is_number, items)):
-            _refuse(key, value, "a list of numbers, Gb/s")
-        return tuple(map(float, items))
-    if key == "fits":
-        return tuple(value) if isinstance(value, list | tuple) else (value,)
+    if key in ("bitrates", "fits"):
+        return _as_items(key, value)
     if (key, value) in (("requests", None), ("shadow", None)):
         return ""
     kind = type(_DEFAULTS[key])
     if kind in (int, float):
-        if not _is_number(value):
-            _refuse(key, value, "a number" if kind is float else "a whole number")
-        if kind is int and value != int(value):
-            _refuse(key, value, "a whole number")
+        if not _is_number(value) or (kind is int and value != int(value)):
+            _refuse(key, value, _KINDS[kind])
         return kind(value)
     if not isinstance(value, kind):
-        _refuse(key, value, "true or false" if kind is bool else "text")
+        _refuse(key, value, _KINDS[kind])
     return value
+
+
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def _as_items(key: str, value: Any) -> tuple[Any, ...]:
+    """Return a list, which may be given as its only entry."""
+    items = (value,)
+    if isinstance(value, list | tuple):
+        items = tuple(value)
+    if key == "fits":
+        return items
+    if not all(map(_is_number, items)):
+        _refuse(key, value, "a list of numbers, Gb/s")
+    return tuple(map(float, items))
 
 
 def _is_number(value: Any) -> bool:
@@ -212,7 +222,9 @@ def _check_bitrates(settings: OpticalSettings, given: Mapping[str, Any]) -> None
 
 def _check_episodes(settings: OpticalSettings) -> None:
     if settings.continuous and (settings.requests or settings.incremental):
-        what = "a request list" if settings.requests else "incremental loading"
+        what = "incremental loading"
+        if settings.requests:
+            what = "a request list"
         raise ConfigError(f"{what} is finite: type continuous: false, or remove it")
     if settings.shadow and settings.end_first_blocking:
         raise ConfigError(

@@ -191,8 +191,9 @@ class Spectrum(Pytree):
 
 def empty_spectrum(words: int, services_end: bool) -> Spectrum:
     none, zero = jnp.zeros(words, jnp.uint32), jnp.zeros((), jnp.int32)
-    clock = Clock(jnp.zeros((32, words), jnp.int32), none, zero, zero)
-    return Spectrum(none, clock if services_end else None)
+    if not services_end:
+        return Spectrum(none, None)
+    return Spectrum(none, Clock(jnp.zeros((32, words), jnp.int32), none, zero, zero))
 
 
 def advance(

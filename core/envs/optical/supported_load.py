@@ -116,7 +116,9 @@ def _log_load_at(loads: np.ndarray, blocking: np.ndarray, target: float) -> floa
     if inside < 0.0 or below <= 0.0:
         return None
     crossing = float(middle - 2.0 * height / below)  # of both, the one where the curve rises
-    return crossing if math.log(loads[0]) <= crossing <= math.log(loads[-1]) else None
+    if not math.log(loads[0]) <= crossing <= math.log(loads[-1]):
+        return None
+    return crossing
 
 
 def _enclose(
@@ -130,7 +132,10 @@ def _enclose(
         means = curve.service_blocking.mean(1)
         if means[0] < target < means[-1]:
             return curve
-        low, high = (low / 16.0, low * 1.5) if means[0] >= target else (high / 1.5, high * 16.0)
+        if means[0] >= target:
+            low, high = low / 16.0, low * 1.5
+        else:
+            low, high = high / 1.5, high * 16.0
     raise ConfigError(
         f"no load between {low:g} and {high:g} Erlang has a blocking of "
         f"{target:g}; use more requests per seed, or start from a different load"

@@ -50,7 +50,9 @@ class Topology:
     @cached_property
     def links(self) -> tuple[tuple[int, int, float], ...]:
         """(source, destination, km), sorted; undirected links have the smaller position first."""
-        arcs = self.arcs if self.directed else [(*sorted(a[:2]), a[2]) for a in self.arcs]
+        arcs = self.arcs
+        if not self.directed:
+            arcs = [(*sorted(ends), km) for *ends, km in arcs]
         return tuple(sorted((int(u), int(v), float(km)) for u, v, km in arcs))
 
     @cached_property
@@ -67,7 +69,7 @@ class Topology:
         It depends only on nodes and links, so a file with the nodes and links of a shipped network
         uses that network's numbers, whatever its nodes are called.
         """
-        return 0 if _both_ways_as_one(self.arcs) in _published_from_zero() else 1
+        return int(_both_ways_as_one(self.arcs) not in _published_from_zero())
 
     @cached_property
     def graph(self) -> networkx.Graph[int]:
@@ -75,7 +77,9 @@ class Topology:
         import networkx as nx
 
         first = self.first_number
-        graph = nx.DiGraph() if self.directed else nx.Graph()
+        graph = nx.Graph()
+        if self.directed:
+            graph = nx.DiGraph()
         graph.add_nodes_from(range(first, first + self.num_nodes))
         for source, destination, km in self.arcs:
             graph.add_edge(source + first, destination + first, km=km)
@@ -121,12 +125,15 @@ def _read_graph(path: Path) -> tuple[Any, list[tuple[Any, Any]]]:
             document = parse_json(path.read_text(encoding="utf-8"))
         if not isinstance(document, dict) or "nodes" not in document:
             raise ConfigError(f"{path}: expected node-link JSON with 'nodes' and 'links'")
-        edges = "links" if "links" in document else "edges"
+        edges = "edges"
+        if "links" in document:
+            edges = "links"
         graph = _simple_graph(path, nx.node_link_graph(document, edges=edges))
         first: dict[Any, tuple[Any, Any]] = {}
         for link in document[edges]:
             ends = _node_id(link["source"]), _node_id(link["target"])
-            first.setdefault(ends if graph.is_directed() else frozenset(ends), ends)
+            key = ends if graph.is_directed() else frozenset(ends)
+            first.setdefault(key, ends)
         return graph, list(first.values())
     except (*_UNREADABLE, nx.NetworkXError) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -142,12 +149,16 @@ def _simple_graph(path: Path, graph: Any) -> Any:
         return graph
     import networkx as nx
 
-    return nx.DiGraph(graph) if graph.is_directed() else nx.Graph(graph)
+    if graph.is_directed():
+        return nx.DiGraph(graph)
+    return nx.Graph(graph)
 
 
 def _node_id(given: Any) -> Any:
     """Return a node's id as stored by networkx: lists become tuples."""
-    return tuple(map(_node_id, given)) if isinstance(given, list) else given
+    if isinstance(given, list):
+        return tuple(map(_node_id, given))
+    return given
 
 
 def _length(path: Path, source: Any, destination: Any, attributes: Mapping[str, Any]) -> float:

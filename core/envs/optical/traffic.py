@@ -87,7 +87,9 @@ class Traffic:
     def words_at_reset(self) -> int:
         if self.weights is not None:
             return 0
-        return 2 * self.num_pairs if self.both_ways else self.num_pairs
+        if self.both_ways:
+            return 2 * self.num_pairs
+        return self.num_pairs
 
     def pair_shares(self, words: UInt32[Array, " n"]) -> Float[Array, " R"] | None:
         """Return cumulative shares of the pairs for the state; only if they are redrawn."""

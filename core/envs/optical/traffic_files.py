@@ -144,4 +144,6 @@ def pair_weights(matrix: np.ndarray, topology: Topology) -> np.ndarray:
     """Return the shares of pairs in the order of `pair_index`."""
     low, high = np.triu_indices(topology.num_nodes, 1)
     there, back = matrix[low, high], matrix[high, low]
-    return np.concatenate([there, back]) if topology.directed else there + back
+    if topology.directed:
+        return np.concatenate([there, back])
+    return there + back

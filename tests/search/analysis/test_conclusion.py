@@ -336,8 +336,8 @@ class Died(BaseException):
 @pytest.mark.parametrize("phase", [Phase.SEARCH, Phase.CHOOSE, Phase.REPORT])
 def test_unfinished_study_has_no_verdict(tmp_path, monkeypatch, phase):
     def commit_if_due(self):
-        trials = self._ledger.trials.values()
-        if self._ledger.state.phase is phase and any(t.value is not None for t in trials):
+        trials = self._search_state.trials.values()
+        if self._search_state.state.phase is phase and any(t.value is not None for t in trials):
             self.commit()
             raise Died
 
@@ -380,10 +380,10 @@ def test_stopped_default_is_feasible_by_test_seeds(tmp_path, least, said):
 
 def test_budget_end_before_default_is_measured_is_reported(tmp_path, monkeypatch):
     def is_out_of_time(self):
-        state = self.ledger.state
+        state = self.search_state.state
         if state.phase is not Phase.REPORT:
             return False
-        return not any(run.is_live for run in self.ledger.trials[state.winner].runs)
+        return not any(run.is_live for run in self.search_state.trials[state.winner].runs)
 
     monkeypatch.setattr(Engine, "is_out_of_time", is_out_of_time)
     results = go(tmp_path, samples.AnalyticFactory(lanes=4))
@@ -394,7 +394,7 @@ def test_budget_end_before_default_is_measured_is_reported(tmp_path, monkeypatch
 
 def test_budget_end_before_confirm_stage_is_reported(tmp_path, monkeypatch):
     def is_out_of_time(self):
-        return self.ledger.state.phase is Phase.CHOOSE
+        return self.search_state.state.phase is Phase.CHOOSE
 
     monkeypatch.setattr(Engine, "is_out_of_time", is_out_of_time)
     said = go(tmp_path, budget=Budget(trials=24, wall_seconds=1e6)).conclusion.said
@@ -651,7 +651,7 @@ def test_extended_study_accounts_for_earlier_looks(tmp_path):
 def test_study_without_recorded_looks_counts_current_look(tmp_path, monkeypatch):
     steps = {"early_terminate": None, "space": samples.REAL}
     with monkeypatch.context() as before:
-        before.setattr(SearchState, "note_looks", lambda ledger, winner, interim=False: None)
+        before.setattr(SearchState, "note_looks", lambda search_state, winner, interim=False: None)
         go(tmp_path, confirm=samples.Confirm(2, 3, 7), **steps)
     with Journal(tmp_path) as journal:
         assert looks_of(journal.attributes()) == ()

@@ -150,17 +150,19 @@ def test_served_values_equal_table_values(folder):
     factory = factory_of(folder, study)
     engine = search_table(study, factory)
     values, plan = factory.table.values, factory.seeds
-    assert {trial.params["learning_rate"] for trial in engine.ledger.trials.values()} == set(RATES)
+    assert {trial.params["learning_rate"] for trial in engine.search_state.trials.values()} == set(
+        RATES
+    )
     streams = {Stream.SEARCH: "seed_values", Stream.CHOOSE: "choose_values"}
     counted = 0
-    for trial in engine.ledger.trials.values():
+    for trial in engine.search_state.trials.values():
         row = RATES.index(trial.params["learning_rate"])
         for stream, name in streams.items():
             for seed, value in enumerate(getattr(trial, name)):
                 assert value == values[row, plan.column(stream, seed), -1]
                 counted += 1
     assert counted == 6 * 2 + 2 * 3
-    assert chosen_trial(engine) == engine.ledger.state.winner
+    assert chosen_trial(engine) == engine.search_state.state.winner
 
 
 def test_search_with_and_without_store_gives_same_results(folder, tmp_path):
@@ -170,7 +172,7 @@ def test_search_with_and_without_store_gives_same_results(folder, tmp_path):
         engine = search_table(study, factory_of(folder, study), move=False)
         stored = run(study, tmp_path / method, factory_of(folder, study), settings=ONE_COMMIT)
         assert stored.best is not None and stored.best.trial == chosen_trial(engine)
-        ours = {n: (t.state, t.value, t.env_steps) for n, t in engine.ledger.trials.items()}
+        ours = {n: (t.state, t.value, t.env_steps) for n, t in engine.search_state.trials.items()}
         theirs = {e.trial: (e.state, e.search_value, e.env_steps) for e in stored.leaderboard}
         assert {n: (value, spent) for n, (_, value, spent) in ours.items()} == {
             n: (value, spent) for n, (_, value, spent) in theirs.items()
@@ -281,12 +283,14 @@ def test_each_table_row_is_proposed_once(folder):
     file = bench_file(folder)
     study = file.budgeted(BenchRunner(file).study("toy", "mine"), 400)
     engine = search_table(study, factory_of(folder, study))
-    rates = [trial.params["learning_rate"] for trial in engine.ledger.trials.values()]
-    assert sorted(rates) == sorted(RATES) and engine.ledger.state.exhausted
+    rates = [trial.params["learning_rate"] for trial in engine.search_state.trials.values()]
+    assert sorted(rates) == sorted(RATES) and engine.search_state.state.exhausted
     noted = replace(study, search=SearchSpec("cmaes"), budget=Budget(9))
     for asked, move in ((study, False), (noted, True)):
         engine = search_table(asked, factory_of(folder, study), move)
-        assert not {t.params["learning_rate"] for t in engine.ledger.trials.values()} <= set(RATES)
+        assert not {t.params["learning_rate"] for t in engine.search_state.trials.values()} <= set(
+            RATES
+        )
 
 
 def test_diverged_seed_ends_at_divergence(tmp_path):

@@ -173,7 +173,7 @@ def test_crashed_study_resumes_with_same_tables_and_lanes(tmp_path, monkeypatch,
     for boundary in sorted({0, 2, boundaries // 2, boundaries - 3}):
 
         def commit_if_due(self, boundary=boundary):
-            if self._ledger.state.boundary == boundary:
+            if self._search_state.state.boundary == boundary:
                 self.commit()
                 raise Died
 

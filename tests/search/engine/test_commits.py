@@ -42,12 +42,12 @@ def times(monkeypatch, seconds, cost=0.0, first_chunk=0.25, boundaries=True, **s
     monkeypatch.setattr(commits, "time", SimpleNamespace(monotonic=lambda: clock.now))
     study = samples.study()
     resolver = Resolver(study, samples.AnalyticFactory())
-    ledger = SearchState(study, LoopState(boundary=7), resolver=resolver)
-    committer = Committer(clock, ledger, {}, **settings)
+    search_state = SearchState(study, LoopState(boundary=7), resolver=resolver)
+    committer = Committer(clock, search_state, {}, **settings)
     committer.commit_if_due()  # before the first chunk nothing is new
     clock.now += first_chunk
     while clock.now < 100.0 + seconds:
-        ledger.state.boundary += boundaries
+        search_state.state.boundary += boundaries
         committer.commit_if_due()
         clock.now += 0.25
     return [round(at - 100.0, 2) for at in clock.commits]

@@ -478,7 +478,7 @@ def test_confirm_of_failed_trial_is_refused(tmp_path):
 def test_confirm_during_search_is_refused(tmp_path, monkeypatch):
     def commit_if_due(self):
         self.commit()
-        if self._ledger.state.boundary == 3:
+        if self._search_state.state.boundary == 3:
             raise growing.Died
 
     monkeypatch.setattr(Committer, "commit_if_due", commit_if_due)

@@ -206,10 +206,10 @@ def test_budget_reserves_env_steps_for_default(tmp_path):
 
 def test_wall_time_limit_cuts_default_before_winner(tmp_path, monkeypatch):
     def is_out_of_time(self):
-        state = self.ledger.state
+        state = self.search_state.state
         if state.phase is not Phase.REPORT:
             return False
-        winner = self.ledger.trials[state.winner]
+        winner = self.search_state.trials[state.winner]
         return not any(run.is_live for run in winner.runs)
 
     monkeypatch.setattr(Engine, "is_out_of_time", is_out_of_time)
@@ -296,7 +296,7 @@ def dies(monkeypatch):
         passed = []
 
         def commit_if_due(self):
-            if self._ledger.state.phase is phase:
+            if self._search_state.state.phase is phase:
                 passed.append(1)
             if len(passed) == boundary:
                 self.commit()

@@ -52,7 +52,7 @@ def dies(monkeypatch):
 
     def at(boundary):
         def commit_if_due(self):
-            if self._ledger.state.boundary == boundary:
+            if self._search_state.state.boundary == boundary:
                 self.commit()
                 raise Died
 
@@ -107,7 +107,7 @@ def test_ctrl_c_during_refill_commits_after_the_chunk(
     refill, asked = refiller.refill, []
 
     def interrupted(self):
-        if self._ledger.state.boundary == boundary and not asked:
+        if self._search_state.state.boundary == boundary and not asked:
             asked.append(boundary)
             signal.raise_signal(signal.SIGINT)
         return refill(self)

@@ -51,7 +51,7 @@ def test_time_limit_cuts_default_in_separate_program(tmp_path, monkeypatch, seed
     chunks = []
 
     def is_out_of_time(self):
-        state = self.ledger.state
+        state = self.search_state.state
         chunks.extend([state.running] if state.phase is Phase.REPORT else [])
         return len(chunks) > LENGTH // 1_000
 

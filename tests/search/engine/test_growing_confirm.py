@@ -160,7 +160,7 @@ def test_study_extended_during_confirm_reuses_finished_runs(tmp_path, phase, mon
     ends = 2 if phase == "choose" else 2 * CONFIRM.choose + 4
 
     def commit_if_due(self):
-        runs = [run for trial in self._ledger.state.live.values() for run in trial.runs]
+        runs = [run for trial in self._search_state.state.live.values() for run in trial.runs]
         fresh = [run for run in runs if run.stream is not Stream.SEARCH]
         if sum(run.state == "ended" for run in fresh) == ends:
             self.commit()

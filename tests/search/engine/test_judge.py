@@ -28,19 +28,19 @@ def empty(study=STUDY):
     return SearchState(study, LoopState(), resolver=Resolver(study, samples.AnalyticFactory()))
 
 
-def judged(*trials, study=STUDY, eta=2.0, ledger=None):
-    if ledger is None:
-        ledger = empty(study)
+def judged(*trials, study=STUDY, eta=2.0, search_state=None):
+    if search_state is None:
+        search_state = empty(study)
     for entry in trials:
-        ledger.add(entry)
-    judge(ledger, Asha(eta), SCHEDULES)
-    return ledger
+        search_state.add(entry)
+    judge(search_state, Asha(eta), SCHEDULES)
+    return search_state
 
 
-def rows(ledger):
+def rows(search_state):
     return [
         (row.trial, row.rung, row.action, row.rank, row.judged)
-        for row in ledger.unwritten.decisions
+        for row in search_state.unwritten.decisions
     ]
 
 
@@ -63,16 +63,16 @@ def test_rungs_and_points_round_up_to_whole_chunks():
 
 
 def test_trials_of_one_boundary_are_compared_with_each_other():
-    ledger = judged(trial(0, [1.0], [3.0]), trial(1, [9.0], [9.0]), trial(2, [5.0], [5.0]))
+    search_state = judged(trial(0, [1.0], [3.0]), trial(1, [9.0], [9.0]), trial(2, [5.0], [5.0]))
     # higher is better; ceil(3/2) = 2 of 3 go on
-    assert rows(ledger) == [
+    assert rows(search_state) == [
         (0, 0, "stop", 3, 3),
         (1, 0, "continue", 1, 3),
         (2, 0, "continue", 2, 3),
     ]
-    row = ledger.unwritten.decisions[0]
+    row = search_state.unwritten.decisions[0]
     assert (row.value, row.cutoff, row.env_steps, row.rule) == (2.0, 5.0, 2_000, "asha eta=2")
-    stopped = ledger.trials[0]
+    stopped = search_state.trials[0]
     assert stopped.state is TrialState.STOPPED and stopped.stop_rule == "asha eta=2"
     assert all(run.state is RunState.CUT for run in stopped.runs)
     assert (stopped.rung, stopped.row().rung_value) == (0, 2.0)
@@ -85,17 +85,17 @@ def test_trial_is_judged_after_its_last_replicate():
 
 
 def test_judged_values_are_those_at_the_rung():
-    ledger = judged(trial(0, [1.0, 100.0], [3.0]))
-    assert ledger.unwritten.decisions[0].value == 2.0
-    assert ledger.trials[0].reports == [2.0]
+    search_state = judged(trial(0, [1.0, 100.0], [3.0]))
+    assert search_state.unwritten.decisions[0].value == 2.0
+    assert search_state.trials[0].reports == [2.0]
 
 
 def test_verdicts_are_never_revised():
-    ledger = judged(trial(0, [1.0]), trial(1, [2.0]))
-    assert [row.action for row in ledger.unwritten.decisions] == ["stop", "continue"]
-    judged(*[trial(number, [0.5]) for number in range(2, 6)], ledger=ledger)
-    assert ledger.trials[1].state is TrialState.RUNNING
-    assert [ledger.trials[number].reports for number in ledger.judged(0)] == [
+    search_state = judged(trial(0, [1.0]), trial(1, [2.0]))
+    assert [row.action for row in search_state.unwritten.decisions] == ["stop", "continue"]
+    judged(*[trial(number, [0.5]) for number in range(2, 6)], search_state=search_state)
+    assert search_state.trials[1].state is TrialState.RUNNING
+    assert [search_state.trials[number].reports for number in search_state.judged(0)] == [
         [1.0],
         [2.0],
         [0.5],
@@ -115,8 +115,11 @@ def test_two_rungs_at_one_boundary_are_judged_in_turn():
     # The replicate that was behind has diverged: the other one has passed both rungs.
     late = trial(0, [4.0, 5.0], [])
     late.runs[1].state = RunState.DIVERGED
-    ledger = judged(late)
-    assert [(row.rung, row.value) for row in ledger.unwritten.decisions] == [(0, 4.0), (1, 5.0)]
+    search_state = judged(late)
+    assert [(row.rung, row.value) for row in search_state.unwritten.decisions] == [
+        (0, 4.0),
+        (1, 5.0),
+    ]
 
 
 def test_a_trial_cut_by_the_budget_is_not_judged():
@@ -127,24 +130,24 @@ def test_a_trial_cut_by_the_budget_is_not_judged():
 
 def test_audited_trials_run_on_and_are_not_judged_again():
     study = samples.study(early_terminate=EarlyTerminate("asha", 2_000, 4.0, audit=1.0))
-    ledger = judged(trial(0, [1.0]), trial(1, [2.0]), study=study)
-    assert [row.action for row in ledger.unwritten.decisions] == ["audit", "continue"]
-    audited = ledger.trials[0]
+    search_state = judged(trial(0, [1.0]), trial(1, [2.0]), study=study)
+    assert [row.action for row in search_state.unwritten.decisions] == ["audit", "continue"]
+    audited = search_state.trials[0]
     assert audited.is_live and audited.audited and audited.stop_rule == "asha eta=2"
     audited.runs[0].rung_values.append(9.0)
-    judged(ledger=ledger)
-    assert len(ledger.unwritten.decisions) == 2
+    judged(search_state=search_state)
+    assert len(search_state.unwritten.decisions) == 2
 
 
 def test_minimised_metric_reverses_rung_order():
     metric = dataclasses.replace(STUDY.metric, goal="minimize")
-    ledger = judged(trial(0, [1.0]), trial(1, [2.0]), study=samples.study(metric=metric))
-    assert [row.action for row in ledger.unwritten.decisions] == ["continue", "stop"]
-    assert ledger.unwritten.decisions[1].cutoff == 1.0
+    search_state = judged(trial(0, [1.0]), trial(1, [2.0]), study=samples.study(metric=metric))
+    assert [row.action for row in search_state.unwritten.decisions] == ["continue", "stop"]
+    assert search_state.unwritten.decisions[1].cutoff == 1.0
 
 
 def test_no_trial_is_judged_without_rule():
-    ledger = empty()
-    ledger.add(trial(0, [1.0]))
-    judge(ledger, None, SCHEDULES)
-    assert ledger.unwritten.decisions == []
+    search_state = empty()
+    search_state.add(trial(0, [1.0]))
+    judge(search_state, None, SCHEDULES)
+    assert search_state.unwritten.decisions == []

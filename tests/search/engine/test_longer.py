@@ -18,7 +18,7 @@ from hpo.search.state.loop_state import LoopState
 from hpo.search.study_estimate import preview
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
-from hpo.studies.chunk_sizes import quanta_of, updates_per_chunk
+from hpo.studies.chunk_sizes import chunk_sizes_of, updates_per_chunk
 from hpo.studies.load import loads
 from hpo.studies.resolved import diff, resolved, resolved_yaml, study_hash
 from hpo.studies.spec import Confirm, Evaluation, Metric, Seeds
@@ -285,7 +285,7 @@ def test_chunks_are_laid_out_over_schedule_horizon():
     long = single(loads(TEXT + "schedule_env_steps: 4096\n", overrides=["env_steps=12k"]))
     assert long.evaluation == short.evaluation
     assert updates_per_chunk(short, 32) == updates_per_chunk(long, 32)
-    one_, other = quanta_of(short, 32), quanta_of(long, 32)
+    one_, other = chunk_sizes_of(short, 32), chunk_sizes_of(long, 32)
     assert one_.schedule_chunks == other.schedule_chunks == one_.chunks < other.chunks
     grown = replace(short, env_steps=12_000)
     assert updates_per_chunk(grown, 32) != updates_per_chunk(short, 32)

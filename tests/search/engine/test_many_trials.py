@@ -43,7 +43,7 @@ def calls_while(folder: Path, trials: int, **changes) -> Counter[str]:
 @pytest.mark.parametrize("kind", STUDIES)
 def test_four_times_the_trials_take_four_times_the_calls(tmp_path, kind, monkeypatch):
     # the estimate of what is left takes a set share of the time, so the clock says how often
-    monkeypatch.setattr(Notifier, "_look_ahead", lambda telling: None)
+    monkeypatch.setattr(Notifier, "_look_ahead", lambda notifier: None)
     few = calls_while(tmp_path / "few", 64, **STUDIES[kind])
     many = calls_while(tmp_path / "many", 256, **STUDIES[kind])
     grown = {name: (few[name], n) for name, n in many.items() if n > 4.5 * few[name] + 64}
@@ -58,5 +58,5 @@ def test_a_trial_that_has_ended_keeps_no_replicates():
     engine = engine_in_memory(study, samples.AnalyticFactory())
     with closing(AskAhead(Proposer(study, make_sampler(study)))) as ahead:
         Loop(engine, RefillQueue(engine, ahead), make_pruner(study)).run(Interrupts())
-    ended = engine.ledger.trials.values()
+    ended = engine.search_state.trials.values()
     assert len(ended) == 12 and not any(trial.is_live or trial.runs for trial in ended)

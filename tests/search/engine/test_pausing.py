@@ -125,7 +125,7 @@ def trial(number, *values, chunks=2):
     return Trial(number, TrialState.RUNNING, "random", 0, "a", {}, runs=runs)
 
 
-def ledger_of(study, *trials):
+def search_state_of(study, *trials):
     found = SearchState(study, LoopState(), resolver=Resolver(study, samples.AnalyticFactory()))
     for entry in trials:
         found.add(entry)
@@ -137,83 +137,87 @@ SCHEDULES = {"a": schedule_of(STUDY, 1_000)}
 RULE = PromotingAsha(2.0, 1_000)
 
 
-def rows(ledger):
-    return [(d.trial, d.rung, d.action, d.rank, d.judged) for d in ledger.unwritten.decisions]
+def rows(search_state):
+    return [
+        (d.trial, d.rung, d.action, d.rank, d.judged) for d in search_state.unwritten.decisions
+    ]
 
 
 def test_paused_trial_is_promoted_when_cutoff_allows():
-    ledger = ledger_of(STUDY, trial(0, [5.0]))
-    assert judge(ledger, RULE, SCHEDULES) == []  # floor(1 / 2) = 0 go on
-    first = ledger.trials[0]
+    search_state = search_state_of(STUDY, trial(0, [5.0]))
+    assert judge(search_state, RULE, SCHEDULES) == []  # floor(1 / 2) = 0 go on
+    first = search_state.trials[0]
     assert first.state is TrialState.PAUSED and first.runs[0].state is RunState.PAUSED
-    assert rows(ledger) == [(0, 0, "pause", 1, 1)] and ledger.state.told == [0]
-    ledger.add(trial(1, [3.0]))
-    assert judge(ledger, RULE, SCHEDULES) == [first]  # the best 1 of 2
+    assert rows(search_state) == [(0, 0, "pause", 1, 1)] and search_state.state.told == [0]
+    search_state.add(trial(1, [3.0]))
+    assert judge(search_state, RULE, SCHEDULES) == [first]  # the best 1 of 2
     assert first.state is TrialState.RUNNING and first.stop_rule == ""
     assert first.runs[0].state is RunState.WAITING and first.runs[0].kept
-    assert rows(ledger) == [(1, 0, "pause", 2, 2), (0, 0, "promote", 1, 2)]
+    assert rows(search_state) == [(1, 0, "pause", 2, 2), (0, 0, "promote", 1, 2)]
 
 
 def test_promoted_trial_is_judged_at_next_rung_immediately():
-    ledger = ledger_of(STUDY, trial(0, [5.0, 5.5]))
-    judge(ledger, RULE, SCHEDULES)
-    ledger.add(trial(1, [3.0]))
-    assert judge(ledger, RULE, SCHEDULES) == []  # it waits again, one rung further
-    assert ledger.trials[0].paused_at == [0, 1]
-    assert rows(ledger)[1:] == [(0, 0, "promote", 1, 2), (0, 1, "pause", 1, 1)]
+    search_state = search_state_of(STUDY, trial(0, [5.0, 5.5]))
+    judge(search_state, RULE, SCHEDULES)
+    search_state.add(trial(1, [3.0]))
+    assert judge(search_state, RULE, SCHEDULES) == []  # it waits again, one rung further
+    assert search_state.trials[0].paused_at == [0, 1]
+    assert rows(search_state)[1:] == [(0, 0, "promote", 1, 2), (0, 1, "pause", 1, 1)]
 
 
 def test_trial_with_all_replicates_finished_is_not_paused():
-    ledger = ledger_of(STUDY, trial(0, [5.0]))
-    ledger.trials[0].runs[0].end()
-    judge(ledger, RULE, SCHEDULES)
-    assert rows(ledger) == [(0, 0, "continue", 1, 1)]
+    search_state = search_state_of(STUDY, trial(0, [5.0]))
+    search_state.trials[0].runs[0].end()
+    judge(search_state, RULE, SCHEDULES)
+    assert rows(search_state) == [(0, 0, "continue", 1, 1)]
 
 
 def test_paused_trial_furthest_from_cutoff_is_stopped():
     rule = PromotingAsha(2.0, 2)
-    ledger = ledger_of(STUDY, *(trial(n, [v]) for n, v in enumerate([9.0, 8.0, 7.0, 6.0, 5.0])))
-    judge(ledger, rule, SCHEDULES)
+    search_state = search_state_of(
+        STUDY, *(trial(n, [v]) for n, v in enumerate([9.0, 8.0, 7.0, 6.0, 5.0]))
+    )
+    judge(search_state, rule, SCHEDULES)
     # the best 2 of 5 go on; of 7, 6 and 5 the worst is one too many
-    assert [t.number for t in ledger.paused()] == [2, 3]
-    assert ledger.trials[4].state is TrialState.STOPPED
-    assert ledger.trials[4].stop_rule == "asha eta=2 pause"
+    assert [t.number for t in search_state.paused()] == [2, 3]
+    assert search_state.trials[4].state is TrialState.STOPPED
+    assert search_state.trials[4].stop_rule == "asha eta=2 pause"
 
 
 def test_briefly_paused_trial_counts_as_running_before():
-    ledger = ledger_of(STUDY, trial(0, [5.0]), trial(1, [4.0]))
-    judge(ledger, PromotingAsha(4.0, 1), SCHEDULES)
-    assert ledger.state.told == [0, 1, 1]  # the second one was paused and let go
-    assert [past.state for past in ledger.history()] == [TrialState.STOPPED] * 2
-    before = ledger.history(unseen=ledger.state.told)
+    search_state = search_state_of(STUDY, trial(0, [5.0]), trial(1, [4.0]))
+    judge(search_state, PromotingAsha(4.0, 1), SCHEDULES)
+    assert search_state.state.told == [0, 1, 1]  # the second one was paused and let go
+    assert [past.state for past in search_state.history()] == [TrialState.STOPPED] * 2
+    before = search_state.history(unseen=search_state.state.told)
     assert [past.state for past in before] == [TrialState.RUNNING] * 2
-    own = [decision for decision in ledger.unwritten.decisions if decision.trial == 1]
-    assert Trial.from_row(ledger.trials[1].row(), own, {}).paused_at == [0]
+    own = [decision for decision in search_state.unwritten.decisions if decision.trial == 1]
+    assert Trial.from_row(search_state.trials[1].row(), own, {}).paused_at == [0]
 
 
 def test_samplers_see_a_paused_trial_as_stopped_until_more_is_known():
-    ledger = ledger_of(STUDY, trial(0, [5.0]))
-    judge(ledger, RULE, SCHEDULES)
-    (past,) = ledger.history()
+    search_state = search_state_of(STUDY, trial(0, [5.0]))
+    judge(search_state, RULE, SCHEDULES)
+    (past,) = search_state.history()
     assert (past.state, past.reports) == (TrialState.STOPPED, (-5.0,))
-    (before,) = ledger.history(unseen=[0])
+    (before,) = search_state.history(unseen=[0])
     assert (before.state, before.reports) == (TrialState.RUNNING, ())
-    ledger.add(trial(1, [3.0]))
-    judge(ledger, RULE, SCHEDULES)
-    assert ledger.history()[0] == past  # that it goes on is no news
-    first = ledger.trials[0]
+    search_state.add(trial(1, [3.0]))
+    judge(search_state, RULE, SCHEDULES)
+    assert search_state.history()[0] == past  # that it goes on is no news
+    first = search_state.trials[0]
     first.runs[0].start()
     first.runs[0].measure(4.0, (), 1)
-    judge(ledger, RULE, SCHEDULES)
-    assert first.paused_at == [0, 1] and ledger.history()[0].reports == (-5.0, -4.0)
-    assert ledger.history(unseen=[0])[0] == past
+    judge(search_state, RULE, SCHEDULES)
+    assert first.paused_at == [0, 1] and search_state.history()[0].reports == (-5.0, -4.0)
+    assert search_state.history(unseen=[0])[0] == past
     again = SearchState(
         STUDY,
-        LoopState.from_text(ledger.state.to_text()),
+        LoopState.from_text(search_state.state.to_text()),
         resolver=Resolver(STUDY, samples.AnalyticFactory()),
     )
-    assert again.history() == ledger.history()
-    assert again.history(unseen={0}) == ledger.history(unseen=[0])
+    assert again.history() == search_state.history()
+    assert again.history(unseen={0}) == search_state.history(unseen=[0])
 
 
 # ---------------------------------------------------------------------- what is kept
@@ -258,7 +262,7 @@ def test_paused_trials_with_lanes_keep_their_state(tmp_path, monkeypatch):
     forget, apart = PausedStates.forget, []
 
     def watched(self):
-        going = [run for trial in self._ledger.going_on() for run in trial.runs if run.kept]
+        going = [run for trial in self._search_state.going_on() for run in trial.runs if run.kept]
         forget(self)
         apart.extend(run for run in going if run.lane is not None)
         assert {(r.trial, r.replicate) for r in going} == set(self._kept)
@@ -277,7 +281,7 @@ def stopped_at(monkeypatch, boundary):
     passes = Loop._pass_boundary
 
     def until(self):
-        if self._ledger.state.boundary == boundary:
+        if self._search_state.state.boundary == boundary:
             self._engine.committer.commit()
             raise Gone
         return passes(self)

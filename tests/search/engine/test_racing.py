@@ -64,7 +64,7 @@ def test_racing_splits_error_rate_over_looks(most, spread, is_dropped):
     (t = 2.92).
     """
     study = samples.study(seeds=Seeds(most, racing=Racing(3, 0.95)), early_terminate=None)
-    ledger = SearchState(study, LoopState(), resolver=Resolver(study, FACTORY))
+    search_state = SearchState(study, LoopState(), resolver=Resolver(study, FACTORY))
     best = Trial(0, TrialState.FINISHED, "random", 0, "a", {}, value=9.0)
     best.seed_values = (9.0,) * most
     own = [9.0 - difference for difference in (1.0 - spread, 1.0, 1.0 + spread)]
@@ -72,9 +72,9 @@ def test_racing_splits_error_rate_over_looks(most, spread, is_dropped):
         Replicate(1, Stream.SEARCH, i, RunState.ENDED, value=value) for i, value in enumerate(own)
     ]
     trial = Trial(1, TrialState.RUNNING, "random", 0, "a", {}, runs=runs)
-    ledger.add(best)
-    ledger.add(trial)
-    more = [run.replicate for run in more_seeds(ledger, trial)]
+    search_state.add(best)
+    search_state.add(trial)
+    more = [run.replicate for run in more_seeds(search_state, trial)]
     assert more == ([] if is_dropped else [3, 4, 5])
     assert trial.stop_rule.startswith("racing: clearly below trial 0") is is_dropped
 

@@ -14,7 +14,7 @@ from hpo.search.engine.notify import Notifier
 from hpo.search.run import run
 from hpo.search.what_if import what_if
 from hpo.store.study_folder import StudyFolder, common_failure
-from hpo.studies.chunk_sizes import quanta_of
+from hpo.studies.chunk_sizes import chunk_sizes_of
 from hpo.studies.spec import EarlyTerminate, Evaluation, Seeds
 from hpo.views.trial_text import trial_page
 
@@ -78,14 +78,14 @@ def test_values_at_points_read_each_evaluation_once(folder):
 
 def test_chunks_are_worked_out_once_for_equal_runs():
     study = of_trials(TRIALS, seed=5)
-    seen = reads(lambda: [quanta_of(study, 24) for _ in range(9)], "studies/")
-    assert seen["chunk_sizes.py:quanta_of"] == 9
+    seen = reads(lambda: [chunk_sizes_of(study, 24) for _ in range(9)], "studies/")
+    assert seen["chunk_sizes.py:chunk_sizes_of"] == 9
     assert seen["chunk_sizes.py:_updates_per_chunk"] <= 1
 
 
 def test_a_replay_of_four_times_the_trials_takes_four_times_the_calls(tmp_path, monkeypatch):
     # the estimate of what is left takes a set share of the time, so the clock says how often
-    monkeypatch.setattr(Notifier, "_look_ahead", lambda telling: None)
+    monkeypatch.setattr(Notifier, "_look_ahead", lambda notifier: None)
 
     def replayed(count: int) -> Counter[str]:
         place, asked = tmp_path / str(count), of_trials(count, evaluation=Evaluation(every=1_000))

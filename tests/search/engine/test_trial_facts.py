@@ -105,7 +105,7 @@ def test_running_trials_of_interrupted_study_are_interrupted(tmp_path, capsys):
 
 def test_running_trials_of_killed_process_are_interrupted(tmp_path, capsys, monkeypatch):
     def commit_if_due(self):
-        if self._ledger.state.boundary == 9:
+        if self._search_state.state.boundary == 9:
             self.commit()
             self._store.publish(force=True)
             raise Died
@@ -155,9 +155,9 @@ def test_progress_share_never_decreases(tmp_path, monkeypatch):
     looks = []
     real = RemainingWork.of
 
-    def of(self, ledger, buckets):
+    def of(self, search_state, buckets):
         looks.append(1)
-        found = real(self, ledger, buckets)
+        found = real(self, search_state, buckets)
         more = found.work.times(1.0 + len(looks) % 5)
         return type(found)(more, found.buckets, found.bounded)
 

@@ -207,12 +207,12 @@ def test_a_finished_process_is_not_run_again(folder):
     factory.begin(folder / "place")
     refill = Refill(0, factory.resolve(study.default()), Stream.SEARCH, 0, trial=0)
     population = factory.make(refill.resolved, 1)
-    for _ in range(factory.quanta.chunks):
+    for _ in range(factory.chunk_sizes.chunks):
         population.advance([refill], [0])
     log = factory.folder_of(refill) / "stdout.log"
     written = log.stat().st_mtime_ns
     again = factory.make(refill.resolved, 1)  # a study that could not commit any of it
-    for _ in range(factory.quanta.chunks):
+    for _ in range(factory.chunk_sizes.chunks):
         again.advance([refill], [0])
     assert again.evaluate([0])[0].metrics["score"] == population.evaluate([0])[0].metrics["score"]
     assert log.stat().st_mtime_ns == written
@@ -241,7 +241,7 @@ def test_process_lanes_are_saved_and_restored(folder):
     restored.advance([], [0, 1])
     after = restored.advance([], [0, 1])
     assert (after.metrics["score"] - before.metrics["score"]).tolist() == [5.0, 5.0]
-    while restored._runs[0].chunks < other.quanta.chunks:
+    while restored._runs[0].chunks < other.chunk_sizes.chunks:
         restored.advance([], [0, 1])
     values = [one.metrics["score"][0] for one in restored.evaluate([0, 1])]
     assert np.diff(values).tolist() == pytest.approx([0.01])  # of the seeds
@@ -262,7 +262,7 @@ def test_an_interrupted_run_resumes_from_its_checkpoint(folder):
     other.begin(folder / "place")
     restored = other.make(refill.resolved, 1)
     restored.restore(folder / "saved")
-    while restored._runs[0].chunks < other.quanta.chunks:
+    while restored._runs[0].chunks < other.chunk_sizes.chunks:
         restored.advance([], [0])
     log = (other.folder_of(refill) / "stdout.log").read_text().splitlines()
     steps = [json.loads(line)["step"] for line in log]
@@ -286,7 +286,7 @@ def test_a_run_whose_checkpoint_is_damaged_starts_over(folder):
     other = ProcessFactory(study)
     other.begin(folder / "place")
     again = other.make(refill.resolved, 1)
-    for _ in range(other.quanta.chunks):
+    for _ in range(other.chunk_sizes.chunks):
         result = again.advance([refill], [0])
         assert not result.failed
     log = (other.folder_of(refill) / "stdout.log").read_text().splitlines()
@@ -386,11 +386,11 @@ def test_trial_run_is_not_held_at_rungs(folder):
 @pytest.mark.parametrize("more", ["", RUNGS, RUNGS + "confirm: {default: {rate: 2.0}}\n"])
 def test_time_of_a_command_counts_each_start_of_a_process(folder, more):
     study = study_of(folder, trials=32, more=more)
-    quanta = ProcessFactory(study).quanta
-    expected = expected_steps(study, quanta, 2)
+    chunk_sizes = ProcessFactory(study).chunk_sizes
+    expected = expected_steps(study, chunk_sizes, 2)
     tried = Tried(400.0, 1.5, 3.5, ("score",), 0)
     seconds = 0.0
-    ends = [*quanta.rungs, quanta.env_steps]
+    ends = [*chunk_sizes.rungs, chunk_sizes.env_steps]
     past = [32.0, *expected.passing, 0.0]
     for at, end in enumerate(ends):  # the processes that end at each rung
         seconds += (past[at] - past[at + 1]) * (1.5 + end / 400.0)

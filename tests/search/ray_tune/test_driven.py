@@ -36,13 +36,13 @@ def study(trials=8, **changes):
 class FakeDesk:
     """A scheduler that decides by a function of (number, report): go, stop, (source, params)."""
 
-    def __init__(self, study, ledger, decide):
+    def __init__(self, study, search_state, decide):
         plain = dataclasses.replace(study, search=SearchSpec("random"))
         found = Proposer(plain, make_sampler(plain)).propose(0, range(study.budget.trials), ())
         self.points = {
             one.trial: one.params
             for one in found.found
-            if one.trial not in ledger.trials or ledger.trials[one.trial].is_live
+            if one.trial not in search_state.trials or search_state.trials[one.trial].is_live
         }
         self.decide, self.widths = decide, []
         self._new, self._running, self._ended, self._count = [], set(), [], 0
@@ -125,7 +125,7 @@ def driven(monkeypatch, tmp_path):
         desks = []
 
         def drive(engine, interrupts):
-            desk = FakeDesk(asked, engine.ledger, decide)
+            desk = FakeDesk(asked, engine.search_state, decide)
             desks.append(desk)
             return Driven(engine, desk, "fake", copies).run(interrupts)
 

@@ -49,7 +49,8 @@ def assert_same(record, asked, folder):
         real = [row for row in journal.trials() if row.trial >= 0]
         assert told(found.decisions) == told(journal.decisions())
     assert {
-        n: (t.state, t.env_steps, t.value, t.stop_rule) for n, t in found.ledger.trials.items()
+        n: (t.state, t.env_steps, t.value, t.stop_rule)
+        for n, t in found.search_state.trials.items()
     } == {row.trial: (row.state, row.env_steps, row.value, row.stop_rule) for row in real}
 
 

@@ -96,7 +96,7 @@ def record(env, requests: int):
         turn = number % (len(rules) + 2)
         served = jnp.where(turn < len(rules), choices[jnp.minimum(turn, len(rules) - 1)], drawn)
         words = random_words(key, 4)
-        step = env.serve(words, state, offers, served[0], served[1], params)
+        step = env.serve(words, state, offers, served[0], served[1], params=params)
         row = {
             "pair": state.request.pair,
             "bitrate": state.request.bitrate,

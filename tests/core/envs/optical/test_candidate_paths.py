@@ -124,7 +124,11 @@ def test_node_names_do_not_affect_candidate_paths(tmp_path, order, directed, dis
         size, links = _random_network(random)
         tables = [
             make_path_table(
-                _from_file(tmp_path, labels, links, directed), 3, order, disjoint, FORMATS
+                _from_file(tmp_path, labels, links, directed),
+                3,
+                order,
+                disjoint=disjoint,
+                formats=FORMATS,
             )
             for labels in _labels(size, random)
         ]

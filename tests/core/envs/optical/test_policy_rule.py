@@ -158,7 +158,7 @@ def test_policy_rule_reproduces_study_evaluation():
     env = make_from_keys(id="rmsa", **DRAWN)
     keys = np.asarray(saved._as_lane(7).key)
     rule = PolicyRule(env, saved)
-    ours = evaluate_baseline(env, rule, saved.hypers().eval_params, keys, 3, 60)
+    ours = evaluate_baseline(env, rule, saved.hypers().eval_params, keys, episodes=3, steps=60)
     theirs = saved.evaluate(3, seed=7, steps=60)
     for name, values in theirs.metrics.items():
         np.testing.assert_allclose(ours.metrics[name], values, rtol=1e-5, err_msg=name)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpo.studies.chunk_sizes import quanta_of, rung_steps, rungs, updates_per_chunk
+from hpo.studies.chunk_sizes import chunk_sizes_of, rung_steps, rungs, updates_per_chunk
 from hpo.studies.load import loads
 
 
@@ -38,11 +38,11 @@ def test_rungs_are_min_times_powers_of_eta_below_the_run():
         (1_000_000, None, 1000, 63, 16, ()),
     ],
 )
-def test_quanta_choose_expected_chunk_sizes(
+def test_chunk_sizes_are_the_expected_ones(
     env_steps, first, steps_per_update, k, chunks, rung_chunks
 ):
-    quanta = quanta_of(study(env_steps, first), steps_per_update)
-    assert (quanta.updates_per_chunk, quanta.chunks, quanta.rung_chunks) == (
+    chunk_sizes = chunk_sizes_of(study(env_steps, first), steps_per_update)
+    assert (chunk_sizes.updates_per_chunk, chunk_sizes.chunks, chunk_sizes.rung_chunks) == (
         k,
         chunks,
         rung_chunks,
@@ -64,17 +64,19 @@ def test_rungs_and_end_are_whole_chunks_within_5_percent(
     first = max(1, int(env_steps * share))
     points = "rungs" if every is None else max(1, int(env_steps * every))
     given_study = study(env_steps, first, eta, points)
-    quanta = quanta_of(given_study, steps_per_update)
-    assert quanta.updates_per_chunk == updates_per_chunk(given_study, steps_per_update)
-    assert quanta.env_steps >= env_steps
+    chunk_sizes = chunk_sizes_of(given_study, steps_per_update)
+    assert chunk_sizes.updates_per_chunk == updates_per_chunk(given_study, steps_per_update)
+    assert chunk_sizes.env_steps >= env_steps
     whole = -(-env_steps // steps_per_update) * steps_per_update
-    assert quanta.env_steps <= 1.05 * whole + 1e-6
+    assert chunk_sizes.env_steps <= 1.05 * whole + 1e-6
     # Rungs rise strictly below the end; each is asked for and at most 5 % and an update late.
-    assert list(quanta.rung_chunks) == sorted(set(quanta.rung_chunks))
-    assert all(0 < chunks < quanta.chunks for chunks in quanta.rung_chunks)
+    assert list(chunk_sizes.rung_chunks) == sorted(set(chunk_sizes.rung_chunks))
+    assert all(0 < chunks < chunk_sizes.chunks for chunks in chunk_sizes.rung_chunks)
     for asked in rung_steps(given_study):
-        near = min((r for r in (*quanta.rungs, quanta.env_steps) if r >= asked), default=None)
+        near = min(
+            (r for r in (*chunk_sizes.rungs, chunk_sizes.env_steps) if r >= asked), default=None
+        )
         assert near is not None
         assert near <= 1.05 * (asked + steps_per_update) + 1e-6
     updates = -(-env_steps // steps_per_update)
-    assert quanta.chunks >= min(16, updates)
+    assert chunk_sizes.chunks >= min(16, updates)
