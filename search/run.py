@@ -22,6 +22,7 @@ from ..store.rows import StudyMeta, as_left
 from ..store.sinks import Sinks
 from ..store.study_folder import StudyFolder, delete_results
 from ..store.study_store import StudyStore
+from ..store.tables import RankedTrials
 from ..store.value_bounds import value_bounds
 from ..store.verdict import Conclusion, Evidence, conclude
 from ..studies.overrides import Given, given_in, without_given
@@ -148,6 +149,7 @@ class Found:
 
     ledger: SearchState
     finished_at: float  # seconds since the epoch
+    ranked: RankedTrials  # as its tables show them
 
 
 def open_study(asked: Asked, store: StudyStore) -> New | Resumed | Found:
@@ -192,8 +194,9 @@ def _find_finished(asked: Asked, store: StudyStore, ledger: SearchState) -> Foun
     given = {"name": now.name, "study_hash": now.study_hash, "study_text": now.study_text}
     store.journal.replace_meta(replace(store.meta, **given))
     _write_study(asked, store, ledger)
-    store.publish(force=True)
-    return Found(ledger, store.head.at)
+    ranked = RankedTrials.of(store.journal)
+    store.publish(force=True, ranked=ranked)
+    return Found(ledger, store.head.at, ranked)
 
 
 def _check_resumes(asked: Asked, store: StudyStore) -> None:
@@ -270,7 +273,7 @@ def run(
     ) as store:
         opened = open_study(asked, store)
         if isinstance(opened, Found):
-            results = _results("finished", opened.ledger, store)
+            results = _results("finished", opened.ledger, store, opened.ranked)
             results = replace(results, finished_at=opened.finished_at)
         else:
             results = _run(asked, opened, store, proposer, observers)
@@ -342,17 +345,24 @@ def _run(
                 store.publish(force=True)  # a disk that refused is not asked again
             raise
         with ledger.state.usage.spending("store"):
-            store.publish(force=True)
+            ranked = RankedTrials.of(store.journal) if outcome == "finished" else None
+            store.publish(force=True, ranked=ranked)
     telling.count_time()
     telling.tell("on_end", telling.progress(), outcome)
-    return _results(outcome, ledger, store)
+    return _results(outcome, ledger, store, ranked)
 
 
 def _results(
-    outcome: Literal["finished", "interrupted"], ledger: SearchState, store: StudyStore
+    outcome: Outcome, ledger: SearchState, store: StudyStore, ranked: RankedTrials | None
 ) -> RunResults:
-    rows = store.journal.trials()
-    entries = leaderboard_of(store.meta, rows if outcome == "finished" else as_left(rows))
+    """Return the results; `ranked`: the trials of a finished study."""
+    if ranked is None:
+        rows = store.journal.trials()
+        entries = leaderboard_of(store.meta, as_left(rows))
+        conclusion = conclusion_of(store.journal, rows)
+    else:
+        entries = list(ranked.entries)
+        conclusion = conclusion_of(store.journal, ranked.rows, entries)
     head = store.head  # as `hpo report` and `hpo show` say it: a commit cannot hold its own time
     usage = LoopState.from_text(head.loop_state).usage if head.number else ledger.state.usage
     study, trials = ledger.study, ledger.trials.values()
@@ -368,5 +378,5 @@ def _results(
         usage=usage,
         advice=programs_note(study, programs, len(trials), *times),
         hypervolume=volume_of(entries, Ranking.of(store.meta)),
-        conclusion=conclusion_of(store.journal, rows, entries if outcome == "finished" else None),
+        conclusion=conclusion,
     )
