@@ -37,7 +37,6 @@ from .rows import (
     Part,
     StudyMeta,
     TrialRow,
-    without_collector,
 )
 
 SUMS_TABLE = "CREATE TABLE sums (name TEXT PRIMARY KEY, rows INTEGER NOT NULL, sum TEXT NOT NULL);"
@@ -410,7 +409,6 @@ class Journal:
     def trial(self, number: int) -> TrialRow | None:
         return next(iter(self._trials("SELECT row FROM trials WHERE trial = ?", number)), None)
 
-    @without_collector()
     def _trials(self, statement: str, *number: int) -> list[TrialRow]:
         rows = list(self._read_rows(codec.trial_from_text, "trials", statement, *number))
         # Earlier versions omitted the env steps of the last rung.
@@ -453,7 +451,6 @@ class Journal:
         found = self._read_rows(codec.names_of_text, "evaluations", statement)
         return sorted({name for names in found for name in names})
 
-    @without_collector()
     def decisions(self, trial: int | None = None) -> list[DecisionRow]:
         where, values = ("1", ()) if trial is None else ("trial = ?", (trial,))
         statement = f"SELECT row FROM decisions WHERE {where} ORDER BY rowid"

@@ -17,7 +17,7 @@ from ..errors import ConfigError
 from .codec import finite_json
 from .libraries import np
 from .pareto import excess, hypervolume, places, violation
-from .rows import REFERENCE_TRIAL, StudyMeta, TrialRow, TrialState, without_collector
+from .rows import REFERENCE_TRIAL, StudyMeta, TrialRow, TrialState
 from .statistics import NO_INTERVAL, Interval, IntervalKind, mean
 from .statistics import aggregate as aggregated
 from .unobserved import UNBOUNDED, Bounds, bounded_interval
@@ -184,7 +184,6 @@ def _set_rank(entry: Entry, rank: int) -> Entry:
     return entry
 
 
-@without_collector()
 def leaderboard(
     rows: Iterable[TrialRow],
     goal: str = "maximize",

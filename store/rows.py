@@ -6,33 +6,14 @@ columns are the same after any interruption.
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import nan
 from typing import Any, Literal
 
 from .libraries import np
-
-
-@contextmanager
-def without_collector() -> Generator[None]:
-    """Pause the search for reference cycles while many rows are made; also a decorator.
-
-    Rows are in no cycle. The collector would read all earlier ones again and again, which takes a
-    third of the time of reading 20,000 trials.
-    """
-    paused = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if paused:
-            gc.enable()
-
 
 class TrialState(StrEnum):
     WAITING = "waiting"

@@ -22,7 +22,6 @@ from ...store.rows import (
     TrialRow,
     TrialState,
     counts_evaluations_alone,
-    without_collector,
 )
 from ...store.statistics import IQM_MIN_SEEDS
 from ...studies.load import recorded
@@ -83,7 +82,6 @@ def read_points(folder: Path) -> CheckpointValues:
         return points_of(journal)
 
 
-@without_collector()
 def points_of(
     journal: Journal, decisions: Sequence[DecisionRow] | None = None
 ) -> CheckpointValues:

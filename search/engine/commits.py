@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import StoreError, not_as_written
 from ...files.atomic_files import link_folder, new_folder
 from ...store.interim_analyses import looks_of
-from ...store.rows import DecisionRow, Stream, counts_evaluations_alone, without_collector
+from ...store.rows import DecisionRow, Stream, counts_evaluations_alone
 from ...store.rows import Phase as StorePhase
 from ...store.study_store import StudyStore
 from ...studies.spec import Study
@@ -200,7 +200,6 @@ class Committer:
         return path.name
 
 
-@without_collector()
 def restore_ledger(
     study: Study,
     store: StudyStore,

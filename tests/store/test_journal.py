@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import math
 import sqlite3
 import struct
@@ -35,7 +34,6 @@ from hpo.store import (
 )
 from hpo.store import journal as journals
 from hpo.store.codec import trial_from_text, trial_to_text
-from hpo.store.rows import without_collector
 
 Make = Callable[..., TrialRow]
 
@@ -320,33 +318,3 @@ def test_at_one_commit_reads_a_consistent_snapshot(journal: Journal, make_trial:
         raise ValueError("halfway")
     with journal.at_one_commit():
         assert journal.head().number == 2
-
-
-def test_no_cycles_are_searched_while_rows_are_made():
-    seen: list[str] = []
-
-    def note(phase: str, info: dict[str, int]) -> None:
-        seen.append(phase)
-
-    gc.callbacks.append(note)
-    try:
-        with without_collector(), without_collector():
-            kept = [[number] for number in range(100_000)]
-            assert not seen
-        kept += [[number] for number in range(100_000)]
-        assert seen and gc.isenabled()
-    finally:
-        gc.callbacks.remove(note)
-
-
-def test_collector_is_left_as_it_was():
-    with pytest.raises(ValueError), without_collector():
-        raise ValueError
-    assert gc.isenabled()
-    gc.disable()
-    try:
-        with without_collector():
-            pass
-        assert not gc.isenabled()
-    finally:
-        gc.enable()
