@@ -245,7 +245,7 @@ def main() -> None:
         if args.study:
             read = read_both(Path(made), args)
             show_read(read)
-            write(args, "read", {"before": args.before, "rows": read})
+            write(args, {"read": {**machine(), "before": args.before, "rows": read}})
             return
         rows = both_sides(Path(made), args)
     told = [text for row in rows["now"] for text in row.get("differences", ())]
@@ -278,15 +278,20 @@ def both_sides(place: Path, args: argparse.Namespace) -> dict[str, list[dict[str
             print(f"{side}, {trials:,} trials: {rows[side][-1]['run']}", file=sys.stderr)
         if len(folders) > 1:
             rows["now"][-1]["differences"] = differences(*(own / "free" for own in folders))
-        write(args, "grown", {"method": args.method, "before": args.before, "rows": rows})
+        about = {"method": args.method, "before": args.before, "rows": rows}
+        write(args, {**machine(), **about})
     return rows
 
 
-def write(args: argparse.Namespace, part: str, found: dict[str, Any]) -> None:
-    """Write one part of the results; the other part stays."""
+def machine() -> dict[str, Any]:
+    load = os.getloadavg()[0]
+    return {"machine": platform.machine(), "cores": os.cpu_count(), "load": load}
+
+
+def write(args: argparse.Namespace, found: dict[str, Any]) -> None:
+    """Write some keys of the results; the others stay."""
     known = json.loads(args.out.read_text()) if args.out.is_file() else {}
-    machine = {"machine": platform.machine(), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
-    args.out.write_text(json.dumps({**known, part: {**machine, **found}}, indent=2) + "\n")
+    args.out.write_text(json.dumps({**known, **found}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from .libraries import np
 
+
 class TrialState(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
