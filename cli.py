@@ -156,8 +156,9 @@ def _columns() -> int:
     with suppress(ValueError):
         if (given := int(os.environ.get("COLUMNS", ""))) > 0:
             return given
-    with suppress(AttributeError, ValueError, OSError):  # stdout is closed, or no terminal
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns or _COLUMNS
+    if sys.__stdout__ is not None:
+        with suppress(ValueError, OSError):  # it is closed, or no terminal
+            return os.get_terminal_size(sys.__stdout__.fileno()).columns or _COLUMNS
     return _COLUMNS
 
 
