@@ -1,7 +1,7 @@
 """The command `hpo`: from a command line to a call of `hpo.views.commands`.
 
 Results go to stdout, everything else to stderr. Only the parser is imported before the command is
-known, so that `hpo --help` answers at once.
+known, and only the options of that command are added to it, so that `hpo --help` answers at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
-from textwrap import wrap
 from typing import Any
 
 from .errors import HpoError, check_platform, suggestion
@@ -40,6 +39,7 @@ _GROUPS = {
 _FIRST = ("init", "check", "run", "top", "show", "compare", "confirm", "importance", "best",
           "eval", "tuned")  # fmt: skip
 _INTERRUPTED = 130
+_COLUMNS = 80  # without a terminal
 _BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
 _SOURCE = "the folder of the study file, if it names other files"
 _RESULTS = "the folder of results (default: results)"
@@ -82,13 +82,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse_line(argv: list[str]) -> argparse.Namespace:
-    parser, verbs = make_parser()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what could stand here
-        import_module(".views.commands.completion", __package__).complete_words(parser)
+        whole, _ = make_parser()
+        import_module(".views.commands.completion", __package__).complete_words(whole)
     argv = argv or ["--help"]
     cut = argv.index("--") if "--" in argv and "import" in argv[:1] else len(argv)
     argv, rest = argv[:cut], argv[cut + 1 :]
     word = next((word for word in argv if not word.startswith("-")), None)
+    parser, verbs = make_parser([] if word is None else [word])
     parser.shows_all = word is None and ("-v" in argv or "--verbose" in argv)
     if word is not None and word not in verbs:
         near = suggestion(word, verbs)
@@ -101,18 +102,24 @@ def _parse_line(argv: list[str]) -> argparse.Namespace:
     return args
 
 
-def make_parser() -> tuple[_Main, list[str]]:
-    """Return the parser of the whole command line, and the names of its commands."""
+def make_parser(asked: Sequence[str] | None = None) -> tuple[_Main, list[str]]:
+    """Return the parser of the command line, and the names of all commands.
+
+    It parses the `asked` commands, by default all.
+    """
     usual: Any = {"allow_abbrev": False, "formatter_class": _Help}
     text = "Train hundreds of PPO configurations as lanes of one compiled program."
     start = "Start with:  hpo init CartPole-v1 > my.yaml;  hpo run my.yaml"
     parser = _Main(prog="hpo", description=text, epilog=start, **usual)
     parser.add_argument("--version", action="version", version=f"hpo {__version__}")
     group = parser.add_subparsers(
-        title="commands", metavar="COMMAND", required=True, parser_class=_Parser
+        title="commands", metavar="COMMAND", required=True, parser_class=_Parser, prog="hpo"
     )
 
     def verb(name: str, module: str, text: str) -> Any:
+        parser.texts[name] = text
+        if asked is not None and name not in asked:
+            return _Unasked()
         added = group.add_parser(name, help=text, description=text, **usual)
         added.set_defaults(call=(module, f"do_{name.replace('-', '_')}"))
         return added
@@ -120,7 +127,14 @@ def make_parser() -> tuple[_Main, list[str]]:
     _add_study_verbs(verb)
     _add_reading_verbs(verb)
     _add_other_verbs(verb)
-    return parser, list(group.choices)
+    return parser, list(parser.texts)
+
+
+class _Unasked:
+    """Takes the options of a command that the line does not name."""
+
+    def add_argument(self, *names: str, **more: Any) -> None:
+        """Ignore an option."""
 
 
 class _Kinds:
@@ -135,27 +149,42 @@ class _Kinds:
 
 class _Help(argparse.HelpFormatter):
     def __init__(self, prog: str):
-        super().__init__(prog, max_help_position=22)
-        self._width = min(self._width, 78)  # argparse leaves two columns free
+        width = min(_columns() - 2, 78)  # argparse leaves two columns free
+        super().__init__(prog, max_help_position=22, width=width)
         self._action_max_length = 22  # which argparse counts too low for indented names
+
+
+def _columns() -> int:
+    """Return the width of the terminal as `shutil` does, which would load bz2 and lzma."""
+    with suppress(ValueError):
+        if (given := int(os.environ.get("COLUMNS", ""))) > 0:
+            return given
+    if sys.__stdout__ is not None:
+        with suppress(ValueError, OSError):  # it is closed, or no terminal
+            return os.get_terminal_size(sys.__stdout__.fileno()).columns or _COLUMNS
+    return _COLUMNS
 
 
 class _Main(argparse.ArgumentParser):
     shows_all = False  # `hpo --help -v`
+
+    def __init__(self, **usual: Any):
+        super().__init__(**usual)
+        self.texts: dict[str, str] = {}  # command -> its line of help
 
     def _shown(self, names: Sequence[str]) -> list[str]:
         return [name for name in names if self.shows_all or name in _FIRST]
 
     def format_help(self) -> str:
         """Return the help: the commands by purpose, or those needed first."""
-        (verbs,) = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))
-        texts = {choice.dest: choice.help or "" for choice in verbs._choices_actions}
+        from textwrap import wrap  # here: other commands start faster
+
         lines = [self.description or "", "", "usage: hpo COMMAND ...", ""]
         later: list[str] = []
         for group, names in _GROUPS.items():
             shown = self._shown(names)
             lines += [group] if shown else []
-            lines += [f"  {name:<12}{texts[name]}" for name in shown]
+            lines += [f"  {name:<12}{self.texts[name]}" for name in shown]
             later += [name for name in names if name not in _FIRST]
         if not self.shows_all:
             more = ", ".join(later)

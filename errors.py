@@ -24,11 +24,10 @@ import sys
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 _MOST_LISTED, _NEAREST = 12, 5
 _OURS = f"{__name__.partition('.')[0]}."
@@ -77,8 +76,7 @@ class CallbackError(SearchError):
         )
 
 
-@dataclass(frozen=True)
-class Mistake:
+class Mistake(NamedTuple):  # a dataclass would make `hpo --help` import `inspect`
     """One mistake in a study file."""
 
     line: int | None  # 1-based; None if the mistake is not at one line
@@ -245,8 +243,7 @@ def blamed(id_: str, values: Mapping[str, Any]) -> Generator[None, None, None]:
         raise ConfigError(f"{id_} cannot be made with {shown}: {named(error)}") from error
 
 
-@dataclass(frozen=True)
-class _RaisedAt:
+class _RaisedAt(NamedTuple):
     """Where an exception was raised."""
 
     shown: str = ""  # file:line

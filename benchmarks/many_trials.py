@@ -2,10 +2,12 @@
 
 CPU time and memory of processes, which a loaded machine changes little, for studies of random
 search, asha and confirm. With `--before` an earlier commit runs the studies of up to 5,000 trials
-in turn, and the tables of both are compared bit by bit.
+in turn, and the tables of both are compared bit by bit. With `--study` both only read and resume
+copies of a finished study of this script, and what they print is compared.
 
     python benchmarks/many_trials.py
     python benchmarks/many_trials.py --before 78a5e58e
+    python benchmarks/many_trials.py --before 03625b59 --study results/free
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -73,11 +76,18 @@ VIEWS = {
     "report": ("report", "--study", "{study}"),
     "what_if": ("what-if", "--study", "{study}"),
 }
+SHORT = {"help": ("--help",), "version": ("--version",)}  # repeated, because they are short
+REPEATS = 5
 HPO = "import sys; from hpo.cli import main; sys.exit(main())"
 
 
-def measure(command: list[str], folder: Path, path: Path | None) -> dict[str, float]:
-    """Run `hpo` with these arguments in a folder; return CPU seconds and the most memory."""
+def measure(
+    command: list[str], folder: Path, path: Path | None, said_to: Path | None = None
+) -> dict[str, float]:
+    """Run `hpo` with these arguments in a folder; return CPU seconds and the most memory.
+
+    `said_to` is a file for what it prints.
+    """
     environment = dict(os.environ)
     if path is not None:
         environment["PYTHONPATH"] = os.pathsep.join([str(path), environment["PYTHONPATH"]])
@@ -87,13 +97,16 @@ def measure(command: list[str], folder: Path, path: Path | None) -> dict[str, fl
             cwd=folder,  # where earlier versions look for the training
             env=environment,
             stdout=said,
-            stderr=said,
+            stderr=subprocess.STDOUT,
         )
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             said.seek(0)
             raise SystemExit(f"hpo {' '.join(command)}: {said.read().decode()[-2000:]}")
+        if said_to is not None:
+            said.seek(0)
+            said_to.write_bytes(said.read())
     return {
         "cpu_seconds": used.ru_utime + used.ru_stime,
         "gigabytes": used.ru_maxrss / 2**20,
@@ -123,6 +136,58 @@ def one_study(
         command = [part.format(study=study) for part in VIEWS[name]]
         row[name] = measure(command, folder, path)
     return {**row, "resume": run(trials + MORE)}
+
+
+def read_study(study: Path, place: Path, views: list[str], path: Path | None) -> dict[str, Any]:
+    """Measure the views on a copy of a finished study, and two runs that resume it.
+
+    The first run finds it finished, the second one trains a few more trials.
+    """
+    from hpo.store.journal import Journal
+
+    place.mkdir()
+    (place / "free.py").write_text(TRAINING)
+    file = place / "free.yaml"
+    file.write_text(STUDY.format(method="random"))
+    copied = Path(shutil.copytree(study, place / "free"))
+    with Journal(copied) as journal:
+        trials = sum(journal.count_by_state().values())
+    row: dict[str, Any] = {"trials": trials}
+    for name, words in SHORT.items():
+        found = [measure([*words], place, path) for _ in range(REPEATS)]
+        row[name] = min(found, key=lambda one: one["cpu_seconds"])
+    for name in views:
+        command = [part.format(study="free") for part in VIEWS[name]]
+        row[name] = measure(command, place, path, place / f"{name}.txt")
+    if "report" in views:
+        shutil.copy(copied / "report.html", place / "report.txt")
+    for name, count in (("finished", trials), ("resume", trials + MORE)):
+        command = ["run", "free.yaml", "--out", ".", "--set", f"budget.trials={count}", "--quiet"]
+        row[name] = measure(command, place, path, place / f"{name}.txt")
+    return row
+
+
+def read_both(place: Path, args: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Read and resume copies of one study on both sides; say where their answers differ."""
+    rows: dict[str, dict[str, Any]] = {}
+    for side, path in sides_of(place, args).items():
+        rows[side] = read_study(args.study, place / f"{side}-study", args.views, path)
+    if args.before:
+        folders = [place / f"{side}-study" for side in rows]
+        names = [path.name for path in sorted(folders[0].glob("*.txt"))]
+        apart = [name for name in names if len({(f / name).read_bytes() for f in folders}) > 1]
+        apart += differences(*(folder / "free" for folder in folders))
+        rows["now"]["differences"] = apart
+    return rows
+
+
+def show_read(rows: dict[str, dict[str, Any]]) -> None:
+    names = [name for name, cell in rows["now"].items() if isinstance(cell, dict)]
+    print(f"| side | trials | {' | '.join(names)} |\n|{'---|' * (2 + len(names))}")
+    for side, row in rows.items():
+        cells = [f"{row[name]['cpu_seconds']:.2f}" for name in names]
+        print(f"| {side} | {row['trials']:,} | {' | '.join(cells)} |")
+    print(f"differences: {rows['now'].get('differences')}")
 
 
 def differences(first: Path, second: Path) -> list[str]:
@@ -171,11 +236,17 @@ def main() -> None:
     parser.add_argument("--method", default="random", help="of the search")
     parser.add_argument("--before", help="a commit of this repository to compare with")
     parser.add_argument("--views", nargs="*", choices=[*VIEWS], default=[*VIEWS])
+    parser.add_argument("--study", type=Path, help="a finished study to read and resume")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     args = parser.parse_args()
     make_importable()
     os.environ.setdefault("PYTHONPATH", "")
     with tempfile.TemporaryDirectory() as made:
+        if args.study:
+            read = read_both(Path(made), args)
+            show_read(read)
+            write(args, {"read": {**machine(), "before": args.before, "rows": read}})
+            return
         rows = both_sides(Path(made), args)
     told = [text for row in rows["now"] for text in row.get("differences", ())]
     equal = "; ".join(told) or "the records of both sides are equal"
@@ -186,12 +257,18 @@ def main() -> None:
         show(side, found, args.views)
 
 
-def both_sides(place: Path, args: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
-    """Run the studies of every size, the smallest first; write the rows after each."""
+def sides_of(place: Path, args: argparse.Namespace) -> dict[str, Path | None]:
+    """Return the side -> the folder to import it from; None: where this script finds it."""
     sides: dict[str, Path | None] = {"now": None}
     if args.before:
         (place / "before").mkdir()
         sides["before"] = unpack(args.before, place / "before")
+    return sides
+
+
+def both_sides(place: Path, args: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+    """Run the studies of every size, the smallest first; write the rows after each."""
+    sides = sides_of(place, args)
     rows: dict[str, list[dict[str, Any]]] = {side: [] for side in sides}
     for trials in (64, *args.trials):
         asked = list(sides) if trials <= MOST_BEFORE else ["now"]
@@ -201,20 +278,20 @@ def both_sides(place: Path, args: argparse.Namespace) -> dict[str, list[dict[str
             print(f"{side}, {trials:,} trials: {rows[side][-1]['run']}", file=sys.stderr)
         if len(folders) > 1:
             rows["now"][-1]["differences"] = differences(*(own / "free" for own in folders))
-        write(args, rows)
+        about = {"method": args.method, "before": args.before, "rows": rows}
+        write(args, {**machine(), **about})
     return rows
 
 
-def write(args: argparse.Namespace, rows: dict[str, list[dict[str, Any]]]) -> None:
-    about = {
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
-        "method": args.method,
-        "before": args.before,
-        "rows": rows,
-    }
-    args.out.write_text(json.dumps(about, indent=2) + "\n")
+def machine() -> dict[str, Any]:
+    load = os.getloadavg()[0]
+    return {"machine": platform.machine(), "cores": os.cpu_count(), "load": load}
+
+
+def write(args: argparse.Namespace, found: dict[str, Any]) -> None:
+    """Write some keys of the results; the others stay."""
+    known = json.loads(args.out.read_text()) if args.out.is_file() else {}
+    args.out.write_text(json.dumps({**known, **found}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from ..store.rows import StudyMeta, as_left
 from ..store.sinks import Sinks
 from ..store.study_folder import StudyFolder, delete_results
 from ..store.study_store import StudyStore
+from ..store.tables import RankedTrials
 from ..store.value_bounds import value_bounds
 from ..store.verdict import Conclusion, Evidence, conclude
 from ..studies.overrides import Given, given_in, without_given
@@ -149,6 +150,7 @@ class Found:
 
     search_state: SearchState
     finished_at: float  # seconds since the epoch
+    ranked: RankedTrials  # as its tables show them
 
 
 def open_study(asked: Asked, store: StudyStore) -> New | Resumed | Found:
@@ -195,8 +197,9 @@ def _find_finished(asked: Asked, store: StudyStore, search_state: SearchState) -
     given = {"name": now.name, "study_hash": now.study_hash, "study_text": now.study_text}
     store.journal.replace_meta(replace(store.meta, **given))
     _write_study(asked, store, search_state)
-    store.publish(force=True)
-    return Found(search_state, store.head.at)
+    ranked = RankedTrials.of(store.journal)
+    store.publish(force=True, ranked=ranked)
+    return Found(search_state, store.head.at, ranked)
 
 
 def _check_resumes(asked: Asked, store: StudyStore) -> None:
@@ -275,7 +278,7 @@ def run(
     ) as store:
         opened = open_study(asked, store)
         if isinstance(opened, Found):
-            results = _results("finished", opened.search_state, store)
+            results = _results("finished", opened.search_state, store, opened.ranked)
             results = replace(results, finished_at=opened.finished_at)
         else:
             results = _run(asked, opened, store, proposer, observers)
@@ -356,23 +359,26 @@ def _run(
                 store.publish(force=True)  # a disk that refused is not asked again
             raise
         with search_state.state.usage.spending("store"):
-            store.publish(force=True)
+            ranked = RankedTrials.of(store.journal) if outcome == "finished" else None
+            store.publish(force=True, ranked=ranked)
     notifier.count_time()
     notifier.tell("on_end", notifier.progress(), outcome)
-    return _results(outcome, search_state, store)
+    return _results(outcome, search_state, store, ranked)
 
 
 def _results(
-    outcome: Literal["finished", "interrupted"], search_state: SearchState, store: StudyStore
+    outcome: Outcome, search_state: SearchState, store: StudyStore, ranked: RankedTrials | None
 ) -> RunResults:
-    rows, ranked = store.journal.trials(), None
-    if outcome == "finished":
-        entries = ranked = leaderboard_of(store.meta, rows)
-    else:
+    """Return the results; `ranked`: the trials of a finished study."""
+    if ranked is None:
+        rows = store.journal.trials()
         entries = leaderboard_of(store.meta, as_left(rows))
-    head, usage = store.head, search_state.state.usage
-    if head.number:  # as `hpo report` and `hpo show` say it: a commit cannot hold its own time
-        usage = LoopState.from_text(head.loop_state).usage
+        conclusion = conclusion_of(store.journal, rows)
+    else:
+        entries = list(ranked.entries)
+        conclusion = conclusion_of(store.journal, ranked.rows, entries)
+    head = store.head  # as `hpo report` and `hpo show` say it: a commit cannot hold its own time
+    usage = LoopState.from_text(head.loop_state).usage if head.number else search_state.state.usage
     study, trials = search_state.study, search_state.trials.values()
     programs = len({trial.bucket for trial in trials if trial.env_steps})
     times = (usage.compile_seconds, usage.run_seconds)
@@ -386,5 +392,5 @@ def _results(
         usage=usage,
         advice=programs_note(study, programs, len(trials), *times),
         hypervolume=volume_of(entries, Ranking.of(store.meta)),
-        conclusion=conclusion_of(store.journal, rows, ranked),
+        conclusion=conclusion,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from functools import cache, lru_cache
 from numbers import Integral, Real
@@ -106,12 +106,11 @@ def finite_json(value: Any) -> Any:
     return plain_json(value, finite=True)
 
 
-_TUPLES = frozenset(
-    entry.name
-    for kind in (TrialRow, DecisionRow)
-    for entry in fields(kind)
-    if str(entry.type).startswith("tuple")
-)
+def _tuple_names(kind: type[TrialRow] | type[DecisionRow]) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind) if str(one.type).startswith("tuple"))
+
+
+_TRIAL_TUPLES, _DECISION_TUPLES = map(_tuple_names, (TrialRow, DecisionRow))
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,7 @@ def trial_from_text(text: str) -> TrialRow:
     values = json.loads(text)
     state = values["state"]
     values["state"] = _STATES.get(state) or TrialState(state)
-    return TrialRow(**_with_tuples(values))
+    return TrialRow(**_with_tuples(values, _TRIAL_TUPLES))
 
 
 def decision_cells(row: DecisionRow) -> Cells:
@@ -180,13 +179,13 @@ def decision_cells(row: DecisionRow) -> Cells:
 
 
 def decision_from_text(text: str) -> DecisionRow:
-    return DecisionRow(**_with_tuples(json.loads(text)))
+    return DecisionRow(**_with_tuples(json.loads(text), _DECISION_TUPLES))
 
 
-def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
-    for name, value in values.items():
-        if name in _TUPLES:
-            values[name] = tuple(value) if value else ()
+def _with_tuples(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    for name in names:
+        if name in values:
+            values[name] = tuple(values[name] or ())
     return values
 
 

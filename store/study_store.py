@@ -31,7 +31,7 @@ from .rows import (
 )
 from .sinks import Sinks
 from .study_folder import OURS, StudyFolder
-from .tables import Publisher
+from .tables import Publisher, RankedTrials
 
 
 class CommitClock:
@@ -171,9 +171,9 @@ class StudyStore:
         self._delete_checkpoints()
         return number
 
-    def publish(self, *, force: bool = False) -> bool:
+    def publish(self, *, force: bool = False, ranked: RankedTrials | None = None) -> bool:
         """Publish the tables if it is time (or at once), then the sinks; return whether it did."""
-        done = self._publisher.publish(force=force)
+        done = self._publisher.publish(force=force, ranked=ranked)
         if done:
             self._sinks.published(self.folder.path)
         return done

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -50,6 +50,21 @@ def damaged_table(path: Path) -> StoreError:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class RankedTrials:
+    """A study's trials as its tables show them, and their leaderboard, at one commit."""
+
+    rows: Sequence[TrialRow]
+    entries: Sequence[Entry]
+
+    @classmethod
+    def of(cls, journal: Journal) -> RankedTrials:
+        rows = journal.trials()
+        if journal.head().phase == "interrupted":
+            rows = as_left(rows)
+        return cls(rows, leaderboard_of(journal.meta, rows))
+
+
 class Publisher:
     """Publishes one study's tables at intervals; `seconds`: the last duration."""
 
@@ -67,8 +82,11 @@ class Publisher:
         # tables of a resumed study are those of its last commit, or nearly
         self._at = clock() if known else -float("inf")
 
-    def publish(self, *, force: bool = False) -> bool:
-        """Write all tables if there are commits and it is time (or forced); return whether."""
+    def publish(self, *, force: bool = False, ranked: RankedTrials | None = None) -> bool:
+        """Write all tables if there are commits and it is time (or forced); return whether.
+
+        `ranked` are the trials of the last commit, if they are known.
+        """
         number, now = self._journal.head().number, self._clock()
         due = now - self._at >= max(self._every, _SHARE * self.seconds)
         if number == self._published or not (force or due):
@@ -76,7 +94,7 @@ class Publisher:
         write_baselines(self.directory, self._journal)
         write_evaluations(self.directory, self._journal)
         write_curves(self.directory, self._journal)
-        write_trials(self.directory, self._journal)
+        write_trials(self.directory, self._journal, ranked)
         self._published, self._at = number, self._clock()
         self.seconds = self._at - now
         return True
@@ -116,12 +134,10 @@ def _param_column(name: str, kind: str, rows: Sequence[TrialRow]) -> pa.Array:
     return pa.array(values, kinds.get(kind, pa.string()))
 
 
-def write_trials(directory: Path, journal: Journal) -> None:
-    meta, rows = journal.meta, journal.trials()
-    if journal.head().phase == "interrupted":
-        rows = as_left(rows)
-    entries = leaderboard_of(meta, rows)
-    by_number = {row.trial: row for row in rows}
+def write_trials(directory: Path, journal: Journal, ranked: RankedTrials | None = None) -> None:
+    ranked = ranked or RankedTrials.of(journal)
+    meta, entries = journal.meta, ranked.entries
+    by_number = {row.trial: row for row in ranked.rows}
     ordered = [by_number[entry.trial] for entry in entries]
     columns: dict[str, Any] = {}
     for names, source in ((_ENTRY_COLUMNS, entries), (_ROW_COLUMNS, ordered)):

@@ -1,9 +1,11 @@
 """The command as a user types it: in this process, or in another for signals and pipes."""
 
 import csv
+import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import pytest
 import yaml
 
 import hpo
+from hpo import cli
 from hpo.cli import main, make_parser
 from hpo.studies.spec import PARTS
 
@@ -83,6 +86,42 @@ print([name for name in {HEAVY!r} if name in sys.modules], code, file=sys.stderr
              "importance", "compare", "confirm", "what-if", "plot", "report", "stop",
              "serve", "watch", "tuned", "bundle", "verify")  # fmt: skip
     assert all(re.search(rf"^  {verb}\s", done.stdout, re.M) for verb in verbs)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["top", "--help"]])
+def test_help_loads_no_module_that_only_commands_need(words):
+    """`dataclasses` loads `inspect`, `pathlib` loads `urllib`, and `shutil` bz2 and lzma."""
+    code = f"""
+import sys
+before = set(sys.modules)
+from hpo.cli import main
+main({words!r})
+later = {{"dataclasses", "inspect", "pathlib", "shutil", "shlex", "json"}}
+print(sorted(later & sys.modules.keys() - before), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout and done.stderr.strip() == "[]"
+
+
+def test_only_the_asked_command_is_parsed():
+    whole, verbs = make_parser()
+    assert set(commands_of(whole)) == set(verbs)
+    for verb in verbs:
+        alone, known = make_parser([verb])
+        assert set(commands_of(alone)) == {verb} and known == verbs
+        assert commands_of(alone)[verb].format_help() == commands_of(whole)[verb].format_help()
+        assert alone.format_help() == whole.format_help()
+
+
+def commands_of(parser):
+    return next(action.choices for action in parser._actions if action.dest == "==SUPPRESS==")
+
+
+@pytest.mark.parametrize(("columns", "width"), [("61", 61), ("0", 80), ("wide", 80), ("", 80)])
+def test_help_is_as_wide_as_the_terminal(monkeypatch, columns, width):
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
+    assert cli._columns() == shutil.get_terminal_size().columns == width
 
 
 def test_no_arguments_print_the_help(say):

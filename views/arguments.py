@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UnknownNameError
@@ -76,6 +75,8 @@ def _integer(text: str, low: int) -> int:
 
 
 def study_of(args: argparse.Namespace) -> StudyFolder:
+    from pathlib import Path
+
     from ..store.study_folder import find_study
 
     return find_study(args.study, Path(args.out), note)

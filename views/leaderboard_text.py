@@ -257,8 +257,8 @@ def _notes_below(board: Board, shown: Board, hidden: Sequence[str], which: str) 
     notes: list[str] = []
     if board.environments:
         notes.append("Environment columns are scores: 0 is random, 1 the reference.")
-    if more := len(board.trials) - len(shown.trials):
-        notes.append(f"{more:,} more: hpo top -n {len(board.trials)}{which}")
+    if more := len(board.entries) - len(shown.entries):
+        notes.append(f"{more:,} more: hpo top -n {len(board.entries)}{which}")
     if hidden:
         named = [*hidden[:_NAMED]]
         if more := len(hidden) - len(named):

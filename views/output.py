@@ -12,7 +12,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -87,6 +86,7 @@ def finite_or_none(value: float | None) -> float | None:
 
 def write_csv(path: str, columns: Mapping[str, np.ndarray]) -> None:
     import csv
+    from pathlib import Path
 
     from ..files.atomic_files import output
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from ..store.environment_columns import environment_names
@@ -105,7 +106,7 @@ def _state_words(one: TrialView) -> str:
 class Board:
     """The trials of a study, the best first, and the names of their columns."""
 
-    trials: tuple[TrialView, ...]
+    entries: Sequence[Entry]
     objectives: tuple[str, ...] = ()  # where there are several
     environments: tuple[str, ...] = ()  # where there are several
 
@@ -116,7 +117,12 @@ class Board:
         objectives: Sequence[str] = (),
         environments: Sequence[str] = (),
     ) -> Board:
-        return cls(tuple(map(TrialView.of, entries)), tuple(objectives), tuple(environments))
+        return cls(tuple(entries), tuple(objectives), tuple(environments))
+
+    @cached_property
+    def trials(self) -> tuple[TrialView, ...]:
+        """The trials as they are shown; of a long board only those that `first` returns."""
+        return tuple(map(TrialView.of, self.entries))
 
     @classmethod
     def of_study(cls, meta: StudyMeta, entries: Iterable[Entry]) -> Board:
@@ -127,5 +133,5 @@ class Board:
         """Return the board of the first trials, and of the default wherever it ranks."""
         if most is None:
             return self
-        default = [one for one in self.trials[most:] if one.is_default]
-        return replace(self, trials=(*self.trials[:most], *default))
+        default = [one for one in self.entries[most:] if one.is_default]
+        return replace(self, entries=(*self.entries[:most], *default))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 from ..errors import HpoError
@@ -85,9 +84,11 @@ def _with_words(error: HpoError, column: int) -> str:
 
 
 def value_text(value: Any) -> str:
+    import shlex  # here: `hpo --help` starts faster
+
     if isinstance(value, Mapping):
         return " ".join(f"--{name} {one}" for name, one in value.items())
-    if isinstance(value, Path):
+    if isinstance(value, PathLike):
         return shlex.quote(str(value))
     if isinstance(value, tuple):
         folder, files = value

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from helpers import view_samples as samples
+from helpers.counted_calls import calls_of
 from hpo.store.baselines import baseline_entries
 from hpo.store.rows import BaselineRow, TrialState
 from hpo.views.leaderboard_text import (
@@ -253,6 +254,15 @@ def searched(count=40):
             params |= {"lr_schedule": "constant"}
         found.append(samples.row(number, value=10 * gamma + lr, params=params))
     return samples.entries(*found)
+
+
+def test_only_the_printed_trials_are_prepared():
+    entries = searched(40)
+    console = Console(file=io.StringIO(), width=80)
+    seen = calls_of(lambda: print_leaderboard(console, Board.of(entries), 3), "views/")
+    rows_and_default = {entry.trial for entry in entries if entry.rank <= 3 or entry.is_default}
+    assert seen["views/trial_view.py:TrialView.of"] == len(rows_and_default) == 4
+    assert "36 more: hpo top -n 40" in console.file.getvalue()
 
 
 def test_static_knobs_come_first_and_equal_knobs_are_noted():

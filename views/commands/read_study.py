@@ -217,7 +217,7 @@ def _print_top(out: Console, folder: Path, seen: _Board, most: int | None) -> No
         out.print(front_line(seen.entries, volume_of(seen.entries, Ranking.of(seen.meta))))
     out.print()
     print_leaderboard(out, board, most or _ROWS, which)
-    if board.trials and not board.objectives and not most:
+    if board.entries and not board.objectives and not most:
         out.print(Text(f"What the columns mean: hpo top --explain{which}", style="dim"))
     if seen.audit is not None:
         out.print(f"Early stopping: {audit_words(seen.audit, seen.metric)}")

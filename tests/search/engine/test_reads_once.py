@@ -47,14 +47,21 @@ def reads(action, within: str = "store/") -> Counter[str]:
     return found
 
 
-def test_resumed_study_reads_trials_three_times(tmp_path):
+def test_resumed_study_reads_trials_twice(tmp_path):
     place, settings = tmp_path / "s", samples.quick()
     run(of_trials(TRIALS), place, samples.AnalyticFactory(), settings=settings)
     more = of_trials(TRIALS + 1)
     seen = reads(lambda: run(more, place, samples.AnalyticFactory(), settings=settings))
     assert seen["tables.py:write_trials"] == 1
-    assert seen[FIRST_TRIAL] == TRIALS + 2 * (TRIALS + 1)
-    assert seen["leaderboard.py:leaderboard"] == 2  # of the tables, and of the results
+    assert seen[FIRST_TRIAL] == TRIALS + TRIALS + 1
+    assert seen["leaderboard.py:leaderboard"] == 1  # of the tables and of the results
+
+
+def test_finished_study_reads_trials_twice(folder):
+    study, settings = of_trials(TRIALS), samples.quick()
+    seen = reads(lambda: run(study, folder, samples.AnalyticFactory(), settings=settings))
+    assert seen[FIRST_TRIAL] == 2 * TRIALS
+    assert seen["leaderboard.py:leaderboard"] == 1
 
 
 def test_common_failure_reads_no_trials_if_one_finished(folder):
