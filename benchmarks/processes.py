@@ -1,11 +1,12 @@
 """Overhead of a study of a command: idle places and time per trial, next to Optuna with threads.
 
-The same script sleeps and multiplies matrices in equal parts, for a time that differs from trial
-to trial, and reports eight values. It runs in two processes at once under `hpo` and under
-`optuna.Study.optimize(n_jobs=2)`. A place for a process is busy while the script runs: it writes
-when its process started, by the kernel, and when it ends. The rest is overhead, as is the start
-of a process after the end of the one before. Agents of W&B are not compared: they take their
-trials from a server, also with `WANDB_MODE=offline`.
+The same script sleeps and multiplies matrices in equal parts and reports eight values. Its times
+follow the same list on both sides. It runs in two processes at once under `hpo` and under
+`optuna.Study.optimize(n_jobs=2)`. A place for a process is busy while the script runs, from the
+start of its process, as the kernel has it, to its last line. The script also writes when its first
+line runs: the start of Python, and under `hpo` that of the guard before it, which ends children
+and orphans. Agents of W&B are not compared: they take their trials from a server, also with
+`WANDB_MODE=offline`.
 
     python benchmarks/processes.py --out benchmarks/processes.json
 """
@@ -26,22 +27,26 @@ from checkout import make_importable
 
 SCRIPT = """
 import json, os, sys, time
+first = time.time()
 import numpy as np
 
 fields = open("/proc/self/stat").read().rpartition(")")[2].split()
 alive = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
 started = time.time() - alive
 seconds, x = float(sys.argv[1]), float(sys.argv[2])
+with open("begun.txt", "a") as file:
+    number = file.tell()  # of processes that began before this one
+    file.write(".")
 matrix = np.random.default_rng(0).normal(size=(200, 200))
 for part in range(1, 9):
-    each = seconds / 16 * (0.5 + x)
+    each = seconds / 16 * (0.5 + number % 11 / 10)
     time.sleep(each)
     used = time.process_time()
     while time.process_time() - used < each:
         matrix = np.tanh(matrix @ matrix.T / 200)
     print(json.dumps({"step": 100 * part, "score": part * x}), flush=True)
 with open("spans.txt", "a") as file:
-    file.write(f"{started} {time.time()}\\n")
+    file.write(f"{started} {first} {time.time()}\\n")
 """
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -88,13 +93,15 @@ def measured(folder, args):
     spans = [tuple(map(float, line.split())) for line in lines]
     if len(spans) != args.trials:
         raise SystemExit(f"{len(spans)} of {args.trials} processes came to their end")
-    wall = max(end for _, end in spans) - min(start for start, _ in spans)
-    busy, places = sum(end - start for start, end in spans), args.at_once * wall
+    wall = max(end for _, _, end in spans) - min(start for start, _, _ in spans)
+    busy, places = sum(end - start for start, _, end in spans), args.at_once * wall
+    starting = sum(first - start for start, first, _ in spans)
     return {
         "wall": wall,
         "busy": busy / places,
         "seconds_per_process": busy / len(spans),
-        "overhead_per_trial": (places - busy) / len(spans),
+        "start_of_process": starting / len(spans),
+        "idle_per_trial": (places - busy) / len(spans),
     }
 
 
@@ -107,8 +114,8 @@ def main():
     args = parser.parse_args()
     make_importable()
     sides, rows = [("hpo", with_hpo), ("optuna", with_optuna)], []
-    print("| process, about | side | from first start to last end | busy | overhead per trial |")
-    print("|---|---|---|---|---|")
+    print("| process, about | side | first start to last end | busy | idle per trial | start |")
+    print("|---|---|---|---|---|---|")
     for seconds in args.seconds:
         random.shuffle(sides)
         for name, side in sides:
@@ -121,7 +128,8 @@ def main():
             rows.append({**row, "whole": whole, "load": os.getloadavg()[0]})
             print(
                 f"| {row['seconds_per_process']:.2f} s | {name} | {row['wall']:.2f} s "
-                f"| {row['busy']:.1%} | {1000 * row['overhead_per_trial']:.0f} ms |"
+                f"| {row['busy']:.1%} | {1000 * row['idle_per_trial']:.0f} ms "
+                f"| {1000 * row['start_of_process']:.0f} ms |"
             )
     if args.out is not None:
         about = {
