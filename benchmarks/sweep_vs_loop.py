@@ -150,6 +150,7 @@ def run_loop(
         )
         task = {"configs": list(configs[core::cores]), "seeds": list(range(seeds))}
         task |= {"fixed": FIXED, "env_steps": env_steps, "episodes": episodes}
+        task |= {"env": "CartPole-v1", "points": 1}
         print(json.dumps(task), file=process.stdin, flush=True)
         processes.append(process)
     for process in processes:

@@ -271,6 +271,7 @@ def _other_actions(training: Rejax) -> str:
 
 
 class _Replay(Rejax):
+    learns_after = "fill_buffer"
     buffer_size = fixed(131_072, "transitions that are kept", low=1)
     batch_size = fixed(256, "transitions of a gradient step", low=1)
     fill_buffer = _whole(2_048, "env steps before the first gradient step", low=0)

@@ -36,8 +36,8 @@ from .training_errors import SetOutsideSetup, in_user_words
 
 _MOST_STEPS = 10**12  # more than any run; sums of many runs stay within 64 bits
 
-_NO_NAMES = ("unit", "epoch", "length", "steps_per_update", "knobs", "given",
-             "env_params", "shared")  # fmt: skip
+_NO_NAMES = ("unit", "epoch", "learns_after", "length", "steps_per_update", "knobs",
+             "given", "env_params", "shared")  # fmt: skip
 
 
 class Declared:
@@ -160,7 +160,9 @@ class Training:
     """A training that the lanes of a study run.
 
     Class attributes: unit: the unit of a run's length, in words. epoch: the number of units per
-        epoch, if `length: 20 epochs` is to be allowed.
+        epoch, if `length: 20 epochs` is to be allowed. learns_after: the name of the
+        hyperparameter that is the number of units before the first gradient step, if there is one;
+        `hpo check` compares it with the length.
 
     Attributes: length: the length of a full run, in units; known in `setup`. steps_per_update:
         units per `update`; set by `setup`.
@@ -184,6 +186,7 @@ class Training:
 
     unit: ClassVar[str] = "env steps"
     epoch: ClassVar[int | None] = None
+    learns_after: ClassVar[str] = ""
 
     length: int
     steps_per_update: int
@@ -193,6 +196,11 @@ class Training:
         for name in _NO_NAMES:
             if isinstance(vars(cls).get(name), Declared):
                 raise ConfigError(f"{cls.__name__}.{name} cannot be a hyperparameter; rename it")
+        late = cls.learns_after
+        if late and not isinstance(getattr(cls, late, None), Declared):
+            raise ConfigError(
+                f"{cls.__name__}.learns_after is {late!r}, which is not a hyperparameter of it"
+            )
 
     def __init__(
         self, values: Mapping[str, Any], length: int, given: StudyEnvironment | None = None

@@ -171,9 +171,7 @@ def _warnings(
     yield from buckets.notes
     if study.algorithm.is_ppo:
         yield from idle_knobs(study)
-    limits = "" if limit_of is None else endless_note(study, limit_of)
-    notes = [goal_note(study), own_evaluation_note(study), limits, spread_note(study)]
-    yield from filter(None, notes)
+    yield from filter(None, _notes(study, draws, limit_of))
     moved = study.search.random_share != SearchSpec().random_share
     method = study.search.method
     if study.search.driver == "lanes" and not method_row(method).learns and moved:
@@ -184,6 +182,15 @@ def _warnings(
     yield from _of_seeds(study)
     if lanes is not None and len(buckets.found) == 1:
         yield from _blind_warning(study, lanes)
+
+
+def _notes(study: Study, draws: list[dict[str, Any]], limit_of: LimitOf | None) -> Iterator[str]:
+    yield unlearnt_note(study, draws)
+    yield goal_note(study)
+    yield own_evaluation_note(study)
+    if limit_of is not None:
+        yield endless_note(study, limit_of)
+    yield spread_note(study)
 
 
 def _of_forbid(study: Study, draws: list[dict[str, Any]]) -> Iterator[str]:
@@ -315,6 +322,24 @@ def _whole_note(study: Study, parameter: Parameter) -> Iterator[str]:
         yield (
             f"{name} takes only {few}; for any number between them type distribution: {between}"
         )
+
+
+def unlearnt_note(study: Study, draws: list[dict[str, Any]]) -> str:
+    """Return a note if draws end before their first gradient step; otherwise ""."""
+    name = getattr(study.algorithm.made, "learns_after", "")
+    if not name:
+        return ""
+    unit, length = study.algorithm.unit, study.env_steps
+    usual = study.fixed.get(name, study.algorithm.knobs[name].default)
+    waits = [params.get(name, usual) for params in draws]
+    late = sum(wait >= length for wait in waits)
+    if not late:
+        return ""
+    way = f"nothing is learnt; lower {name} or raise env_steps"
+    if name in study.space.names:
+        share = f"{late / len(waits):.1%} of draws"
+        return f"{name} is at least {length:,}, the {unit} of a run, in {share}: there {way}"
+    return f"{name} is {usual:,.10g}, but a run has {length:,} {unit}: {way}"
 
 
 def spread_note(study: Study) -> str:

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 
@@ -116,6 +117,24 @@ def test_studies_of_a_command_survive_kills(load, tmp_path):
     outcome = load("acceptance_points.command_kills").kills(True, tmp_path)
     assert outcome.passed, outcome.numbers
     assert outcome.numbers.startswith("4 kills over 4 kinds of studies: ")
+
+
+def test_interrupted_kills_resume_in_their_folder(load, tmp_path, monkeypatch):
+    kills, killed = load("acceptance_points.command_kills"), []
+
+    def killed_study(folder, kind, most, rng):
+        killed.append(kind)
+        if len(killed) == 3:
+            raise KeyboardInterrupt
+        return kills.Seen(kind, Counter({"-9 of hpo": most}))
+
+    monkeypatch.setattr(kills, "_killed_study", killed_study)
+    with pytest.raises(KeyboardInterrupt):
+        kills.kills(True, tmp_path)
+    outcome = kills.kills(True, tmp_path)
+    assert killed == ["plain", "rungs", "paused", "paused", "files and children"]
+    assert outcome.passed
+    assert outcome.numbers.startswith("4 kills over 4 kinds of studies: -9 of hpo 4; nothing")
 
 
 def wait_for_commits(child: subprocess.Popen[bytes], folder: Path, count: int) -> None:

@@ -1,7 +1,8 @@
 """Studies of a command: random kills of hpo, of its processes, and of both cost nothing finished.
 
 Four kinds of studies run a script whose numbers are a formula. Each start of a study gets one kill
-after some processes have run; the same command then resumes it.
+after some processes have run; the same command then resumes it. Finished studies are recorded in
+the working folder, so that the point resumes there (`--work`).
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from typing import Any
 from .common import Outcome, hpo_command
 
 KILLS, SMALL_KILLS = 300, 4  # over all kinds
+_RECORD = "kills.json"
 _PATIENCE = 300.0
 _WAIT = 3.0  # seconds of a start before its kill, at most
 SCRIPT = '''\
@@ -91,6 +94,7 @@ KINDS = {
 class Seen:
     """One study that is killed: how often, and the faults."""
 
+    kind: str
     kills: Counter[str] = field(default_factory=Counter[str])
     faults: list[str] = field(default_factory=list[str])
 
@@ -98,19 +102,11 @@ class Seen:
 def kills(small: bool, work: Path) -> Outcome:
     """Kill studies of each kind, and look at what is left after each kill and at the end."""
     each = (SMALL_KILLS if small else KILLS) // len(KINDS)
-    total: Counter[str] = Counter()
-    faults: list[str] = []
-    for number, (kind, (how, more)) in enumerate(KINDS.items()):
-        rng, done, studies = random.Random(number), 0, 0
-        while done < each:
-            studies += 1
-            folder = work / f"{kind.replace(' ', '-')}-{studies}"
-            seen = _killed_study(folder, how, more, each - done, rng)
-            done += seen.kills.total()
-            total += seen.kills
-            faults += [f"{kind}: {fault}" for fault in seen.faults]
-            if seen.faults:
-                break
+    seen = _recorded(work)
+    for kind in KINDS:
+        _kill_kind(kind, each, seen, work)
+    total = sum((one.kills for one in seen), Counter[str]())
+    faults = [f"{one.kind}: {fault}" for one in seen for fault in one.faults]
     parts = ", ".join(f"{name} {count}" for name, count in sorted(total.items()))
     numbers = f"{total.total()} kills over {len(KINDS)} kinds of studies: {parts}; "
     numbers += "nothing finished lost, no orphan, no double row" if not faults else ""
@@ -118,20 +114,41 @@ def kills(small: bool, work: Path) -> Outcome:
     return Outcome(not faults, numbers)
 
 
-def _killed_study(folder: Path, how: str, more: str, most: int, rng: random.Random) -> Seen:
+def _kill_kind(kind: str, each: int, seen: list[Seen], work: Path) -> None:
+    """Kill studies of one kind until it has so many kills or a fault; record each study."""
+    while True:
+        mine = [one for one in seen if one.kind == kind]
+        left = each - sum(one.kills.total() for one in mine)
+        if left <= 0 or any(one.faults for one in mine):
+            return
+        name = f"{kind.replace(' ', '-')}-{len(mine) + 1}"
+        shutil.rmtree(work / name, ignore_errors=True)  # of an interrupted one
+        seen.append(_killed_study(work / name, kind, left, random.Random(name)))
+        text = json.dumps([vars(one) for one in seen], indent=1)
+        (work / _RECORD).write_text(text)
+
+
+def _recorded(work: Path) -> list[Seen]:
+    file = work / _RECORD
+    rows = json.loads(file.read_text()) if file.is_file() else []
+    return [Seen(row["kind"], Counter(row["kills"]), row["faults"]) for row in rows]
+
+
+def _killed_study(folder: Path, kind: str, most: int, rng: random.Random) -> Seen:
     """Kill a study up to `most` times, then let it end."""
+    how, more = KINDS[kind]
     folder.mkdir()
     (folder / "train.py").write_text(SCRIPT)
     text = STUDY.format(python=sys.executable, how=how, trials=24)
     (folder / "small.yaml").write_text(text + more)
-    seen, before = Seen(), dict[Any, Any]()
+    seen, before = Seen(kind), dict[Any, Any]()
     while True:
-        going = _start(folder)
-        if seen.kills.total() < most and _await_processes(folder, going):
-            name, kill = rng.choice(list(_WAYS.items()))
-            if _pause(going, rng.uniform(0.0, _WAIT)) and kill(folder, going, rng):
-                seen.kills[name] += 1
-        code = _end(going)
+        with _started(folder) as going:
+            if seen.kills.total() < most and _await_processes(folder, going):
+                name, kill = rng.choice(list(_WAYS.items()))
+                if _pause(going, rng.uniform(0.0, _WAIT)) and kill(folder, going, rng):
+                    seen.kills[name] += 1
+            code = _end(going)
         if left := _left(folder):
             seen.faults.append(f"{len(left)} processes left")
         now = _finished(folder)
@@ -150,15 +167,23 @@ def _killed_study(folder: Path, how: str, more: str, most: int, rng: random.Rand
     return seen
 
 
-def _start(folder: Path) -> subprocess.Popen[bytes]:
+@contextmanager
+def _started(folder: Path) -> Generator[subprocess.Popen[bytes], None, None]:
+    """Start a study; it does not outlive this check."""
     with (folder / "said.txt").open("wb") as said:
-        return subprocess.Popen(
+        going = subprocess.Popen(
             [*hpo_command(), "run", "small.yaml", "--quiet"],
             cwd=folder,
             stdout=subprocess.DEVNULL,
             stderr=said,
             start_new_session=True,
         )
+    try:
+        yield going
+    finally:
+        if going.poll() is None:
+            going.kill()
+            going.wait()
 
 
 def _processes(folder: Path) -> list[int]:

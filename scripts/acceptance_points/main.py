@@ -1,17 +1,19 @@
 """`scripts/acceptance AREA POINT...`: is what was promised so, on this machine, now?
 
 Prints PASS or FAIL with the numbers seen and writes them, with date and commit, into the row of
-docs/reference/acceptance.md. `--small` does a short form of a point and writes nothing.
+docs/reference/acceptance.md. `--small` does a short form of a point and writes nothing. `--work
+FOLDER` keeps the files; `processes 1`, interrupted, resumes in that folder.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -172,20 +174,32 @@ def main() -> int:
     parser.add_argument("area", choices=POINTS)
     parser.add_argument("points", type=int, nargs="+", metavar="POINT")
     parser.add_argument("--small", action="store_true", help="a short form; nothing is written")
+    parser.add_argument("--work", type=Path, metavar="FOLDER", help="to work in; it is kept")
     args = parser.parse_args()
     make_importable()
     unknown = [number for number in args.points if number not in POINTS[args.area]]
     if unknown:
         parser.error(f"{args.area} has no point {unknown[0]}")
-    held = [_check(args.area, number, args.small) for number in args.points]
+    held = [_check(args.area, number, args.small, args.work) for number in args.points]
     return 0 if all(held) else 1
 
 
-def _check(area: str, number: int, small: bool) -> bool:
+@contextlib.contextmanager
+def _folder(name: str, kept: Path | None) -> Generator[Path, None, None]:
+    if kept is None:
+        with tempfile.TemporaryDirectory(prefix=f"{name}-") as folder:
+            yield Path(folder)
+        return
+    folder = kept.resolve() / name
+    folder.mkdir(parents=True, exist_ok=True)
+    yield folder
+
+
+def _check(area: str, number: int, small: bool, kept: Path | None) -> bool:
     point, started = POINTS[area][number], time.monotonic()
-    with tempfile.TemporaryDirectory(prefix=f"acceptance-{area}-{number}-") as work:
+    with _folder(f"acceptance-{area}-{number}", kept) as work:
         try:
-            outcome = point.check(small, Path(work))
+            outcome = point.check(small, work)
         except Exception as error:  # a check that breaks is a promise not seen to hold
             traceback.print_exc()
             outcome = Outcome(False, f"{type(error).__name__}: {error}".splitlines()[0])

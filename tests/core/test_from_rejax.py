@@ -18,6 +18,7 @@ from hpo.core.training import Lane, StudyEnvironment
 from hpo.core.training_check import shapes_of
 from hpo.errors import ConfigError, StudyError, UnknownNameError
 from hpo.studies.algorithm_section import loaded_algorithm
+from hpo.studies.check import unlearnt_note
 from hpo.studies.load import loads
 from hpo.testing.trainings import TrainingContract
 
@@ -153,6 +154,15 @@ def test_a_study_without_the_package_names_the_extra(monkeypatch):
     with pytest.raises(StudyError, match=text) as error:
         loads(STUDY, "x.yaml")
     assert str(error.value).startswith("x.yaml:1: ") and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("steps", "warned"), [("2048", True), ("2049", False)])
+def test_a_run_that_only_fills_its_buffer_gives_warning(monkeypatch, steps, warned):
+    """rejax trains from the first env step after `fill_buffer` on, by default 2,048."""
+    monkeypatch.setattr("hpo.studies.algorithm_section.find_spec", lambda name: name)
+    study = loads(STUDY.replace("2k", steps), "x.yaml")
+    note = unlearnt_note(study, [{"gamma": 0.9}])
+    assert note.startswith("fill_buffer is 2,048, but a run has 2,048") == warned == bool(note)
 
 
 # --------------------------------------------------------------------- with rejax itself

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+import hpo
+from hpo.errors import ConfigError
 from hpo.studies.check import ProgramCost, check
 from hpo.studies.init_file import init_text
 from hpo.studies.load import load, loads
@@ -161,6 +163,51 @@ def test_check_report_uses_given_lanes_and_memory():
     data = json.loads(json.dumps(report.as_data()))
     assert data["programs"][0]["lanes"] == 8
     assert data["programs"][0]["memory_bytes"] == 2**30
+
+
+FILLED = """
+import hpo
+
+
+class Filled(hpo.Training):
+    unit, steps_per_update, learns_after = "env steps", 10, "fill"
+    fill = hpo.traced(2000.0, "env steps before the first gradient step", low=0.0)
+    rate = hpo.traced(0.1, low=0.0)
+
+    def evaluate(self, state, h, key):
+        return {"return": state}
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("env_steps: 2000", "fill is 2,000, but a run has 2,000 env steps: nothing is learnt"),
+        ("env_steps: 500\nfixed: {fill: 600}", "fill is 600, but a run has 500 env steps"),
+        ("env_steps: 2010", ""),
+        ("env_steps: 500\nfixed: {fill: 499}", ""),
+        ("env_steps: 500\nspace: {fill: {values: [100, 500]}}", "is at least 500, the env steps"),
+        ("env_steps: 500\nspace: {fill: {values: [100, 499]}}", ""),
+    ],
+)
+def test_runs_that_end_before_their_first_gradient_step_give_warning(tmp_path, lines, told):
+    (tmp_path / "filled.py").write_text(FILLED)
+    text = f"algorithm: filled.py:Filled\nbudget: {{trials: 4}}\n{lines}\n"
+    if "space" not in lines:
+        text += "space: {rate: {min: 0.1, max: 0.9}}\n"
+    (tmp_path / "study.yaml").write_text(text)
+    found = [one for one in check(load(tmp_path / "study.yaml")).warnings if "learnt" in one]
+    assert len(found) == bool(told)
+    for one in found:
+        assert told in one and one.endswith("nothing is learnt; lower fill or raise env_steps")
+    if "values: [100, 500]" in lines:
+        share = float(re.search(r"in ([0-9.]+)% of draws", found[0])[1])
+        assert 45 < share < 55
+
+
+def test_learns_after_must_name_a_hyperparameter():
+    with pytest.raises(ConfigError, match="learns_after is 'fil', which is not a hyperparameter"):
+        type("Filled", (hpo.Training,), {"learns_after": "fil"})
 
 
 def test_keep_best_zero_with_snapshots_gives_warning():
