@@ -16,6 +16,7 @@ from ..environments.registry import full_id
 from ..environments.table import ENVIRONMENTS, EnvEntry
 from ..environments.via_gymnasium import lacking_package
 from ..errors import ConfigError, HpoError, StudyError
+from ..files.plain_data import shortened
 from ..foreign_names.name_mapping import COMMON, NameRow, NoCounterpart, System, plain_name
 from ..foreign_names.optax_calls import OptaxSchedule
 from ..foreign_names.plain_values import Unread
@@ -637,8 +638,7 @@ def _is_off(value: Any) -> bool:
 
 
 def _short_text(value: Any) -> str:
-    text = one_line(str(value))
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shortened(one_line(str(value)))
 
 
 def _call_with_name(name: str, check: Callable[[], Any]) -> Any:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..errors import ConfigError
-from ..files.plain_data import is_among, is_number, same
+from ..files.plain_data import is_among, is_number, same, shortened
 
 _LONGEST = 500
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "off": None}
@@ -117,7 +117,7 @@ def parse_rule(text: str) -> TextRule:
     >>> parse_rule("gamma < gae_lambda - 0.15").holds({"gamma": 0.7, "gae_lambda": 0.95})
     True
     """
-    shown = text if len(text) <= 60 else text[:57] + "..."
+    shown = shortened(text)
     if len(text) > _LONGEST:
         raise ConfigError(f"rule {shown!r} has {len(text)} characters; allowed: {_LONGEST}")
     try:
