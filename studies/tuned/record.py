@@ -268,8 +268,11 @@ class _RecordReader:
             if value not in parts:
                 raise self.fault(node, f"{where}: {value!r} ; allowed: {', '.join(parts)}")
             return value
-        if hint is float and type(value) is int:
-            return float(value)
-        if type(value) not in parts and not (float in parts and type(value) is int):
+        types = set(parts)
+        if float in types:
+            types.add(int)
+        if type(value) not in types:
             raise self.fault(node, f"{where}: {value!r} has the wrong type")
+        if hint is float:
+            return float(value)
         return value
