@@ -205,7 +205,7 @@ class Distribution(ABC):
         if not axis.log:
             moved = position + math.log(factor) * (axis.high - axis.low)
         if axis.kind == "integer" and factor != 1.0:
-            step = float(round(moved - position))
+            step: float = round(moved - position)
             if abs(moved - position) < 1.0:
                 step = math.copysign(1.0, factor - 1.0)
             moved = position + step

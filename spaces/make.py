@@ -55,6 +55,21 @@ def make_distribution(fields: Mapping[str, Any]) -> Distribution:
     return distribution
 
 
+def range_kind(whole: bool, log: bool) -> str:
+    """Return the kind of a plain range.
+
+    >>> range_kind(whole=True, log=False), range_kind(whole=False, log=True)
+    ('int_uniform', 'log_uniform')
+    """
+    kinds = {
+        (False, False): "uniform",
+        (False, True): "log_uniform",
+        (True, False): "int_uniform",
+        (True, True): "log_int_uniform",
+    }
+    return kinds[whole, log]
+
+
 def infer_kind(fields: Mapping[str, Any], real: bool = False) -> str | None:
     """Return the kind implied by the keys, or None.
 
@@ -69,10 +84,8 @@ def infer_kind(fields: Mapping[str, Any], real: bool = False) -> str | None:
         return "normal"
     if "min" in fields and "max" in fields:
         given = [fields[key] for key in ("min", "max", "q") if fields.get(key) is not None]
-        is_stepped, is_whole = len(given) == 3, all(type(bound) is int for bound in given)
-        if is_whole and (is_stepped or not real):
-            return "int_uniform"
-        return "uniform"
+        whole = all(type(bound) is int for bound in given)
+        return range_kind(whole and (len(given) == 3 or not real), log=False)
     return None
 
 

@@ -31,7 +31,7 @@ from ..files.plain_data import (
 from ..files.plain_yaml import PlainLoader
 from .distributions import Categorical, Distribution, IntUniform, LogIntUniform, Normal, Ordinal
 from .forbid import Rule, ValueRule, parse_rule
-from .make import make_distribution
+from .make import make_distribution, range_kind
 from .space import Condition, Parameter, Space
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -228,15 +228,14 @@ def _hyperparameter_in_file(name: Any, fields: Any) -> dict[str, Any]:
         whole.setdefault("weights", None)
         if default is None:
             default = whole["choices"][0]
-    elif whole.get("type") in _UNIFORM:
+    elif whole.get("type") in _RANGES:
         whole.setdefault("log", False)
         if default is None:
             default = _middle(whole)
     return {**whole, "default_value": default}
 
 
-_UNIFORM = {"uniform_float": "uniform", "uniform_int": "int_uniform"}
-"""ConfigSpace's type of a range -> ours, if it is not logarithmic."""
+_RANGES = ("uniform_float", "uniform_int")  # types in files
 
 
 def _middle(fields: Mapping[str, Any]) -> float:
@@ -262,13 +261,11 @@ def _modernise_fields(fields: Any) -> Any:
     found.pop("q", None)
     if step is None or (found.get("type") == "uniform_int" and step == 1):
         return found
-    if found.get("type") not in _UNIFORM:
+    if found.get("type") not in _RANGES:
         raise ValueError(
             f"{found.get('name')!r} has a step (q); only uniform hyperparameters may have one"
         )
-    kind = _UNIFORM[found["type"]]
-    if found.get("log"):
-        kind = f"log_{kind}"
+    kind = range_kind(found["type"] == "uniform_int", bool(found.get("log")))
     kept = {"min": found["lower"], "max": found["upper"], "q": step, "distribution": kind}
     meta = found.get("meta")
     if not is_dict(meta):
@@ -343,11 +340,7 @@ def _own_value(distribution: Distribution, value: Any) -> Any:
 
 def _fields(theirs: Any) -> Mapping[str, Any]:
     if isinstance(theirs, CS.UniformFloatHyperparameter | CS.UniformIntegerHyperparameter):
-        kind = "uniform"
-        if isinstance(theirs, CS.UniformIntegerHyperparameter):
-            kind = "int_uniform"
-        if theirs.log:
-            kind = f"log_{kind}"
+        kind = range_kind(isinstance(theirs, CS.UniformIntegerHyperparameter), bool(theirs.log))
         return {
             "min": _plain_value(theirs.lower),
             "max": _plain_value(theirs.upper),

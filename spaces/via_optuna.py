@@ -211,15 +211,11 @@ def _fields(name: str, theirs: BaseDistribution) -> dict[str, Any]:
         raise ConfigError(f"{name!r} is a {type(theirs).__name__}, which has no counterpart")
     if theirs.low == theirs.high:
         return {"values": [theirs.low]}
-    kind, usual_step = "uniform", None
-    if isinstance(theirs, IntDistribution):
-        kind, usual_step = "int_uniform", 1
-    if theirs.log:
-        kind = f"log_{kind}"
-    found = {"min": theirs.low, "max": theirs.high, "distribution": kind}
-    if theirs.step not in (None, usual_step):
+    whole = isinstance(theirs, IntDistribution)
+    found: dict[str, Any] = {"min": theirs.low, "max": theirs.high}
+    if theirs.step is not None and not (whole and theirs.step == 1):
         found["q"] = theirs.step
-    return found
+    return {**found, "distribution": range_kind(whole, theirs.log)}
 
 
 _SCALAR = (str, int, float, bool, type(None))
