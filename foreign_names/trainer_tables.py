@@ -126,8 +126,9 @@ _POLICIES = words(
 def _normalise(value: Any) -> SettingsRow:
     """Read `normalize`: true, false, or arguments of VecNormalize."""
     if isinstance(value, bool | None) or value in ("true", "True", "false", "False"):
-        none = SettingsRow(normalise_observations=False, normalise_rewards=False)
-        return SettingsRow(NORMALISED) if value in (True, "true", "True") else none
+        if value in (True, "true", "True"):
+            return SettingsRow(NORMALISED)
+        return SettingsRow(normalise_observations=False, normalise_rewards=False)
     given = {"norm_obs": True, "norm_reward": True, **mapping_of(value)}
     texts = [one for one in given.values() if isinstance(one, str)]
     if texts:
@@ -170,13 +171,17 @@ _policy_arguments = arguments(
 def _widths(value: Any) -> list[int]:
     """Read `net_arch` alone; the words are those of rl-zoo3's own search."""
     sizes = {"tiny": [64], "small": [64, 64], "medium": [256, 256]}
-    return sizes[value] if isinstance(value, str) and value in sizes else widths_of(value)
+    if isinstance(value, str) and value in sizes:
+        return sizes[value]
+    return widths_of(value)
 
 
 def _save_freq(value: Any) -> int | SettingsRow:
     if not is_number(value) or value != int(value):
         raise NoCounterpart(f"{value!r} is not a whole number of env steps")
-    return int(value) if value > 0 else SettingsRow()
+    if value <= 0:
+        return SettingsRow()
+    return int(value)
 
 
 def _env_steps(rollouts: Any, steps: Any, envs: Any) -> Any:
@@ -184,7 +189,9 @@ def _env_steps(rollouts: Any, steps: Any, envs: Any) -> Any:
     count, length, width = (whole(value) for value in (rollouts, steps, envs))
     if not count or count < 0:
         return OFF
-    return None if length is None or width is None else count * length * width
+    if length is None or width is None:
+        return None
+    return count * length * width
 
 
 def _in_rollouts(name: str, steps: str, envs: str, ours: str) -> Derived:
@@ -194,7 +201,9 @@ def _in_rollouts(name: str, steps: str, envs: str, ours: str) -> Derived:
 
 
 def _calls_in_env_steps(calls: Any, envs: Any) -> int | None:
-    return calls * int(envs) if isinstance(calls, int) else None
+    if not isinstance(calls, int):
+        return None
+    return calls * int(envs)
 
 
 _SB3_ENV = "env n_envs seed start_index monitor_dir "
@@ -396,7 +405,9 @@ _BRAX = ("ant", "halfcheetah", "hopper", "humanoid", "humanoidstandup", "inverte
 def _purejaxrl_env(value: Any) -> str:
     if str(value).lower().startswith("navix"):
         raise _NAVIX
-    return f"brax:{value}" if value in _BRAX else str(value)
+    if value in _BRAX:
+        return f"brax:{value}"
+    return str(value)
 
 
 _PUREJAXRL = (  # with the defaults of ppo.py
@@ -508,11 +519,15 @@ REJAX = System(
 def _env_steps_between(count: Any, total: Any) -> int | None:
     """Return the env steps between `count` evaluations of a run."""
     evaluations = whole(count)
-    return max(1, (whole(total) or 0) // evaluations) if evaluations else None
+    if not evaluations:
+        return None
+    return max(1, (whole(total) or 0) // evaluations)
 
 
 def _evaluation_points(count: Any, total: Any) -> int | str | None:
-    return "rungs" if whole(count) == 1 else _env_steps_between(count, total)
+    if whole(count) == 1:
+        return "rungs"
+    return _env_steps_between(count, total)
 
 
 def _evaluations_said(count: Any, total: Any) -> str:

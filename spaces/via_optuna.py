@@ -39,6 +39,7 @@ from .distributions import (
     Pow2,
     Uniform,
 )
+from .make import range_kind
 from .space import Parameter, Space
 
 
