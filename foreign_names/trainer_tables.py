@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..files.plain_data import is_number
@@ -73,24 +74,33 @@ _IMAGES = {"network": "cnn", "shared_encoder": True, "activation": "relu", "hist
 WRAPPED = "Atari wrappers (no-ops, frame skip, lost lives, signs of rewards) are not applied"
 
 
-def _script(
-    project: str, account: str, rows: tuple[NameRow, ...], name: str, program: str,
-    defaults: dict[str, Any], always: dict[str, Any], *differs: str,
-    unread: str = "", marks: str = "", **more: Any,
-) -> System:
-    """Return the system of one script of a project whose scripts share `rows`."""
-    kept = [row for row in with_defaults(rows, defaults) if row.name not in unread.split()]
-    folder = project.lower()
-    return System(
-        name, f"{project}'s {program}.py", (*kept, *left("not used by this script", unread)),
-        programs=(f"{folder}/{program}.py",), marks=name_sets(marks),
-        source=f"github.com/{account}/{folder}, {folder}/{program}.py",
-        always={**PLAIN_PPO, "adam_eps": 1e-5, **always},
-        differs=(ENDED.format(project), *differs), **more,
-    )
+@dataclass(frozen=True)
+class _Project:
+    """A repository of scripts that share their names."""
+
+    title: str
+    account: str
+    rows: tuple[NameRow, ...]
+    fields: Mapping[str, Any]  # of all its systems
+
+    def script(
+        self, name: str, program: str, defaults: dict[str, Any], always: dict[str, Any],
+        *differs: str, unread: str = "", marks: str = "",
+    ) -> System:
+        """Return the system of one script."""
+        rows, folder = with_defaults(self.rows, defaults), self.title.lower()
+        kept = [row for row in rows if row.name not in unread.split()]
+        return System(
+            name, f"{self.title}'s {program}.py",
+            (*kept, *left("not used by this script", unread)),
+            programs=(f"{folder}/{program}.py",), marks=name_sets(marks),
+            source=f"github.com/{self.account}/{folder}, {folder}/{program}.py",
+            always={**PLAIN_PPO, "adam_eps": 1e-5, **always},
+            differs=(ENDED.format(self.title), *differs), **self.fields,
+        )
 
 
-_cleanrl = partial(_script, "CleanRL", "vwxyzjn", _CLEANRL, version="of April 2026")
+_cleanrl = _Project("CleanRL", "vwxyzjn", _CLEANRL, {"version": "of April 2026"}).script
 CLEANRL = (
     _cleanrl("cleanrl", "ppo", {}, _TOWERS,
             marks="clip_coef norm_adv; clip_coef num_steps; clip_vloss update_epochs; "
@@ -437,9 +447,10 @@ _GRU = {"network": "gru", "recurrent_size": 128, "hidden_sizes": [128], "activat
         "shared_encoder": True, "value_clip_eps": "same"}
 
 
-_purejaxrl = partial(_script, "PureJaxRL", "luchris429", _PUREJAXRL,
-                     python=PythonCalls(("make_train",), order={"make_train": "_"}),
-                     version="of September 2024", exact=True)
+_purejaxrl = _Project("PureJaxRL", "luchris429", _PUREJAXRL, {
+    "python": PythonCalls(("make_train",), order={"make_train": "_"}),
+    "version": "of September 2024", "exact": True,
+}).script
 PUREJAXRL = (
     _purejaxrl("purejaxrl_continuous", "ppo_continuous_action", _PUREJAXRL_CONTINUOUS,
                {**_MLP, "hidden_sizes": [256, 256]}, marks="NUM_STEPS NORMALIZE_ENV"),
