@@ -230,8 +230,9 @@ def _hyperparameter_in_file(name: Any, fields: Any) -> dict[str, Any]:
             default = whole["choices"][0]
     elif whole.get("type") in _RANGES:
         whole.setdefault("log", False)
+        middle = _middle(whole)
         if default is None:
-            default = _middle(whole)
+            default = middle
     return {**whole, "default_value": default}
 
 
