@@ -10,7 +10,6 @@ from ..environments.hosted import is_hosted
 from ..environments.registry import find
 from ..errors import ConfigError, counted
 from ..files.plain_data import as_lists
-from ..spaces.make import WHOLE_KINDS
 from ..spaces.space import Parameter
 from ..store.interim_analyses import FEWEST_SEEDS
 from .chunk_sizes import rung_steps
@@ -325,14 +324,14 @@ _NUMBERS_BETWEEN = {
     "log_int_uniform": ("whole numbers", "log_uniform"),
     "pow2": ("powers of two", "log_uniform"),
 }
-"""Kind of `WHOLE_KINDS` -> its values in words, and the distribution of all numbers between."""
+"""Kind of whole numbers -> its values in words, and the distribution of all numbers between."""
 
 
 def _whole_note(study: Study, parameter: Parameter) -> Iterator[str]:
     name, distribution = parameter.name, parameter.distribution
     is_real = name.startswith("env.") or study.algorithm.knobs[name].type == "float"
     stepped = getattr(distribution, "q", None) is not None
-    if is_real and not stepped and distribution.kind in WHOLE_KINDS:
+    if is_real and not stepped and distribution.kind in _NUMBERS_BETWEEN:
         few, between = _NUMBERS_BETWEEN[distribution.kind]
         yield (
             f"{name} takes only {few}; for any number between them type distribution: {between}"
