@@ -468,8 +468,8 @@ class ConvertedStudy:
 
     def _complete_study(self) -> None:
         """Add sections that a study needs and the source lacks: evaluation and confirm."""
-        usual = self.entry is not None and self.entry.default_of("continuous")
-        if self.env.get("continuous", usual) and "steps" not in self.section("evaluation"):
+        continuous = self.entry is not None and self.entry.default_of("continuous")
+        if self.env.get("continuous", continuous) and "steps" not in self.section("evaluation"):
             self.section("evaluation").update({"episodes": 8, "steps": 5000})
             self.note("evaluation: 8 networks of 5,000 requests each, because episodes do not end")
         pair = [name for name in ("num_layers", "hidden_size") if self._has_knob(name)]

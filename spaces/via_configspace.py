@@ -135,8 +135,7 @@ def _node_of_values(parameter: Parameter) -> Any:
         shown, meta = [shown_value(value) for value in ours.values], None
         if any(isinstance(value, tuple) or value is None for value in ours.values):
             meta = {META: ours.as_mapping()}
-        make = _LISTED[kind]
-        return make(name, shown, default_value=default, meta=meta)
+        return _LISTED[kind](name, shown, default_value=default, meta=meta)
     if isinstance(ours, Normal):
         numbers = (ours.mu, ours.sigma, *ours.bounds, default)
         return CS.NormalFloatHyperparameter(name, *numbers, meta=kept)
