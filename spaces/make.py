@@ -179,9 +179,7 @@ def _check_range(kind: str, given: Mapping[str, Any]) -> _Checks:
     low, high, q, zero = given["min"], given["max"], given.get("q"), given.get("zero", 0.0)
     if low > high:
         return [(True, "min", f"min {low!r} is above max {high!r}; swap them")]
-    step, more = q, " (`zero: 0.2` adds 0)"
-    if q is None:
-        step = 1
+    step, more = given.get("q", 1), " (`zero: 0.2` adds 0)"
     if zero:
         more = ", such as 1e-6"
     fits = step > 0 and step <= high - low and (high - low) / step <= _MOST_STEPS

@@ -132,7 +132,8 @@ def _node_of_values(parameter: Parameter) -> Any:
     default, kind = shown_value(parameter.default), ours.kind
     kept: Any = {META: {**ours.as_mapping(), "default": parameter.default}}
     if isinstance(ours, Categorical | Ordinal):
-        shown, meta = [shown_value(value) for value in ours.values], None
+        shown: list[Any] = [shown_value(value) for value in ours.values]
+        meta: Any = None
         if any(isinstance(value, tuple) or value is None for value in ours.values):
             meta = {META: ours.as_mapping()}
         return _LISTED[kind](name, shown, default_value=default, meta=meta)

@@ -244,10 +244,13 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
     known = [one for one in entries if one is not None]
     if not known or len(known) < len(specs):
         return None
+    actions = known[0].actions
+    if any(one.actions != actions for one in known):
+        actions = "any"
     return EnvEntry(
         id=" and ".join(_once([(one.id,) for one in known])),
         source=_common([one.source for one in known], "several"),
-        actions=_common([one.actions for one in known], "any"),
+        actions=actions,
         metrics=_shared([one.metrics for one in known]),
         positive=_once([one.positive for one in known]),
         params=_merged([one.params for one in known]),

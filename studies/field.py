@@ -77,10 +77,13 @@ def key(value: Any, meaning: str, *, also: tuple[Field, ...] = (), **rest: Any) 
     `value` is the default, `also` are keys without a field, listed after this one, and `rest` are
     fields of `Field`.
     """
-    default = value
+    default: Any = value
     if is_dataclass(value):
         default = {}
-    metadata = {"key": {"default": default, "meaning": meaning, **rest}, "also": also}
+    metadata: dict[str, Any] = {
+        "key": {"default": default, "meaning": meaning, **rest},
+        "also": also,
+    }
     if value is REQUIRED:
         return field(metadata=metadata)
     if isinstance(value, dict):

@@ -711,7 +711,8 @@ def env_words(study: Study) -> str:
         return study.env.id
     if len(names) > 3:
         return f"{names[0]}, {names[1]} and {len(names) - 2} more environments"
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    *others, last = names
+    return f"{', '.join(others)} and {last}"
 
 
 def metric_words(study: Study) -> str:
