@@ -69,6 +69,13 @@ class Range:
         return f"{noun} from {first} to {last}"
 
 
+def shortened(text: str) -> str:
+    """Cut a text to 60 characters, of which the last three are then dots."""
+    if len(text) <= 60:
+        return text
+    return f"{text[:57]}..."
+
+
 def as_lists(value: Any) -> Any:
     """Convert tuples to lists, at any depth.
 

@@ -57,9 +57,13 @@ class Derived:
 
 def whole(value: Any) -> int | None:
     """Return a whole number as an int, None of anything else."""
-    return int(value) if is_number(value) and value == int(value) else None
+    if not is_number(value) or value != int(value):
+        return None
+    return int(value)
 
 
 def _plain_number(value: Any) -> Any:
     number = whole(value)
-    return value if number is None else number
+    if number is None:
+        return value
+    return number

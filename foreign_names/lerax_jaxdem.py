@@ -90,7 +90,9 @@ class _Version:
 
     def marks_if(self, newest: str, marks: str) -> tuple[frozenset[str], ...]:
         """Return the sets of names that choose the system, which its newest version has."""
-        return name_sets(marks) if self.name == newest else ()
+        if self.name != newest:
+            return ()
+        return name_sets(marks)
 
 
 def _split_names(text: str) -> frozenset[str]:
@@ -120,7 +122,9 @@ def _lerax(one: _Version) -> System:
 def _minibatches(batches: Any, envs: Any) -> int | None:
     """Return the minibatches of an epoch whose rows are of one environment each."""
     parts, width = whole(batches), whole(envs)
-    return None if parts is None or width is None else parts * width
+    if parts is None or width is None:
+        return None
+    return parts * width
 
 
 _PER_ENVIRONMENT = Derived(
@@ -232,7 +236,9 @@ def _run_length(updates: Any, envs: Any, steps: Any, *given: Any) -> Mapping[str
         return {}
     sizes = [whole(one) for one in (updates, envs, steps)]
     counts = [size for size in sizes if size]
-    return {"env_steps": math.prod(counts)} if len(counts) == len(sizes) else None
+    if len(counts) < len(sizes):
+        return None
+    return {"env_steps": math.prod(counts)}
 
 
 _JAXDEM_LENGTH = Derived(

@@ -34,7 +34,9 @@ def in_words(value: Any) -> str:
         return "refused"
     if value is None:
         return "off"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
 
 
 # ------------------------------------------------------------------------- transforms
@@ -79,7 +81,9 @@ def times(factor: float) -> Values:
     """Return a scaling of numbers; other values stay as they are."""
 
     def scaled(value: Any) -> Any:
-        return rounded(value * factor) if is_number(value) else value
+        if not is_number(value):
+            return value
+        return rounded(value * factor)
 
     return Values(scaled, scaled, lambda width: abs(scaled(width)), meaning=f"times {factor:g}")
 
@@ -95,7 +99,9 @@ def words(table: Mapping[Any, Any], others: Any = SAME) -> Values:
         ours = next((one for theirs, one in table.items() if _is_equal(theirs, value)), others)
         if isinstance(ours, NoCounterpart):
             raise ours
-        return ours.of(value) if isinstance(ours, Values) else ours
+        if isinstance(ours, Values):
+            return ours.of(value)
+        return ours
 
     meaning = "; ".join(f"{in_words(theirs)}: {in_words(one)}" for theirs, one in table.items())
     return Values(of, _no_range, _no_range, meaning=meaning, table=table)
@@ -139,8 +145,10 @@ def arguments(
         settings = SettingsRow()
         for name, given in mapping_of(value).items():
             ours = known.get(name)
-            if ours is not None:
-                settings |= {ours: given} if isinstance(ours, str) else ours(given)
+            if isinstance(ours, str):
+                settings[ours] = given
+            elif ours is not None:
+                settings |= ours(given)
             elif given not in (harmless or {}).get(name, ()):
                 raise NoCounterpart(f"{name}={given!r} has no counterpart")
         return settings
@@ -167,7 +175,9 @@ def _power_of_two(value: Any) -> int:
 def _positive_or_none(value: Any) -> Any:
     if isinstance(value, str):
         raise NoCounterpart(f"{value!r}: a schedule of it has no counterpart; give a number")
-    return None if is_number(value) and value <= 0 else value
+    if is_number(value) and value <= 0:
+        return None
+    return value
 
 
 def _positive_bound(number: float) -> float:
@@ -178,12 +188,16 @@ def _positive_bound(number: float) -> float:
 
 def orthogonal(value: Any) -> SettingsRow:
     """Read a switch of orthogonal initialisation; off is PyTorch's own."""
-    return SettingsRow() if value not in (False, "False", "false") else SettingsRow(TORCH_INIT)
+    if value in (False, "False", "false"):
+        return SettingsRow(TORCH_INIT)
+    return SettingsRow()
 
 
 def _read_value(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
     try:
-        return value_of(value) if isinstance(value, str) else value
+        return value_of(value)
     except NotPlain as error:
         raise NoCounterpart(f"it cannot be read: {error}") from None
 
@@ -320,7 +334,9 @@ class NameRow:
     def settings(self, value: Any) -> dict[str, Any]:
         """Return target -> value of one value of theirs."""
         ours = self.values.of(value)
-        return dict(ours) if isinstance(ours, SettingsRow) else {self.target: ours}
+        if isinstance(ours, SettingsRow):
+            return dict(ours)
+        return {self.target: ours}
 
 
 def taken(
@@ -331,7 +347,8 @@ def taken(
     `=` in a target is the name in small letters, `@anneal` after it one of `TRANSFORMS`.
     """
     target, _, transform = target.replace("=", name.lower()).partition("@")
-    values = TRANSFORMS[transform] if transform else values
+    if transform:
+        values = TRANSFORMS[transform]
     unset = (None,) * (target == "seed")
     return NameRow(name, "taken", target, values, default, "", unset, note)
 
@@ -435,13 +452,18 @@ class System:
     def nearest(self, name: str) -> NameRow | None:
         """Return the row whose name is almost an unknown one; `COMMON` may have any name."""
         last = self._lookup_key(name.rsplit(".", 1)[-1])
-        known = self._index if self is not COMMON and last[:1] != "_" else ()
-        near = get_close_matches(last, known, n=1, cutoff=0.8)
-        return self._index[near[0]] if near else None
+        if self is COMMON or last.startswith("_"):
+            return None
+        near = get_close_matches(last, self._index, n=1, cutoff=0.8)
+        if not near:
+            return None
+        return self._index[near[0]]
 
     @property
     def family(self) -> str:
-        return self.name if self.name == "torch_ppo" else self.name.partition("_")[0]
+        if self.name == "torch_ppo":
+            return self.name
+        return self.name.partition("_")[0]
 
     @property
     def defaults(self) -> Mapping[str, Any]:
@@ -449,12 +471,16 @@ class System:
 
     def _lookup_key(self, name: str) -> str:
         underscored = name.replace("-", "_")
-        return underscored if self.exact else underscored.lower()
+        if self.exact:
+            return underscored
+        return underscored.lower()
 
 
 def plain_name(name: str, last: bool = True) -> str:
     """Return the last part of a name in small letters, with underscores."""
-    return (name.rsplit(".", 1)[-1] if last else name).replace("-", "_").lower()
+    if last:
+        name = name.rsplit(".", 1)[-1]
+    return name.replace("-", "_").lower()
 
 
 # ------------------------------------------------------------- names that many systems use

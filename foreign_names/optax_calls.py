@@ -42,20 +42,27 @@ _HARMLESS: Mapping[str, tuple[Any, ...]] = {
 """Argument -> the values at which it does nothing."""
 
 
+def _call_in(value: Any) -> Called | None:
+    if isinstance(value, Unread):
+        return value.call
+    return None
+
+
 def optimiser_settings(value: Any) -> Any:
     """Read `adam`, `optax.adam`, `optax.adamw(1e-3, b1=0.8)`, `partial(optax.adam, b2=0.99)`.
 
     Raises:
         NoCounterpart: the optimiser, or one of its arguments, is unknown here.
     """
-    call = value.call if isinstance(value, Unread) else None
+    call = _call_in(value)
     if call is None:
         return _optimiser_named(str(value))
     words = dict(call.words)
     if call.name == "partial" and call.args and isinstance(call.args[0], Unread):
-        called = call.args[0].call
-        name = _optimiser_named(called.name if called else str(call.args[0]))
-        positions = call.args[1:]
+        called, positions = str(call.args[0]), call.args[1:]
+        if call.args[0].call:
+            called = call.args[0].call.name
+        name = _optimiser_named(called)
     else:
         name, positions = _optimiser_named(call.name), call.args or ()
     if len(positions) > 1:
@@ -167,7 +174,7 @@ def schedule_of(value: Any) -> OptaxSchedule | None:
     Raises:
         NoCounterpart: it has no exact counterpart, or an argument cannot be read.
     """
-    call = value.call if isinstance(value, Unread) else None
+    call = _call_in(value)
     if call is None or call.args is None:
         return None
     if call.name in _OTHERS:

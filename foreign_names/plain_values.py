@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import ConfigError
+from ..files.plain_data import shortened
 
 _LONGEST = 200_000
 _LARGEST = 2.0**80
@@ -154,5 +155,6 @@ def last_name(node: ast.AST) -> str:
 
 def shown_node(node: ast.AST | None) -> str:
     """Return the text of an expression, at most 60 characters of it."""
-    text = "an empty value" if node is None else ast.unparse(node)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    if node is None:
+        return "an empty value"
+    return shortened(ast.unparse(node))

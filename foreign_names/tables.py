@@ -181,8 +181,11 @@ def _is_program(word: str, part: str, bare: bool) -> bool:
     path = word.lower().replace("\\", "/")
     if not part.endswith(".py"):
         return part in path.replace(".", "/").split("/")
-    script = f"/{part.rsplit('/', 1)[-1] if bare else part}"
-    return f"/{path}".endswith(script) or path == part.removesuffix(".py").replace("/", ".")
+    if path == part.removesuffix(".py").replace("/", "."):
+        return True
+    if bare:
+        part = part.rsplit("/", 1)[-1]
+    return f"/{path}".endswith(f"/{part}")
 
 
 def hints(name: str) -> tuple[NameRow, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..files.plain_data import is_number
@@ -73,24 +74,33 @@ _IMAGES = {"network": "cnn", "shared_encoder": True, "activation": "relu", "hist
 WRAPPED = "Atari wrappers (no-ops, frame skip, lost lives, signs of rewards) are not applied"
 
 
-def _script(
-    project: str, account: str, rows: tuple[NameRow, ...], name: str, program: str,
-    defaults: dict[str, Any], always: dict[str, Any], *differs: str,
-    unread: str = "", marks: str = "", **more: Any,
-) -> System:
-    """Return the system of one script of a project whose scripts share `rows`."""
-    kept = [row for row in with_defaults(rows, defaults) if row.name not in unread.split()]
-    folder = project.lower()
-    return System(
-        name, f"{project}'s {program}.py", (*kept, *left("not used by this script", unread)),
-        programs=(f"{folder}/{program}.py",), marks=name_sets(marks),
-        source=f"github.com/{account}/{folder}, {folder}/{program}.py",
-        always={**PLAIN_PPO, "adam_eps": 1e-5, **always},
-        differs=(ENDED.format(project), *differs), **more,
-    )
+@dataclass(frozen=True)
+class _Project:
+    """A repository of scripts that share their names."""
+
+    title: str
+    account: str
+    rows: tuple[NameRow, ...]
+    fields: Mapping[str, Any]  # of all its systems
+
+    def script(
+        self, name: str, program: str, defaults: dict[str, Any], always: dict[str, Any],
+        *differs: str, unread: str = "", marks: str = "",
+    ) -> System:
+        """Return the system of one script."""
+        rows, folder = with_defaults(self.rows, defaults), self.title.lower()
+        kept = [row for row in rows if row.name not in unread.split()]
+        return System(
+            name, f"{self.title}'s {program}.py",
+            (*kept, *left("not used by this script", unread)),
+            programs=(f"{folder}/{program}.py",), marks=name_sets(marks),
+            source=f"github.com/{self.account}/{folder}, {folder}/{program}.py",
+            always={**PLAIN_PPO, "adam_eps": 1e-5, **always},
+            differs=(ENDED.format(self.title), *differs), **self.fields,
+        )
 
 
-_cleanrl = partial(_script, "CleanRL", "vwxyzjn", _CLEANRL, version="of April 2026")
+_cleanrl = _Project("CleanRL", "vwxyzjn", _CLEANRL, {"version": "of April 2026"}).script
 CLEANRL = (
     _cleanrl("cleanrl", "ppo", {}, _TOWERS,
             marks="clip_coef norm_adv; clip_coef num_steps; clip_vloss update_epochs; "
@@ -126,8 +136,9 @@ _POLICIES = words(
 def _normalise(value: Any) -> SettingsRow:
     """Read `normalize`: true, false, or arguments of VecNormalize."""
     if isinstance(value, bool | None) or value in ("true", "True", "false", "False"):
-        none = SettingsRow(normalise_observations=False, normalise_rewards=False)
-        return SettingsRow(NORMALISED) if value in (True, "true", "True") else none
+        if value in (True, "true", "True"):
+            return SettingsRow(NORMALISED)
+        return SettingsRow(normalise_observations=False, normalise_rewards=False)
     given = {"norm_obs": True, "norm_reward": True, **mapping_of(value)}
     texts = [one for one in given.values() if isinstance(one, str)]
     if texts:
@@ -170,13 +181,17 @@ _policy_arguments = arguments(
 def _widths(value: Any) -> list[int]:
     """Read `net_arch` alone; the words are those of rl-zoo3's own search."""
     sizes = {"tiny": [64], "small": [64, 64], "medium": [256, 256]}
-    return sizes[value] if isinstance(value, str) and value in sizes else widths_of(value)
+    if isinstance(value, str) and value in sizes:
+        return sizes[value]
+    return widths_of(value)
 
 
 def _save_freq(value: Any) -> int | SettingsRow:
     if not is_number(value) or value != int(value):
         raise NoCounterpart(f"{value!r} is not a whole number of env steps")
-    return int(value) if value > 0 else SettingsRow()
+    if value <= 0:
+        return SettingsRow()
+    return int(value)
 
 
 def _env_steps(rollouts: Any, steps: Any, envs: Any) -> Any:
@@ -184,7 +199,9 @@ def _env_steps(rollouts: Any, steps: Any, envs: Any) -> Any:
     count, length, width = (whole(value) for value in (rollouts, steps, envs))
     if not count or count < 0:
         return OFF
-    return None if length is None or width is None else count * length * width
+    if length is None or width is None:
+        return None
+    return count * length * width
 
 
 def _in_rollouts(name: str, steps: str, envs: str, ours: str) -> Derived:
@@ -194,7 +211,9 @@ def _in_rollouts(name: str, steps: str, envs: str, ours: str) -> Derived:
 
 
 def _calls_in_env_steps(calls: Any, envs: Any) -> int | None:
-    return calls * int(envs) if isinstance(calls, int) else None
+    if not isinstance(calls, int):
+        return None
+    return calls * int(envs)
 
 
 _SB3_ENV = "env n_envs seed start_index monitor_dir "
@@ -396,7 +415,9 @@ _BRAX = ("ant", "halfcheetah", "hopper", "humanoid", "humanoidstandup", "inverte
 def _purejaxrl_env(value: Any) -> str:
     if str(value).lower().startswith("navix"):
         raise _NAVIX
-    return f"brax:{value}" if value in _BRAX else str(value)
+    if value in _BRAX:
+        return f"brax:{value}"
+    return str(value)
 
 
 _PUREJAXRL = (  # with the defaults of ppo.py
@@ -426,9 +447,10 @@ _GRU = {"network": "gru", "recurrent_size": 128, "hidden_sizes": [128], "activat
         "shared_encoder": True, "value_clip_eps": "same"}
 
 
-_purejaxrl = partial(_script, "PureJaxRL", "luchris429", _PUREJAXRL,
-                     python=PythonCalls(("make_train",), order={"make_train": "_"}),
-                     version="of September 2024", exact=True)
+_purejaxrl = _Project("PureJaxRL", "luchris429", _PUREJAXRL, {
+    "python": PythonCalls(("make_train",), order={"make_train": "_"}),
+    "version": "of September 2024", "exact": True,
+}).script
 PUREJAXRL = (
     _purejaxrl("purejaxrl_continuous", "ppo_continuous_action", _PUREJAXRL_CONTINUOUS,
                {**_MLP, "hidden_sizes": [256, 256]}, marks="NUM_STEPS NORMALIZE_ENV"),
@@ -508,11 +530,15 @@ REJAX = System(
 def _env_steps_between(count: Any, total: Any) -> int | None:
     """Return the env steps between `count` evaluations of a run."""
     evaluations = whole(count)
-    return max(1, (whole(total) or 0) // evaluations) if evaluations else None
+    if not evaluations:
+        return None
+    return max(1, (whole(total) or 0) // evaluations)
 
 
 def _evaluation_points(count: Any, total: Any) -> int | str | None:
-    return "rungs" if whole(count) == 1 else _env_steps_between(count, total)
+    if whole(count) == 1:
+        return "rungs"
+    return _env_steps_between(count, total)
 
 
 def _evaluations_said(count: Any, total: Any) -> str:

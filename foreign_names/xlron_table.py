@@ -51,7 +51,9 @@ def _topology(value: Any) -> SettingsRow:
 def _bitrates(value: Any) -> list[float] | None:
     if value in (None, ""):
         return None
-    parts = value if isinstance(value, list | tuple) else str(value).split(",")
+    parts = value
+    if not isinstance(value, list | tuple):
+        parts = str(value).split(",")
     try:
         return [float(part) for part in parts if str(part).strip()]
     except ValueError:
@@ -60,7 +62,9 @@ def _bitrates(value: Any) -> list[float] | None:
 
 def _modulation(value: Any) -> str:
     path = PurePath(str(value))
-    return _TABLES.get(path.stem, str(value)) if path.suffix == ".csv" else str(value)
+    if path.suffix != ".csv":
+        return str(value)
+    return _TABLES.get(path.stem, str(value))
 
 
 def _network_switch(kind: str) -> Values:

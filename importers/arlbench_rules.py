@@ -65,7 +65,9 @@ def parts_of_checkpoints(draft: ConvertedStudy, source: ImportSource) -> None:
 
 def _saved_parts(draft: ConvertedStudy, name: str, value: Any) -> list[str]:
     """Return our names of checkpoint parts; "" for one that is not kept here."""
-    words = value if isinstance(value, list) else re.findall(r"\w+", str(value or ""))
+    words = value
+    if not isinstance(value, list):
+        words = re.findall(r"\w+", str(value or ""))
     odd = [word for word in words if word not in (*_PARTS, "all", "buffer")]
     if odd:
         text = f"{name} has {odd[0]!r}; known: {', '.join(_PARTS)}, all"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..environments.via_gymnasium import is_atari
-from ..files.plain_data import is_dict
+from ..files.plain_data import is_dict, is_list
 from ..foreign_names.trainer_tables import WRAPPED
 from .converted_study import ConvertedStudy, ImportSource
 
@@ -35,9 +35,11 @@ def wrapped_game(draft: ConvertedStudy, source: ImportSource) -> None:
     """Turn Stable-Baselines3's `AtariWrapper` and `frame_stack` into keys of ale-py's game."""
     arguments = _arguments_of_wrapper(source.constants.get("env_wrapper"))
     named = [name for name in source.names() if draft.any_target(name) == "env"]
-    id_ = str(source.find(named[0])) if named else ""
+    if arguments is None or not named:
+        return
+    id_ = str(source.find(named[0]))
     game = _SB3_GAME.fullmatch(id_)
-    if arguments is None or game is None:
+    if game is None:
         return
     if game[1] is None:
         plain = id_.removeprefix("gym:").removeprefix("ALE/").removesuffix("-v5")
@@ -65,7 +67,9 @@ def wrapped_game(draft: ConvertedStudy, source: ImportSource) -> None:
 
 def _arguments_of_wrapper(given: Any) -> dict[str, Any] | None:
     """Return the arguments of the wrapper, if it is the only one; else None."""
-    only = given[0] if isinstance(given, list) and len(given) == 1 else given
+    only = given
+    if is_list(given) and len(given) == 1:
+        only = given[0]
     if only is True:  # a call without arguments
         return {}
     if isinstance(only, str):
@@ -73,8 +77,10 @@ def _arguments_of_wrapper(given: Any) -> dict[str, Any] | None:
     if not is_dict(only):
         return None
     names = [name for name in only if name.rpartition(".")[2] == _WRAPPER]
+    if names and len(only) > 1:
+        return None
     if names:
-        return _plain(only[names[0]]) if len(only) == 1 else None
+        return _plain(only[names[0]])
     return _arguments_of_call(only)
 
 
@@ -91,7 +97,9 @@ def _arguments_of_call(given: dict[str, Any]) -> dict[str, Any] | None:
 def _plain(arguments: Any) -> dict[str, Any] | None:
     if arguments is None:
         return {}
-    return dict(arguments) if is_dict(arguments) else None
+    if not is_dict(arguments):
+        return None
+    return dict(arguments)
 
 
 def preprocessing(draft: ConvertedStudy) -> None:

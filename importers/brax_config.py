@@ -35,8 +35,9 @@ def read_brax(text: str, env: str | None) -> Found:
     """
     tree = parsed_source(text)
     known = {name: values[0] for name, values in constants_of(tree).items() if len(values) == 1}
-    env = env or _env_in(tree, known)
-    name = None if env is None else env.rpartition(":")[2]
+    name = env or _env_in(tree, known)
+    if name is not None:
+        name = name.rpartition(":")[2]
     function = next(
         (
             node
@@ -56,9 +57,8 @@ def _env_in(tree: ast.AST, known: Mapping[str, Any]) -> str | None:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or last_name(node.func) not in _LOADS:
             continue
-        owner = last_name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
         given = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "env_name")]
-        if owner in _MAKERS_OF and given:
+        if _owner(node.func) in _MAKERS_OF and given:
             value = _plain_value(given[0], known)
             if isinstance(value, str) and not isinstance(value, Unread):
                 return value
@@ -68,12 +68,20 @@ def _env_in(tree: ast.AST, known: Mapping[str, Any]) -> str | None:
 # ------------------------------------------------------------------------------- calls
 
 
+def _owner(called: ast.AST) -> str:
+    """Return `ppo` of `ppo.train`, "" of a name alone."""
+    if isinstance(called, ast.Attribute):
+        return last_name(called.value)
+    return ""
+
+
 def _call_for(tree: ast.AST, env: str | None) -> ast.Call:
     """Return the call of `train`, or a dictionary's call for an environment."""
     of_env = dict[str, ast.Call]()
     for node in ast.walk(tree):
-        pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
-        for key, value in pairs:
+        if not isinstance(node, ast.Dict):
+            continue
+        for key, value in zip(node.keys, node.values, strict=True):
             if (
                 isinstance(key, ast.Constant)
                 and isinstance(value, ast.Call)
@@ -102,9 +110,9 @@ def _is_training_call(node: ast.Call) -> bool:
     called = node.func
     if last_name(called) == "partial" and node.args:
         called = node.args[0]
-    owner = last_name(called.value) if isinstance(called, ast.Attribute) else ""
     settings = {word.arg for word in node.keywords}
-    return last_name(called) == "train" and owner in ("ppo", "") and len(settings) > 2
+    is_train = last_name(called) == "train" and _owner(called) in ("ppo", "")
+    return is_train and len(settings) > 2
 
 
 def _keyword_values(call: ast.Call, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +145,9 @@ def _plain_value(node: ast.AST, known: Mapping[str, Any]) -> Any:
     with suppress(NotPlain, RecursionError):
         if not isinstance(node, ast.Name | ast.Attribute):
             return plain_node(node)
-    value = Unread(name if isinstance(node, ast.Name) else ast.unparse(node)[:60])
+    value = Unread(ast.unparse(node)[:60])
+    if isinstance(node, ast.Name):
+        value = Unread(node.id)
     value.line = getattr(node, "lineno", 0)
     return value
 
@@ -160,8 +170,8 @@ class _Config:
         defaults = function.args.defaults
         for name, node in zip(names[len(names) - len(defaults) :], defaults, strict=True):
             self.given[name] = _plain_value(node, {})
-        self.first = names[0] if names else ""
-        self.given |= dict.fromkeys(names[:1], self.env)
+        if names:
+            self.first, self.given[names[0]] = names[0], self.env
         self._follow_statements(function.body)
         return self.values
 
@@ -173,7 +183,9 @@ class _Config:
             if isinstance(node, ast.Raise):
                 raise NotPlain(f"line {node.lineno}: it has no settings for {self.env}")
             if isinstance(node, ast.If):
-                branch = node.body if self._is_test_true(node.test) else node.orelse
+                branch = node.orelse
+                if self._is_test_true(node.test):
+                    branch = node.body
                 if self._follow_statements(branch):
                     return True
             elif isinstance(node, ast.Assign):
@@ -245,7 +257,8 @@ class _Config:
 
 def _attribute_path(node: ast.AST) -> list[str]:
     """Return the names in `config.network_factory.activation`."""
-    if isinstance(node, ast.Attribute):
-        inner = _attribute_path(node.value)
-        return [*inner, node.attr] if inner else []
-    return [node.id] if isinstance(node, ast.Name) else []
+    if isinstance(node, ast.Name):
+        return [node.id]
+    if isinstance(node, ast.Attribute) and (inner := _attribute_path(node.value)):
+        return [*inner, node.attr]
+    return []

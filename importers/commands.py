@@ -111,7 +111,9 @@ def _read_line(line: _Line, folder: Path | None, given: Mapping[str, Any]) -> Co
         return _read_benchmark(words, given)
     check_config_name(words)
     flags: dict[str, Any] = dict(flags_of(without_multirun(words), folder))
-    searched = searched_words(flags) if is_multirun(words) else {}
+    searched = dict[str, dict[str, Any]]()
+    if is_multirun(words):
+        searched = searched_words(flags)
     for name, value in flags.items():
         values = _values_of(value, line.variables)
         if len(values) > 1:
@@ -125,14 +127,18 @@ def _expand_variables(line: _Line) -> list[str]:
 
     def value(match: re.Match[str]) -> str:
         values = line.variables.get(match[1] or match[2], [])
-        return values[0] if len(values) == 1 else match[0]
+        if len(values) != 1:
+            return match[0]
+        return values[0]
 
     return [_VARIABLE.sub(value, word) for word in line.words]
 
 
 def _values_of(value: Any, variables: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the values that a loop gives to a text that is, or contains, a variable."""
-    match = _VARIABLE.search(value) if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return []
+    match = _VARIABLE.search(value)
     if match is None:
         return []
     return [value.replace(match[0], one) for one in variables.get(match[1] or match[2], [])]
@@ -144,7 +150,9 @@ def _read_benchmark(words: Sequence[str], given: Mapping[str, Any]) -> Command:
     for word in words:
         if word.startswith("--"):
             name, _, value = word.removeprefix("--").replace("-", "_").partition("=")
-            values[name] = [value] if value else []
+            values[name] = []
+            if value:
+                values[name].append(value)
         elif name:
             values[name].append(word)
     envs, command = values.get("env_ids", []), " ".join(values.get("command", []))
@@ -156,7 +164,9 @@ def _read_benchmark(words: Sequence[str], given: Mapping[str, Any]) -> Command:
         raise ConfigError(text + ", ".join(envs[:8]), env=envs[0])
     inner = shlex.split(command)
     flags: dict[str, Any] = dict(flags_of(inner))
-    flags["env_id"] = wanted if wanted in envs else envs[0]
+    flags["env_id"] = envs[0]
+    if wanted in envs:
+        flags["env_id"] = wanted
     flags["num_seeds"] = "".join(values.get("num_seeds", ["3"]))
     flags["seed"] = "".join(values.get("start_seed", ["1"]))
     machine = {
@@ -187,8 +197,9 @@ def _script_lines(text: str) -> list[_Line]:
         known["SLURM_ARRAY_TASK_ID"] = _array_numbers(array[1])
     found, loops = list[_Line](), list[str]()
     for words in _split_commands(text):
-        kind = words[0]
-        rest = words[1:] if kind in _BEFORE_A_COMMAND else words
+        kind, rest = words[0], words
+        if kind in _BEFORE_A_COMMAND:
+            rest = words[1:]
         if kind == "for" and len(words) > 2 and words[2] == "in":
             known[words[1]] = _loop_values(words[3:])
             loops.append(words[1])
@@ -226,8 +237,12 @@ def _loop_values(words: Sequence[str]) -> list[str]:
     match = _COUNT.fullmatch(" ".join(words))
     if match is None:
         return " ".join(words).split()
-    low, high = (match[3], match[4]) if match[3] else (match[1], match[2])
-    first, last = (1, int(low)) if high is None else (int(low), int(high))
+    low, high = match[1], match[2]
+    if match[3]:
+        low, high = match[3], match[4]
+    first, last = 1, int(low)
+    if high is not None:
+        first, last = int(low), int(high)
     return [str(one) for one in range(first, min(last, first + _MOST) + 1)]
 
 
@@ -243,12 +258,10 @@ def _split_commands(text: str) -> list[list[str]]:
         if not (open_ and flag):
             found.append([])
         for word in words:
-            if word in _ENDS:
+            if word in _ENDS or word in ("do", "then", "else"):
                 found.append([])
             else:
                 found[-1].append(word)
-                if word in ("do", "then", "else"):
-                    found[-1:] = [[], []] if len(found[-1]) == 1 else [found[-1][:-1], []]
         open_ = bool(found[-1])
     return [words for words in found if words]
 
@@ -257,7 +270,9 @@ def _whole_lines(text: str) -> list[str]:
     """Return lines, joining those inside an open quotation."""
     found, waiting = list[str](), ""
     for line in text.splitlines():
-        waiting = f"{waiting}\n{line}" if waiting else line
+        if waiting:
+            line = f"{waiting}\n{line}"
+        waiting = line
         try:
             _split_words(waiting)
         except ValueError:

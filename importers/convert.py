@@ -67,8 +67,7 @@ def _choose_version(draft: ConvertedStudy, source: ImportSource, given: Mapping[
     names = {name.replace("-", "_") for name in (*source.names(), *source.mentioned, *given)}
     draft.system, told = version_told(draft.system, names)
     one, reason = draft.system, f"only it has {', '.join(told)}"
-    small = "" if told else counts_segments(draft, source)
-    if small:
+    if not told and (small := counts_segments(draft, source)):
         draft.system = one = version_named(one, SEGMENTS)
         told, reason = ("minibatch_size",), small
     others = " or ".join(map(_version_flag, versions_of(one)))
@@ -80,8 +79,10 @@ def _choose_version(draft: ConvertedStudy, source: ImportSource, given: Mapping[
 
 def _version_flag(one: System) -> str:
     """Return how the version is chosen; a system without versions chooses none."""
-    named = "" if one.name == one.family else f"system={one.name}, "
-    return f"version={one.tag.partition(' ')[0]} ({named}{one.version})"
+    meaning = one.version
+    if one.name != one.family:
+        meaning = f"system={one.name}, {meaning}"
+    return f"version={one.tag.partition(' ')[0]} ({meaning})"
 
 
 def take(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) -> None:
@@ -182,7 +183,9 @@ def _read_schedules(draft: ConvertedStudy, source: ImportSource) -> None:
 
 def _count_loops(draft: ConvertedStudy, source: ImportSource) -> None:
     """Multiply the length of a training call that a loop repeats on one agent."""
-    calls = ("step",) if "AutoRLEnv" in source.calls else ("learn", "train")
+    calls = ("learn", "train")
+    if "AutoRLEnv" in source.calls:
+        calls = ("step",)
     name = next(
         (
             name
@@ -192,8 +195,10 @@ def _count_loops(draft: ConvertedStudy, source: ImportSource) -> None:
         None,
     )
     called = next((call for call in calls if source.loops.get(call, 1) != 1), None)
-    total = None if name is None else count_of(source.find(name))
-    if name is None or called is None or total is None:
+    if name is None or called is None:
+        return
+    total = count_of(source.find(name))
+    if total is None:
         return
     times = source.loops[called]
     if not times:
@@ -327,8 +332,12 @@ def _shown_default(row: NameRow, settings: Mapping[str, Any]) -> str:
     shown = f"{row.name} {row.default}"
     if settings == {row.target: row.default} or not settings:
         return shown
-    ours = in_words(SettingsRow(settings)) if len(settings) > 1 else in_words(*settings.values())
-    return f"{shown} (here {ours})" if ours != in_words(row.default) else shown
+    ours = in_words(SettingsRow(settings))
+    if len(settings) == 1:
+        ours = in_words(*settings.values())
+    if ours == in_words(row.default):
+        return shown
+    return f"{shown} (here {ours})"
 
 
 _SWITCHES = {
@@ -371,13 +380,17 @@ def _is_set(draft: ConvertedStudy, target: str) -> bool:
         return target in draft.fixed or target in draft.space
     if section == "env":
         return target in draft.space or (key or "id") in draft.env
-    return key in draft.rest.get(section, {}) if key else target in draft.rest
+    if key:
+        return key in draft.rest.get(section, {})
+    return target in draft.rest
 
 
 def _is_ours(draft: ConvertedStudy, target: str, value: Any) -> bool:
     section, _, key = target.partition(".")
     if target in KNOBS:
-        return (value if value is None else check_value(target, value)) == KNOBS[target].default
+        if value is not None:
+            value = check_value(target, value)
+        return value == KNOBS[target].default
     entry = draft.entry
     if section == "env" and entry is not None:
         return value == entry.default_of(key)

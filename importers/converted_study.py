@@ -16,6 +16,7 @@ from ..environments.registry import full_id
 from ..environments.table import ENVIRONMENTS, EnvEntry
 from ..environments.via_gymnasium import lacking_package
 from ..errors import ConfigError, HpoError, StudyError
+from ..files.plain_data import shortened
 from ..foreign_names.name_mapping import COMMON, NameRow, NoCounterpart, System, plain_name
 from ..foreign_names.optax_calls import OptaxSchedule
 from ..foreign_names.plain_values import Unread
@@ -99,9 +100,13 @@ class ImportSource:
         """Read `--no-flag` and `--noflag` as the flag set to off."""
         found: dict[str, Any] = {}
         for name, value in self.constants.items():
-            negated = value is True and name.startswith("no") and system.find(name) is None
-            row = system.find(re.sub("^no[_-]?", "", name)) if negated else None
-            found |= {row.name: False} if row else {name: value}
+            row = None
+            if value is True and name.startswith("no") and system.find(name) is None:
+                row = system.find(re.sub("^no[_-]?", "", name))
+            if row is None:
+                found[name] = value
+            else:
+                found[row.name] = False
         self.constants = found
 
     def drop(self, *names: str) -> None:
@@ -174,14 +179,13 @@ class ConvertedStudy:
 
     def lost_fault(self, reasons: Mapping[str, str]) -> ConfigError:
         """Return the refusal of searched names that would be lost, grouped by reason."""
-        names, several = list(reasons), len(reasons) > 1
-        why = next(iter(reasons.values()))
-        if several:
-            why = "hpo has no counterparts"
-        text = f"{joined(names)} {'are' if several else 'is'} searched, but {why}; import without "
-        text += "them" if several else "it"
-        place = "" if several else self._line_prefix(names[0])
-        return ConfigError(f"{place}{text}", flags={"without": ",".join(names)})
+        flags = {"without": ",".join(reasons)}
+        if len(reasons) > 1:
+            text = f"{joined(list(reasons))} are searched, but hpo has no counterparts"
+            return ConfigError(f"{text}; import without them", flags=flags)
+        ((name, why),) = reasons.items()
+        text = f"{name} is searched, but {why}; import without it"
+        return ConfigError(f"{self._line_prefix(name)}{text}", flags=flags)
 
     def section(self, name: str) -> dict[str, Any]:
         return self.rest.setdefault(name, {})
@@ -198,12 +202,15 @@ class ConvertedStudy:
         known = self.system.find(name)
         if known is not None:
             return known
-        own, knob = self._env_target(name), canonical_name(name.rsplit(".", 1)[-1])
-        shared = find(name) if own is None else None
-        if shared is not None:
+        target = self._env_target(name)
+        if target is None and (shared := find(name)) is not None:
             return shared
-        target = own or knob or (name if name.startswith("env.") and not self.entry else None)
-        return None if target is None else NameRow(name, "taken", target)
+        target = target or canonical_name(name.rsplit(".", 1)[-1])
+        if target is None and name.startswith("env.") and not self.entry:
+            target = name
+        if target is None:
+            return None
+        return NameRow(name, "taken", target)
 
     def _env_target(self, name: str) -> str | None:
         entry, leaf = self.entry, name.rsplit(".", 1)[-1]
@@ -221,12 +228,16 @@ class ConvertedStudy:
     def any_target(self, name: str) -> str:
         """Return our name for a foreign name; "" if it has no counterpart."""
         row = self.row(name)
-        return "" if row is None else row.target
+        if row is None:
+            return ""
+        return row.target
 
     def target(self, name: str) -> str | None:
         """Return the hyperparameter or `env.<name>` that a foreign search name becomes."""
-        target = (row := self.row(name)) and row.target
-        return target if target and (target in KNOBS or target.startswith("env.")) else None
+        target = self.any_target(name)
+        if target in KNOBS or target.startswith("env."):
+            return target
+        return None
 
     # ------------------------------------------------------------------ values
 
@@ -297,8 +308,10 @@ class ConvertedStudy:
         elif section == "loggers":
             kind, _, option = key.partition(".")
             logger = self.loggers.setdefault(kind, {"on": False})
-            if value not in (None, ""):
-                logger[option or "on"] = value if option else bool(value)
+            if option and value not in (None, ""):
+                logger[option] = value
+            elif value not in (None, ""):
+                logger["on"] = bool(value)
         elif key:
             self.section(section)[key] = value
         elif target == "env":
@@ -333,8 +346,11 @@ class ConvertedStudy:
             return
         shown = f"searched over {dict(distribution)!r}"
         if self.unwanted(name):
+            because = f"no counterpart; {shown}"
+            if row is not None:
+                because = row.because
             self.lost.append(name)
-            self.leave_out(name, f"no counterpart; {shown}" if row is None else row.because)
+            self.leave_out(name, because)
         elif row is None:
             self.refuse_odd(name, shown, distribution)
             raise self.lost_fault({name: NOWHERE})
@@ -401,9 +417,11 @@ class ConvertedStudy:
         place = re.compile(rf"[^#]*?(?<!\w){word}(?!\w)")
         lines = text_of(Path(self.source)).splitlines()
         found = [at for at, line in enumerate(lines, 1) if place.match(line)]
+        if not found:
+            return ""
         if self.part and len(found) > 1:
             return f"{self.source}: {self.part}: "
-        return f"{self.source}:{found[0]}: " if found else ""
+        return f"{self.source}:{found[0]}: "
 
     # ------------------------------------------------------------------ the file
 
@@ -438,10 +456,11 @@ class ConvertedStudy:
         if not self.whole:
             self._complete_study()
         self._write_loggers()
-        keys = {key: value for key, value in self.env.items() if key != "id"}
         data = {**self.rest, "fixed": self.fixed, "space": self.space}
-        if "id" in self.env:
-            data["env"] = {"id": self.env["id"], **keys} if keys else self.env["id"]
+        if self.env.keys() == {"id"}:
+            data["env"] = self.env["id"]
+        elif "id" in self.env:
+            data["env"] = {"id": self.env["id"], **self.env}
         if self.envs:
             data["env"] = self.envs
         body = self._checked_study_text(data)
@@ -449,14 +468,14 @@ class ConvertedStudy:
 
     def _complete_study(self) -> None:
         """Add sections that a study needs and the source lacks: evaluation and confirm."""
-        keys = self.entry.keys if self.entry else {}
-        continuous = "continuous" in keys and keys["continuous"].default
+        continuous = self.entry is not None and self.entry.default_of("continuous")
         if self.env.get("continuous", continuous) and "steps" not in self.section("evaluation"):
             self.section("evaluation").update({"episodes": 8, "steps": 5000})
             self.note("evaluation: 8 networks of 5,000 requests each, because episodes do not end")
         pair = [name for name in ("num_layers", "hidden_size") if self._has_knob(name)]
         if len(pair) == 1 and not self._has_knob("hidden_sizes"):
-            other, usual = ("hidden_size", 64) if pair == ["num_layers"] else ("num_layers", 2)
+            others = {"num_layers": ("hidden_size", 64), "hidden_size": ("num_layers", 2)}
+            other, usual = others[pair[0]]
             text = f"{pair[0]} is given without {other}, but the hidden layers need both"
             raise self.fault(f"{text}; give it, too", flags={other: usual})
         trials = self.section("budget").get("trials", 64)
@@ -474,8 +493,9 @@ class ConvertedStudy:
         Sets the schedule and states the run length, because both depend on the whole study.
         """
         shown, reasons = f"{self.source} (imported)", list[str]()
-        lacking = self._why_unchecked()
-        load, body = loads_elsewhere if lacking else loads, _yaml_text(data)
+        lacking, load, body = self._why_unchecked(), loads, _yaml_text(data)
+        if lacking:
+            load = loads_elsewhere
         try:
             if self.schedule is not None:
                 self._settle_schedule(load(body, shown))  # which sets names of `fixed`
@@ -502,15 +522,17 @@ class ConvertedStudy:
         """Refuse an unregistered environment; `--imports` names a file that registers it."""
         if reasons[0].endswith(_IMPORTS):  # another package has it
             text = f"{reasons[0].removesuffix(_IMPORTS)} and name it"
-            meant = reasons[0].partition(" ")[0]
-            named = {} if self.env.get("id") == meant else {"env": meant}
-            raise self.fault(text, flags={**named, "imports": "my_envs.py"}) from None
+            meant, flags = reasons[0].partition(" ")[0], {"imports": "my_envs.py"}
+            if self.env.get("id") != meant:
+                flags = {"env": meant, **flags}
+            raise self.fault(text, flags=flags) from None
         if any(text.startswith("unknown environment") for text in reasons):
             env = str(self.env.get("id"))
+            if ":" not in env:
+                env = f"gym:{env}"
             text = reasons[0].removesuffix("; custom environments are registered by `imports`")
             text += "; for a custom one, name its id and the file that registers it"
-            remedy = {"env": env if ":" in env else f"gym:{env}", "imports": "my_envs.py"}
-            raise self.fault(text, flags=remedy) from None
+            raise self.fault(text, flags={"env": env, "imports": "my_envs.py"}) from None
 
     def _why_unchecked(self) -> str:
         """Return why the study cannot be checked completely here, or ""."""
@@ -530,14 +552,16 @@ class ConvertedStudy:
 
     def _note_length(self, asked: int, trained: set[int]) -> None:
         longest = max(trained)
-        if longest != asked and not any(
-            text.startswith("TOTAL_TIMESTEPS:") for text in self.notes
-        ):
-            some = "" if len(trained) == 1 else "up to "
-            self.note(
-                f"env_steps: {asked:,} in the source; a run trains {some}{longest:,}, in "
-                "whole updates of equal chunks"
-            )
+        noted = any(text.startswith("TOTAL_TIMESTEPS:") for text in self.notes)
+        if longest == asked or noted:
+            return
+        amount = f"{longest:,}"
+        if len(trained) > 1:
+            amount = f"up to {amount}"
+        self.note(
+            f"env_steps: {asked:,} in the source; a run trains {amount}, in whole updates of "
+            "equal chunks"
+        )
 
     def _settle_schedule(self, study: Study) -> None:
         """Set the learning-rate schedule, now that the run length is known."""
@@ -547,16 +571,17 @@ class ConvertedStudy:
         for name, value in schedule.settings(total).items():
             self.fixed[name] = _call_with_name(name, partial(check_value, name, value))
         text = f"lr_schedule: {schedule.kind}, counted in optimiser steps; a run has {total:,}"
-        searched = [name for name in _COUNTED if name in study.space.names]
-        more = f" with the default {' and '.join(searched)}" if searched else ""
-        self.note(f"{text}{more}")
+        if searched := [name for name in _COUNTED if name in study.space.names]:
+            text += f" with the default {' and '.join(searched)}"
+        self.note(text)
 
     def _write_loggers(self) -> None:
         for kind, options in self.loggers.items():
             named = {option: value for option, value in options.items() if option != "on"}
             if options["on"]:
                 written = self.rest.setdefault("loggers", [])
-                written += [{"type": kind, **named}] if kind not in str(written) else []
+                if kind not in str(written):
+                    written.append({"type": kind, **named})
                 continue
             for option, value in named.items():
                 target, added = f"loggers.{kind}.{option}", f"{{type: {kind}, {option}: {value}}}"
@@ -568,13 +593,7 @@ class ConvertedStudy:
         lines = [f"# Imported from {one_line(self.source)}."]
         if self.system.version:
             lines.append(f"# Read as {self.system.title}, {self.system.version}.")
-        taken = [
-            f"{one_line(name)} as {', '.join(targets)}"
-            if targets and targets != [name]
-            else one_line(name)
-            for name, targets in self.taken.items()
-        ]
-        lines += _wrapped_comment("Taken", taken)
+        lines += _wrapped_comment("Taken", [_taken_words(*one) for one in self.taken.items()])
         lines += _listed_comment("Changed:", self.notes)
         lines += _wrapped_comment("Without effect", self.idle)
         lines += _listed_comment("Left out:", self.left_out)
@@ -618,13 +637,23 @@ def _yaml_text(data: Mapping[str, Any]) -> str:
 
 
 def _wrapped_comment(title: str, items: list[str]) -> list[str]:
+    if not items:
+        return []
     text = f"# {title}: {'; '.join(map(one_line, items))}."
-    found = textwrap.wrap(text, 97, subsequent_indent="#   ", break_long_words=False)
-    return found if items else []
+    return textwrap.wrap(text, 97, subsequent_indent="#   ", break_long_words=False)
 
 
 def _listed_comment(title: str, items: list[str]) -> list[str]:
-    return [f"# {title}", *(f"#   {one_line(item)}" for item in items)] if items else []
+    if not items:
+        return []
+    return [f"# {title}", *(f"#   {one_line(item)}" for item in items)]
+
+
+def _taken_words(name: str, targets: list[str]) -> str:
+    """Return a foreign name, with our names for it if they differ."""
+    if not targets or targets == [name]:
+        return one_line(name)
+    return f"{one_line(name)} as {', '.join(targets)}"
 
 
 def is_of_the_file(name: str) -> bool:
@@ -637,8 +666,7 @@ def _is_off(value: Any) -> bool:
 
 
 def _short_text(value: Any) -> str:
-    text = one_line(str(value))
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shortened(one_line(str(value)))
 
 
 def _call_with_name(name: str, check: Callable[[], Any]) -> Any:

@@ -53,7 +53,9 @@ def _set_values(
     values: Mapping[str, Any],
     value: Any,
 ) -> None:
-    found = value if isinstance(value, Mapping) else {one.name: value}
+    found = value
+    if not isinstance(value, Mapping):
+        found = {one.name: value}
     source.drop(*one.drops)
     source.constants |= found
     if one.note and found:

@@ -53,7 +53,9 @@ def read_word(value: Any) -> Any:
         number = math.nan
     if not math.isfinite(number):
         return value
-    return int(number) if number.is_integer() and "." not in value else number
+    if number.is_integer() and "." not in value:
+        return int(number)
+    return number
 
 
 def one_line(text: str) -> str:
@@ -94,12 +96,16 @@ def flags_of(
             if found:
                 raise ConfigError(f"{word!r} is not a flag; flags look like --name=value")
             continue
-        name, value = (match[1].replace("-", "_"), match[2]) if match else (waiting, word)
-        waiting = name if value is None else ""
+        name, value, waiting = waiting, word, ""
+        if match is not None:
+            name, value = match[1].replace("-", "_"), match[2]
+        flags: Mapping[str, str | bool] = {name: value}
+        if value is None:
+            waiting, flags = name, {name: True}
+        elif name == _FILE:
+            flags = _flags_in(value, folder, depth)
         if waiting == _FILE:
             continue
-        given = True if value is None else value
-        flags = _flags_in(str(value), folder, depth) if name == _FILE else {name: given}
         for flag in flags:
             found.pop(flag, None)  # the last one is last in the order, too
         found |= flags
@@ -143,7 +149,9 @@ def read_data(path: Path) -> Any:
             raise ValueError("too large")
         return yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        kind = "JSON" if path.suffix == ".json" else "plain YAML"
+        kind = "plain YAML"
+        if path.suffix == ".json":
+            kind = "JSON"
         raise ConfigError(f"{path}: not {kind}: {' '.join(str(error).split())}") from None
 
 
@@ -165,7 +173,9 @@ class _Loader(PlainLoader):
 
 def _read_ordered_map(loader: _Loader, node: Any) -> dict[Any, Any]:
     pairs = loader.construct_sequence(node, deep=True)
-    return dict(pairs[0]) if pairs else {}
+    if not pairs:
+        return {}
+    return dict(pairs[0])
 
 
 _Loader.add_constructor(
@@ -180,8 +190,9 @@ def translated(note: Note, name: str, row: NameRow, fields: Mapping[str, Any]) -
     """Return target -> distribution, or {"value": ...} for a setting with a single value."""
     fields = _with_listed_steps(note, name, row, fields)
     try:
-        read = _translate_values if "values" in fields else _translate_bounds
-        return read(note, name, row, dict(fields))
+        if "values" in fields:
+            return _translate_values(note, name, row, dict(fields))
+        return _translate_bounds(note, name, row, dict(fields))
     except NoCounterpart as reason:
         shown = fields.get("values", [fields.get("min"), fields.get("max")])
         text = f"{name} is searched over {shown}: {reason}; import without it"
@@ -232,12 +243,16 @@ def _fields_of(row: NameRow, target: str, sets: Sequence[Mapping[str, Any]]) -> 
     if idles and target != row.target:
         sets = [one for one in sets if target in one]
     several = distinct([one.get(target, _unset_value(target)) for one in sets])
-    return {"value": several[0]} if len(several) == 1 else {"values": several}
+    if len(several) == 1:
+        return {"value": several[0]}
+    return {"values": several}
 
 
 def _unset_value(target: str) -> Any:
     """Return a target's value if nothing sets it."""
-    return KNOBS[target].default if target in KNOBS else None
+    if target not in KNOBS:
+        return None
+    return KNOBS[target].default
 
 
 def distinct(values: Sequence[Any]) -> list[Any]:
@@ -345,8 +360,9 @@ def _listed_key(note: Note, name: str, target: str, fields: dict[str, Any]) -> d
 def env_value(entry: EnvEntry | None, key: str, value: Any) -> Any:
     if entry is None:
         return value
-    is_switch = key in entry.keys and entry.keys[key].type == "bool"
-    return check_env_value(entry, key, switch(value) if is_switch else value)
+    if key in entry.keys and entry.keys[key].type == "bool":
+        value = switch(value)
+    return check_env_value(entry, key, value)
 
 
 def plain_value(target: str, value: Any) -> Any:
@@ -356,17 +372,19 @@ def plain_value(target: str, value: Any) -> Any:
     knob = KNOBS[target]
     if knob.type == "bool":
         return switch(value)
-    return None if knob.off and is_number(value) and value < knob.low else value
+    if knob.off and is_number(value) and value < knob.low:
+        return None
+    return value
 
 
 def switch(value: Any) -> Any:
     words: Mapping[Any, bool] = {0: False, 1: True, "t": True, "f": False, "yes": True,
                                  "no": False, "on": True, "off": False}  # fmt: skip
-    known = isinstance(value, int | str) and not isinstance(value, bool)
-    if not known:
-        return value
-    asked = value.lower() if isinstance(value, str) else value
-    return words.get(asked, value)
+    if isinstance(value, str):
+        return words.get(value.lower(), value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return words.get(value, value)
+    return value
 
 
 def _list_values(note: Note, name: str, target: str, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -377,7 +395,10 @@ def _list_values(note: Note, name: str, target: str, fields: Mapping[str, Any]) 
     powers = [2**i for i in range(64) if low <= 2**i <= high]
     if exponents or (isinstance(count, int) and count <= _MOST_PROGRAMS):
         note(f"{name}: each value of {target} needs a separate program; all are listed")
-        return {"values": powers if exponents else [low + step * i for i in range(count)], **rest}
+        values = powers
+        if not exponents:
+            values = [low + step * i for i in range(count)]
+        return {"values": values, **rest}
     if KNOBS[target].type != "int" or len(powers) < 2:
         text = f"{name} is searched between {low} and {high}, but each value of {target} needs a "
         raise ConfigError(f"{text}separate program; list the values that matter")

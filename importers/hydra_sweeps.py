@@ -7,13 +7,14 @@ both ends.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError
 from ..files.plain_data import is_dict, is_list, is_number
+from ..spaces.make import range_kind
 from .converted_study import ConvertedStudy, ImportSource
 from .formats import distinct, read_data, read_word
 
@@ -93,7 +94,9 @@ def sweep_of(text: str, inclusive: bool = False) -> dict[str, Any] | None:
     parts = _split_at_commas(text)
     if len(parts) > 1:
         return {"values": distinct([read_word(part) for part in parts])}
-    name, inner = _name_and_arguments(parts[0]) if parts else ("", "")
+    if not parts:
+        return None
+    name, inner = _name_and_arguments(parts[0])
     if name in ("choice", "shuffle", "sort"):
         values = [part for part in _split_at_commas(inner) if not part.startswith("reverse=")]
         if len(values) == 1 and _name_and_arguments(values[0])[0]:
@@ -103,7 +106,7 @@ def sweep_of(text: str, inclusive: bool = False) -> dict[str, Any] | None:
         return _range(text, [read_word(part) for part in _split_at_commas(inner)], inclusive)
     if name == "interval":
         return _interval(text, inner)
-    if name in ("tag", "int", "float"):
+    if name == "tag" or name in _CASTS:
         return _of_kind(name, inner, inclusive)
     return None
 
@@ -112,8 +115,10 @@ def _split_at_commas(text: str) -> list[str]:
     """Split a text at commas outside brackets and quotations."""
     parts, depth, quote, start = list[str](), 0, "", 0
     for index, letter in enumerate(text):
-        if quote:
-            quote = "" if letter == quote else quote
+        if letter == quote:
+            quote = ""
+        elif quote:
+            continue
         elif letter in "'\"":
             quote = letter
         elif letter in "([{":
@@ -130,12 +135,15 @@ def _split_at_commas(text: str) -> list[str]:
 def _name_and_arguments(text: str) -> tuple[str, str]:
     """Return name and arguments of `name(arguments)`, or two empty strings."""
     name, opened, rest = text.strip().partition("(")
-    closed = opened and rest.endswith(")") and name.isidentifier()
-    return (name, rest[:-1]) if closed else ("", "")
+    if not (opened and rest.endswith(")") and name.isidentifier()):
+        return "", ""
+    return name, rest[:-1]
 
 
 def _range(text: str, given: list[Any], inclusive: bool) -> dict[str, Any]:
-    bounds = [0, *given] if len(given) == 1 else given
+    bounds = given
+    if len(given) == 1:
+        bounds = [0, *given]
     if not 2 <= len(bounds) <= 3 or not all(map(is_number, bounds)):
         raise ConfigError(f"{text!r} is not a Hydra range, such as range(1, 10, 2)")
     low, high, step = (*bounds, 1)[:3]
@@ -143,8 +151,10 @@ def _range(text: str, given: list[Any], inclusive: bool) -> dict[str, Any]:
         raise ConfigError(f"{text!r} is not increasing; give its values as a list")
     if inclusive:
         whole = all(isinstance(one, int) for one in (low, high, step))
-        found = {"min": low, "max": high, "distribution": "int_uniform" if whole else "uniform"}
-        return found if whole and step == 1 else {**found, "q": step}
+        found = {"min": low, "max": high, "distribution": range_kind(whole, log=False)}
+        if not (whole and step == 1):
+            found["q"] = step
+        return found
     count = math.ceil((high - low) / step - 1e-9)
     if count > _MOST:
         raise ConfigError(f"{text!r} has {count:,} values; allowed: {_MOST}")
@@ -157,26 +167,29 @@ def _interval(text: str, inner: str) -> dict[str, Any]:
     if len(bounds) != 2 or not all(map(is_number, bounds)):
         raise ConfigError(f"{text!r} is not a Hydra interval, such as interval(0, 1)")
     whole = all(isinstance(one, int) for one in bounds)
-    kind = "int_uniform" if whole else "uniform"
-    return {"min": bounds[0], "max": bounds[1], "distribution": kind}
+    return {"min": bounds[0], "max": bounds[1], "distribution": range_kind(whole, log=False)}
+
+
+_CASTS: Mapping[str, Callable[[Any], Any]] = {"int": int, "float": float}
 
 
 def _of_kind(name: str, inner: str, inclusive: bool) -> dict[str, Any] | None:
     """Read `tag(log, ...)`, `int(...)` and `float(...)` around another search."""
     *tags, last = _split_at_commas(inner) or [""]
-    fields = sweep_of(last, inclusive) if last else None
+    fields = sweep_of(last, inclusive)
     if fields is None:
         return None
+    if "values" in fields and name == "tag":
+        return fields
     if "values" in fields:
-        cast = {"int": int, "float": float}.get(name)
-        return fields if cast is None else {"values": [cast(one) for one in fields["values"]]}
+        return {"values": [_CASTS[name](one) for one in fields["values"]]}
     log = "log" in tags or fields["distribution"].startswith("log_")
-    kind = {"int": "int_uniform", "float": "uniform"}.get(name)
-    if kind is None:
-        kind = fields["distribution"].removeprefix("log_")
+    whole = fields["distribution"].endswith("int_uniform")
+    if name != "tag":
+        whole = name == "int"
     if name == "int":
         fields |= {"min": int(fields["min"]), "max": int(fields["max"])}
-    return {**fields, "distribution": f"log_{kind}" if log else kind}
+    return {**fields, "distribution": range_kind(whole, log)}
 
 
 # ------------------------------------------------------------------------------- files
@@ -209,13 +222,15 @@ def sweep_in(path: Path, hydra: Mapping[str, Any]) -> Sweep | None:
         return None
     rest = {f"hydra.{name}": one for name, one in hydra.items() if name != "sweeper"}
     rest |= {f"hydra.sweeper.{name}": one for name, one in sweeper.items() if name not in _SWEEPER}
-    trials = sweeper.get("n_trials", 20 if samplers else None)
-    return Sweep(searched, not samplers, trials, samplers or "grid", rest)
+    if not samplers:
+        return Sweep(searched, trials=sweeper.get("n_trials"), sampler="grid", rest=rest)
+    return Sweep(searched, False, sweeper.get("n_trials", 20), samplers, rest)
 
 
 def _searched_params(params: Any, inclusive: bool) -> dict[str, dict[str, Any]]:
-    given = params if is_dict(params) else {}
-    found = {str(name): sweep_of(str(one), inclusive) for name, one in given.items()}
+    if not is_dict(params):
+        return {}
+    found = {str(name): sweep_of(str(one), inclusive) for name, one in params.items()}
     return {name: fields for name, fields in found.items() if fields is not None}
 
 
@@ -223,10 +238,14 @@ def _samplers_of(path: Path, sweeper: Mapping[str, Any]) -> str:
     """Return our search method for the Optuna sweeper; "" for Hydra's, which tries all."""
     sampler, named = sweeper.get("sampler"), dict[str, str]()
     defaults = read_data(path).get("defaults") or []
-    for entry in defaults if is_list(defaults) else []:
-        for group, name in entry.items() if is_dict(entry) else ():
+    if not is_list(defaults):
+        defaults = []
+    for entry in filter(is_dict, defaults):
+        for group, name in entry.items():
             named[str(group).removeprefix("override ").strip("/ ")] = str(name)
-    target = str(sampler.get("_target_", "") if is_dict(sampler) else sampler or "")
+    target = str(sampler or "")
+    if is_dict(sampler):
+        target = str(sampler.get("_target_", ""))
     word = target.rpartition(".")[2].removesuffix("Sampler").lower().replace("-", "")
     word = word or named.get("hydra/sweeper/sampler", "")
     optuna = "optuna" in (named.get("hydra/sweeper", ""), *str(sweeper.get("_target_")).split("."))
@@ -240,21 +259,18 @@ def _samplers_of(path: Path, sweeper: Mapping[str, Any]) -> str:
 
 def _old_fields(name: str, fields: Any) -> dict[str, Any]:
     """Return the distribution from `search_space`, the notation before Hydra's grammar."""
-    kind = fields.get("type") if is_dict(fields) else None
-    if kind == "categorical":
-        return {"values": list(fields["choices"])}
-    if kind not in ("int", "float"):
+    if not is_dict(fields) or fields.get("type") not in ("categorical", "int", "float"):
         raise ConfigError(
             f"hydra.sweeper.search_space.{name} is {fields!r}; known: type int, "
             "float or categorical"
         )
-    ours = "int_uniform" if kind == "int" else "uniform"
-    found = {
-        "min": fields["low"],
-        "max": fields["high"],
-        "distribution": f"log_{ours}" if fields.get("log") else ours,
-    }
-    return {**found, "q": fields["step"]} if fields.get("step") not in (None, 1) else found
+    if fields["type"] == "categorical":
+        return {"values": list(fields["choices"])}
+    kind = range_kind(fields["type"] == "int", bool(fields.get("log")))
+    found = {"min": fields["low"], "max": fields["high"], "distribution": kind}
+    if fields.get("step") not in (None, 1):
+        found["q"] = fields["step"]
+    return found
 
 
 def put_sweep(draft: ConvertedStudy, source: ImportSource, sweep: Sweep) -> None:
@@ -266,9 +282,11 @@ def put_sweep(draft: ConvertedStudy, source: ImportSource, sweep: Sweep) -> None
             source.constants[name] = values[0]
         else:
             source.searched[name] = dict(fields)
-    draft.section("budget")["trials"] = None if sweep.grid else sweep.trials
-    draft.section("search")["method"] = "grid" if sweep.grid else sweep.sampler
-    if not sweep.grid:
+    budget, search = draft.section("budget"), draft.section("search")
+    if sweep.grid:
+        budget["trials"], search["method"] = None, "grid"
+    else:
+        budget["trials"], search["method"] = sweep.trials, sweep.sampler
         draft.note(
             "hydra: the sweeper optimises the program's return value; here eval/return_mean "
             "is maximised"

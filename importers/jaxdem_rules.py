@@ -97,8 +97,9 @@ def _clip_actions(draft: ConvertedStudy, source: ImportSource) -> None:
         return
     if "clip_actions" in draft.without:
         return
-    given = source.find("clip_range")
-    ends = list(_CLIP_RANGE) if given is None else given
+    ends = source.find("clip_range")
+    if ends is None:
+        ends = list(_CLIP_RANGE)
     if not isinstance(ends, list) or len(ends) != 2 or not all(map(is_number, ends)):
         text = f"clip_range is {ends}, which cannot be read; name its ends"
         raise draft.fault(
@@ -127,7 +128,9 @@ def _translate_minibatches(draft: ConvertedStudy, source: ImportSource, sizes: _
         draft.defaults.append(f"minibatch_size {size}")
     if not size:
         return
-    unit, each = ("segments", 1) if old else ("env steps", sizes.steps)
+    unit, each = "env steps", sizes.steps
+    if old:
+        unit, each = "segments", 1
     segments = size // each
     if not 0 < segments <= sizes.envs:
         text = f"minibatch_size is {size} {unit}; JaxDEM takes {each} to {sizes.envs * each}"
@@ -179,9 +182,12 @@ def _translate_passes(
 def after(draft: ConvertedStudy) -> None:
     """End the cosine where JaxDEM does: after as many minibatches as updates."""
     parts = draft.fixed.get("num_minibatches", KNOBS["num_minibatches"].default)
-    parts = parts * draft.fixed.get("update_epochs", 1) if isinstance(parts, int) else None
+    if isinstance(parts, int):
+        parts *= draft.fixed.get("update_epochs", 1)
+    else:
+        parts = 1
     together = draft.fixed.get("accumulate_minibatches", 1)
-    if draft.fixed.get("lr_schedule") == "cosine" and parts and parts > 1:
+    if draft.fixed.get("lr_schedule") == "cosine" and parts > 1:
         draft.fixed["lr_schedule_multiplier"] = 1.0 / parts
         draft.note(
             f"lr_schedule_multiplier: 1/{parts}, because JaxDEM's cosine counts "

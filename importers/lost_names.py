@@ -26,7 +26,9 @@ def refuse_lost(draft: ConvertedStudy, source: ImportSource) -> None:
             continue
         if row is None:
             draft.refuse_odd(name, "searched", source.searched[name])
-        reasons[name] = NOWHERE if row is None else row.because
+            reasons[name] = NOWHERE
+        else:
+            reasons[name] = row.because
     if len(reasons) > 1 and len(reasons) < len(source.searched):
         raise draft.lost_fault(reasons)
     if reasons and len(reasons) == len(source.searched):
@@ -96,4 +98,6 @@ def _has_meaning(source: ImportSource, name: str) -> bool:
 
 def _first_names(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN
-    return joined(names) if more <= 1 else f"{', '.join(names[:_SHOWN])} and {more} others"
+    if more <= 1:
+        return joined(names)
+    return f"{', '.join(names[:_SHOWN])} and {more} others"

@@ -166,7 +166,9 @@ class _NameVisitor:
             case _:
                 whole = set[int]()
         for child in ast.iter_child_nodes(node):
-            inner = child.value if isinstance(child, ast.keyword) else child
+            inner = child
+            if isinstance(child, ast.keyword):
+                inner = child.value
             if id(inner) not in whole or not isinstance(inner, ast.Dict | ast.Call):
                 self.visit(child)
 
@@ -200,7 +202,9 @@ class _NameVisitor:
             pairs += self._positional_pairs(node)
         mapping = name in MAPPINGS
         container = own or is_option(node) or (mapping and self._has_several(pairs))
-        plain = 0 if name in self.python.around else self._plain_known(pairs)
+        plain = 0
+        if name not in self.python.around:
+            plain = self._plain_known(pairs)
         place = _NodeKnowledge(
             firm=container or mapping or ordered,
             others=container or plain > 0,
@@ -272,7 +276,10 @@ class _NameVisitor:
         starred = [name for name, one in pairs if isinstance(one, ast.Starred) and name != "*"]
         if len(node.args) > len(names) or starred:
             text = f"{called} (line {node.lineno}) has {len(node.args)} positional arguments, "
-            raise NotPlain(f"{text}of which {0 if starred else len(names)} can be read; name them")
+            readable = len(names)
+            if starred:
+                readable = 0
+            raise NotPlain(f"{text}of which {readable} can be read; name them")
         return [(name, value) for name, value in pairs if name not in ("_", "*")]
 
     def _keep_wrapper(self, node: ast.Call, given: Mapping[str, ast.AST]) -> None:
@@ -297,8 +304,10 @@ class _NameVisitor:
         if creates and owner in self.python.made:
             self._add(self.python.made[owner], texts[0], node)
         if called in _MAKERS or (creates and owner == "Environment"):
-            framed = len(texts) > 1 and texts[0] in _FRAMEWORKS
-            self.envs.append(_FRAMEWORKS[texts[0]] + texts[1] if framed else texts[0])
+            env = texts[0]
+            if len(texts) > 1 and env in _FRAMEWORKS:
+                env = _FRAMEWORKS[env] + texts[1]
+            self.envs.append(env)
 
     def _text_arguments(self, node: ast.Call) -> list[str]:
         """Return the positional arguments that are strings, or names of strings."""
@@ -315,4 +324,6 @@ def _other_algorithm(node: ast.Call) -> str:
     """Return the other algorithm that a call makes, as in `SAC(...)`, `get_algo("sac")`; or ""."""
     name = last_name(node.func)
     made = {"create": owner_of(node), "get_algo": "".join(texts_in(node))}.get(name, name)
-    return made if made.lower() in OTHERS else ""
+    if made.lower() not in OTHERS:
+        return ""
+    return made

@@ -156,7 +156,9 @@ def _option_default(node: ast.Call) -> Pair:
 
 def _field_pairs(statement: ast.AST) -> list[Pair]:
     """Return the names set by a statement in a class body."""
-    return pairs_of(statement) if isinstance(statement, ast.Assign | ast.AnnAssign) else []
+    if isinstance(statement, ast.Assign | ast.AnnAssign):
+        return pairs_of(statement)
+    return []
 
 
 def _field_default(node: ast.AST) -> ast.AST:
@@ -218,8 +220,10 @@ def mentioned_in(tree: ast.AST) -> set[str]:
                 found.add(name)
             case ast.keyword(arg=str(name)):
                 found.add(name)
-            case ast.Assign(targets=[ast.Tuple(elts=[_, _])], value=ast.Call(func=func)):
-                found |= {TWO_OF_TRAIN} if last_name(func) == "train" else set()
+            case ast.Assign(targets=[ast.Tuple(elts=[_, _])], value=ast.Call(func=func)) if (
+                last_name(func) == "train"
+            ):
+                found.add(TWO_OF_TRAIN)
             case _:
                 pass
     return found
@@ -234,7 +238,9 @@ def reference(node: ast.AST) -> str | None:
 
 def called_name(node: ast.AST) -> str:
     """Return `train` for the call `ppo.train(...)`, and for `ppo.train` alone."""
-    return last_name(node.func if isinstance(node, ast.Call) else node)
+    if isinstance(node, ast.Call):
+        node = node.func
+    return last_name(node)
 
 
 def owner_of(node: ast.Call) -> str:
@@ -307,7 +313,9 @@ def _loop_count(loop: ast.AST, known: Mapping[str, list[Any]]) -> int:
             numbers = [_number_in(arg, known) for arg in args]
             values = [one for one in numbers if one is not None]
             known_all = len(values) == len(args) and 1 <= len(args) <= 3
-            return len(range(*values)) if known_all and 0 not in values[2:] else 0
+            if not known_all or 0 in values[2:]:
+                return 0
+            return len(range(*values))
         case _:
             return 0
 
@@ -320,4 +328,6 @@ def _number_in(node: ast.AST, known: Mapping[str, list[Any]]) -> int | None:
     else:
         with suppress(NotPlain, RecursionError):
             values = [plain_node(node)]
-    return values[0] if len(values) == 1 and isinstance(values[0], int) else None
+    if len(values) != 1 or not isinstance(values[0], int):
+        return None
+    return values[0]

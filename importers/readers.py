@@ -14,7 +14,7 @@ from typing import Any
 
 from ..environments.via_gymnasium import PREFIX, registered
 from ..errors import ConfigError, UnknownNameError, listed
-from ..files.plain_data import is_dict
+from ..files.plain_data import is_dict, is_list
 from ..foreign_names.brax_table import BRAX
 from ..foreign_names.name_mapping import COMMON, UNKNOWN, NameRow, System
 from ..foreign_names.plain_values import NotPlain, Unread
@@ -61,7 +61,9 @@ def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Converted
         raise ConfigError(f"{source} has no settings of {one.title}, such as {some}")
     if sweep is None and command.searched:
         sweep = Sweep(command.searched)
-    shown = source if len(source) < 200 else f"{source[:197]}..."
+    shown = source
+    if len(source) >= 200:
+        shown = f"{source[:197]}..."
     return _one_configuration(ConvertedStudy(shown), kind, found, given, sweep)
 
 
@@ -221,9 +223,10 @@ def _keep_object(found: ImportSource, name: str, row: NameRow | None, value: Unr
     """Keep an optimiser for later; list other objects, with the table's reason if any."""
     if row is not None and name == "optimizer":
         found.constants[name] = value
+    elif row is not None and row.because:
+        found.objects[name] = row.because
     else:
-        because = "" if row is None else row.because
-        found.objects[name] = because or OBJECTS[name]
+        found.objects[name] = OBJECTS[name]
 
 
 # --------------------------------------------------------------------------- YAML, JSON
@@ -237,11 +240,15 @@ def _read_mapping(path: Path, kind: str, given: Mapping[str, Any]) -> dict[str, 
     if not is_dict(data):
         raise ConfigError(f"{path}: not a mapping of names to values")
     defaults = data.pop("defaults", None)
-    if not isinstance(defaults, list):
-        return {} | ({"defaults": defaults} if defaults is not None else {}) | data
+    if defaults is None:
+        return data
+    if not is_list(defaults):
+        return {"defaults": defaults, **data}
     whole: dict[str, Any] = {}
     for entry in defaults:
-        for group, name in entry.items() if is_dict(entry) else [("", entry)]:
+        if not is_dict(entry):
+            entry = {"": entry}
+        for group, name in entry.items():
             group = str(group).removeprefix("override ").strip("/ ")
             if group == "search_space":
                 whole[group] = name
@@ -252,24 +259,34 @@ def _read_mapping(path: Path, kind: str, given: Mapping[str, Any]) -> dict[str, 
 
 def _group(path: Path, group: str, name: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data that Hydra would read for `group: name`."""
-    for folder in path.absolute().parents[: 4 if group else 1]:
+    folders = path.absolute().parents[:4]
+    if not group:
+        folders = folders[:1]
+    for folder in folders:
         file = folder / group / f"{name}.yaml"
-        if file.is_file():
-            data = read_data(file)
-            flat = is_dict(data) and (not group or "@package _global_" in text_of(file))
-            data = _read_mapping(file, "", given) if flat and group else data
-            return data if flat else {group: data}
+        if not file.is_file():
+            continue
+        data = read_data(file)
+        if is_dict(data) and not group:
+            return data
+        if is_dict(data) and "@package _global_" in text_of(file):
+            return _read_mapping(file, "", given)
+        return {group: data}
     if group == "environment" and not {"env", "env_name", "env_id"} & set(given):
         text = f"its environment is {name!r}, from the missing file {group}/{name}.yaml; name one"
         raise ConfigError(f"{path}: {text}", env="ID")
-    return {group if group == "algorithm" else f"defaults/{group or name}": name}
+    if group == "algorithm":
+        return {group: name}
+    return {f"defaults/{group or name}": name}
 
 
 def _merge_mappings(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     found = dict(first)
     for name, value in second.items():
         old = found.get(name)
-        found[name] = _merge_mappings(old, value) if is_dict(old) and is_dict(value) else value
+        if is_dict(old) and is_dict(value):
+            value = _merge_mappings(old, value)
+        found[name] = value
     return found
 
 
@@ -292,8 +309,9 @@ def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> ConvertedStudy
     """Read one environment's rl-zoo3 configuration: `ppo.yml`, Python, `config.yml`."""
     if path.stem in OTHERS:
         raise ConfigError(f"{path}: hyperparameters of {path.stem}; a study trains only PPO")
-    data, what = read_data(path) if path.suffix != ".py" else None, "a mapping of environments"
-    if path.suffix == ".py":
+    if path.suffix != ".py":
+        data, what = read_data(path), "a mapping of environments"
+    else:
         try:
             read = read_source(text_of(path), lambda name: name == "hyperparams")
         except NotPlain as error:
@@ -301,9 +319,10 @@ def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> ConvertedStudy
         data, what = read.named.get("hyperparams"), "a plain dictionary `hyperparams`"
     if not is_dict(data) or not data:
         raise ConfigError(f"{path}: no hyperparameters; expected: {what}")
-    env = next((str(given[name]) for name in ("env", "env_id") if name in given), None)
+    named = (str(given[name]) for name in ("env", "env_id") if name in given)
+    env = next((name.removeprefix("gym:") for name in named), None)
     draft = ConvertedStudy(str(path))
-    constants = _env_configuration(draft, data, None if env is None else env.removeprefix("gym:"))
+    constants = _env_configuration(draft, data, env)
     return _one_configuration(draft, "rlzoo", ImportSource(constants, family="sb3"), given)
 
 
@@ -324,7 +343,9 @@ def _env_configuration(
     draft.part = env
     if env in data:
         return _checked_mapping(draft, env, data[env])
-    fallback = "atari" if "NoFrameskip" in env or env.startswith("ALE/") else "default"
+    fallback = "default"
+    if "NoFrameskip" in env or env.startswith("ALE/"):
+        fallback = "atari"
     if fallback not in data:
         raise draft.fault(f"no environment {env!r}. {listed(env, envs)}")
     draft.note(f"{env} is not in the file; its {fallback!r} is used, as in rl-zoo3")
@@ -393,7 +414,8 @@ def _heuristic_file(shown: str, source: ImportSource, given: Mapping[str, Any]) 
     for row in XLRON.rows:
         if row.target.startswith("env.") and row.fate == "taken" and row.name in flags:
             draft.constant(row.name, flags[row.name])
-    draft.silent.update({"max_requests", "guardband"} if draft.env.get("continuous") else ())
+    if draft.env.get("continuous"):
+        draft.silent.update({"max_requests", "guardband"})
     add_defaults(draft, ImportSource({**flags, **dict.fromkeys(_TRAINING)}))
     if not draft.env.get("continuous"):
         draft.env["warmup_requests"] = 0
@@ -402,12 +424,14 @@ def _heuristic_file(shown: str, source: ImportSource, given: Mapping[str, Any]) 
     networks = int(read_word(flags.get("NUM_ENVS", 1)))
     total = int(read_word(flags.get("TOTAL_TIMESTEPS", 1_000_000)))
     loads = [read_word(flags.get(key)) for key in ("min_load", "max_load", "step_load")]
-    draft.evaluation = {
+    evaluation = {
         "heuristic": name,
         "seeds": str(networks),
         "steps": str(max(1, total // networks)),
-        **({"loads": ":".join(f"{load:g}" for load in loads)} if None not in loads else {}),
     }
+    if None not in loads:
+        evaluation["loads"] = ":".join(f"{load:g}" for load in loads)
+    draft.evaluation = evaluation
     draft.read = list(flags)
     draft.taken |= {flag: [] for flag in draft.unlisted()}
     return draft

@@ -57,10 +57,11 @@ def _drop_given(draft: ConvertedStudy, source: ImportSource, given: Mapping[str,
     rows = {name: draft.row(name) for name in (*given, *source.searched)}
     targets = {rows[name].target: name for name in given if rows[name] is not None}  # pyright: ignore
     for name in tuple(source.searched):
-        row = rows[name]
-        by = targets.get(row.target) if row and row.target else None
+        row, by = rows[name], None
         if name in given:
             by = name
+        elif row and row.target:
+            by = targets.get(row.target)
         if by is None:
             continue
         del source.searched[name]
@@ -132,7 +133,9 @@ def _switch_of(parameter: Parameter, space: Space) -> _Switch | None:
     if len(values) != 2 or len(children) != 1:
         return None
     switch = _Switch(parameter, children[0])
-    return switch if len(switch.on) == 1 else None
+    if len(switch.on) != 1:
+        return None
+    return switch
 
 
 def _depends_on(parameter: Parameter, name: str) -> bool:
@@ -154,10 +157,13 @@ def _add_off(draft: ConvertedStudy, switch: _Switch) -> None:
     if values is None:
         plain = {key: one for key, one in fields.items() if key not in ("default", "when")}
         values = set(make_distribution(plain).grid(_LISTED))
-        values = sorted(values if default is None else {*values, default})
+        if default is not None:
+            values.add(default)
+        values = sorted(values)
         how = f", and {len(values)} values stand for its range"
-    chosen = default if switch.parameter.default in switch.on else None
-    draft.space[target] = {"values": [None, *values], "default": chosen}
+    if switch.parameter.default not in switch.on:
+        default = None
+    draft.space[target] = {"values": [None, *values], "default": default}
     if "when" in fields:
         draft.space[target]["when"] = fields["when"]
     draft.note(f"{switch.parameter.name}: {target} is off (null) without it{how}")
@@ -181,7 +187,9 @@ def _add_parameter(
             words = f"{parameter.name} depends on {condition.name}"
             raise ConfigError(f"{words}, which has no counterpart here")
         when[ours] = _translate_values(draft, condition.name, condition.values)
-    draft.searched(parameter.name, distribution | ({"when": when} if when else {}))
+    if when:
+        distribution["when"] = when
+    draft.searched(parameter.name, distribution)
 
 
 def _rules(draft: ConvertedStudy, space: Space, names: Mapping[str, str | None]) -> list[Any]:
@@ -256,15 +264,25 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Co
     return draft
 
 
+def _sign(theirs: OptunaStudy) -> float:
+    """Return the factor of values after which smaller is better."""
+    if theirs.directions[0] == "maximize":
+        return -1.0
+    return 1.0
+
+
 def _read_exported(draft: ConvertedStudy, theirs: OptunaStudy) -> ConvertedStudy:
     """Read a study written by `hpo export optuna`; its best trials are enqueued."""
     ours = theirs.exported.get("study")
     if ours is None:
         text = "an earlier version of hpo exported it, without its conditions and rules"
         raise draft.fault(f"{text}; export the study once more", export="optuna")
-    draft.whole, draft.envs = True, ours["env"] if is_list(ours["env"]) else []
-    one = draft.envs[0] if draft.envs else ours["env"]
-    draft.env = dict(one) if is_dict(one) else {"id": one}
+    draft.whole, first = True, ours["env"]
+    if is_list(first) and first:
+        draft.envs, first = first, first[0]
+    draft.env = {"id": first}
+    if is_dict(first):
+        draft.env = dict(first)
     draft.fixed, draft.space = dict(ours["fixed"]), dict(ours["space"])
     draft.rest = {
         key: value
@@ -272,13 +290,10 @@ def _read_exported(draft: ConvertedStudy, theirs: OptunaStudy) -> ConvertedStudy
         if key not in _NOT_EXPORTED and value not in (None, {}, [])
     }
     draft.taken = {key: [] for key in (*draft.rest, "env", "fixed", "space")}
-    goal = theirs.directions[0]
+    sign = _sign(theirs)
     finished = sorted(
         theirs.trials,
-        key=lambda trial: (
-            not math.isfinite(trial.values[0]),
-            -trial.values[0] if goal == "maximize" else trial.values[0],
-        ),
+        key=lambda trial: (not math.isfinite(trial.values[0]), sign * trial.values[0]),
     )
     best = list[dict[str, Any]]()
     for trial in finished:
@@ -295,7 +310,7 @@ def _set_metric(
 ) -> None:
     if goal not in ("minimize", "maximize"):
         raise draft.fault("it has no direction")
-    named = metrics[0] if metrics and metrics[0].startswith("eval/") else None
+    named = next((name for name in metrics[:1] if name.startswith("eval/")), None)
     if "metric" not in given and named is None and goal == "minimize":
         text = "it minimises an unnamed metric; name it, such as "
         text += "eval/service_blocking_probability, or maximise returns"
@@ -317,8 +332,11 @@ class _Enqueued:
 
     def add(self, draft: ConvertedStudy, params: Mapping[str, Any]) -> None:
         found = _configuration(draft, params)
-        near = {} if found is None else _listed_values(draft, found)
-        if found is None or not _is_in_space(draft, found | near):
+        if found is None:
+            self.outside += 1
+            return
+        near = _listed_values(draft, found)
+        if not _is_in_space(draft, found | near):
             self.outside += 1
         elif not found or found | near in self.kept:
             self.equal += 1
@@ -330,7 +348,7 @@ class _Enqueued:
 
 def _enqueue(draft: ConvertedStudy, theirs: OptunaStudy) -> None:
     """Enqueue the best trials whose values are in the space, each configuration once."""
-    sign = -1.0 if theirs.directions[0] == "maximize" else 1.0
+    sign = _sign(theirs)
     finite = [trial for trial in theirs.trials if math.isfinite(trial.values[0])]
     found = _Enqueued()
     for trial in sorted(finite, key=lambda trial: sign * trial.values[0]):

@@ -45,8 +45,9 @@ def gamma_of_rewards(draft: ConvertedStudy, source: ImportSource) -> None:
         normalise = {}
     if not isinstance(normalise, dict) or not normalise.get("norm_reward", True):
         return
-    usual = 0.99 if source.calls else None  # rl-zoo3 gives it the study's own
-    theirs = normalise.get("gamma", usual)
+    theirs = normalise.get("gamma")
+    if source.calls:  # rl-zoo3 gives it the study's own
+        theirs = normalise.get("gamma", 0.99)
     if theirs is not None and source.values("gamma", 0.99) != [theirs]:
         draft.note(
             f"normalize: its gamma is {theirs}; rewards are normalised with the study's gamma here"

@@ -17,7 +17,7 @@ from ..environments.table import ENVIRONMENTS
 from ..errors import ConfigError
 from ..files.plain_data import is_dict, is_list, is_number
 from ..foreign_names.name_mapping import SEARCH_METHODS, rounded
-from ..spaces.make import infer_kind
+from ..spaces.make import infer_kind, range_kind
 from ..studies.search_methods import MOST_POINTS
 from ..studies.study_keys import METRICS, metric_fault
 from .convert import take
@@ -159,16 +159,22 @@ def _agent_command(words: Iterable[Any], program: str, source: ImportSource) -> 
 
 
 def _quote_word(word: str) -> str:
-    return word if re.fullmatch(r"\{[\w.\-/]+\}", word) else shlex.quote(word)
+    if re.fullmatch(r"\{[\w.\-/]+\}", word):
+        return word
+    return shlex.quote(word)
+
+
+def _is_above_1(eta: Any) -> bool:
+    return is_number(eta) and eta > 1
 
 
 def _stop_by_logs(draft: ConvertedStudy, early: Any) -> None:
     """Let rungs count logged metrics, as hyperband does there, if the run length is known."""
     if early is None:
         return
-    eta = early.get("eta", _HYPERBAND_ETA) if is_dict(early) else 0
-    if not is_number(eta) or eta <= 1:
+    if not is_dict(early) or not _is_above_1(early.get("eta", _HYPERBAND_ETA)):
         raise ConfigError(f"early_terminate is {early!r}; allowed: hyperband with eta above 1")
+    eta: float = early.get("eta", _HYPERBAND_ETA)
     length = early.get("max_iter")
     if not is_number(length):
         text = "the run length in logged metrics is not known; give length, metrics.step"
@@ -339,7 +345,9 @@ def _range(
     found: dict[str, Any] = {"min": low, "max": high, "distribution": ours}
     if low == high:
         return {"values": [low]}
-    return _round_to_steps(draft, name, found, fields.get("q", 1.0)) if steps else found
+    if not steps:
+        return found
+    return _round_to_steps(draft, name, found, fields.get("q", 1.0))
 
 
 def _round_to_steps(
@@ -357,7 +365,7 @@ def _round_to_steps(
     if low >= high:
         return {"values": [high]}
     if all(float(number).is_integer() for number in (low, high, q)):
-        kind = "log_int_uniform" if log else "int_uniform"
+        kind = range_kind(whole=True, log=log)
         return {"min": int(low), "max": int(high), "q": int(q), "distribution": kind}
     return {**found, "min": low, "max": high, "q": q}
 
@@ -369,8 +377,10 @@ def _every_step(draft: ConvertedStudy) -> None:
         return
     points = dict[str, int]()
     for name, fields in draft.space.items():
-        step = fields.get("q") or (1 if fields.get("distribution") == "int_uniform" else 0)
-        if "min" not in fields or not step or fields.get("distribution") == "log_uniform":
+        step, kind = fields.get("q"), fields.get("distribution")
+        if not step and kind == "int_uniform":
+            step = 1
+        if "min" not in fields or not step or kind == "log_uniform":
             continue
         steps = round((fields["max"] - fields["min"]) / step) + 1
         points[name] = min(steps, MOST_POINTS)
@@ -408,7 +418,9 @@ def _metric(draft: ConvertedStudy, metric: Any, given: Mapping[str, Any]) -> Non
 def _goal_of(metric: str) -> str | None:
     if "blocking" in metric:
         return "minimize"
-    return "maximize" if metric.startswith("eval/return") and metric in METRICS else None
+    if metric.startswith("eval/return") and metric in METRICS:
+        return "maximize"
+    return None
 
 
 def _our_metric(draft: ConvertedStudy, given: str, goal: str) -> str:
@@ -421,8 +433,10 @@ def _our_metric(draft: ConvertedStudy, given: str, goal: str) -> str:
     if name is None:
         name = _by_words(given.lower(), optical)
     if name is None or _goal_of(name) not in (None, goal):
-        usual = "service_blocking_probability" if optical else "return_mean"
-        ours = name or f"eval/{usual}"
+        usual = "eval/return_mean"
+        if optical:
+            usual = "eval/service_blocking_probability"
+        ours = name or usual
         flags = {"metric": ours, "metric.goal": _goal_of(ours) or goal}
         text = f"the metric {given!r} has no counterpart; name one of hpo's"
         raise ConfigError(text, flags=flags)
@@ -432,12 +446,15 @@ def _our_metric(draft: ConvertedStudy, given: str, goal: str) -> str:
 
 def _by_words(words: str, optical: bool) -> str | None:
     """Return our metric that some words seem to mean."""
+    if optical and "blocking" in words and "bitrate" in words:
+        return "eval/bitrate_blocking_probability"
     if optical and "blocking" in words:
-        share = "bitrate" if "bitrate" in words else "service"
-        return f"eval/{share}_blocking_probability"
+        return "eval/service_blocking_probability"
     if "rew" in re.split("[/_]", words) or re.search("return|reward|score", words):
         return "eval/return_mean"
-    return "eval/length_mean" if re.search("length|ep_len", words) else None
+    if re.search("length|ep_len", words):
+        return "eval/length_mean"
+    return None
 
 
 def _translate_hyperband(draft: ConvertedStudy, early: Any) -> None:
@@ -447,7 +464,7 @@ def _translate_hyperband(draft: ConvertedStudy, early: Any) -> None:
     if not is_dict(early) or early.get("type") != "hyperband":
         raise ConfigError(f"early_terminate is {early!r}; known: type hyperband")
     eta = early.get("eta", _HYPERBAND_ETA)
-    if not is_number(eta) or eta <= 1:
+    if not _is_above_1(eta):
         raise ConfigError(f"early_terminate.eta is {eta!r}; allowed: a number above 1")
     section = draft.section("early_terminate")
     section |= {"type": "asha", "eta": float(eta)}
@@ -459,11 +476,15 @@ def _translate_hyperband(draft: ConvertedStudy, early: Any) -> None:
         del counts["min_iter"]
     (kind, iterations), brackets = counts.popitem(), early.get("s")
     if iterations >= _ENV_STEPS_FROM:
-        divisor = eta ** (brackets or 1) if kind == "max_iter" else 1
-        section["min"] = max(1, math.ceil(rounded(iterations / divisor)))
+        first = iterations
+        if kind == "max_iter":
+            first = iterations / eta ** (brackets or 1)
+        section["min"] = max(1, math.ceil(rounded(first)))
         draft.note("early_terminate: its iterations are read as env steps")
     else:
-        power = brackets if brackets is not None else 2
+        power = 2
+        if brackets is not None:
+            power = brackets
         # rounded up, so that the rung after the last one is not just before the run's end
         first = rounded(draft.rest.get("env_steps", 1_000_000) / eta**power)
         section["min"] = max(1, math.ceil(first))

@@ -69,7 +69,9 @@ def after(draft: ConvertedStudy) -> None:
     ):
         draft.fixed["optimiser"] = "adamw"
         draft.note("WEIGHT_DECAY: XLRON decays as AdamW does, so the optimiser is adamw")
-    counted = "bitrate" if draft.env.get("reward") == "bitrate" else "service"
+    counted = "service"
+    if draft.env.get("reward") == "bitrate":
+        counted = "bitrate"
     metric = {"name": f"eval/{counted}_blocking_probability", "goal": "minimize"}
     draft.rest.setdefault("metric", metric)
     evaluation, env = draft.section("evaluation"), draft.env
@@ -109,9 +111,10 @@ def _check_kinds(draft: ConvertedStudy, source: ImportSource) -> None:
         number = is_number(row.default) or name == "STEPS_PER_INCREMENT"
         word = isinstance(row.default, str | bool) or name.endswith("_SCHEDULE")
         for value in source.values(name, None):
-            if (number and not is_number(value)) or (word and isinstance(value, list | dict)):
-                wanted = "a number" if number else "one word"
-                raise draft.fault(f"{name} is {value!r}; allowed: {wanted}")
+            if number and not is_number(value):
+                raise draft.fault(f"{name} is {value!r}; allowed: a number")
+            if word and isinstance(value, list | dict):
+                raise draft.fault(f"{name} is {value!r}; allowed: one word")
 
 
 def _translate_length(draft: ConvertedStudy, source: ImportSource) -> None:
@@ -268,7 +271,9 @@ def _network_kinds(draft: ConvertedStudy, source: ImportSource) -> set[str]:
     source.drop("USE_GNN", "USE_TRANSFORMER")
     if not searched:
         return {"mlp"}
-    name, kind = ("USE_GNN", "gnn") if len(gnn) > 1 else ("USE_TRANSFORMER", "transformer")
+    name, kind = "USE_TRANSFORMER", "transformer"
+    if len(gnn) > 1:
+        name, kind = "USE_GNN", "gnn"
     source.searched["network"] = {"values": ["mlp", kind]}
     draft.note(f"{name}: it is searched, so network is")
     return {"mlp", kind}
@@ -348,7 +353,9 @@ def _translate_init(draft: ConvertedStudy, source: ImportSource) -> None:
             flags={"MODEL_PATH": "DIR"},
             without={"without": "RETRAIN_MODEL"},
         )
-    draft.rest["init"] = {"from": str(path), "keep": "critic" if keep else "all"}
+    draft.rest["init"] = {"from": str(path), "keep": "all"}
+    if keep:
+        draft.rest["init"]["keep"] = "critic"
 
 
 def _largest_value(source: ImportSource, name: str, default: int) -> int:
@@ -379,7 +386,9 @@ def _translate_evaluation(draft: ConvertedStudy, source: ImportSource) -> None:
         )
     if saves:
         draft.section("checkpoint")["best_evaluation"] = True
-        when = f"one every {apart:,} env steps" if apart <= total else "the one at its end"
+        when = "the one at its end"
+        if apart <= total:
+            when = f"one every {apart:,} env steps"
         draft.note(
             f"SAVE_MODEL: the policy with the best evaluation is kept ({when}); XLRON "
             "compares training results at increments"
@@ -395,17 +404,21 @@ def _evaluate_as_there(
     draft: ConvertedStudy, source: ImportSource, networks: int, increment: int
 ) -> None:
     steps, greedy = source.find("EVAL_TIMESTEPS"), bool(source.find("deterministic"))
-    steps = 10_000 if steps is None else steps or increment
+    if steps is None:
+        steps = 10_000
+    steps = steps or increment
     draft.section("evaluation").update(episodes=networks, steps=int(steps), greedy=greedy)
     if not greedy:
         draft.note("evaluation.greedy: false, as XLRON samples unless --deterministic")
 
 
 def _translate_downsampling(draft: ConvertedStudy, source: ImportSource) -> None:
-    points = source.find("DOWNSAMPLE_FACTOR") if on(source.find("WANDB")) else 0
-    if points and points <= 1:
+    points = source.find("DOWNSAMPLE_FACTOR")
+    if not points or not on(source.find("WANDB")):
+        return
+    if points <= 1:
         source.drop("DOWNSAMPLE_FACTOR")
-    elif points:
+    else:
         chunks = max(1, round(points / max(source.values("ROLLOUT_LENGTH", 150))))
         source.constants["DOWNSAMPLE_FACTOR"] = chunks
         draft.note(
@@ -479,11 +492,11 @@ def _scale_end(draft: ConvertedStudy, source: ImportSource, one: _Scheduled) -> 
         return
     factor = _log_middle(one.values)
     _scale_values(source, one.fraction, lambda end: rounded(end * factor), one.end)
-    exactly = ", here the middle of the searched values" if len(set(one.values)) > 1 else ""
-    draft.note(
-        f"{one.fraction}: times {factor:.4g}, because XLRON's cosine ends at the squared value "
-        f"times the fraction{exactly}"
-    )
+    text = f"{one.fraction}: times {factor:.4g}, because XLRON's cosine ends at the squared value "
+    text += "times the fraction"
+    if len(set(one.values)) > 1:
+        text += ", here the middle of the searched values"
+    draft.note(text)
 
 
 def _scale_horizon(
@@ -494,12 +507,12 @@ def _scale_horizon(
     on_gradient = any(source.values("STEP_ON_GRADIENT", False))
     if by_updates != on_gradient or set(steps) == {1.0}:
         return
-    factor = 1.0 / _log_middle(steps) if by_updates else _log_middle(steps)
+    factor, counted, horizon = _log_middle(steps), "updates", "gradient steps"
+    if by_updates:
+        factor, counted, horizon = 1.0 / factor, horizon, counted
     _scale_values(source, name, lambda one: one * factor, 1.0)
-    counted = ("gradient steps", "updates") if by_updates else ("updates", "gradient steps")
     draft.note(
-        f"{name}: times {factor:.4g}, because XLRON counts {counted[0]} over a horizon of "
-        f"{counted[1]}"
+        f"{name}: times {factor:.4g}, because XLRON counts {counted} over a horizon of {horizon}"
     )
 
 
@@ -507,20 +520,25 @@ def _scale_values(
     source: ImportSource, name: str, scaled: Callable[[float], float], default: float
 ) -> None:
     """Scale a constant, listed values or a range; None is the default."""
+
+    def scaled_or_default(value: Any) -> float:
+        if value is None:
+            value = default
+        return scaled(float(value))
+
     if name not in source.searched:
-        given = source.find(name)
-        source.constants[name] = scaled(float(default if given is None else given))
+        source.constants[name] = scaled_or_default(source.find(name))
         return
     fields = source.searched[name]
     for key in {"min", "max"} & fields.keys():
         fields[key] = scaled(fields[key])
     if "values" in fields:
-        fields["values"] = [
-            scaled(float(default if one is None else one)) for one in fields["values"]
-        ]
+        fields["values"] = [scaled_or_default(one) for one in fields["values"]]
 
 
 def _log_middle(values: list[float]) -> float:
     """Return the only value, or the middle of a range on a logarithmic scale."""
     positive = [float(value) for value in values if value > 0]
-    return rounded(math.sqrt(min(positive) * max(positive))) if positive else 0.0
+    if not positive:
+        return 0.0
+    return rounded(math.sqrt(min(positive) * max(positive)))

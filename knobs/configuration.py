@@ -28,7 +28,9 @@ def canonical_name(name: str) -> str | None:
     if row is not None:
         return row.target
     plain = _british_name(name.lower().replace("-", "_"))
-    return plain if plain in KNOBS else None
+    if plain not in KNOBS:
+        return None
+    return plain
 
 
 def _row_of(name: str) -> NameRow | None:
@@ -62,9 +64,10 @@ def check_name(name: str) -> str:
     if ours is not None and ours.replace("s", "z") == name.replace("s", "z"):
         return ours
     if ours is not None:
-        row = _row_of(name)
-        means = f" ({row.values.meaning})" if row is not None and row.values.meaning else ""
-        raise ConfigError(f"unknown hyperparameter {name!r}; here it is called {ours!r}{means}")
+        text, row = f"unknown hyperparameter {name!r}; here it is called {ours!r}", _row_of(name)
+        if row is not None and row.values.meaning:
+            text += f" ({row.values.meaning})"
+        raise ConfigError(text)
     hint = hint_of(name) or f"{suggestion(name, KNOBS)} {listed(name, list(KNOBS))}"
     raise ConfigError(f"unknown hyperparameter {name!r};{hint}", knobs=True)
 
@@ -101,7 +104,9 @@ def allowed(knob: Knob) -> str:
     elif knob.type == "widths":
         words.append("a list of integers of at least 1, such as [64, 64]")
     else:
-        noun = "an integer" if knob.type == "int" else "a number"
+        noun = "a number"
+        if knob.type == "int":
+            noun = "an integer"
         words.append(knob.in_words(noun))
         words.extend(repr(choice) for choice in knob.choices)
     if knob.off:
@@ -124,7 +129,9 @@ def canonical_value(knob: Knob, value: Any) -> Any:
         return None
     checked = _canonical_value(knob, value)
     if checked is _ILLEGAL:
-        hint = suggestion(value, choices_of(knob)) if isinstance(value, str) else ""
+        hint = ""
+        if isinstance(value, str):
+            hint = suggestion(value, choices_of(knob))
         raise ConfigError(f"{knob.name} is {value!r};{hint} allowed: {allowed(knob)}")
     return checked
 
@@ -139,17 +146,23 @@ def _canonical_value(knob: Knob, value: Any) -> Any:
 
 
 def _bool_of(knob: Knob, value: Any) -> Any:
-    return value if isinstance(value, bool) else _ILLEGAL
+    if isinstance(value, bool):
+        return value
+    return _ILLEGAL
 
 
 def _choice_of(knob: Knob, value: Any) -> Any:
-    return value if isinstance(value, str) and value in choices_of(knob) else _ILLEGAL
+    if isinstance(value, str) and value in choices_of(knob):
+        return value
+    return _ILLEGAL
 
 
 def _widths_of(knob: Knob, value: Any) -> Any:
     if not isinstance(value, (list, tuple)) or len(value) > 64:
         return _ILLEGAL
-    return tuple(value) if all(map(_is_width, value)) else _ILLEGAL
+    if not all(map(_is_width, value)):
+        return _ILLEGAL
+    return tuple(value)
 
 
 def _is_width(width: Any) -> bool:
@@ -163,7 +176,9 @@ def _number_of(knob: Knob, value: Any) -> Any:
     if not is_number(value) or not knob.contains(value):
         return _ILLEGAL
     if knob.type == "int":
-        return int(value) if value == int(value) else _ILLEGAL
+        if value != int(value):
+            return _ILLEGAL
+        return int(value)
     if knob.type == "float" and value != 0 and not _LEAST <= abs(value) <= _MOST:
         text = f"{knob.name} is {value!r}, which float32 cannot represent; allowed: 0, if that is "
         raise ConfigError(f"{text}legal, or a magnitude of {_LEAST:.4g} to {_MOST:.4g}")
@@ -201,8 +216,9 @@ def complete(given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any
             config[name] = value
         else:
             name = check_name(name)
-            own = own_words and name in REGISTRABLE and isinstance(value, str)
-            config[name] = value if own else check_value(name, value)
+            if not (own_words and name in REGISTRABLE and isinstance(value, str)):
+                value = check_value(name, value)
+            config[name] = value
     if config["normalise_rewards"] and "reward_clip" not in given:
         config["reward_clip"] = 10.0
     _fill_hidden_sizes(config, given)

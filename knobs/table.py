@@ -62,9 +62,10 @@ RECURRENT_NETWORKS = ("lstm", "gru")  # with a memory; they learn from whole seg
 def _network_knob(
     network: str, name: str, type_: KnobType, default: Any, meaning: str, **rest: Any
 ) -> Knob:
-    networks = rest.pop("networks", (network,))
-    bounds = {"low": 1, "high": 16384} if type_ == "int" else {}
-    return static(name, type_, default, meaning, networks=networks, **{**bounds, **rest})
+    given = {"networks": (network,), **rest}
+    if type_ == "int":
+        given = {"low": 1, "high": 16384, **given}
+    return static(name, type_, default, meaning, **given)
 
 
 def _gnn(name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
@@ -842,7 +843,9 @@ def known_choices(name: str) -> tuple[str, ...]:
 
 def choices_of(knob: Knob) -> tuple[str, ...]:
     """Return the legal words of a hyperparameter from any table."""
-    return known_choices(knob.name) if KNOBS.get(knob.name) is knob else knob.choices
+    if KNOBS.get(knob.name) is knob:
+        return known_choices(knob.name)
+    return knob.choices
 
 
 def matters(name: str, network: str) -> bool:

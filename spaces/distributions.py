@@ -53,11 +53,15 @@ class Axis:
         low, high, at = self.low, self.high, position
         if self.log:
             low, high, at = math.log(low), math.log(high), math.log(at)
-        return 0.5 if low == high else min(max((at - low) / (high - low), 0.0), 1.0)
+        if low == high:
+            return 0.5
+        return min(max((at - low) / (high - low), 0.0), 1.0)
 
     def clip(self, position: float) -> float | int:
         inside = min(max(position, self.low), self.high)
-        return float(inside) if self.kind == "real" else int(inside)
+        if self.kind == "real":
+            return float(inside)
+        return int(inside)
 
     def grid(self, points: int) -> Iterator[float | int]:
         """Return up to `points` evenly spread positions including both ends; always every choice.
@@ -68,8 +72,11 @@ class Axis:
             points = int(self.high) + 1
         if self.kind != "real":
             points = min(points, int(self.high - self.low) + 1)
-        if points == 1 or self.low == self.high:
-            yield self.at(0.5) if self.low != self.high else self.clip(self.low)
+        if self.low == self.high:
+            yield self.clip(self.low)
+            return
+        if points == 1:
+            yield self.at(0.5)
             return
         for index in range(points):
             yield self._position_at_share(index / (points - 1))
@@ -79,7 +86,9 @@ class Axis:
             position = _between_logs(self.low, self.high, share)
         else:
             position = self.low + share * (self.high - self.low)
-        return self.clip(position if self.kind == "real" else math.floor(position + 0.5))
+        if self.kind != "real":
+            position = math.floor(position + 0.5)
+        return self.clip(position)
 
     def extended(self, share: float) -> Axis:
         """Return the axis extended below, so that the new part has `share` of it.
@@ -100,8 +109,10 @@ class Axis:
 
 def _between_logs(low: float, high: float, share: float) -> float:
     """Return the value at `share` of the way between the logarithms; exact at the ends."""
-    if share <= 0.0 or share >= 1.0:
-        return low if share <= 0.0 else high
+    if share <= 0.0:
+        return low
+    if share >= 1.0:
+        return high
     return math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
 
 
@@ -142,7 +153,9 @@ class Distribution(ABC):
     @property
     def axis(self) -> Axis:
         """The coordinate seen by samplers."""
-        return self._axis().extended(self.zero) if self.zero else self._axis()
+        if not self.zero:
+            return self._axis()
+        return self._axis().extended(self.zero)
 
     def outward(self, position: float) -> Any:
         if self.zero and position < self._axis().low:
@@ -192,8 +205,10 @@ class Distribution(ABC):
         if not axis.log:
             moved = position + math.log(factor) * (axis.high - axis.low)
         if axis.kind == "integer" and factor != 1.0:
-            least = math.copysign(1.0, factor - 1.0)
-            moved = position + (least if abs(moved - position) < 1.0 else round(moved - position))
+            step: float = round(moved - position)
+            if abs(moved - position) < 1.0:
+                step = math.copysign(1.0, factor - 1.0)
+            moved = position + step
         return self._value_at(axis.clip(moved))
 
     def share(self, value: Any) -> float:
@@ -215,9 +230,11 @@ class Distribution(ABC):
 
     def grid(self, points: int) -> Iterator[Any]:
         """Return up to `points` values evenly spread over the axis; an allowed zero is first."""
-        values = (self._value_at(position) for position in self._axis().grid(points))
+        values = map(self._value_at, self._axis().grid(points))
+        if self.zero:
+            values = chain([self.nothing], values)
         given: set[tuple[bool, Any]] = set()
-        for value in chain([self.nothing], values) if self.zero else values:
+        for value in values:
             key = (isinstance(value, bool), freeze(value))
             if key not in given:
                 given.add(key)
@@ -230,16 +247,20 @@ class Distribution(ABC):
     def ends(self) -> tuple[Any, ...]:
         """Return the extreme values (all values, if they are few and unordered)."""
         axis = self._axis()
-        ends = tuple(self._value_at(position) for position in (axis.low, axis.high))
-        return (self.nothing, *ends) if self.zero else ends
+        low, high = self._value_at(axis.low), self._value_at(axis.high)
+        if self.zero:
+            return (self.nothing, low, high)
+        return (low, high)
 
     def as_mapping(self) -> dict[str, Any]:
         """Return the distribution in study-file form."""
         written: dict[str, Any] = {}
         for key in (*self.required, *self.optional):
             value = getattr(self, key)
+            if key == "values":
+                value = list(value)
             if value is not None and not (key == "zero" and value == 0.0):
-                written[key] = list(value) if key == "values" else value
+                written[key] = value
         return {**written, "distribution": self.kind}
 
 
@@ -301,7 +322,9 @@ class _Range(Distribution):
 def _why_outside(value: Any, low: float, high: float) -> str | None:
     if not is_number(value):
         return f"{value!r} is not a number"
-    return None if low <= value <= high else f"{value!r} is not between {low!r} and {high!r}"
+    if not low <= value <= high:
+        return f"{value!r} is not between {low!r} and {high!r}"
+    return None
 
 
 @dataclass(frozen=True)
@@ -313,7 +336,9 @@ class _Stepped(_Range):
     @property
     def steps(self) -> int:
         """Number of steps between min and max."""
-        return math.floor((self.max - self.min) / self.q + 1e-9) if self.q else 0
+        if not self.q:
+            return 0
+        return math.floor((self.max - self.min) / self.q + 1e-9)
 
     def _step_number(self, value: float) -> int:
         return min(max(round((value - self.min) / (self.q or 1.0)), 0), self.steps)
@@ -346,10 +371,14 @@ class Uniform(_Stepped):
         return Axis("real", float(self.min), float(self.max))
 
     def _value_at(self, position: float) -> float:
-        return self._on_step(int(position)) if self.q else float(position)
+        if self.q:
+            return self._on_step(int(position))
+        return float(position)
 
     def _position_of(self, value: float) -> float:
-        return self._step_number(value) if self.q else float(value)
+        if self.q:
+            return self._step_number(value)
+        return float(value)
 
 
 @dataclass(frozen=True)
@@ -364,10 +393,12 @@ class LogUniform(_Stepped):
         return Axis("real", float(self.min), float(self.max), log=True)
 
     def _value_at(self, position: float) -> float:
-        return self._on_step(self._step_number(position)) if self.q else float(position)
+        if self.q:
+            return self._on_step(self._step_number(position))
+        return float(position)
 
     def _position_of(self, value: float) -> float:
-        return self._on_step(self._step_number(value)) if self.q else float(value)
+        return self._value_at(value)
 
 
 @dataclass(frozen=True)
@@ -387,13 +418,19 @@ class IntUniform(_Whole):
     meaning = "integer, equally likely from min to max"
 
     def _axis(self) -> Axis:
-        return Axis("integer", 0, self.steps) if self.q else Axis("integer", self.min, self.max)
+        if self.q:
+            return Axis("integer", 0, self.steps)
+        return Axis("integer", self.min, self.max)
 
     def _value_at(self, position: float) -> int:
-        return int(self.min) + int(position) * int(self.q) if self.q else int(position)
+        if self.q:
+            return int(self.min) + int(position) * int(self.q)
+        return int(position)
 
     def _position_of(self, value: float) -> float:
-        return self._step_number(value) if self.q else int(value)
+        if self.q:
+            return self._step_number(value)
+        return int(value)
 
 
 @dataclass(frozen=True)
@@ -499,8 +536,11 @@ class Normal(Distribution):
     @property
     def bounds(self) -> tuple[float, float]:
         low, high = self.mu - 4.0 * self.sigma, self.mu + 4.0 * self.sigma
-        low = low if self.min is None else max(low, self.min)
-        return low, high if self.max is None else min(high, self.max)
+        if self.min is not None:
+            low = max(low, self.min)
+        if self.max is not None:
+            high = min(high, self.max)
+        return low, high
 
     def _axis(self) -> Axis:
         low, high = self.bounds

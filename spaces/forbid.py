@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..errors import ConfigError
-from ..files.plain_data import is_among, is_number, same
+from ..files.plain_data import is_among, is_number, same, shortened
 
 _LONGEST = 500
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "off": None}
@@ -71,14 +71,17 @@ class ValueRule:
         )
 
     def as_data(self) -> dict[str, Any]:
-        single = {name for name, given in self.wanted if len(given) == 1}
-        return {
-            name: given[0] if name in single and not isinstance(given[0], tuple) else list(given)
-            for name, given in self.wanted
-        }
+        return {name: _one_or_list(values) for name, values in self.wanted}
 
     def __str__(self) -> str:
         return "{" + ", ".join(f"{name}: {value}" for name, value in self.as_data().items()) + "}"
+
+
+def _one_or_list(values: tuple[Any, ...]) -> Any:
+    """Return a single value alone, unless it is a list, which would look like several."""
+    if len(values) == 1 and not isinstance(values[0], tuple):
+        return values[0]
+    return list(values)
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ def parse_rule(text: str) -> TextRule:
     >>> parse_rule("gamma < gae_lambda - 0.15").holds({"gamma": 0.7, "gae_lambda": 0.95})
     True
     """
-    shown = text if len(text) <= 60 else text[:57] + "..."
+    shown = shortened(text)
     if len(text) > _LONGEST:
         raise ConfigError(f"rule {shown!r} has {len(text)} characters; allowed: {_LONGEST}")
     try:
@@ -177,31 +180,30 @@ def _name_of(node: ast.expr) -> str | None:
     """Return a hyperparameter's name: a word, or `env.<word>`."""
     if isinstance(node, ast.Name):
         return node.id
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        return f"env.{node.attr}" if node.value.id == "env" else None
-    return None
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+        return None
+    if node.value.id != "env":
+        return None
+    return f"env.{node.attr}"
 
 
 def _evaluate_rule(node: ast.expr, values: Mapping[str, Any]) -> bool:
     if isinstance(node, ast.BoolOp):
         # A list, not a generator: a part that is undefined makes the whole rule not hold.
         parts = [_evaluate_rule(part, values) for part in node.values]
-        return all(parts) if isinstance(node.op, ast.And) else any(parts)
+        if isinstance(node.op, ast.And):
+            return all(parts)
+        return any(parts)
     if isinstance(node, ast.UnaryOp):
         return not _evaluate_rule(node.operand, values)
     if not isinstance(node, ast.Compare):
         raise _Undefined
-    sides, held = (
-        [_term_value(part, values) for part in (node.left, *node.comparators)],
-        list[bool](),
-    )
+    sides = [_term_value(part, values) for part in (node.left, *node.comparators)]
+    held = list[bool]()
     for op, one, other in zip(node.ops, sides[:-1], sides[1:], strict=True):  # all, likewise
-        pair = (
-            (one, other)
-            if isinstance(op, ast.Eq | ast.NotEq)
-            else map(_checked_number, (one, other))
-        )
-        held.append(_COMPARISONS[type(op)](*pair))
+        if not isinstance(op, ast.Eq | ast.NotEq):
+            one, other = _checked_number(one), _checked_number(other)
+        held.append(_COMPARISONS[type(op)](one, other))
     return all(held)
 
 
@@ -210,18 +212,20 @@ def _term_value(node: ast.expr, values: Mapping[str, Any]) -> Any:
         return node.value
     if isinstance(node, ast.UnaryOp):
         operand = _checked_number(_term_value(node.operand, values))
-        return -operand if isinstance(node.op, ast.USub) else operand
+        if isinstance(node.op, ast.USub):
+            return -operand
+        return operand
     if isinstance(node, ast.BinOp):
-        one, other = (
-            _checked_number(_term_value(node.left, values)),
-            _checked_number(_term_value(node.right, values)),
-        )
+        one = _checked_number(_term_value(node.left, values))
+        other = _checked_number(_term_value(node.right, values))
         try:
             return _ARITHMETIC[type(node.op)](one, other)
         except (ZeroDivisionError, OverflowError):
             raise _Undefined from None
     name = _name_of(node) or ""
-    return values[name] if name not in _WORDS else _WORDS[name]
+    if name in _WORDS:
+        return _WORDS[name]
+    return values[name]
 
 
 def _checked_number(value: Any) -> float:

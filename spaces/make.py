@@ -55,6 +55,21 @@ def make_distribution(fields: Mapping[str, Any]) -> Distribution:
     return distribution
 
 
+def range_kind(whole: bool, log: bool) -> str:
+    """Return the kind of a plain range.
+
+    >>> range_kind(whole=True, log=False), range_kind(whole=False, log=True)
+    ('int_uniform', 'log_uniform')
+    """
+    kinds = {
+        (False, False): "uniform",
+        (False, True): "log_uniform",
+        (True, False): "int_uniform",
+        (True, True): "log_int_uniform",
+    }
+    return kinds[whole, log]
+
+
 def infer_kind(fields: Mapping[str, Any], real: bool = False) -> str | None:
     """Return the kind implied by the keys, or None.
 
@@ -70,7 +85,7 @@ def infer_kind(fields: Mapping[str, Any], real: bool = False) -> str | None:
     if "min" in fields and "max" in fields:
         given = [fields[key] for key in ("min", "max", "q") if fields.get(key) is not None]
         whole = all(type(bound) is int for bound in given)
-        return "int_uniform" if whole and not (real and len(given) < 3) else "uniform"
+        return range_kind(whole and (len(given) == 3 or not real), log=False)
     return None
 
 
@@ -90,8 +105,10 @@ def read_distribution(
     if "value" in given and "values" not in given and "values" in KINDS[kind].required:
         given["values"] = [given.pop("value")]
     faults = _check_keys(kind, given)
-    if not faults:
-        faults = _check_values(given) if "values" in given else _check_numbers(kind, given)
+    if not faults and "values" in given:
+        faults = _check_values(given)
+    elif not faults:
+        faults = _check_numbers(kind, given)
     if faults:
         return None, faults
     return _build(kind, given), []
@@ -113,8 +130,9 @@ def _check_keys(kind: str, given: Mapping[str, Any]) -> list[KeyFault]:
         for key in given
         if key not in allowed
     ]
-    missing = " and ".join(f"`{key}`" for key in cls.required if key not in given)
-    return [*faults, *([KeyFault(None, f"{kind} needs {missing}")] if missing else [])]
+    if missing := " and ".join(f"`{key}`" for key in cls.required if key not in given):
+        faults.append(KeyFault(None, f"{kind} needs {missing}"))
+    return faults
 
 
 def _check_values(given: Mapping[str, Any]) -> list[KeyFault]:
@@ -136,16 +154,19 @@ def _check_numbers(kind: str, given: Mapping[str, Any]) -> list[KeyFault]:
     faults: list[KeyFault] = []
     for key, value in given.items():
         if not is_number(value):
-            finite = "finite " if isinstance(value, float) else ""
-            faults.append(KeyFault(key, f"{key} is {value!r}; allowed: a {finite}number"))
+            noun = "number"
+            if isinstance(value, float):
+                noun = "finite number"
+            faults.append(KeyFault(key, f"{key} is {value!r}; allowed: a {noun}"))
         elif abs(value) > 1e300 or (isinstance(value, int) and abs(value) > 2**53):
             faults.append(KeyFault(key, f"{key} is {value!r}, which is too large"))
         elif kind in WHOLE_KINDS and key != "zero" and value != int(value):
             faults.append(KeyFault(key, f"{key} is {value!r}; {kind} takes integers"))
     if faults:
         return faults
-    check = _check_normal if kind == "normal" else _check_range
-    zero = given.get("zero", 0.0)
+    zero, check = given.get("zero", 0.0), _check_range
+    if kind == "normal":
+        check = _check_normal
     if not 0.0 <= zero <= 0.9:
         faults.append(KeyFault("zero", f"zero is {zero!r}; allowed: a probability from 0 to 0.9"))
     return [*faults, *(KeyFault(key, text) for wrong, key, text in check(kind, given) if wrong)]
@@ -158,9 +179,10 @@ def _check_range(kind: str, given: Mapping[str, Any]) -> _Checks:
     low, high, q, zero = given["min"], given["max"], given.get("q"), given.get("zero", 0.0)
     if low > high:
         return [(True, "min", f"min {low!r} is above max {high!r}; swap them")]
-    step, whole = 1 if q is None else q, kind in WHOLE_KINDS
+    step, more = given.get("q", 1), " (`zero: 0.2` adds 0)"
+    if zero:
+        more = ", such as 1e-6"
     fits = step > 0 and step <= high - low and (high - low) / step <= _MOST_STEPS
-    more = ", such as 1e-6" if zero else " (`zero: 0.2` adds 0)"
     needs = {
         "log_uniform": ("min", low < 1e-100, f"min above 0{more}"),
         "log_int_uniform": ("min", low < 1, "min of at least 1"),
@@ -185,7 +207,7 @@ def _check_range(kind: str, given: Mapping[str, Any]) -> _Checks:
             f"min and max are both {low!r}; type values: [0, {low!r}]",
         ),
         (
-            zero > 0 and low < high and whole and low <= 0 <= high,
+            zero > 0 and low < high and kind in WHOLE_KINDS and low <= 0 <= high,
             "zero",
             "0 is one of the values already; remove `zero`",
         ),
@@ -223,7 +245,9 @@ def _build(kind: str, given: Mapping[str, Any]) -> Distribution:
     if "values" in fields:
         fields["values"] = tuple(freeze(value) for value in fields["values"])
         return KINDS[kind](**fields)
-    cast = int if kind in WHOLE_KINDS else float
+    cast = float
+    if kind in WHOLE_KINDS:
+        cast = int
     for key in ("min", "max", "q", "mu", "sigma"):
         if fields.get(key) is not None:
             fields[key] = cast(fields[key])

@@ -86,11 +86,14 @@ class Space:
         seen: dict[str, list[Parameter]] = {}
         for parameter in self.parameters:
             seen.setdefault(parameter.name, []).append(parameter)
-        return tuple(
-            (name if len(seen[name]) == 1 else f"{name}#{index}", parameter)
-            for name in _parents_first(self.parameters)
-            for index, parameter in enumerate(seen[name])
-        )
+        found = list[tuple[str, Parameter]]()
+        for name in _parents_first(self.parameters):
+            first, *more = seen[name]
+            if not more:
+                found.append((name, first))
+                continue
+            found += [(f"{name}#{index}", branch) for index, branch in enumerate(seen[name])]
+        return tuple(found)
 
     def resolve(self, choose: Callable[[str, Parameter], Any]) -> dict[str, Any]:
         """Ask `choose(key, parameter)` for the value of each active parameter, parents first."""
@@ -148,12 +151,13 @@ class Space:
             if name in active and name not in params:
                 reasons.append(f"{name} has no value")
             elif name in active:
-                reason = active[name].distribution.why_not(params[name])
-                reasons.extend([f"{name}: {reason}"] if reason else [])
+                if reason := active[name].distribution.why_not(params[name]):
+                    reasons.append(f"{name}: {reason}")
             elif name in params:
                 reasons.append(f"{name} has a value, but it is not active here")
-        rule = None if reasons else self.forbidden(params)
-        return [*reasons, f"forbidden by {rule}"] if rule else reasons
+        if not reasons and (rule := self.forbidden(params)):
+            reasons.append(f"forbidden by {rule}")
+        return reasons
 
     def contains(self, params: Mapping[str, Any]) -> bool:
         """Return whether a complete configuration is in this space and allowed by its rules."""
@@ -168,7 +172,9 @@ class Space:
 
         def choose(_: str, parameter: Parameter) -> Any:
             value, own = partial.get(parameter.name, parameter.default), parameter.distribution
-            return value if own.why_not(value) else own.canonical(value)
+            if own.why_not(value):
+                return value  # refused below
+            return own.canonical(value)
 
         params = self.resolve(choose)
         left_over = {name: value for name, value in partial.items() if name not in params}
@@ -188,14 +194,15 @@ class Space:
         `points` is the number of values per range (choices are all used), or a mapping of numbers
         by name, with `*` for the rest.
         """
-        known = dict(self.constants)
-        for chosen in self._grid(points, 0, known):
+        if isinstance(points, int):
+            points = {"*": points}
+        for chosen in self._grid(points, 0, dict(self.constants)):
             params = {name: chosen[name] for name in self.names if name in chosen}
             if self.forbidden(params) is None:
                 yield params
 
     def _grid(
-        self, points: int | Mapping[str, int], index: int, known: dict[str, Any]
+        self, points: Mapping[str, int], index: int, known: dict[str, Any]
     ) -> Iterator[dict[str, Any]]:
         if index == len(self.keyed):
             yield {name: known[name] for name in self.names if name in known}
@@ -204,8 +211,7 @@ class Space:
         if not parameter.active(known):
             yield from self._grid(points, index + 1, known)
             return
-        each = {"*": points} if isinstance(points, int) else points
-        count = each.get(parameter.name, each.get("*", 5))
+        count = points.get(parameter.name, points.get("*", 5))
         for value in parameter.distribution.grid(count):
             yield from self._grid(points, index + 1, {**known, parameter.name: value})
 

@@ -31,7 +31,7 @@ from ..files.plain_data import (
 from ..files.plain_yaml import PlainLoader
 from .distributions import Categorical, Distribution, IntUniform, LogIntUniform, Normal, Ordinal
 from .forbid import Rule, ValueRule, parse_rule
-from .make import make_distribution
+from .make import make_distribution, range_kind
 from .space import Condition, Parameter, Space
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -103,7 +103,9 @@ def _assemble_space(
 
 
 def _join_parts(kind: Any, parts: list[Any]) -> Any:
-    return parts[0] if len(parts) == 1 else kind(*parts)
+    if len(parts) == 1:
+        return parts[0]
+    return kind(*parts)
 
 
 def shown_value(value: Any) -> Any:
@@ -115,8 +117,14 @@ def shown_value(value: Any) -> Any:
 
 def _equals_or_in(kinds: tuple[Any, Any], values: Sequence[Any], *nodes: Any) -> Any:
     """Return a condition or clause: equal to the only value, or one of several."""
+    equals, among = kinds
     shown = [shown_value(value) for value in values]
-    return kinds[0](*nodes, shown[0]) if len(shown) == 1 else kinds[1](*nodes, shown)
+    if len(shown) == 1:
+        return equals(*nodes, shown[0])
+    return among(*nodes, shown)
+
+
+_LISTED = {"categorical": CS.CategoricalHyperparameter, "ordinal": CS.OrdinalHyperparameter}
 
 
 def _node_of_values(parameter: Parameter) -> Any:
@@ -124,11 +132,11 @@ def _node_of_values(parameter: Parameter) -> Any:
     default, kind = shown_value(parameter.default), ours.kind
     kept: Any = {META: {**ours.as_mapping(), "default": parameter.default}}
     if isinstance(ours, Categorical | Ordinal):
-        shown = [shown_value(value) for value in ours.values]
-        texts = any(isinstance(value, tuple) or value is None for value in ours.values)
-        make = CS.OrdinalHyperparameter if kind == "ordinal" else CS.CategoricalHyperparameter
-        meta: Any = {META: ours.as_mapping()} if texts else None
-        return make(name, shown, default_value=default, meta=meta)
+        shown: list[Any] = [shown_value(value) for value in ours.values]
+        meta: Any = None
+        if any(isinstance(value, tuple) or value is None for value in ours.values):
+            meta = {META: ours.as_mapping()}
+        return _LISTED[kind](name, shown, default_value=default, meta=meta)
     if isinstance(ours, Normal):
         numbers = (ours.mu, ours.sigma, *ours.bounds, default)
         return CS.NormalFloatHyperparameter(name, *numbers, meta=kept)
@@ -142,9 +150,9 @@ def _node_of_values(parameter: Parameter) -> Any:
     log = kind in ("log_uniform", "log_int_uniform")
     if not isinstance(low, int):  # they keep 13 decimals
         return CS.UniformFloatHyperparameter(name, low, high, default, log=log, meta=kept)
-    is_exact = isinstance(ours, IntUniform | LogIntUniform) and not ours.zero and not ours.q
-    meta = None if is_exact else kept
-    return CS.UniformIntegerHyperparameter(name, low, high, int(default), log=log, meta=meta)
+    if isinstance(ours, IntUniform | LogIntUniform) and not ours.zero and not ours.q:
+        kept = None
+    return CS.UniformIntegerHyperparameter(name, low, high, int(default), log=log, meta=kept)
 
 
 _ENDINGS = (".json", ".yaml", ".yml")
@@ -158,9 +166,12 @@ def write_configspace(space: CS.ConfigurationSpace, path: Path) -> None:
     """
     _check_ending(path)
     data = json.loads(json.dumps(space.to_serialized_dict(), default=lambda number: number.item()))
-    text = json.dumps(data, indent=2) + "\n"
+    if path.suffix == ".json":
+        text = json.dumps(data, indent=2) + "\n"
+    else:
+        text = yaml.safe_dump(data, sort_keys=False)
     with output(path) as file:
-        file.write(text if path.suffix == ".json" else yaml.safe_dump(data, sort_keys=False))
+        file.write(text)
 
 
 def read_configspace(path: Path) -> CS.ConfigurationSpace:
@@ -194,8 +205,7 @@ def _current_format(data: dict[str, Any]) -> dict[str, Any]:
     """Return a space in the form of today's ConfigSpace."""
     given = data["hyperparameters"]
     if is_list(given):
-        today = [_modernise_fields(fields) if is_dict(fields) else fields for fields in given]
-        return {**data, "hyperparameters": today}
+        return {**data, "hyperparameters": [_modernise_fields(fields) for fields in given]}
     if not is_dict(given):
         return data
     parts = {key: data.get(key, []) for key in ("conditions", "forbiddens")}
@@ -216,18 +226,34 @@ def _hyperparameter_in_file(name: Any, fields: Any) -> dict[str, Any]:
     default = whole.pop("default_value", None)
     if whole.get("type") == "categorical":
         whole.setdefault("weights", None)
-        default = whole["choices"][0] if default is None else default
-    elif whole.get("type") in ("uniform_float", "uniform_int"):
-        log = whole.setdefault("log", False)
-        low, high = whole["lower"], whole["upper"]
-        middle = math.sqrt(low * high) if log else (low + high) / 2
         if default is None:
-            default = round(middle) if whole["type"] == "uniform_int" else middle
+            default = whole["choices"][0]
+    elif whole.get("type") in _RANGES:
+        whole.setdefault("log", False)
+        middle = _middle(whole)
+        if default is None:
+            default = middle
     return {**whole, "default_value": default}
 
 
-def _modernise_fields(fields: dict[str, Any]) -> dict[str, Any]:
+_RANGES = ("uniform_float", "uniform_int")  # types in files
+
+
+def _middle(fields: Mapping[str, Any]) -> float:
+    """Return the middle of a range, ConfigSpace's default."""
+    low, high = fields["lower"], fields["upper"]
+    middle = (low + high) / 2
+    if fields["log"]:
+        middle = math.sqrt(low * high)
+    if fields["type"] == "uniform_int":
+        return round(middle)
+    return middle
+
+
+def _modernise_fields(fields: Any) -> Any:
     """Return a hyperparameter without the fields used before ConfigSpace 1."""
+    if not is_dict(fields):
+        return fields  # which ConfigSpace refuses
     found, step = dict(fields), fields.get("q")
     for old, new in (("default", "default_value"), ("probabilities", "weights")):
         value = found.pop(old, None)
@@ -236,15 +262,16 @@ def _modernise_fields(fields: dict[str, Any]) -> dict[str, Any]:
     found.pop("q", None)
     if step is None or (found.get("type") == "uniform_int" and step == 1):
         return found
-    if found.get("type") not in ("uniform_float", "uniform_int"):
+    if found.get("type") not in _RANGES:
         raise ValueError(
             f"{found.get('name')!r} has a step (q); only uniform hyperparameters may have one"
         )
-    kind = "int_uniform" if found["type"] == "uniform_int" else "uniform"
-    kind = f"log_{kind}" if found.get("log") else kind
+    kind = range_kind(found["type"] == "uniform_int", bool(found.get("log")))
     kept = {"min": found["lower"], "max": found["upper"], "q": step, "distribution": kind}
     meta = found.get("meta")
-    return {**found, "meta": {**(meta if is_dict(meta) else {}), META: kept}}
+    if not is_dict(meta):
+        meta = {}
+    return {**found, "meta": {**meta, META: kept}}
 
 
 def _check_ending(path: Path) -> None:
@@ -260,7 +287,7 @@ def from_configspace(theirs: CS.ConfigurationSpace) -> Space:
     """
     conditions: dict[str, list[Condition]] = {}
     for entry in theirs.conditions:
-        for part in entry.components if isinstance(entry, CS.AndConjunction) else (entry,):
+        for part in _parts(entry, CS.AndConjunction):
             if not isinstance(part, CS.EqualsCondition | CS.InCondition):
                 text = f"the condition {part} has no counterpart"
                 raise ConfigError(f"{text}; allowed: equals, in, and")
@@ -273,10 +300,21 @@ def from_configspace(theirs: CS.ConfigurationSpace) -> Space:
     return Space(tuple(parameters), tuple(rules))
 
 
+def _parts(theirs: Any, joined: Any) -> Sequence[Any]:
+    """Return the conditions or clauses of a conjunction, or the single one."""
+    if isinstance(theirs, joined):
+        return theirs.components
+    return (theirs,)
+
+
 def _our_meta(meta: Any) -> Mapping[str, Any]:
     """Return the `meta` of `as_configspace`."""
-    kept = meta.get(META) if is_mapping(meta) else None
-    return kept if is_mapping(kept) else {}
+    if not is_mapping(meta):
+        return {}
+    kept = meta.get(META)
+    if not is_mapping(kept):
+        return {}
+    return kept
 
 
 def _parameter(theirs: Any, when: tuple[Condition, ...]) -> Parameter:
@@ -294,17 +332,16 @@ def _distribution(theirs: Any) -> Distribution:
 def _own_value(distribution: Distribution, value: Any) -> Any:
     """Return a value of the distribution, which ConfigSpace may store as a JSON text."""
     value = _plain_value(value)
-    if distribution.why_not(value) is not None and isinstance(value, str):
-        for own in distribution.values if isinstance(distribution, Categorical | Ordinal) else ():
-            if shown_value(own) == value:
-                return own
-    return value
+    if not isinstance(distribution, Categorical | Ordinal) or not isinstance(value, str):
+        return value
+    if distribution.why_not(value) is None:
+        return value
+    return next((own for own in distribution.values if shown_value(own) == value), value)
 
 
 def _fields(theirs: Any) -> Mapping[str, Any]:
     if isinstance(theirs, CS.UniformFloatHyperparameter | CS.UniformIntegerHyperparameter):
-        kind = "int_uniform" if isinstance(theirs, CS.UniformIntegerHyperparameter) else "uniform"
-        kind = f"log_{kind}" if theirs.log else kind
+        kind = range_kind(isinstance(theirs, CS.UniformIntegerHyperparameter), bool(theirs.log))
         return {
             "min": _plain_value(theirs.lower),
             "max": _plain_value(theirs.upper),
@@ -331,7 +368,7 @@ def _rule(theirs: Any) -> Rule:
     if isinstance(theirs, CS.ForbiddenGreaterThanRelation):
         return parse_rule(f"{theirs.left.name} > {theirs.right.name}")
     wanted: list[tuple[str, tuple[Any, ...]]] = []
-    for part in theirs.components if isinstance(theirs, CS.ForbiddenAndConjunction) else (theirs,):
+    for part in _parts(theirs, CS.ForbiddenAndConjunction):
         if not isinstance(part, CS.ForbiddenEqualsClause | CS.ForbiddenInClause):
             raise ConfigError(f"the forbidden clause {part} has no counterpart")
         wanted.append((part.hyperparameter.name, _our_values(part.hyperparameter, part)))
@@ -340,14 +377,16 @@ def _rule(theirs: Any) -> Rule:
 
 def _our_values(parent: Any, theirs: Any) -> tuple[Any, ...]:
     distribution = _distribution(parent)
-    is_list = isinstance(theirs, CS.InCondition | CS.ForbiddenInClause)
-    values = theirs.values if is_list else (theirs.value,)
-    return tuple(_own_value(distribution, value) for value in values)
+    if isinstance(theirs, CS.InCondition | CS.ForbiddenInClause):
+        return tuple(_own_value(distribution, value) for value in theirs.values)
+    return (_own_value(distribution, theirs.value),)
 
 
 def _plain_value(theirs: Any) -> Any:
     """Return a plain Python value; the input may be NumPy's."""
-    return freeze(theirs.item() if hasattr(theirs, "item") else theirs)
+    if hasattr(theirs, "item"):
+        theirs = theirs.item()
+    return freeze(theirs)
 
 
 def to_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpace:
@@ -374,8 +413,9 @@ def from_configuration(space: Space, configuration: Mapping[str, Any]) -> dict[s
 
     def choose(key: str, parameter: Parameter) -> Any:
         axis, position = parameter.distribution.axis, configuration[key]
-        at = axis.at(position) if axis.kind == "real" else axis.clip(position)
-        return parameter.distribution.outward(at)
+        if axis.kind == "real":
+            return parameter.distribution.outward(axis.at(position))
+        return parameter.distribution.outward(axis.clip(position))
 
     return space.resolve(choose)
 
@@ -385,8 +425,9 @@ def to_values(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, parameter, value in space.active(params):
         axis, position = parameter.distribution.axis, parameter.distribution.inward(value)
-        narrow = axis.kind != "real" or axis.low == axis.high
-        values[key] = position if narrow else axis.share(position)
+        if axis.kind == "real" and axis.low != axis.high:
+            position = axis.share(position)
+        values[key] = position
     return values
 
 

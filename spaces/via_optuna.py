@@ -39,6 +39,7 @@ from .distributions import (
     Pow2,
     Uniform,
 )
+from .make import range_kind
 from .space import Parameter, Space
 
 
@@ -112,7 +113,9 @@ def _chosen_study(storage: str, opened: optuna.storages.BaseStorage, name: str |
         raise ConfigError(f"{storage} has {len(names)} studies; name one: {known}", study=True)
     if name is not None and name not in names:
         raise ConfigError(f"{storage} has no study {name!r}; known: {known}")
-    return names[0] if name is None else name
+    if name is None:
+        return names[0]
+    return name
 
 
 def _last_distributions(
@@ -139,7 +142,9 @@ def _always_has(trials: Sequence[optuna.trial.FrozenTrial], name: str) -> bool:
 
 def _our_trial(theirs: optuna.trial.FrozenTrial) -> OptunaTrial:
     ours = theirs.user_attrs.get("params")
-    return OptunaTrial(dict(theirs.params), tuple(theirs.values), ours if is_dict(ours) else {})
+    if not is_dict(ours):
+        ours = {}
+    return OptunaTrial(dict(theirs.params), tuple(theirs.values), ours)
 
 
 def open_storage(storage: str, make: bool = False) -> Any:
@@ -160,13 +165,17 @@ def open_storage(storage: str, make: bool = False) -> Any:
             from optuna.storages.journal import JournalFileBackend
 
             return JournalStorage(JournalFileBackend(file))
-        return optuna.storages.RDBStorage(storage if "://" in storage else f"sqlite:///{file}")
+        if "://" not in storage:
+            storage = f"sqlite:///{file}"
+        return optuna.storages.RDBStorage(storage)
 
 
 def _check_file(path: Path, make: bool) -> None:
     """Refuse files that Optuna would wait for, or would write its tables into."""
     if not path.is_file() and (path.exists() or not make):
-        what = "is not a file" if path.exists() else "no such file"
+        what = "no such file"
+        if path.exists():
+            what = "is not a file"
         raise ConfigError(f"{path}: {what}; allowed: an SQLite file, a journal, or a URL")
     if not path.exists():
         if not path.absolute().parent.is_dir():
@@ -201,13 +210,13 @@ def _fields(name: str, theirs: BaseDistribution) -> dict[str, Any]:
         return {"values": list(theirs.choices)}
     if not isinstance(theirs, FloatDistribution | IntDistribution):
         raise ConfigError(f"{name!r} is a {type(theirs).__name__}, which has no counterpart")
-    kind = "int_uniform" if isinstance(theirs, IntDistribution) else "uniform"
-    found: dict[str, Any] = {"min": theirs.low, "max": theirs.high}
     if theirs.low == theirs.high:
         return {"values": [theirs.low]}
-    if theirs.step is not None and not (isinstance(theirs, IntDistribution) and theirs.step == 1):
+    whole = isinstance(theirs, IntDistribution)
+    found: dict[str, Any] = {"min": theirs.low, "max": theirs.high}
+    if theirs.step is not None and not (whole and theirs.step == 1):
         found["q"] = theirs.step
-    return {**found, "distribution": f"log_{kind}" if theirs.log else kind}
+    return {**found, "distribution": range_kind(whole, theirs.log)}
 
 
 _SCALAR = (str, int, float, bool, type(None))
@@ -236,8 +245,9 @@ def told_changes(space: Space) -> list[str]:
 
 
 def _export_change(key: str, parameter: Parameter) -> str:
-    ours = parameter.distribution
-    values = ours.values if isinstance(ours, Categorical) else ()
+    ours, values = parameter.distribution, ()
+    if isinstance(ours, Categorical):
+        values = ours.values
     changes = {
         f"{ours.kind} is uniform there": not isinstance(ours, _KNOWN),
         "its step is lost": isinstance(ours, LogUniform | LogIntUniform) and ours.q,
@@ -270,7 +280,9 @@ def _bounds(ours: Distribution) -> tuple[Any, Any]:
 
 
 def _plain_choice(value: Any) -> Any:
-    return value if isinstance(value, _SCALAR) else json.dumps(value)
+    if isinstance(value, _SCALAR):
+        return value
+    return json.dumps(value)
 
 
 def _value_distribution(ours: Distribution) -> BaseDistribution:
@@ -285,7 +297,9 @@ def _value_distribution(ours: Distribution) -> BaseDistribution:
         return IntDistribution(int(low), int(high), step=int(ours.q or 1))
     if isinstance(ours, LogUniform):
         return FloatDistribution(float(low), float(high), log=True)
-    step = ours.q if isinstance(ours, Uniform) else None
+    step = None
+    if isinstance(ours, Uniform):
+        step = ours.q
     return FloatDistribution(float(low), float(high), step=step)
 
 

@@ -44,12 +44,16 @@ class Algorithm:
     @property
     def lanes(self) -> str:
         """Return the lanes or processes that run together, in words."""
-        return "processes" if self.is_process else "lanes"
+        if self.is_process:
+            return "processes"
+        return "lanes"
 
     @property
     def label(self) -> str:
         """A word for tables and folders."""
-        return "PPO" if self.is_ppo else self.name.partition(":")[2]
+        if self.is_ppo:
+            return "PPO"
+        return self.name.partition(":")[2]
 
     def complete(self, given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
         """Return a complete configuration: the defaults, changed by the given values."""
@@ -77,12 +81,11 @@ class Algorithm:
 
     def as_data(self) -> dict[str, Any]:
         """Return it in the form recorded in a resolved study."""
-        return {
-            "class": self.name,
-            "unit": self.unit,
-            **({"environment": True, "acts": self.acts} if self.takes_env else {}),
-            "hyperparameters": {name: _as_data(knob) for name, knob in self.knobs.items()},
-        }
+        data: dict[str, Any] = {"class": self.name, "unit": self.unit}
+        if self.takes_env:
+            data |= {"environment": True, "acts": self.acts}
+        data["hyperparameters"] = {name: _as_data(knob) for name, knob in self.knobs.items()}
+        return data
 
 
 def _as_data(knob: Knob) -> dict[str, Any]:

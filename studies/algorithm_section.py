@@ -42,7 +42,7 @@ def read_algorithm(
         table = {name: knob_of_data(name, one) for name, one in data["hyperparameters"].items()}
         env = (data.get("environment", False), data.get("acts", False))
         return Algorithm(data["class"], table, data["unit"], *env)
-    given = node.value["class"].value if node.is_map and "class" in node.value else node.value
+    given = node.mapping.get("class", node).value
     if source is None or not _is_named(given):  # a record never runs a file
         text = f"algorithm is {node.shown()}; allowed: ppo, {_KINDS}"
         notes.add(text, root, "algorithm")
@@ -73,9 +73,8 @@ def _is_named(given: object) -> bool:
 
 
 def _read_command(notes: Notes, root: Node, source: Path) -> Algorithm:
-    node = root.value.get("algorithm")
-    name = node.value["class"].value if node and node.is_map and "class" in node.value else ""
-    if node is not None and not str(name).startswith(f"{COMMAND}:"):  # else a resolved study
+    recorded = str(root.child("algorithm").child("class").value).startswith(f"{COMMAND}:")
+    if "algorithm" in root.value and not recorded:
         notes.add("command and algorithm are both given; keep one", root, "algorithm")
         return Algorithm()
     return command_algorithm(notes, root, source)
@@ -136,9 +135,12 @@ def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
     """Put the class in place of `env` and its file among `imports`, and read `length`."""
     if algorithm.is_ppo:
         return
-    here = root.value["command" if algorithm.is_process else "algorithm"].line
+    section = "algorithm"
+    if algorithm.is_process:
+        section = "command"
+    here = root.value[section].line
     if not algorithm.takes_env:
-        given = plain(root.value["env"]) if "env" in root.value else algorithm.label
+        given = plain(root.value.get("env", Node(here, algorithm.label)))
         if given not in (algorithm.label, {"id": algorithm.label}):  # as a record has it
             text = f"{algorithm.label} makes the environment itself; remove env"
             notes.add(text, root, "env")
@@ -167,12 +169,18 @@ def _set_length(notes: Notes, root: Node, algorithm: Algorithm) -> None:
         del root.value["length"], root.key_lines["length"]
 
 
+def _amount(text: str) -> float | None:
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
+        return float(text)
+    return number_of(text)
+
+
 def _length(notes: Notes, root: Node, algorithm: Algorithm) -> int:
     given, epoch = root.value["length"].value, getattr(algorithm.made, "epoch", None)
     match = _LENGTH.fullmatch(str(given).strip())
-    amount = "" if match is None else match["count"]
-    number = float(amount) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", amount) else number_of(amount)
-    unit = "" if match is None else match["unit"].strip()
+    number, unit = None, ""
+    if match is not None:
+        number, unit = _amount(match["count"]), match["unit"].strip()
     units = {"": 1, algorithm.unit: 1}
     if epoch:
         units |= {"epoch": epoch, "epochs": epoch}

@@ -10,7 +10,6 @@ from ..environments.hosted import is_hosted
 from ..environments.registry import find
 from ..errors import ConfigError, counted
 from ..files.plain_data import as_lists
-from ..spaces.make import WHOLE_KINDS
 from ..spaces.space import Parameter
 from ..store.interim_analyses import FEWEST_SEEDS
 from .chunk_sizes import rung_steps
@@ -21,6 +20,7 @@ from .programs import ProgramShape, ProgramShapes, buckets_of
 from .search_methods import METHODS, method_row
 from .spec import (
     Confirm,
+    Constraint,
     EarlyTerminate,
     SearchSpec,
     Study,
@@ -64,7 +64,7 @@ class CheckReport:
     not_run: tuple[str, ...] = ()  # files of `imports`, of whose contents nothing was checked
 
     def as_data(self) -> dict[str, Any]:
-        return {
+        data: dict[str, Any] = {
             "name": self.study.name,
             "env": env_words(self.study),
             "searched": list(self.study.space.names),
@@ -80,25 +80,35 @@ class CheckReport:
             "time": None if self.time is None else self.time.as_data(),
             "time_note": self.time_note or None,
             "imports_not_run": list(self.not_run),
-            **({"process": self.seen} if self.seen else {}),
         }
+        if self.seen:
+            data["process"] = self.seen
+        return data
 
     def text(self) -> str:
-        time = [f"time       not known: {self.time_note}"] if self.time_note else []
-        time = time if self.time is None else self.time.lines()
-        lines = [*_head_lines(self.study), *_program_lines(self), _env_steps_line(self), *time]
-        lines += [f"process    {self.seen}"] if self.seen else []
-        lines += [f"warm start {self.warm_start}"] if self.warm_start else []
+        lines = [*_head_lines(self.study), *_program_lines(self), _env_steps_line(self)]
+        if self.time is not None:
+            lines += self.time.lines()
+        elif self.time_note:
+            lines.append(f"time       not known: {self.time_note}")
+        if self.seen:
+            lines.append(f"process    {self.seen}")
+        if self.warm_start:
+            lines.append(f"warm start {self.warm_start}")
         if self.study.space.forbid:
             lines.append(f"forbid     refuses {self.rejected_share:.1%} of draws")
         lines += [f"warning    {text}" for text in self.warnings]
         return "\n".join([*lines, *(f"mistake    {text}" for text in self.mistakes)])
 
 
+def unknown_cost(bucket: str) -> ProgramCost:
+    return ProgramCost()
+
+
 def check(
     study: Study,
     bucket_key: Callable[[Config], str] | None = None,
-    cost_of: Callable[[str], ProgramCost] | None = None,
+    cost_of: Callable[[str], ProgramCost] = unknown_cost,
     not_run: tuple[str, ...] = (),
     limit_of: LimitOf = unknown_limit,
 ) -> CheckReport:
@@ -116,10 +126,10 @@ def check(
     rng = np.random.default_rng(study.seed)
     draws = [study.space.draw(rng) for _ in range(_DRAWS)]
     allowed = [params for params in draws if study.space.forbidden(params) is None]
-    costs = tuple(
-        (bucket, ProgramCost() if cost_of is None else cost_of(bucket.key))
-        for bucket in buckets.found[:_LISTED]
-    )
+    costs = tuple((bucket, cost_of(bucket.key)) for bucket in buckets.found[:_LISTED])
+    limit_note = ""
+    if not not_run:
+        limit_note = endless_note(study, limit_of)
     return CheckReport(
         study,
         costs,
@@ -127,7 +137,7 @@ def check(
         not (buckets.more or _unknown_env_arguments(study)),
         expected_steps(study, buckets.found[0].chunk_sizes, costs[0][1].lanes),
         (_DRAWS - len(allowed)) / _DRAWS,
-        tuple(_warnings(study, draws, buckets, costs[0][1].lanes, None if not_run else limit_of)),
+        tuple(_warnings(study, draws, buckets, costs[0][1].lanes, limit_note)),
         tuple(dict.fromkeys([*buckets.refused, *_draw_errors(study, allowed)])),
         not_run=not_run,
     )
@@ -160,7 +170,7 @@ def _warnings(
     draws: list[dict[str, Any]],
     buckets: ProgramShapes,
     lanes: int | None,
-    limit_of: LimitOf | None,
+    limit_note: str,
 ) -> Iterator[str]:
     yield from _of_forbid(study, draws)
     yield from _of_programs(study, buckets)
@@ -171,7 +181,8 @@ def _warnings(
     yield from buckets.notes
     if study.algorithm.is_ppo:
         yield from idle_knobs(study)
-    yield from filter(None, _notes(study, draws, limit_of))
+    notes = [unlearnt_note(study, draws), goal_note(study), own_evaluation_note(study)]
+    yield from filter(None, [*notes, limit_note, spread_note(study)])
     moved = study.search.random_share != SearchSpec().random_share
     method = study.search.method
     if study.search.driver == "lanes" and not method_row(method).learns and moved:
@@ -182,15 +193,6 @@ def _warnings(
     yield from _of_seeds(study)
     if lanes is not None and len(buckets.found) == 1:
         yield from _blind_warning(study, lanes)
-
-
-def _notes(study: Study, draws: list[dict[str, Any]], limit_of: LimitOf | None) -> Iterator[str]:
-    yield unlearnt_note(study, draws)
-    yield goal_note(study)
-    yield own_evaluation_note(study)
-    if limit_of is not None:
-        yield endless_note(study, limit_of)
-    yield spread_note(study)
 
 
 def _of_forbid(study: Study, draws: list[dict[str, Any]]) -> Iterator[str]:
@@ -217,7 +219,9 @@ def _of_programs(study: Study, buckets: ProgramShapes) -> Iterator[str]:
 def _of_chunks(study: Study, buckets: ProgramShapes) -> Iterator[str]:
     early, first = study.early_terminate, buckets.found[0].chunk_sizes
     if len(first.rung_chunks) < len(rung_steps(study)):
-        key = "every" if early is not None and early.evolves else "min"
+        key = "min"
+        if early is not None and early.evolves:
+            key = "every"
         text = "rungs in the same chunk, or at the end of a run, are merged"
         yield f"{text}; raise early_terminate.{key}"
     if first.updates_per_chunk == 1 and first.chunks < 8:
@@ -306,19 +310,29 @@ def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
     if trials is not None and 2 <= trials <= blind:
         few = max(8, seeds)
         enough = 3 * (startup + min(few, lanes) // seeds)
-        ways = [f"population.lanes to {few}"] if lanes > few else []
-        ways += [f"budget.trials to {enough} or more"] if trials < enough else []
+        ways: list[str] = []
+        if lanes > few:
+            ways.append(f"population.lanes to {few}")
+        if trials < enough:
+            ways.append(f"budget.trials to {enough} or more")
         text = f"{method} acts as random search: {blind} trials start before its model has "
         yield f"{text}results, and there are {trials}; set {' and '.join(ways)}"
+
+
+_NUMBERS_BETWEEN = {
+    "int_uniform": ("whole numbers", "uniform"),
+    "log_int_uniform": ("whole numbers", "log_uniform"),
+    "pow2": ("powers of two", "log_uniform"),
+}
+"""Kind of whole numbers -> its values in words, and the distribution of all numbers between."""
 
 
 def _whole_note(study: Study, parameter: Parameter) -> Iterator[str]:
     name, distribution = parameter.name, parameter.distribution
     is_real = name.startswith("env.") or study.algorithm.knobs[name].type == "float"
     stepped = getattr(distribution, "q", None) is not None
-    if is_real and not stepped and distribution.kind in WHOLE_KINDS:
-        few = "powers of two" if distribution.kind == "pow2" else "whole numbers"
-        between = "uniform" if distribution.kind == "int_uniform" else "log_uniform"
+    if is_real and not stepped and distribution.kind in _NUMBERS_BETWEEN:
+        few, between = _NUMBERS_BETWEEN[distribution.kind]
         yield (
             f"{name} takes only {few}; for any number between them type distribution: {between}"
         )
@@ -345,9 +359,10 @@ def unlearnt_note(study: Study, draws: list[dict[str, Any]]) -> str:
 def spread_note(study: Study) -> str:
     """Return a note if the number of lanes depends on a cluster's workers; otherwise ""."""
     workers = study.executor.workers
+    if workers == 1 or study.population.lanes is not None:
+        return ""
     text = f"population.lanes is auto: {workers} workers have up to {workers} times the lanes of "
-    text += "one process, so the search differs; give population.lanes for the same search"
-    return "" if workers == 1 or study.population.lanes is not None else text
+    return f"{text}one process, so the search differs; give population.lanes for the same search"
 
 
 def _unmodelled_knobs(study: Study) -> list[str]:
@@ -409,22 +424,30 @@ def _head_lines(study: Study) -> list[str]:
         each = f"{study.env_steps:,} {study.algorithm.unit} on each of {study.spread}"
         lines += [f"a trial    trains on all: {each}; {study.over_environments} of their scores"]
     lines.append(f"seeds      {seeds}, {', '.join(wanted)}")
-    limits = [
-        ("" if one.min is None else f"{one.min:g} <= ")
-        + one.metric
-        + ("" if one.max is None else f" <= {one.max:g}")
-        for one in study.constraints
-    ]
-    return [*lines, f"limits     {', '.join(limits)}"] if limits else lines
+    if study.constraints:
+        lines.append(f"limits     {', '.join(map(_constraint_words, study.constraints))}")
+    return lines
+
+
+def _constraint_words(limit: Constraint) -> str:
+    text = limit.metric
+    if limit.min is not None:
+        text = f"{limit.min:g} <= {text}"
+    if limit.max is not None:
+        text = f"{text} <= {limit.max:g}"
+    return text
 
 
 def _program_lines(report: CheckReport) -> list[str]:
-    study, least = report.study, "" if report.bucket_count_exact else "at least "
+    study = report.study
     if study.algorithm.is_process:
         return [_of_processes(report)]
-    count = counted(report.bucket_count, "bucket")
-    each = f"{study.spread} training programs" if study.more_envs else "one training program"
-    lines = [f"programs   {least}{count}, {each} each"]
+    count, each = counted(report.bucket_count, "bucket"), "one training program"
+    if not report.bucket_count_exact:
+        count = f"at least {count}"
+    if study.more_envs:
+        each = f"{study.spread} training programs"
+    lines = [f"programs   {count}, {each} each"]
     lines += [_program(report, bucket, cost) for bucket, cost in report.buckets]
     if report.bucket_count > len(report.buckets):
         lines.append(f"  and {report.bucket_count - len(report.buckets)} more")
@@ -457,18 +480,22 @@ def _lanes(report: CheckReport, lanes: int) -> str:
     """Return the lanes of a program; of several each keeps as many as it has replicates."""
     study = report.study
     several = report.bucket_count > 1 or not report.bucket_count_exact
-    about = "about " if several and study.population.lanes is None else ""
-    workers = study.executor.workers
-    over = f" over {workers} workers" if workers > 1 else ""
-    return f"{about}{counted(lanes, 'lane')}{over}"
+    text, workers = counted(lanes, "lane"), study.executor.workers
+    if several and study.population.lanes is None:
+        text = f"about {text}"
+    if workers > 1:
+        text = f"{text} over {workers} workers"
+    return text
 
 
 def _of_processes(report: CheckReport) -> str:
     bucket, cost = report.buckets[0]
     chunk_sizes, unit = bucket.chunk_sizes, report.study.algorithm.unit
     rungs = _rungs(chunk_sizes.rungs)
-    many = "" if cost.lanes is None else f"{cost.lanes} at once; "
-    return f"processes  {many}rungs {rungs}; run {chunk_sizes.env_steps:,} {unit}"
+    text = f"rungs {rungs}; run {chunk_sizes.env_steps:,} {unit}"
+    if cost.lanes is not None:
+        text = f"{cost.lanes} at once; {text}"
+    return f"processes  {text}"
 
 
 def _env_steps_line(report: CheckReport) -> str:
@@ -478,13 +505,18 @@ def _env_steps_line(report: CheckReport) -> str:
     else:
         share = expected.search / expected.full if expected.full else 1.0
         full = f"{share:.0%} of {expected.full:,} for {counted(expected.trials, 'full trial')}"
-        seeds = report.study.seeds
-        each = "" if seeds.racing is None else f" with {counted(seeds.first, 'seed')} per trial"
+        seeds, each = report.study.seeds, ""
+        if seeds.racing is not None:
+            each = f" with {counted(seeds.first, 'seed')} per trial"
         search = f"search {expected.search:,} expected{each} ({full})"
-    budget = "no bound" if expected.budget is None else f"bound {expected.budget:,}"
-    total = "" if expected.total is None else f"; together {expected.total:,}"
-    confirm = f"confirm {confirm_words(report.study, expected)}"
-    return f"{report.study.algorithm.unit}  {search}; {confirm}; {budget}{total}"
+    parts = [search, f"confirm {confirm_words(report.study, expected)}"]
+    if expected.budget is None:
+        parts.append("no bound")
+    else:
+        parts.append(f"bound {expected.budget:,}")
+    if expected.total is not None:
+        parts.append(f"together {expected.total:,}")
+    return f"{report.study.algorithm.unit}  {'; '.join(parts)}"
 
 
 def mebibytes(size: int) -> str:
@@ -494,4 +526,6 @@ def mebibytes(size: int) -> str:
     ('668 MiB', '0.009 MiB', '3.1 MiB')
     """
     found = size / 2**20
-    return f"{found:,.0f} MiB" if found >= 10 else f"{found:.2g} MiB"
+    if found >= 10:
+        return f"{found:,.0f} MiB"
+    return f"{found:.2g} MiB"

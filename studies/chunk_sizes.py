@@ -50,7 +50,9 @@ def row_ends(updates: int, rows: int) -> tuple[int, ...]:
     >>> row_ends(10, 3), row_ends(10, 1)
     ((3, 6, 10), ())
     """
-    return tuple(updates * (row + 1) // rows for row in range(rows)) if rows > 1 else ()
+    if rows <= 1:
+        return ()
+    return tuple(updates * (row + 1) // rows for row in range(rows))
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,9 @@ def rung_steps(study: Study, end: int | None = None) -> tuple[int, ...]:
 
     `end` is a different length from the study's.
     """
-    early, end = study.early_terminate, study.env_steps if end is None else end
+    early = study.early_terminate
+    if end is None:
+        end = study.env_steps
     if study.search.driver == "ray_tune":
         return tuple(_evaluation_points(study, end))
     if early is None:
@@ -120,13 +124,15 @@ def _worst_excess(marks: Sequence[int], k: int) -> float:
 @lru_cache(maxsize=1024)  # a study asks for each of its trials
 def _updates_per_chunk(end: int, asked: tuple[int, ...], steps_per_update: int) -> int:
     length = _ceil(end, steps_per_update)
-    first = _ceil(asked[0] if asked else end / _FEWEST_CHUNKS, steps_per_update)
+    first = _ceil(next(iter(asked), end / _FEWEST_CHUNKS), steps_per_update)
     # The first marks and the last: the relative error of the others is smaller.
     marks = [_ceil(mark, steps_per_update) for mark in (*asked[:20], end)]
     longest = max(1, min((length - 1) // (_FEWEST_CHUNKS - 1), first, _MOST_CANDIDATES))
     near = [k for k in range(longest, 0, -1) if _worst_excess(marks, k) <= _TOLERANCE]
     exact = next(k for k in near if first % k == 0)
-    return exact if _ceil(length, exact) <= _MOST_CHUNKS else near[0]
+    if _ceil(length, exact) > _MOST_CHUNKS:
+        return near[0]
+    return exact
 
 
 def chunk_sizes_of(study: Study, steps_per_update: int) -> ChunkSizes:
@@ -139,7 +145,9 @@ def chunk_sizes_of(study: Study, steps_per_update: int) -> ChunkSizes:
 
 def _evaluation_points(study: Study, end: int) -> Sequence[int]:
     every = study.evaluation.every
-    return range(every, end, every) if isinstance(every, int) else ()
+    if not isinstance(every, int):
+        return ()
+    return range(every, end, every)
 
 
 def _round_to_chunks(steps: Iterable[int], quantum: int, end: int) -> tuple[int, ...]:
@@ -149,4 +157,6 @@ def _round_to_chunks(steps: Iterable[int], quantum: int, end: int) -> tuple[int,
 
 
 def _ceil(steps: float, quantum: int) -> int:
-    return math.ceil(steps / quantum) if isinstance(steps, float) else -(-steps // quantum)
+    if isinstance(steps, float):
+        return math.ceil(steps / quantum)
+    return -(-steps // quantum)

@@ -22,7 +22,7 @@ from ..spaces.distributions import Categorical, Distribution, Ordinal
 from ..spaces.make import WHOLE_KINDS, read_distribution
 from .algorithm import COMMAND, ENV_STEPS, Algorithm
 from .space_section import space_nodes
-from .study_values import number_of
+from .study_values import amount_of
 from .yaml_io import Node, Notes, plain
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.\-/]*)\}")
@@ -123,7 +123,7 @@ def _argument_text(value: Any) -> str:
     """
     if is_sequence(value):
         return ",".join(_argument_text(item) for item in value)
-    return repr(value) if isinstance(value, float) else str(value)
+    return str(value)
 
 
 def resumed(command: str, resume: str) -> Template:
@@ -146,17 +146,19 @@ class _Given:
     default: Any = None
 
     def knob(self) -> Knob:
-        values = [*self.values]
+        values, default = [*self.values], self.default
         for one in self.distributions:
-            has_values = isinstance(one, Categorical | Ordinal)
-            values += one.values if has_values else [*one.ends()]
-        values += [] if self.default is None else [self.default]
+            values += one.ends()
+        if default is not None:
+            values.append(default)
+        elif self.distributions:
+            default = self.distributions[0].middle()
+        else:
+            default = values[0]
         whole = all(
             one.kind in WHOLE_KINDS for one in self.distributions if not _has_listed_values(one)
         )
         kind, choices = _knob_type(values, whole)
-        first = self.distributions[0].middle() if self.distributions else values[0]
-        default = first if self.default is None else self.default
         traced = kind in ("float", "int", "bool", "choice")
         return Knob(self.name, kind, freeze(default), traced, choices=choices)
 
@@ -218,9 +220,8 @@ def _take_default(notes: Notes, root: Node) -> dict[str, Any]:
 
 
 def _has_defaults(root: Node) -> bool:
-    space = root.value.get("space")
-    entries: list[Node] = space.children if space is not None and space.is_map else []
-    return bool(entries) and all(one.is_map and "default" in one.value for one in entries)
+    entries = root.child("space").mapping.values()
+    return bool(entries) and all("default" in one.mapping for one in entries)
 
 
 def _hyperparameters(
@@ -228,15 +229,17 @@ def _hyperparameters(
 ) -> dict[str, _Given]:
     found: dict[str, _Given] = {}
     space, _ = space_nodes(notes, root, source)
-    for name, child in space.value.items() if space is not None and space.is_map else ():
+    searched = dict[str, Node]()
+    if space is not None:
+        searched = space.mapping
+    for name, child in searched.items():
         distributions = tuple(_distributions(child))
         own = _own_default(child)
         default = _parse_value(defaults.get(name, own))
         found[name] = _Given(name, "space", distributions, default=default)
         if not distributions:  # its mistakes are noted where the space is read
             found[name] = _Given(name, "space", values=(0.0,), default=default)
-    fixed = root.value.get("fixed")
-    for name, child in fixed.value.items() if fixed is not None and fixed.is_map else ():
+    for name, child in root.child("fixed").mapping.items():
         found.setdefault(name, _Given(name, "fixed", values=(_parse_value(plain(child)),)))
     for name in defaults:
         if name not in found or found[name].place == "fixed":
@@ -247,19 +250,21 @@ def _hyperparameters(
 
 
 def _distributions(child: Node) -> Iterator[Distribution]:
-    for node in child.value if child.is_list else [child]:
-        if node.is_map:
-            fields = {
-                key: _parse_number(plain(one))
-                if key not in ("values", "distribution")
-                else plain(one)
-                for key, one in node.value.items()
-                if key not in ("default", "when")
-            }
-            fields = {key: freeze(value) for key, value in fields.items()}
-            distribution, _ = read_distribution(fields)
-            if distribution is not None:
-                yield distribution
+    for node in (child, *child.elements):
+        if not node.is_map:
+            continue
+        fields = {key: _parse_field(key, one) for key, one in node.value.items()}
+        for key in ("default", "when"):
+            fields.pop(key, None)
+        distribution, _ = read_distribution(fields)
+        if distribution is not None:
+            yield distribution
+
+
+def _parse_field(key: str, child: Node) -> Any:
+    if key in ("values", "distribution"):
+        return freeze(plain(child))
+    return _parse_value(plain(child))
 
 
 def _own_default(child: Node) -> Any:
@@ -268,13 +273,8 @@ def _own_default(child: Node) -> Any:
     return None
 
 
-def _parse_number(value: Any) -> Any:
-    number = number_of(value) if isinstance(value, str) else None
-    return value if number is None else number
-
-
 def _parse_value(value: Any) -> Any:
-    return freeze(value) if is_sequence(value) else _parse_number(value)
+    return freeze(amount_of(value))
 
 
 def _check_names(notes: Notes, root: Node, line: Template, given: Mapping[str, _Given]) -> None:
@@ -301,10 +301,11 @@ def _check_names(notes: Notes, root: Node, line: Template, given: Mapping[str, _
 
 def _unit(root: Node) -> str:
     """Return the unit of a run's length: the words after its number."""
-    recorded = root.value.get("algorithm")
-    if recorded is not None and recorded.is_map and "unit" in recorded.value:
+    recorded = root.child("algorithm")
+    if "unit" in recorded.mapping:
         return str(recorded.value["unit"].value)
-    length = root.value.get("length")
-    given = "" if length is None or not isinstance(length.value, str) else length.value
-    words = re.sub(r"^\s*[0-9.eE+]+[kKMGB]?", "", given).strip()
+    length = root.child("length").value
+    if not isinstance(length, str):
+        return ENV_STEPS
+    words = re.sub(r"^\s*[0-9.eE+]+[kKMGB]?", "", length).strip()
     return words or ENV_STEPS

@@ -22,8 +22,10 @@ from .programs import env_kinds, is_static
 from .search_methods import METHODS, method_row
 from .spec import (
     Confirm,
+    Constraint,
     EarlyTerminate,
     Evaluation,
+    Metric,
     PopulationSpec,
     Processes,
     Racing,
@@ -104,10 +106,8 @@ def unused_keys(root: Node, study: Study) -> Problems:
         text = f"does not work with driver {driver}, where search.searcher proposes"
         others.append(("search", SEARCHER_KEYS, text))
     for section, keys, text in others:
-        node = root.value.get(section)
-        given = node.value if node is not None and node.is_map else ()
         for key in keys:
-            if key in given:
+            if key in root.child(section).mapping:
                 yield f"{section}.{key}", f"{section}.{key} {text}; remove it"
     if "over_environments" in root.value and not study.more_envs:
         yield (
@@ -129,18 +129,22 @@ def _seed_problems(study: Study) -> Problems:
 
 def _seeds_of_aggregates(study: Study) -> Problems:
     seeds = study.seeds
-    measured = {
-        "metric": () if study.objectives else (study.metric,),
+    measured: dict[str, tuple[Metric | Constraint, ...]] = {
         "objectives": study.objectives,
         "constraints": study.constraints,
     }
+    if not study.objectives:
+        measured = {"metric": (study.metric,), **measured}
     for section, entries in measured.items():
         iqm = any(entry.aggregate == "iqm" for entry in entries)
         if iqm and seeds.first - seeds.tolerate < IQM_MIN_SEEDS:
-            least = "seeds.per_config" if seeds.racing is None else "seeds.racing.start"
-            lost = f" and {seeds.tolerate} of them may diverge" if seeds.tolerate else ""
+            least = "seeds.per_config"
+            if seeds.racing is not None:
+                least = "seeds.racing.start"
             text = f"iqm needs {IQM_MIN_SEEDS} values of every trial, but {least} is {seeds.first}"
-            yield f"{section}.aggregate", f"{text}{lost}; use mean or median"
+            if seeds.tolerate:
+                text += f" and {seeds.tolerate} of them may diverge"
+            yield f"{section}.aggregate", f"{text}; use mean or median"
 
 
 def _racing_problems(study: Study, racing: Racing) -> Problems:
@@ -170,7 +174,9 @@ def _training_weight(study: Study) -> Problems:
     elif study.metric.name != "eval/return_mean":
         yield path, f"is for metric eval/return_mean, not {study.metric.name}; remove it"
     elif study.more_envs or study.evaluation.env:
-        where = "several environments" if study.more_envs else "eval_env"
+        where = "eval_env"
+        if study.more_envs:
+            where = "several environments"
         yield path, f"does not work with {where}; remove one of them"
     elif study.evaluation.steps is not None:
         yield path, "does not work with evaluation.steps: no training episode ends; remove it"
@@ -315,12 +321,13 @@ def _interim_problems(confirm: Confirm) -> Problems:
 def _budget_of_steps(study: Study) -> Problems:
     """The env steps must pay for confirm and one trial."""
     given, run = study.budget.env_steps, study.env_steps * study.spread
-    reserved = 0 if study.confirm is None else study.confirming * run
+    reserved = study.confirming * run
     one = study.seeds.per_config * run
     if given is not None and given < reserved + one:
-        words = f" after the {reserved} that confirm needs" if reserved else ""
-        text = f"is {given}, not enough for one trial of {one} {study.algorithm.unit}{words}; "
-        yield "budget.env_steps", f"{text}allowed: at least {reserved + one}"
+        text = f"is {given}, not enough for one trial of {one} {study.algorithm.unit}"
+        if reserved:
+            text += f" after the {reserved} that confirm needs"
+        yield "budget.env_steps", f"{text}; allowed: at least {reserved + one}"
 
 
 def _default_problems(study: Study) -> Problems:
@@ -389,7 +396,10 @@ def _several_env_problems(study: Study) -> Problems:
     if study.metric.goal == "minimize":
         text = "minimize does not apply to scores over several environments, where 1 is the "
         text += "reference and higher is better for every metric; remove goal"
-        yield "objectives" if study.objectives else "metric.goal", text
+        place = "metric.goal"
+        if study.objectives:
+            place = "objectives"
+        yield place, text
     if any(one.name not in COSTS for one in study.objectives[1:]):
         yield "objectives", f"after the score over several environments are only {costs}"
     if any(one.metric not in COSTS for one in study.constraints):
@@ -429,8 +439,8 @@ def _worker_problems(study: Study) -> Problems:
     """Workers and their time limit apply only to environments that the host steps."""
     population, hosted = study.population, _hosted_environments(study)
     compiled = [one.id for one in environments_of(study) if one.id not in hosted]
-    for key in ("workers", "step_timeout") if compiled else ():
-        if getattr(population, key) is not None:
+    for key in ("workers", "step_timeout"):
+        if compiled and getattr(population, key) is not None:
             text = f"applies only to gym: environments, but {compiled[0]} is compiled; remove it"
             yield f"population.{key}", text
     threaded = [one for one in hosted if is_simulated(one)]
@@ -440,16 +450,14 @@ def _worker_problems(study: Study) -> Problems:
 
 
 def _custom_training(study: Study) -> Problems:
-    acts = study.algorithm.acts
+    acts, judged = study.algorithm.acts, "has its evaluate instead"
+    if acts:
+        judged = "is evaluated in its training environment"
     for path, given, why in (
         ("env", study.more_envs, "trains in one environment; give one"),
         ("init", study.init, "creates states itself; read a file in init"),
         ("checkpoint.parts", study.checkpoint.parts, "keeps whole states, not parts"),
-        (
-            "eval_env",
-            study.evaluation.env,
-            "is evaluated in its training environment" if acts else "has its evaluate instead",
-        ),
+        ("eval_env", study.evaluation.env, judged),
         (
             "evaluation.steps",
             study.evaluation.steps and not acts,
@@ -586,4 +594,6 @@ def _activate_values(study: Study, wanted: dict[str, Any]) -> dict[str, Any] | N
                 forced.setdefault(condition.name, condition.values[0])
     params = space.resolve(lambda _, parameter: forced.get(parameter.name, parameter.default))
     active = all(name in params and params[name] == value for name, value in wanted.items())
-    return params if active and space.contains(params) else None
+    if not active or not space.contains(params):
+        return None
+    return params

@@ -58,8 +58,8 @@ class EnvList:
         """Return them with their scores: the given ones, or those measured by a metric."""
         found: list[EnvSpec] = []
         for item, spec, known in zip(self.items, self.specs, self.entries, strict=True):
-            fault = None if known is None else metric_fault(metric, known)
-            if fault is not None and not all(self.entries):  # else noted at the metric
+            fault = metric_fault(metric, known)
+            if known and fault and not all(self.entries):  # else noted at the metric
                 notes.add(f"metric: of {spec.id}: {fault}", item)
             found.append(replace(spec, scale=_read_scale(notes, item, spec, known, metric)))
         return tuple(found)
@@ -83,7 +83,9 @@ def read_env(
         notes.add("env needs `id`, such as env: {id: CartPole-v1}", root, "env")
         return EnvList(), None
     spec, known = _read_one(notes, node, imports, checked)
-    return (EnvList(), None) if spec is None else (EnvList((spec,)), known)
+    if spec is None:
+        return EnvList(), None
+    return EnvList((spec,)), known
 
 
 def _read_several(
@@ -92,7 +94,7 @@ def _read_several(
     items: list[Node] = node.value
     if not 2 <= len(items) <= _MOST:
         text = f"env lists {len(items)} environments; allowed: 2 to {_MOST}, or one id alone"
-        notes.add(text, items[0] if items else node)
+        notes.add(text, next(iter(items), node))
         return EnvList(), None
     found: list[tuple[EnvSpec, EnvEntry | None, Node]] = []
     for item in items:
@@ -103,30 +105,35 @@ def _read_several(
             text = f"env lists {spec.id} twice; keep one, or give them different keys"
             notes.add(text, item)
         found.append((spec, known, item))
-    specs, entries, read = zip(*found, strict=True) if found else ((), (), ())
+    if not found:
+        return EnvList(), None
+    specs, entries, read = zip(*found, strict=True)
     return EnvList(specs, entries, read), merged_entry(specs, entries)
 
 
 def _read_one(
     notes: Notes, node: Node, imports: bool, checked: bool
 ) -> tuple[EnvSpec | None, EnvEntry | None]:
-    given = node.value.get("id") if node.is_map else node
-    if given is None or node.is_list:
+    given = node.mapping.get("id", node)
+    if node.is_list or (node.is_map and given is node):
         notes.wrong("env", node, "{id: CartPole-v1}, or an id alone")
         return None, None
     if not isinstance(given.value, str):
         notes.wrong("env", given, "an id such as CartPole-v1")
         return None, None
-    known, place = None, notes.shown if given.line is None else f"{notes.shown}:{given.line}"
+    known, place = None, notes.shown
+    if given.line is not None:
+        place = f"{place}:{given.line}"
     if gymnax_class(given.value) is not None:  # made when it runs: only then jax is there
         return EnvSpec(given.value, _read_env_values(notes, None, node), place=place), None
     try:
         known = entry(given.value)
     except UnknownNameError as error:
         if not (imports or checked):
-            named = isinstance(error, UnimportedModuleError)
-            hint = "" if named else "; custom environments are registered by `imports`"
-            notes.add(f"{error}{hint}", given)
+            text = str(error)
+            if not isinstance(error, UnimportedModuleError):
+                text += "; custom environments are registered by `imports`"
+            notes.add(text, given)
             return None, None
     except (ConfigError, MissingExtraError) as error:
         if not checked:
@@ -146,14 +153,14 @@ def read_eval_env(notes: Notes, root: Node, known: EnvEntry | None) -> dict[str,
 
 def _read_env_values(notes: Notes, known: EnvEntry | None, node: Node) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    if not node.is_map:
-        return values
-    for key, child in node.value.items():
+    for key, child in node.mapping.items():
         if key in ("id", "scores"):
             continue
         with notes.at(node, key):
-            given = plain(child)
-            values[key] = given if known is None else check_env_value(known, key, given)
+            value = plain(child)
+            if known is not None:
+                value = check_env_value(known, key, value)
+            values[key] = value
     return values
 
 
@@ -171,15 +178,18 @@ def read_env_file(path: str | Path, overrides: Sequence[str] = ()) -> EnvFile:
     root = read_file(path, str(path))
     if not root.is_map or "env" not in root.value:
         root = Node(root.line, {"env": root}, {"env": root.line})
-    section = "eval_env" if "eval_env" in root.value else "env"  # overrides apply to both
+    section = "env"
+    if "eval_env" in root.value:
+        section = "eval_env"  # overrides apply to both
     apply_overrides(notes, root, [f"{section}.{given}" for given in overrides])
     listed, known = read_env(notes, root, imports=False)
-    spec = listed.specs[0] if listed.specs and not listed.items else None
-    if spec is None and not notes:
+    is_one = len(listed.specs) == 1
+    if not is_one and not notes:
         notes.wrong("the environment", root.value["env"], "{id: rmsa, load: 250}")
     held_out = read_eval_env(notes, root, known)
-    if notes or spec is None or known is None:
+    if notes or not is_one or known is None:
         raise notes.error()
+    (spec,) = listed.specs
     spec = replace(spec, values={**spec.values, **held_out})
     folder = str(path.parent)
     if known.source == "optical":
@@ -194,9 +204,8 @@ def read_env_file(path: str | Path, overrides: Sequence[str] = ()) -> EnvFile:
 def _read_scale(
     notes: Notes, item: Node, spec: EnvSpec, entry: EnvEntry | None, metric: str
 ) -> Reference | None:
-    given = item.value.get("scores") if item.is_map else None
-    if given is not None:
-        return _given_scale(notes, given)
+    if "scores" in item.mapping:
+        return _given_scale(notes, item.mapping["scores"])
     if metric_fault(metric, entry) is not None:
         return None  # noted
     changed = [
@@ -204,9 +213,10 @@ def _read_scale(
         for key, value in spec.values.items()
         if entry is None or value != entry.default_of(key)
     ]
-    found = None if changed else reference_of(spec.id, metric)
+    found, why = reference_of(spec.id, metric), f"by {metric}"
+    if changed:
+        found, why = None, f"with another {changed[0]}"
     if found is None:
-        why = f"with another {changed[0]}" if changed else f"by {metric}"
         text = f"{spec.id} {why} has no scores in the table; give them, as in {{id: {spec.id}, "
         text += "scores: {random: 0.1, reference: 0.9}}: the metric of random actions and of a "
         notes.add(f"{text}good policy", item)
@@ -215,7 +225,7 @@ def _read_scale(
 
 
 def _given_scale(notes: Notes, node: Node) -> Reference | None:
-    given: dict[str, Any] = plain(node) if node.is_map else {}
+    given = {key: plain(child) for key, child in node.mapping.items()}
     numbers = all(type(one) in (int, float) for one in given.values())
     if set(given) != {"random", "reference"} or not numbers:
         notes.wrong("scores", node, "{random: 0.1, reference: 0.9}")
@@ -234,14 +244,14 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
     known = [one for one in entries if one is not None]
     if not known or len(known) < len(specs):
         return None
-
-    first = known[0]
-    shared = set(first.metrics).intersection(*(one.metrics for one in known))
+    actions = known[0].actions
+    if any(one.actions != actions for one in known):
+        actions = "any"
     return EnvEntry(
         id=" and ".join(_once([(one.id,) for one in known])),
         source=_common([one.source for one in known], "several"),
-        actions=first.actions if len({one.actions for one in known}) == 1 else "any",
-        metrics={name: text for name, text in first.metrics.items() if name in shared},
+        actions=actions,
+        metrics=_shared([one.metrics for one in known]),
         positive=_once([one.positive for one in known]),
         params=_merged([one.params for one in known]),
         keys=_merged([one.keys for one in known]),
@@ -251,7 +261,15 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
 
 def _common(values: Sequence[_Value], different: _Value) -> _Value:
     """Return the value of all; `different` if they have several."""
-    return values[0] if len({*values}) == 1 else different
+    if len({*values}) > 1:
+        return different
+    return values[0]
+
+
+def _shared(each: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
+    """Return the values, the first one's, of the names that all have."""
+    shared = set(each[0]).intersection(*each)
+    return {name: value for name, value in each[0].items() if name in shared}
 
 
 def _once(names: Iterable[Iterable[str]]) -> tuple[str, ...]:
@@ -312,7 +330,9 @@ def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
             held_out = {**values, **study.evaluation.env}
             judged = read_settings(study.env.id, held_out, study.source)
         except _FaultError as error:
-            text = str(error) if section == "env" else f"eval_env: {error}"
+            text = str(error)
+            if section == "eval_env":
+                text = f"eval_env: {text}"
             yield _key_places(section, error.key), text
             continue
         for key in _SHAPES:
@@ -337,4 +357,6 @@ def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
 
 def _key_places(section: str, key: str | None) -> str:
     """Return the places to blame: a key of a section, of `space` or of `env`, else the section."""
-    return section if key is None else f"{section}.{key}|space.env.{key}|env.{key}"
+    if key is None:
+        return section
+    return f"{section}.{key}|space.env.{key}|env.{key}"

@@ -37,7 +37,9 @@ def own_limit(study: Study, env: EnvSpec | None = None) -> int | None:
     for name in _LIMITS:
         if name in entry.keys:
             found = given.get(name, entry.keys[name].default)
-            return int(found) if found else None
+            if not found:
+                return None
+            return int(found)
     return _frames_limit(entry, given)
 
 
@@ -46,7 +48,9 @@ def _frames_limit(entry: EnvEntry, given: Mapping[str, Any]) -> int | None:
     if _FRAMES not in entry.keys:
         return None
     frames, skip = (given.get(name, entry.keys[name].default) for name in (_FRAMES, _SKIP))
-    return -(-int(frames) // int(skip)) if frames else None
+    if not frames:
+        return None
+    return -(-int(frames) // int(skip))
 
 
 def cut_after(study: Study) -> int:
@@ -56,11 +60,9 @@ def cut_after(study: Study) -> int:
     time limit) are cut after the length of a full training run, which no training episode can
     exceed, but at least 20,000 steps.
     """
-    return (
-        min(LONGEST, max(SHORTEST_CUT, study.env_steps))
-        if _environments_without_limit(study)
-        else LONGEST
-    )
+    if not _environments_without_limit(study):
+        return LONGEST
+    return min(LONGEST, max(SHORTEST_CUT, study.env_steps))
 
 
 def _environments_without_limit(study: Study) -> list[EnvSpec]:
@@ -116,7 +118,9 @@ def goal_note(study: Study) -> str:
     losses = [name for name in study.goals_left_out if _is_loss(name)]
     if not losses:
         return ""
-    key = f"the goal of {losses[0]} in objectives" if study.objectives else "metric.goal"
+    key = "metric.goal"
+    if study.objectives:
+        key = f"the goal of {losses[0]} in objectives"
     return f"{key} is maximize, the default; for a loss write goal: minimize"
 
 
@@ -140,7 +144,9 @@ def own_evaluation_note(study: Study) -> str:
     }
     if not loose:
         return ""
-    verbs = "is searched, and evaluates" if len(loose) == 1 else "are searched, and evaluate"
+    verbs = "are searched, and evaluate"
+    if len(loose) == 1:
+        verbs = "is searched, and evaluates"
     what = f"{', '.join(f'env.{key}' for key in loose)} {verbs}, too: trials with an easier "
     if study.more_envs:  # which have no eval_env
         return f"{what}environment win; fix the values in evaluation"

@@ -42,18 +42,22 @@ class Expected:
     @property
     def total(self) -> int | None:
         """Search and confirm, limited by the budget, and `confirm.also` beyond it."""
-        if self.search is None:
-            return None if self.budget is None else self.budget + self.asked
-        total = self.search + self.confirm
-        return (total if self.budget is None else min(total, self.budget)) + self.asked
+        bounds = list[int]()
+        if self.search is not None:
+            bounds.append(self.search + self.confirm)
+        if self.budget is not None:
+            bounds.append(self.budget)
+        if not bounds:
+            return None
+        return min(bounds) + self.asked
 
 
 def expected_steps(study: Study, chunk_sizes: ChunkSizes, lanes: int | None = None) -> Expected:
     """Estimate a study from the chunks and lanes of its default configuration's bucket."""
     run = chunk_sizes.env_steps * study.spread
-    confirm = study.confirm
-    runs = study.confirming
-    asked = 0 if confirm is None else confirm.asked * run
+    runs, asked = study.confirming, 0
+    if study.confirm is not None:
+        asked = study.confirm.asked * run
     trials = _trial_count(study)
     if trials is None:
         return Expected(None, None, None, (), runs * run, study.budget.env_steps, asked)
@@ -70,8 +74,9 @@ def expected_steps(study: Study, chunk_sizes: ChunkSizes, lanes: int | None = No
 
 def confirm_words(study: Study, expected: Expected) -> str:
     """Return the env steps of the confirm stage, and how many a winning default saves."""
-    confirm, tested = study.confirm, study.tested
-    also = f" and {expected.asked:,} for confirm.also" if expected.asked else ""
+    confirm, tested, also = study.confirm, study.tested, ""
+    if expected.asked:
+        also = f" and {expected.asked:,} for confirm.also"
     if confirm is None or tested <= confirm.report:
         return f"{expected.confirm:,}{also}"
     own = expected.confirm // study.confirming * confirm.report
@@ -82,12 +87,15 @@ def _passing_rungs(
     study: Study, trials: int, chunk_sizes: ChunkSizes, lanes: int | None
 ) -> list[float]:
     early, search = study.early_terminate, study.search
-    rule = None if early is None else RULES.get(early.type)
-    rungs = len(chunk_sizes.rung_chunks)
-    if early is None or rule is None or rule.passing == "all" or not rungs:
-        return [float(trials)] * rungs  # nothing stops trials, or it is not known how many
-    lanes = lanes or study.population.lanes or _USUAL_LANES
-    learns = search.driver == "lanes" and method_row(search.method).learns
+    unstopped = [float(trials)] * len(chunk_sizes.rung_chunks)
+    if early is None or early.type not in RULES or not unstopped:
+        return unstopped  # nothing stops trials, or it is not known how many
+    rule = RULES[early.type]
+    if rule.passing == "all":
+        return unstopped
+    lanes, learns_from = lanes or study.population.lanes or _USUAL_LANES, None
+    if search.driver == "lanes" and method_row(search.method).learns:
+        learns_from = search.options.get("n_startup_trials", _STARTUP)
     race = Race(
         trials,
         max(1, lanes // study.seeds.first),
@@ -97,7 +105,7 @@ def _passing_rungs(
         pause=early.pause,
         audit=early.audit,
         guesses=1 + len(study.enqueue) + len(places_of(study).used),
-        learns_from=search.options.get("n_startup_trials", _STARTUP) if learns else None,
+        learns_from=learns_from,
         random_share=search.random_share,
         keeps_first=search.portfolio > 0,
     )
@@ -106,12 +114,13 @@ def _passing_rungs(
 
 def _trial_count(study: Study) -> int | None:
     """Return the number of trials: the budget's, or fewer if the space has fewer points."""
-    asked = study.budget.trials
-    small = all(p.distribution.axis.kind != "real" for p in study.space.parameters)
-    if study.search.method != "grid" and not small:
-        return asked
-    points = study.search.options.get("points", 5) if study.search.method == "grid" else 2**31
-    limit = min(_MOST_TRIALS, asked if asked is not None else _MOST_TRIALS)
+    limit, points = study.budget.trials, 2**31
+    if study.search.method == "grid":
+        points = study.search.options.get("points", 5)
+    elif any(one.distribution.axis.kind == "real" for one in study.space.parameters):
+        return limit
+    if limit is None or limit > _MOST_TRIALS:
+        limit = _MOST_TRIALS
     space = study.space
     enqueued = [space.complete(entry) for entry in study.enqueue]
     learnt = [placed.params for placed in places_of(study).used]
@@ -177,4 +186,6 @@ def span_of_time(seconds: float) -> str:
         return f"{whole // 60}m{whole % 60:02d}s"
     if seconds < 5400:
         return f"{round(seconds / 60)} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
+    if seconds < 172_800:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86_400:.1f} days"

@@ -48,10 +48,12 @@ class Field(Range):
         return self.default is not REQUIRED
 
     def allowed(self) -> str:
-        listed = ", ".join(self.words)
+        listed, several = ", ".join(self.words), "different names"
+        if self.type == "words" and listed:
+            listed, several = "", f"some of {listed}"
         nouns = {
             "word": "",
-            "words": f"a list of {f'some of {listed}' if listed else 'different names'}",
+            "words": f"a list of {several}",
             "counts": "different whole numbers from 1, such as [8, 16]",
             "text": "a text",
             "count": "a whole number",
@@ -63,8 +65,9 @@ class Field(Range):
             "factors": "a list of numbers",
             "points": "a whole number, or a mapping of knob to whole number,",
         }
-        parts = [self.in_words(nouns[self.type]), "" if self.type == "words" else listed]
-        parts.append("null" if self.off else "")
+        parts = [self.in_words(nouns[self.type]), listed]
+        if self.off:
+            parts.append("null")
         return " or ".join(part for part in parts if part)
 
 
@@ -74,8 +77,13 @@ def key(value: Any, meaning: str, *, also: tuple[Field, ...] = (), **rest: Any) 
     `value` is the default, `also` are keys without a field, listed after this one, and `rest` are
     fields of `Field`.
     """
-    default: Any = {} if is_dataclass(value) else value
-    metadata = {"key": {"default": default, "meaning": meaning, **rest}, "also": also}
+    default: Any = value
+    if is_dataclass(value):
+        default = {}
+    metadata: dict[str, Any] = {
+        "key": {"default": default, "meaning": meaning, **rest},
+        "also": also,
+    }
     if value is REQUIRED:
         return field(metadata=metadata)
     if isinstance(value, dict):
@@ -87,8 +95,10 @@ def key(value: Any, meaning: str, *, also: tuple[Field, ...] = (), **rest: Any) 
 def keys_of(section: type) -> tuple[Field, ...]:
     """Return the keys declared by a dataclass, in order."""
     declared = [one for one in fields(section) if "key" in one.metadata]
-    hints = get_type_hints(section) if declared else {}
     found: list[Field] = []
+    if not declared:
+        return ()
+    hints = get_type_hints(section)
     for one in declared:
         made = {"key": one.name, "attribute": one.name, **one.metadata["key"]}
         found += [Field(**_of_hint(hints[one.name], made)), *one.metadata["also"]]
@@ -97,15 +107,19 @@ def keys_of(section: type) -> tuple[Field, ...]:
 
 def _of_hint(hint: Any, made: dict[str, Any]) -> dict[str, Any]:
     """Add type, words and `off` from the annotation, and the range of whole numbers."""
-    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    parts = (hint,)
+    if get_origin(hint) in (Union, UnionType):
+        parts = get_args(hint)
     words = tuple(w for part in parts if get_origin(part) is Literal for w in get_args(part))
     sections = [part for part in parts if is_dataclass(part)]
     found: dict[str, Any] = {"type": _type_of(parts, words), "words": words}
     if sections and keys_of(sections[0]):
         found["section"] = sections[0]
     found["off"] = type(None) in parts and "words" not in made
-    limits = {"low": 0, "high": 1e15} if {**found, **made}["type"] == "count" else {}
-    return {**found, **limits, **made}
+    found |= made
+    if found["type"] == "count":
+        return {"low": 0, "high": 1e15, **found}
+    return found
 
 
 _PLAIN: dict[Any, FieldType] = {bool: "flag", int: "count", float: "number", str: "text"}
@@ -117,7 +131,9 @@ def _type_of(parts: tuple[Any, ...], words: tuple[str, ...]) -> FieldType:
             return _PLAIN[part]
     if words:
         return "word"
-    return "list" if get_origin(parts[0]) is tuple else "map"
+    if get_origin(parts[0]) is tuple:
+        return "list"
+    return "map"
 
 
 def count(key: str, default: Any, meaning: str, low: float = 0, **rest: Any) -> Field:
@@ -161,8 +177,9 @@ def option(
     if isinstance(default, bool):
         return flag(name, default, meaning)
     if isinstance(default, str):
-        made = Field(name, "word" if words else "text", default, meaning, words=words)
-        legal = not words or default in words
+        made, legal = Field(name, "text", default, meaning), True
+        if words:
+            made, legal = Field(name, "word", default, meaning, words=words), default in words
     else:
         made = Field(name, "number", default, meaning, **limits)
         if isinstance(default, int):

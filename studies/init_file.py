@@ -49,18 +49,24 @@ def init_text(env_id: str, imports: Sequence[str] = (), custom: EnvEntry | None 
     """
     env = custom or entry(full_id(env_id))
     seen = _observation(env)
-    used = env.id if seen is None or seen.is_image else seen.wrapped_id or env.id
-    name = used.lower().replace(":", "-").replace("/", "-")
     is_image = seen is not None and seen.is_image
-    flat = env.source != "optical" and not is_image  # those show bits, graphs, tokens or pixels
-    searched = (*SEARCHED, _NORMALISED) if flat else SEARCHED
-    offered = _OFFERED if flat else (*_OFFERED, _NORMALISED)
+    used, head = env.id, f"# {env.id}"
+    if seen is not None and not is_image:
+        used = seen.wrapped_id or env.id
+    if env.meaning:
+        head = f"{head}: {env.meaning}."
+    name, import_lines = used.lower().replace(":", "-").replace("/", "-"), list[str]()
+    if imports:
+        import_lines = [f"imports: [{', '.join(imports)}]"]
+    searched, offered = (*SEARCHED, _NORMALISED), _OFFERED
+    if env.source == "optical" or is_image:  # those show bits, graphs, tokens or pixels
+        searched, offered = SEARCHED, (*_OFFERED, _NORMALISED)
     lines = [
-        f"# {env.id}: {env.meaning}." if env.meaning else f"# {env.id}",
+        head,
         "# Next: check this file, then run it. Omitted keys have defaults.",
         *_observation_lines(seen, imports),
         f"name: {name}",
-        *([f"imports: [{', '.join(imports)}]"] if imports else []),
+        *import_lines,
         f"env: {used}",
         *_env_lines(env, used),
         "env_steps: 500k                  # of one full run",
@@ -93,10 +99,11 @@ def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
         given = 'search={"min": 1e-4, "max": 1e-1, "distribution": "log_uniform"}'
         text = f"{algorithm.label} declares no range to search; give one"
         raise ConfigError(f"{text}, such as hpo.traced(1e-3, {given})")
-    given = [] if env_id is None else [f"fixed: {{env: {env_id}}}"]
+    given = list[str]()
     if algorithm.takes_env:
         given = [f"env: {env_id or 'CartPole-v1'}"]
     elif env_id is not None:
+        given = [f"fixed: {{env: {env_id}}}"]
         algorithm.complete({"env": env_id})  # refuses it where the class has none
     lines = [
         f"# {algorithm.label} of {algorithm.name.partition(':')[0]}",
@@ -125,11 +132,15 @@ def _line_of(knob: Knob) -> str:
     if "values" in data:
         data.pop("distribution")
     line = "  " + to_yaml({knob.name: data}).replace("\n", "")
-    return f"{line.ljust(_COLUMN)} # {knob.meaning}" if len(line) < _COLUMN else line
+    if len(line) >= _COLUMN:
+        return line
+    return f"{line.ljust(_COLUMN)} # {knob.meaning}"
 
 
 def _network(is_image: bool) -> str:
-    return "network: cnn, shared_encoder: true" if is_image else "hidden_sizes: [64, 64]"
+    if is_image:
+        return "network: cnn, shared_encoder: true"
+    return "hidden_sizes: [64, 64]"
 
 
 def _observation(env: EnvEntry) -> Observation | None:
@@ -151,14 +162,15 @@ def _observation_lines(seen: Observation | None, imports: Sequence[str]) -> list
         return [f"# Its observation is a {seen.space}; {seen.wrapped_id} flattens it."]
     if seen.is_registered:
         return [f"# Its observation is an {seen.space}; {seen.wrapped_id} has smaller images."]
-    file = imports[0] if imports else "my_envs.py next to this file"
     if seen.is_image:
         aim = f"To train on smaller images, set env to {seen.wrapped_id} and add this line"
         lead = f"Its observation is an {seen.space}. {aim}"
     else:
         lead = f"Its observation is a {seen.space}. Before the first run add this line"
-    more = [] if imports else ["# and name the file here: imports: [my_envs.py]"]
-    return [f"# {lead} to {file}:", f"#   {seen.line}", *more]
+    if imports:
+        return [f"# {lead} to {imports[0]}:", f"#   {seen.line}"]
+    more = "# and name the file here: imports: [my_envs.py]"
+    return [f"# {lead} to my_envs.py next to this file:", f"#   {seen.line}", more]
 
 
 def _env_lines(env: EnvEntry, used: str) -> list[str]:
@@ -192,7 +204,9 @@ def _param_lines(env: EnvEntry) -> list[str]:
             continue
         bounds = f"{{min: {low:.4g}, max: {high:.4g}, distribution: uniform}}"
         lines.append(f"  # env.{name}: {bounds}")
-    return lines if len(lines) > 1 else []
+    if len(lines) == 1:
+        return []
+    return lines
 
 
 def _has_effect(env: EnvEntry, param: str) -> bool:

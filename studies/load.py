@@ -158,7 +158,9 @@ class _StudyReader:
 
     def read(self) -> Study:
         notes, root = self.notes, self.root
-        files = None if self.checked else self.source
+        files: Path | None = self.source
+        if self.checked:
+            files = None
         algorithm = read_algorithm(notes, root, files, self._ask_before_code)
         set_custom_keys(notes, root, algorithm)
         if notes:
@@ -178,12 +180,13 @@ class _StudyReader:
         fixed = self._read_fixed(vocabulary)
         parameters, rules = space_nodes(notes, root, files)
         space = SpaceReader(notes, vocabulary, fixed).read(parameters, rules)
-        parts: dict[str, Any] = {
-            **top,
-            **self._read_sections(top, known if algorithm.acts else None),
-        }
+        if not algorithm.acts:
+            known = None
+        parts: dict[str, Any] = {**top, **self._read_sections(top, known)}
         parts |= {"fixed": fixed, "space": space}
-        specs = listed.with_scales(notes, parts["metric"].name) if listed.items else listed.specs
+        specs = listed.specs
+        if listed.items:
+            specs = listed.with_scales(notes, parts["metric"].name)
         if notes or not specs:
             raise notes.error()
         parts["env"], *more = specs
@@ -192,18 +195,20 @@ class _StudyReader:
         parts |= {"more_envs": tuple(more), "imports": imports, "source": str(self.source)}
         parts["goals_left_out"] = self._goals_left_out(parts["objectives"], parts["metric"])
         study = Study(**{field.name: parts[field.name] for field in fields(Study)})
-        if self.checked:
-            return study
-        for problems in stages(root, study):
-            for path, text in problems:
-                notes.add(text, *place_of(root, path))
-            if notes:
-                raise notes.error()
+        if not self.checked:
+            self._check(study)
         return study
 
+    def _check(self, study: Study) -> None:
+        """Raise the mistakes of the first stage that has any."""
+        for problems in stages(self.root, study):
+            for path, text in problems:
+                self.notes.add(text, *place_of(self.root, path))
+            if self.notes:
+                raise self.notes.error()
+
     def _ask_before_code(self) -> None:
-        node = self.root.value.get("name")
-        given = self.stem if node is None else node.value
+        given = self.root.value.get("name", Node(None, self.stem)).value
         if self.before_code is not None and isinstance(given, str):
             self.before_code(given)
 
@@ -211,14 +216,13 @@ class _StudyReader:
         """Return the dataclass of every section; None if mistakes were noted."""
         given = {key: self._read_section(key) for key in SECTIONS}
         objectives = self._read_objectives(env)
-        metric = objectives[0] if objectives else Metric(**given["metric"])
-        fault = None if objectives else self._metric_fault(metric.name, env)
-        if self.is_process and not objectives and "metric" not in self.root.value:
-            fault = "the study needs one that the command prints: metric: {name: eval_return}"
-        if fault is not None:
-            self.notes.add(f"metric: {fault}", *place_of(self.root, "metric.name"))
+        if objectives:
+            metric = objectives[0]
+        else:
+            metric = Metric(**given["metric"])
+            self._check_metric(metric.name, env)
         eval_env = read_eval_env(self.notes, self.root, env)
-        early = confirm = None
+        early = confirm = processes = metrics = None
         if self._is_map("early_terminate"):
             values = given["early_terminate"]
             early = read_early_terminate(self.root, values, top.get("env_steps"))
@@ -226,11 +230,17 @@ class _StudyReader:
             values = given["confirm"]
             values["also"] = self._read_also(values["also"])
             confirm = Confirm(**values)
+        if self.is_process:
+            processes = Processes(**given["processes"])
+            metrics = MetricFiles(**given["metrics"])
+        several: tuple[Metric, ...] = ()
+        if len(objectives) > 1:
+            several = objectives
         return {
             "name": self._read_name(top["name"]),
             "baselines": self._read_baselines(env),
             "metric": metric,
-            "objectives": objectives if len(objectives) > 1 else (),
+            "objectives": several,
             "constraints": self._read_constraints(env),
             "evaluation": Evaluation(**given["evaluation"], env=eval_env),
             "search": read_search(self.notes, self.root, given["search"]),
@@ -238,8 +248,8 @@ class _StudyReader:
             "confirm": confirm,
             "init": self._read_init(given["init"]),
             "executor": self._executor(given["executor"]),
-            "processes": Processes(**given["processes"]) if self.is_process else None,
-            "metrics": MetricFiles(**given["metrics"]) if self.is_process else None,
+            "processes": processes,
+            "metrics": metrics,
             "loggers": tuple(filter(None, map(self._read_logger, self._list_items("loggers")))),
             **{
                 field.key: field.section(**given[field.key])
@@ -248,10 +258,19 @@ class _StudyReader:
             },
         }
 
+    def _check_metric(self, name: str, env: EnvEntry | None) -> None:
+        """Note why the metric of a study without `objectives` is not measured."""
+        fault = self._metric_fault(name, env)
+        if self.is_process and "metric" not in self.root.value:
+            fault = "the study needs one that the command prints: metric: {name: eval_return}"
+        if fault is not None:
+            self.notes.add(f"metric: {fault}", *place_of(self.root, "metric.name"))
+
     def _executor(self, values: dict[str, Any]) -> Executor:
         """Read the options of sbatch: words, numbers, and flags."""
-        node = values["options"]
-        given: dict[str, Any] = plain(node) if isinstance(node, Node) else {}
+        node, given = values["options"], dict[str, Any]()
+        if isinstance(node, Node):
+            given = plain(node)
         for name, value in given.items():
             if name in _OF_JOBS:
                 text = f"executor.options has {name}; {_OF_JOBS[name]}"
@@ -263,29 +282,28 @@ class _StudyReader:
         return Executor(**made)
 
     def _list_items(self, key: str) -> list[Node]:
-        node = self.root.value.get(key)
-        return node.value if node is not None and node.is_list else []
+        return self.root.child(key).elements
 
     def _is_map(self, key: str) -> bool:
-        node = self.root.value.get(key)
-        return node is not None and node.is_map
+        return self.root.child(key).is_map
 
     def _read_section(self, key: str) -> dict[str, Any]:
         """Read a section; a non-mapping was already noted with the top-level keys."""
-        node = self.root.value.get(key)
+        node = self.root.child(key)
         known = named_fields(self.root, key, self.checked)
         if known is None:
-            return {} if node is None else plain(node)
-        if not self._is_map(key):
+            return plain(node)
+        if not node.is_map:
             node, known = None, tuple(field for field in known if field.has_default)
         return read_section(self.notes, key, node, known)
 
     def _read_name(self, given: str | None) -> str:
-        name = self.stem if given is None else given
+        name, hint = given, ""
+        if name is None:
+            name, hint = self.stem, "; give `name:`"
         if not _NAME.fullmatch(name):
             text = "allowed: up to 100 letters, digits, '.', '_', '-', the first a letter or digit"
-            text += "; give `name:`" if given is None else ""
-            self.notes.add(f"name is {name[:60]!r}; {text}", self.root, "name")
+            self.notes.add(f"name is {name[:60]!r}; {text}{hint}", self.root, "name")
         return name
 
     def _read_fixed(self, vocabulary: Vocabulary) -> dict[str, Any]:
@@ -306,7 +324,9 @@ class _StudyReader:
         return fixed
 
     def _metric_fault(self, name: str, env: EnvEntry | None) -> str | None:
-        return None if self.is_process else metric_fault(name, env)
+        if self.is_process:
+            return None
+        return metric_fault(name, env)
 
     def _read_objectives(self, env: EnvEntry | None) -> tuple[Metric, ...]:
         """Return the entries of `objectives`; the first one must be measured."""
@@ -317,11 +337,12 @@ class _StudyReader:
         found: list[Metric] = []
         for item in items:
             metric = Metric(**read_section(self.notes, "objectives", item, keys_of(Metric)))
-            is_cost = bool(found) and metric.name in COSTS
-            fault = None if is_cost else self._metric_fault(metric.name, env)
-            if metric.name in COSTS and not found:
+            fault = None
+            if metric.name not in COSTS:
+                fault = self._metric_fault(metric.name, env)
+            elif not found:
                 fault = f"{metric.name} is a cost, which cannot come first; put a metric before it"
-            elif any(metric.name == other.name for other in found):
+            if any(metric.name == other.name for other in found):
                 fault = f"{metric.name} is given twice; keep one"
             if fault is not None:
                 self.notes.add(f"objectives: {fault}", item)
@@ -329,10 +350,9 @@ class _StudyReader:
         return tuple(found)
 
     def _goals_left_out(self, objectives: Sequence[Metric], first: Metric) -> tuple[str, ...]:
-        single = self.root.value.get("metric")
-        items = self._list_items("objectives") or ([] if single is None else [single])
+        items = self._list_items("objectives") or [self.root.child("metric")]
         metrics = objectives or (first,)
-        given = [item.is_map and "goal" in item.value for item in items] or [False]
+        given = ["goal" in item.mapping for item in items]
         return tuple(one.name for one, known in zip(metrics, given, strict=True) if not known)
 
     def _read_constraints(self, env: EnvEntry | None) -> tuple[Constraint, ...]:
@@ -342,8 +362,9 @@ class _StudyReader:
             if "metric" not in values:
                 continue
             found.append(limit := Constraint(**values))
-            is_cost = limit.metric in COSTS
-            fault = None if is_cost else self._metric_fault(limit.metric, env)
+            fault = None
+            if limit.metric not in COSTS:
+                fault = self._metric_fault(limit.metric, env)
             if limit.min is None and limit.max is None:
                 fault = fault or f"{limit.metric} has no bound; give min or max"
             elif limit.min is not None and limit.max is not None and limit.min > limit.max:
@@ -354,11 +375,13 @@ class _StudyReader:
 
     def _read_also(self, given: Any) -> tuple[tuple[int, int], ...]:
         also = dict[int, int]()
-        for trial, child in given.value.items() if isinstance(given, Node) else ():
-            seeds, number = child.value, int(trial) if _TRIAL.fullmatch(trial) else None
+        if not isinstance(given, Node):
+            return ()
+        for trial, child in given.value.items():
+            seeds = child.value
             is_count = isinstance(seeds, int) and not isinstance(seeds, bool)
-            if number is not None and is_count and 1 <= seeds <= _MOST_SEEDS:
-                also[number] = seeds
+            if _TRIAL.fullmatch(trial) and is_count and 1 <= seeds <= _MOST_SEEDS:
+                also[int(trial)] = seeds
                 continue
             text = f"confirm.also has {trial}: {child.shown()}; allowed: a trial's number, or -1 "
             text += f"for the default, and 1 to {_MOST_SEEDS} seeds, such as {{6: 16}}"
@@ -367,10 +390,12 @@ class _StudyReader:
 
     def _read_baselines(self, env: EnvEntry | None) -> tuple[str, ...]:
         """Read the heuristics; a study on one optical network has defaults."""
-        items, node = self._list_items("baselines"), self.root.value.get("env")
+        items, several = self._list_items("baselines"), self.root.child("env").is_list
         optical = env is not None and env.source == "optical"
         if "baselines" not in self.root.value:
-            return DEFAULT_BASELINES if optical and not (node and node.is_list) else ()
+            if several or not optical:
+                return ()
+            return DEFAULT_BASELINES
         if not optical:
             for item in items[:1]:
                 self.notes.add("baselines need an optical network as env; remove them", item)
@@ -409,17 +434,18 @@ class _StudyReader:
         return init
 
     def _read_logger(self, item: Node) -> Logger | None:
-        kind = item.value.get("type") if item.is_map else item
-        if kind is None or not isinstance(kind.value, str):
+        kind = item
+        if item.is_map:
+            kind = item.child("type")
+        if not isinstance(kind.value, str):
             self.notes.wrong("a logger", item, "{type: csv}")
             return None
         name = kind.value
         if name not in LOGGERS:
             self.notes.add(str(UnknownNameError("logger", name, LOGGERS)), kind)
             return None
-        rest = Node(item.line, {}, item.key_lines, item.origin, item.outer)
-        if item.is_map:
-            rest.value = {key: node for key, node in item.value.items() if key != "type"}
+        options = {key: node for key, node in item.mapping.items() if key != "type"}
+        rest = Node(item.line, options, item.key_lines, item.origin, item.outer)
         return Logger(name, read_section(self.notes, f"loggers: {name}", rest, LOGGERS[name]))
 
 
@@ -487,7 +513,9 @@ def written_study(given: Written) -> StudyText:
 def read_study(given: Source, name: str | None = None) -> tuple[Study, str]:
     """Return a study and its file's text; text and mapping without a name are `study`."""
     if isinstance(given, Study):
-        study = given if name is None else replace(given, name=name)
+        study = given
+        if name is not None:
+            study = replace(given, name=name)
         return study, resolved_yaml(study)
     written = written_study(given)
     return written.load(name), written.text

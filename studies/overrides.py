@@ -28,9 +28,13 @@ def apply_overrides(notes: Notes, root: Node, overrides: Sequence[str]) -> None:
         if not equals or not all(keys):
             notes.add(f"{SET}{given!r}; allowed: key.key=value, such as budget.trials=10")
             continue
-        origin = f"{SET}{given}: " if len(given) <= 80 else f"{SET}{given[:77]}...: "
+        if len(given) > 80:
+            given = f"{given[:77]}..."
+        origin = f"{SET}{given}: "
+        if not text.strip():
+            text = "null"
         try:
-            value = read_text(text if text.strip() else "null", "value")
+            value = read_text(text, "value")
         except StudyError as error:
             for mistake in error.mistakes:
                 notes.add(f"{origin}{mistake.text}")
@@ -59,7 +63,6 @@ def _set_origin(node: Node, origin: str) -> None:
 def _put(notes: Notes, root: Node, keys: list[str], value: Node, origin: str) -> None:
     here = root
     for depth, key in enumerate(keys):
-        last = depth == len(keys) - 1
         place: Any = key
         if here.is_list:
             count = len(here.value)
@@ -68,19 +71,21 @@ def _put(notes: Notes, root: Node, keys: list[str], value: Node, origin: str) ->
                 notes.add(f"{origin}{text}")
                 return
             place = int(key)
-        else:
-            if not here.is_map:
-                # `env: CartPole-v1` becomes `env: {id: CartPole-v1}` when one of its keys is set.
-                named = depth == 1 and keys[0] == "env"
-                inner = {"id": Node(here.line, here.value, origin=here.origin)} if named else {}
-                here.value, here.key_lines = inner, dict.fromkeys(inner, here.line)
-            if last or key not in here.value or here.value[key].value is None:
-                listed = depth == 0 and not last and keys[1].isdecimal()  # as `enqueue.0.gamma`
-                inner: Any = [Node(None, {}, origin=origin)] if listed else {}
-                here.value[key] = Node(None, inner, origin=origin)
+        elif not here.is_map:
+            # `env: CartPole-v1` becomes `env: {id: CartPole-v1}` when one of its keys is set.
+            given = Node(here.line, here.value, origin=here.origin)
+            here.value, here.key_lines = {}, {}
+            if depth == 1 and keys[0] == "env":
+                here.value, here.key_lines = {"id": given}, {"id": given.line}
+        if depth == len(keys) - 1:
+            if here.is_map:
                 here.key_lines[key] = None
-        if last:
             here.value[place] = value
+        elif here.is_map and here.child(key).value is None:
+            here.key_lines[key] = None
+            here.value[key] = Node(None, {}, origin=origin)
+            if depth == 0 and keys[1].isdecimal():  # as `enqueue.0.gamma`
+                here.value[key].value = [Node(None, {}, origin=origin)]
         here = here.value[place]
 
 
@@ -97,8 +102,11 @@ class Given:
         found = ["hpo", self.verb, self.file]
         for override in self.overrides:
             found += ["--set", override]
-        found += [] if self.name is None else ["--name", self.name]
-        return found + ([] if self.out == _RESULTS else ["--out", self.out])
+        if self.name is not None:
+            found += ["--name", self.name]
+        if self.out != _RESULTS:
+            found += ["--out", self.out]
+        return found
 
     @property
     def command(self) -> str:
@@ -146,7 +154,9 @@ def given_in(text: str) -> Given | None:
 
 
 def without_given(text: str) -> str:
-    return text.split("\n", 2)[-1] if text.startswith(f"{_MARK}\n") else text
+    if not text.startswith(f"{_MARK}\n"):
+        return text
+    return text.split("\n", 2)[-1]
 
 
 def _key_path(key: str) -> tuple[str, ...]:

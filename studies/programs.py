@@ -84,7 +84,7 @@ class _Cutting:
     @classmethod
     def of(cls, study: Study) -> _Cutting:
         known = [find(one.id) for one in environments_of(study)]
-        agents = any(entry and any(key in entry.keys for key in _AGENTS) for entry in known)
+        agents = any(entry and not set(_AGENTS).isdisjoint(entry.keys) for entry in known)
         return cls(
             traced=any(value is not None for value in possible_values(study, "rho_clip")),
             drawn=any(possible_values(study, "priority_alpha")),
@@ -96,8 +96,9 @@ class _Cutting:
         return config["network"] in RECURRENT_NETWORKS or self.traced or over
 
     def rows(self, config: Mapping[str, Any]) -> int:
-        steps = 1 if self.by_segments(config) else config["rollout_length"]
-        return config["num_envs"] * steps
+        if self.by_segments(config):
+            return config["num_envs"]
+        return config["num_envs"] * config["rollout_length"]
 
     def words(self, config: Mapping[str, Any]) -> str:
         if self.by_segments(config):
@@ -111,8 +112,10 @@ class _Cutting:
 
 def _shortened_list(items: Iterable[Any]) -> str:
     words = [str(item) for item in items]
-    more = len(words) - _LISTED
-    return ", ".join(words[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+    text = ", ".join(words[:_LISTED])
+    if len(words) > _LISTED:
+        text += f" and {len(words) - _LISTED} more"
+    return text
 
 
 @dataclass(frozen=True)
@@ -145,8 +148,10 @@ def buckets_of(
     found: dict[Any, ProgramShape] = {}
     refused: dict[str, None] = {}
     complete: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = []
-    default = study.space.default()
-    points = itertools.chain([{}], part.grid(_POINTS_OF_PARENTS if endless else 2**31))
+    default, most = study.space.default(), 2**31
+    if endless:
+        most = _POINTS_OF_PARENTS
+    points = itertools.chain([{}], part.grid(most))
     taken = list(itertools.islice(points, _MOST_POINTS + 1))
     for point in taken[:_MOST_POINTS]:
         try:
@@ -164,8 +169,9 @@ def buckets_of(
             shown = {name: config[name] for name in config if name in static}
             steps = study.steps_per_update(config)
             found[key] = ProgramShape(key, shown, config, chunk_sizes_of(study, steps))
-    more = len(taken) > _MOST_POINTS or bool(endless)
-    notes = tuple(_minibatch_notes(study, complete)) if study.algorithm.is_ppo else ()
+    more, notes = len(taken) > _MOST_POINTS or bool(endless), tuple[str, ...]()
+    if study.algorithm.is_ppo:
+        notes = tuple(_minibatch_notes(study, complete))
     return ProgramShapes(tuple(found.values()), more, endless, tuple(refused), notes)
 
 
@@ -198,7 +204,9 @@ def words_of_bucket(study: Study, config: Mapping[str, Any], most: int = 36) -> 
     while len(words) > most and len(found) > 1:
         found.pop()
         words = ", ".join([*found, "..."])
-    return words if len(words) <= most else f"{words[: most - 3]}..."
+    if len(words) > most:
+        words = f"{words[: most - 3]}..."
+    return words
 
 
 def _value_text(value: Any) -> str:
@@ -206,7 +214,9 @@ def _value_text(value: Any) -> str:
     if isinstance(plain, list):
         words = [_value_text(part) for part in cast("list[Any]", plain)]
         return f"[{','.join(words)}]"
-    return f"{plain:g}" if isinstance(plain, float) else str(plain)
+    if isinstance(plain, float):
+        return f"{plain:g}"
+    return str(plain)
 
 
 def is_static(study: Study, name: str) -> bool:
@@ -269,9 +279,11 @@ def _with_several_values(study: Study) -> str:
 def open_searched(study: Study) -> list[str]:
     """Return the searched numbers that a constructor accepts without naming them."""
     found: list[str] = []
+    known = [find(one.id) for one in environments_of(study)]
     for name in static_searched(study):
-        known = [find(one.id) for one in environments_of(study)] if name[:4] == "env." else []
-        found += [name for one in known if one and one.is_unnamed(name[4:])][:1]
+        key = name.removeprefix("env.")
+        if key != name and any(one and one.is_unnamed(key) for one in known):
+            found.append(name)
     return found
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
-from ..files.plain_data import as_lists, is_mapping, is_sequence
+from ..files.plain_data import as_lists, is_mapping, is_sequence, shortened
 from ..knobs import AVERAGE_REWARD, DEFAULTS_OF_OLD, KNOBS
 from ..spaces.space import Parameter, Space
 from .field import keys_of
@@ -36,8 +36,10 @@ class ChangedKey:
     why: str = ""
 
     def __str__(self) -> str:
-        reason = f" ({self.why})" if self.why else ""
-        return f"{self.key}: {_short_text(self.old)} -> {_short_text(self.new)}{reason}"
+        text = f"{self.key}: {_short_text(self.old)} -> {_short_text(self.new)}"
+        if self.why:
+            text += f" ({self.why})"
+        return text
 
 
 def resolved(study: Study) -> dict[str, Any]:
@@ -60,9 +62,10 @@ def resolved(study: Study) -> dict[str, Any]:
 
 def _unsaid(study: Study) -> dict[str, Any]:
     """Return knobs of PPO whose defaults have changed, and that the study does not set."""
+    if not study.algorithm.is_ppo:
+        return {}
     said = {*study.fixed, *study.space.names, *study.space.constants}
-    moved = DEFAULTS_OF_OLD if study.algorithm.is_ppo else ()
-    return {name: KNOBS[name].default for name in moved if name not in said}
+    return {name: KNOBS[name].default for name in DEFAULTS_OF_OLD if name not in said}
 
 
 def _space(space: Space) -> dict[str, Any]:
@@ -70,7 +73,13 @@ def _space(space: Space) -> dict[str, Any]:
     branches: dict[str, list[Any]] = {name: [] for name in space.names}
     for parameter in space.parameters:
         branches[parameter.name].append(_parameter(parameter))
-    return {name: one[0] if len(one) == 1 else one for name, one in branches.items()}
+    return {name: _one_or_list(entries) for name, entries in branches.items()}
+
+
+def _one_or_list(entries: list[Any]) -> Any:
+    if len(entries) == 1:
+        return entries[0]
+    return entries
 
 
 def _left_out(study: Study) -> set[str]:
@@ -90,12 +99,15 @@ def _section_data(section: Any) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for field in keys_of(section.__class__):
         value = getattr(section, field.target, None)
-        if not (field.late and value == field.default):
-            data[field.key] = (
-                "auto" if value is None and "auto" in field.words else _plain_data(value)
-            )
+        if field.late and value == field.default:
+            continue
+        if value is None and "auto" in field.words:
+            value = "auto"
+        data[field.key] = _plain_data(value)
     if isinstance(section, SearchSpec):
-        others = SEARCHER_KEYS if section.driver == "ray_tune" else ("driver", *DRIVEN_KEYS)
+        others = ("driver", *DRIVEN_KEYS)
+        if section.driver == "ray_tune":
+            others = SEARCHER_KEYS
         return {key: value for key, value in data.items() if key not in others}
     if isinstance(section, Executor):
         return {key: data[key] for key in EXECUTOR_KEYS[section.type] if key in data}
@@ -104,7 +116,9 @@ def _section_data(section: Any) -> dict[str, Any]:
 
 def _plain_data(value: Any) -> Any:
     if isinstance(value, EarlyTerminate):  # without the keys of other rules, and `pause: 0`
-        others = ("options", *foreign_keys(value.type), *(() if value.pause else ("pause",)))
+        others = {"options", *foreign_keys(value.type)}
+        if not value.pause:
+            others.add("pause")
         own = {key: one for key, one in asdict(value).items() if key not in others}
         return {**own, **value.options}
     if isinstance(value, Confirm) and value.also:
@@ -149,9 +163,9 @@ def meanings_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
     With reward_centering an average_reward_initial of 0 meant that of the first rollout.
     """
     fixed: Mapping[str, Any] = data.get("fixed") or {}
-    return (
-        {AVERAGE_REWARD: None} if _centres_of_old(data) and fixed.get(AVERAGE_REWARD) == 0 else {}
-    )
+    if fixed.get(AVERAGE_REWARD) == 0 and _centres_of_old(data):
+        return {AVERAGE_REWARD: None}
+    return {}
 
 
 def _searched_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,7 +174,7 @@ def _searched_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
     given: Any = space.get(AVERAGE_REWARD)
     if not (_centres_of_old(data) and is_mapping(given) and 0 in given.get("values", ())):
         return {}
-    values = [None if value == 0 else value for value in given["values"]]
+    values = [value or None for value in given["values"]]
     return {"values": values, "default": given.get("default") or None}
 
 
@@ -173,7 +187,9 @@ def _centres_of_old(data: Mapping[str, Any]) -> bool:
 def lanes_of_old(data: Mapping[str, Any]) -> dict[str, str]:
     """Return the `population` keys that a record lacks: tiles then fitted the lanes."""
     population: dict[str, Any] = data.get("population") or {}
-    return {"tiles": "narrow"} if population and "tiles" not in population else {}
+    if not population or "tiles" in population:
+        return {}
+    return {"tiles": "narrow"}
 
 
 def _environments(study: Study) -> Any:
@@ -183,7 +199,7 @@ def _environments(study: Study) -> Any:
         if study.more_envs and one.scale is not None:
             scores = {"random": one.scale.random, "reference": one.scale.reference}
             written[-1]["scores"] = scores
-    return written if study.more_envs else written[0]
+    return _one_or_list(written)
 
 
 def resolved_yaml(study: Study) -> str:
@@ -231,8 +247,9 @@ def _is_free(changed: _Changed) -> str:
 
 def _only_grows(changed: _Changed) -> str:
     old, new = changed.old, changed.new
-    grows = new is None or (old is not None and old != ABSENT and new >= old)
-    return "" if grows else "a budget may only grow"
+    if new is None or (old is not None and old != ABSENT and new >= old):
+        return ""
+    return "a budget may only grow"
 
 
 def _only_longer(changed: _Changed) -> str:
@@ -249,7 +266,9 @@ def _is_fixed(changed: _Changed) -> str:
 
 def _free_for_processes(changed: _Changed) -> str:
     """Return why an executor may not change: a process of a command is the same anywhere."""
-    return "" if "command" in changed.after else _is_fixed(changed)
+    if "command" in changed.after:
+        return ""
+    return _is_fixed(changed)
 
 
 def _keeps_value(changed: _Changed) -> str:
@@ -330,5 +349,6 @@ def _flatten_keys(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _short_text(value: Any) -> str:
-    text = "null" if value is None else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    if value is None:
+        return "null"
+    return shortened(str(value))

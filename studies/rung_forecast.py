@@ -84,11 +84,17 @@ class _RungQueue:
         """Return the worst trial that passes; None if all do."""
         order = self.orders[bracket]
         if kind == "half":
-            return order[(len(order) - 1) // 2] if len(order) >= _MEDIAN_FROM else None
+            if len(order) < _MEDIAN_FROM:
+                return None
+            return order[(len(order) - 1) // 2]
         if pauses:
             count = math.floor(len(order) / self.eta)
-            return order[count - 1] if count else (-math.inf, -1)
-        return order[math.ceil(len(order) / self.eta) - 1] if len(order) >= self.eta else None
+            if count == 0:
+                return (-math.inf, -1)
+            return order[count - 1]
+        if len(order) < self.eta:
+            return None
+        return order[math.ceil(len(order) / self.eta) - 1]
 
     def share(self, one: Order) -> float:
         """Return the share of the rung's trials that are better."""
@@ -110,7 +116,8 @@ class _Simulation:
 
     def run(self) -> Sequence[int]:
         while self._fill_lanes() or self._resume_best():
-            self._now = self._running[0][0] if self._running else self._now
+            if self._running:
+                self._now = self._running[0][0]
             arrived = list[tuple[int, int]]()
             while self._running and self._running[0][0] == self._now:
                 _, trial, mark = heapq.heappop(self._running)
@@ -134,17 +141,21 @@ class _Simulation:
         return bool(self._running)
 
     def _start(self, trial: int, mark: int) -> None:
-        marks = self._race.marks
-        done = marks[mark - 1] if mark else 0
-        heapq.heappush(self._running, (self._now + marks[mark] - done, trial, mark))
+        marks = (0, *self._race.marks)
+        end = self._now + marks[mark + 1] - marks[mark]
+        heapq.heappush(self._running, (end, trial, mark))
+
+    def _has_model(self) -> bool:
+        enough = self._race.learns_from
+        return enough is not None and self._results >= enough
 
     def _propose(self) -> int:
         race, trial = self._race, len(self._losses)
         power = 1.0
         if trial < race.guesses:
             power = _GUESSED
-        elif race.learns_from is not None and self._results >= race.learns_from:
-            power = 1.0 if self._rng.random() < race.random_share else _LEARNT
+        elif self._has_model() and self._rng.random() >= race.random_share:
+            power = _LEARNT
         self._losses.append(self._rng.random() ** power)
         self._brackets.append(self._bracket())
         return trial
@@ -160,7 +171,8 @@ class _Simulation:
         here, race = self._rungs[rung], self._race
         for trial in trials:
             here.add((self._losses[trial], trial), self._brackets[trial])
-        self._results += len(trials) if rung == 0 else 0
+        if rung == 0:
+            self._results += len(trials)
         for trial in trials:
             if self._passes(trial, rung):
                 self._go_on(trial, rung, soon=True)

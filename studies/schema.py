@@ -15,7 +15,7 @@ from .algorithm import Algorithm
 from .field import Field, keys_of
 from .search_methods import METHODS
 from .spec import Constraint
-from .stopping_rules import RULES
+from .stopping_rules import RULES, StoppingRule
 from .study_keys import COSTS, LOGGERS, METRICS, SECTIONS, TOP
 from .value_kinds import AMOUNT, kind_of, range_schema
 
@@ -96,7 +96,17 @@ def _array(items: Any, **more: Any) -> dict[str, Any]:
 
 
 def _any(options: Sequence[Any]) -> dict[str, Any]:
-    return dict(options[0]) if len(options) == 1 else {"anyOf": list(options)}
+    if len(options) == 1:
+        return dict(options[0])
+    return {"anyOf": list(options)}
+
+
+def _with_meaning(field: Field, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a key at the top, which may also be off."""
+    options = [body]
+    if field.off:
+        options.append(_OFF)
+    return {"description": field.meaning, **_any(options)}
 
 
 def _top_level_schema(field: Field, algorithm: Algorithm) -> dict[str, Any]:
@@ -126,8 +136,7 @@ def _top_level_schema(field: Field, algorithm: Algorithm) -> dict[str, Any]:
     }
     if field.key not in special:
         return {"description": field.meaning, **_field_schema(field)}
-    body = special[field.key]()
-    return {"description": field.meaning, **_any([body, _OFF] if field.off else [body])}
+    return _with_meaning(field, special[field.key]())
 
 
 def _top_of_command(field: Field) -> dict[str, Any]:
@@ -150,8 +159,7 @@ def _top_of_command(field: Field) -> dict[str, Any]:
     }
     if field.key not in special:
         return _top_level_schema(field, _PPO)
-    body = special[field.key]()
-    return {"description": field.meaning, **_any([body, _OFF] if field.off else [body])}
+    return _with_meaning(field, special[field.key]())
 
 
 def _with_any(key: str, value: dict[str, Any], fields: Iterable[Field]) -> dict[str, Any]:
@@ -176,16 +184,21 @@ def _field_schema(field: Field) -> dict[str, Any]:
         options = [_section(keys_of(field.section))]
     else:
         options = kind_of(field).schema(field)
-    options += [{"enum": list(field.words)}] if field.words else []
-    options += [_OFF] if field.off else []
+    if field.words:
+        options.append({"enum": list(field.words)})
+    if field.off:
+        options.append(_OFF)
     if field.key == "name" and field.type == "text" and field.default in METRICS:
         options = [{"enum": list(METRICS)}, {"type": "string", "pattern": "^eval/"}]
-    plain_default = isinstance(field.default, bool | int | float | str)
-    return {**_any(options), **({"default": field.default} if plain_default else {})}
+    found = _any(options)
+    if isinstance(field.default, bool | int | float | str):
+        found["default"] = field.default
+    return found
 
 
 def _number(knob: Knob) -> dict[str, Any]:
-    return {"type": "integer" if knob.type == "int" else "number", **range_schema(knob)}
+    types = {"int": "integer", "float": "number"}
+    return {"type": types[knob.type], **range_schema(knob)}
 
 
 def _spellings(name: str) -> tuple[str, ...]:
@@ -193,7 +206,9 @@ def _spellings(name: str) -> tuple[str, ...]:
     american = name
     for ours, theirs in _AMERICAN:
         american = american.replace(ours, theirs)
-    return (name, american) if american != name and canonical_name(american) == name else (name,)
+    if american == name or canonical_name(american) != name:
+        return (name,)
+    return (name, american)
 
 
 def _each_knob(
@@ -211,15 +226,21 @@ def _knob_value(knob: Knob) -> dict[str, Any]:
         options.append(_array({"type": "integer", "minimum": 1}))
     elif knob.type in ("float", "int"):
         options += [_number(knob), AMOUNT]
-    options += [{"enum": list(knob.choices)}] if knob.choices else []
-    options += [{"type": "string"}] if knob.name in REGISTRABLE else []
-    options += [{"enum": [None, False, "off"]}] if knob.off else []
+    if knob.choices:
+        options.append({"enum": list(knob.choices)})
+    if knob.name in REGISTRABLE:
+        options.append({"type": "string"})
+    if knob.off:
+        options.append({"enum": [None, False, "off"]})
     return _any(options)
 
 
 def _parameters(knobs: Mapping[str, Knob], nullable: bool = False) -> dict[str, Any]:
     one = {"$ref": "#/$defs/distribution"}
-    options = _any([one, _array(one, minItems=1), *([{"type": "null"}] if nullable else [])])
+    forms = [one, _array(one, minItems=1)]
+    if nullable:
+        forms.append({"type": "null"})
+    options = _any(forms)
     each = _object(_each_knob(knobs, lambda _: options))
     return {**each, "patternProperties": {r"^env\.": options}}
 
@@ -231,10 +252,10 @@ def _space(parameters: dict[str, Any], override: dict[str, Any] | None = None) -
 
 
 def _distribution(condition: str) -> dict[str, Any]:
-    number = _any([{"type": "number"}, AMOUNT])
+    types = dict.fromkeys(_KEYS, _any([{"type": "number"}, AMOUNT]))
+    types["values"] = {"type": "array"}
     properties: dict[str, Any] = {
-        key: {"description": meaning, **(number if key != "values" else {"type": "array"})}
-        for key, meaning in _KEYS.items()
+        key: {"description": meaning, **types[key]} for key, meaning in _KEYS.items()
     }
     kinds = "; ".join(f"{kind}: {cls.meaning}" for kind, cls in KINDS.items())
     properties |= {
@@ -283,17 +304,22 @@ def _search() -> dict[str, Any]:
 def _early_terminate() -> dict[str, Any]:
     body = _section(SECTIONS["early_terminate"])
     del body["additionalProperties"]  # for the keys of registered rules
-    keys = {row.name: ["type", *(field.key for field in row.fields)] for row in RULES.values()}
-    each = [_if_key_is("type", row, {"propertyNames": {"enum": own}}) for row, own in keys.items()]
-    return {**_allow_any_text(body, "type"), "allOf": each}
+    return {**_allow_any_text(body, "type"), "allOf": [_of_rule(row) for row in RULES.values()]}
+
+
+def _of_rule(row: StoppingRule) -> dict[str, Any]:
+    keys = ["type", *(field.key for field in row.fields)]
+    return _if_key_is("type", row.name, {"propertyNames": {"enum": keys}})
 
 
 def _if_key_is(
     key: str, name: str, then: Mapping[str, Any], left_out: bool = False
 ) -> dict[str, Any]:
     """Return the conditions that apply if this key has this value, or may be omitted."""
-    required = {} if left_out else {"required": [key]}
-    return {"if": {"properties": {key: {"const": name}}, **required}, "then": then}
+    condition: dict[str, Any] = {"properties": {key: {"const": name}}}
+    if not left_out:
+        condition["required"] = [key]
+    return {"if": condition, "then": then}
 
 
 def _allow_any_text(body: dict[str, Any], key: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..files.plain_data import is_mapping, is_sequence
-from .study_values import number_of
+from .study_values import amount_of
 from .yaml_io import plain, read_text, text_of, to_yaml
 
 _SEEDS = ("seed", "random_seed")
@@ -51,7 +51,9 @@ class ScriptFlag:
         >>> ScriptFlag("--lr", 0.1).typed("{lr}"), ScriptFlag("optimizer.lr", 0.1).typed("{lr}")
         ('--lr {lr}', 'optimizer.lr={lr}')
         """
-        return f"{self.flag} {value}" if self.flag.startswith("-") else f"{self.flag}={value}"
+        if self.flag.startswith("-"):
+            return f"{self.flag} {value}"
+        return f"{self.flag}={value}"
 
     @property
     def is_tuned(self) -> bool:
@@ -81,7 +83,9 @@ class ScriptFlag:
                 "max": _round_to_four_digits(high),
             }
             return {**found, "distribution": "one_minus_log"}
-        high = 10 * value if value >= 1 else min(1.0, 10 * value)
+        high = 10 * value
+        if value < 1:
+            high = min(1.0, high)
         return {
             "min": _round_to_four_digits(value / 10),
             "max": _round_to_four_digits(high),
@@ -121,7 +125,9 @@ def flags_of_script(text: str, folder: Path = Path(".")) -> list[ScriptFlag]:
 
 def _hydra_main(node: ast.AST) -> dict[str, Any] | None:
     """Return the keywords of `hydra.main` if a node is a function with that decorator."""
-    for mark in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
+    if not isinstance(node, ast.FunctionDef):
+        return None
+    for mark in node.decorator_list:
         if isinstance(mark, ast.Call) and ast.unparse(mark.func) in ("hydra.main", "main"):
             return {word.arg: _literal_value(word.value) for word in mark.keywords if word.arg}
     return None
@@ -131,13 +137,15 @@ def _flags_of_config(
     folder: Path, name: str, package: str, above: tuple[Path, ...] = ()
 ) -> Iterator[ScriptFlag]:
     """Yield the keys of one file of a Hydra configuration, after those of its defaults."""
-    path = folder / (name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
+    if not name.endswith((".yaml", ".yml")):
+        name = f"{name}.yaml"
+    path = folder / name
     if not path.is_file() or path in above:  # of another package, or declared in Python
         return
     text = text_of(path)
-    package = "" if "@package _global_" in text.partition("\n")[0] else package
-    data = plain(read_text(text, str(path)))
-    given = dict[str, Any](data) if is_mapping(data) else {}
+    if "@package _global_" in text.partition("\n")[0]:
+        package = ""
+    given = {key: plain(node) for key, node in read_text(text, str(path)).mapping.items()}
     for group, option in _defaults_of(given.pop("defaults", ())):
         inner = ".".join(filter(None, [package, group.replace("/", ".")]))
         yield from _flags_of_config(path.parent / group, option, inner, (*above, path))
@@ -146,8 +154,12 @@ def _flags_of_config(
 
 def _defaults_of(given: Any) -> Iterator[tuple[str, str]]:
     """Yield (group, option) of a defaults list; those of Hydra itself are left out."""
-    for entry in given if is_sequence(given) else ():
-        pairs = entry.items() if is_mapping(entry) else [str(entry).rpartition("/")[::2]]
+    if not is_sequence(given):
+        return
+    for entry in given:
+        pairs: Iterable[tuple[Any, ...]] = [str(entry).rpartition("/")[::2]]
+        if is_mapping(entry):
+            pairs = entry.items()
         for group, option in pairs:
             name = str(group).removeprefix("override ").removeprefix("optional ").lstrip("/")
             if isinstance(option, str) and option != "_self_" and not name.startswith("hydra"):
@@ -156,13 +168,12 @@ def _defaults_of(given: Any) -> Iterator[tuple[str, str]]:
 
 def _flags_of_keys(given: Mapping[str, Any], package: str) -> Iterator[ScriptFlag]:
     for key, value in given.items():
-        name = f"{package}.{key}" if package else key
+        name = ".".join(filter(None, [package, key]))
         if is_mapping(value):
             if name != "hydra":
                 yield from _flags_of_keys(value, name)
             continue
-        number = number_of(value) if isinstance(value, str) else None
-        yield ScriptFlag(name, value if number is None else number)
+        yield ScriptFlag(name, amount_of(value))
 
 
 def _flags(node: ast.AST) -> Iterator[ScriptFlag]:
@@ -176,30 +187,31 @@ def _flags(node: ast.AST) -> Iterator[ScriptFlag]:
 
 
 def _flag_of_call(node: ast.Call) -> Iterator[ScriptFlag]:
-    called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    if called not in ("add_argument", "option"):
+    if not isinstance(node.func, ast.Attribute):
+        return
+    if node.func.attr not in ("add_argument", "option"):
         return
     texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
     words = [text for text in texts if isinstance(text, str) and text.startswith("--")]
-    defaults = [word.value for word in node.keywords if word.arg == "default"]
+    defaults = (word.value for word in node.keywords if word.arg == "default")
     if words:
-        yield ScriptFlag(
-            words[0].partition("/")[0], _literal_value(defaults[0]) if defaults else None
-        )
+        yield ScriptFlag(words[0].partition("/")[0], _literal_value(next(defaults, None)))
 
 
 def _flags_of_fields(node: ast.ClassDef) -> Iterator[ScriptFlag]:
     for line in node.body:
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
             flag = f"--{line.target.id.replace('_', '-')}"
-            yield ScriptFlag(flag, None if line.value is None else _literal_value(line.value))
+            yield ScriptFlag(flag, _literal_value(line.value))
 
 
 def _decorators(node: ast.ClassDef) -> list[ast.expr]:
     return node.decorator_list
 
 
-def _literal_value(node: ast.expr) -> Any:
+def _literal_value(node: ast.expr | None) -> Any:
+    if node is None:
+        return None
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError):  # an expression, whose value the script knows
@@ -257,14 +269,20 @@ def _others(flags: Sequence[ScriptFlag], tuned: Sequence[ScriptFlag], line: str)
 def _script_of(command: str, folder: Path) -> Path:
     """Return the Python file that a command runs."""
     script = next((word for word in shlex.split(command) if word.endswith(".py")), "")
+    if not script:
+        raise _no_script(command)
     path = folder / script
-    if script and path.is_file():
+    if path.is_file():
         return path
-    there = [one.name for one in path.parent.glob("*.py")] if script else []
+    there = [one.name for one in path.parent.glob("*.py")]
     if near := get_close_matches(path.name, there, 1):
         meant = Path(script).with_name(near[0])
         raise ConfigError(f"{script} does not exist; did you mean {meant}?")
-    raise ConfigError(f"{command!r} names no Python file here; write the study by hand")
+    raise _no_script(command)
+
+
+def _no_script(command: str) -> ConfigError:
+    return ConfigError(f"{command!r} names no Python file here; write the study by hand")
 
 
 def _filled_in(
@@ -290,5 +308,9 @@ def _length_of(flag: ScriptFlag | None) -> tuple[int, str]:
     """Return a run's length and its unit."""
     if flag is None:
         return _LENGTH, "env steps"
-    unit = "epochs" if "epochs" in flag.last else "env steps"
-    return (flag.default if isinstance(flag.default, int) else _LENGTH), unit
+    amount, unit = flag.default, "env steps"
+    if not isinstance(amount, int):
+        amount = _LENGTH
+    if "epochs" in flag.last:
+        unit = "epochs"
+    return amount, unit

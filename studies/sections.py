@@ -41,17 +41,17 @@ def belongs(where: str, key: str, child: Node) -> str:
     if key in _POPULATION and section in ("search", "early_terminate", "population") and scalar:
         correction = _correction_text("budget", "trials", child)
         return f" the population of pbt and pb2 is all trials:{correction}"
-    homes = [
-        name
-        for name, fields in SECTIONS.items()
-        if name != where and any(field.key == key for field in fields)
-    ]
-    at_top = bool(where) and any(field.key == key for field in TOP)
+    homes = [name for name, fields in SECTIONS.items() if name != where and _has(fields, key)]
+    at_top = bool(where) and _has(TOP, key)
     if len(homes) + at_top != 1:
         return ""
     if at_top:
         return f" it belongs at the top of the file, not under `{section}`"
     return f" it belongs under `{homes[0]}`:{_correction_text(homes[0], key, child)}"
+
+
+def _has(fields: Sequence[Field], key: str) -> bool:
+    return any(field.key == key for field in fields)
 
 
 def _correction_text(section: str, key: str, child: Node) -> str:
@@ -109,11 +109,12 @@ def _note_unknown(notes: Notes, where: str, node: Node, fields: Sequence[Field])
     for key, child in node.value.items():
         if key in known:
             continue
-        hint = "" if where else _knob_place(node, key)
+        what, hint = f"unknown key {key!r} in {where}", ""
+        if not where:
+            what, hint = f"unknown key {key!r}", _knob_place(node, key)
         hint = hint or belongs(where, key, child) or hint_of(key)
         hint = hint or f"{suggestion(key, known)} Known: {', '.join(known) or 'none'}"
-        place = f" in {where}" if where else ""
-        notes.add(f"unknown key {key!r}{place};{hint}", node, key)
+        notes.add(f"{what};{hint}", node, key)
 
 
 def _read_nested(notes: Notes, where: str, field: Field, value: Any) -> Any:
@@ -122,8 +123,9 @@ def _read_nested(notes: Notes, where: str, field: Field, value: Any) -> Any:
         return value
     keys = keys_of(field.section)
     inner = read_section(notes, f"{where}.{field.key}", value, keys)
-    is_whole = all(one.target in inner for one in keys)
-    return field.section(**inner) if is_whole else None
+    if not all(one.target in inner for one in keys):
+        return None  # noted
+    return field.section(**inner)
 
 
 def _knob_place(root: Node, key: str) -> str:
@@ -133,10 +135,11 @@ def _knob_place(root: Node, key: str) -> str:
         return ""
     if "command" in root.value:
         return f" put it into the command, such as --{key} {{{key}}}, and under `space` or `fixed`"
-    child, space = root.value[key], root.value.get("space")
-    searched = space is not None and space.is_map and key in space.value
+    child, section = root.value[key], "fixed"
+    searched = key in root.child("space").mapping
     several = child.is_map or (child.is_list and KNOBS[name].type != "widths")
-    section = "space" if several or searched else "fixed"
+    if several or searched:
+        section = "space"
     given = child.origin.removeprefix(SET).removesuffix(": ")
     if given == child.origin:  # in the file
         return f" it is a knob: write it under `{section}`"
@@ -157,16 +160,17 @@ def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
         return value
     if field.type == "word" and isinstance(given, str):
         text = f"unknown {field.key} {given!r}{_hint_of_word(field, given)}"
-        text = f"{text} Known: {', '.join(field.words)}"
-        notes.add(f"{where}: {text}" if where else text, node, field.key)
+        if where:
+            text = f"{where}: {text}"
+        notes.add(f"{text} Known: {', '.join(field.words)}", node, field.key)
         return BAD
-    allowed = field.allowed()
+    allowed, hint = field.allowed(), ""
     if field.key in SECTIONS:
         example = f"a mapping such as {_example_section(SECTIONS[field.key], child)}"
         allowed = allowed.replace("a mapping", example)
-    meant = amount_meant(given) if field.type == "count" else ""
-    hint = f" did you mean {meant}?" if meant else ""
-    name = f"{where}.{field.key}" if where else field.key
+    if field.type == "count" and (meant := amount_meant(given)):
+        hint = f" did you mean {meant}?"
+    name = ".".join(filter(None, [where, field.key]))
     notes.add(f"{name} is {child.shown()};{hint} allowed: {allowed}", node, field.key)
     return BAD
 
@@ -175,7 +179,9 @@ def _hint_of_word(field: Field, given: str) -> str:
     """Return what to type instead of an unknown word, after a semicolon."""
     if field.key != "method":
         return f";{suggestion(given, field.words)}"
-    later = " (not available in this version)" if given == "bohb" else ""
+    later = ""
+    if given == "bohb":
+        later = " (not available in this version)"
     if given in RULES:
         return f"{later}; type `early_terminate: {{type: {given}}}`;"
     if given == "portfolio":
@@ -226,9 +232,7 @@ def ask_for_devices_of(root: Node) -> None:
         return
     from ..core.device_request import ask_for_devices  # jax, which the code would bring as well
 
-    node = root.value.get("population")
-    given: dict[str, Node] = node.value if node is not None and node.is_map else {}
-    asked = {name: child.value for name, child in given.items()}
+    asked = {name: child.value for name, child in root.child("population").mapping.items()}
     ask_for_devices(str(asked.get("device", "auto")), asked.get("deterministic") is True)
 
 
@@ -241,22 +245,26 @@ def named_fields(root: Node, section: str, checked: bool) -> tuple[Field, ...] |
         return SECTIONS[section]
     key, table = _NAMED[section]
     name = _chosen_name(root, section)
-    away = checked and name is not None and name not in table
-    if away and section == "early_terminate":
-        return None
-    words = (*table, name) if away and name is not None else tuple(table)
-    found = tuple(
-        replace(field, words=words) if field.key == key else field for field in SECTIONS[section]
-    )
-    rule = RULES.get(name) if section == "early_terminate" and name is not None else None
-    return (found[0], *rule.fields) if rule is not None and rule.registered else found
+    words = tuple(table)
+    if checked and name is not None and name not in table:
+        if section == "early_terminate":
+            return None
+        words = (*table, name)
+    found = list(SECTIONS[section])
+    at = next(index for index, field in enumerate(found) if field.key == key)
+    found[at] = replace(found[at], words=words)
+    if section == "early_terminate" and name in RULES and RULES[name].registered:
+        return (found[0], *RULES[name].fields)
+    return tuple(found)
 
 
 def read_search(notes: Notes, root: Node, values: Mapping[str, Any]) -> SearchSpec:
-    options = values["options"] if isinstance(values["options"], Node) else Node(None, {})
-    named, method = _chosen_name(root, "search"), values["method"]
-    known = named in (None, method)
-    method = "random" if values["driver"] == "ray_tune" else method
+    options, method = values["options"], values["method"]
+    if not isinstance(options, Node):
+        options = Node(None, {})
+    known = _chosen_name(root, "search") in (None, method)
+    if values["driver"] == "ray_tune":
+        method = "random"
     row = METHODS.get(method)
     if row is not None and known:
         given = read_section(notes, "search.options", options, row.options)
@@ -281,8 +289,10 @@ def read_early_terminate(
         return EarlyTerminate(**{k: v for k, v in given.items() if k in own}, options=options)
     found = dict(values)
     if found.get("min", 0) is None:
-        late = FIRST_RUNG if rule.name == "asha" else found["eta"] ** -2  # measured for asha alone
-        found["min"] = max(1, round(env_steps * late))
+        share = FIRST_RUNG  # measured for asha alone
+        if rule.name != "asha":
+            share = found["eta"] ** -2
+        found["min"] = max(1, round(env_steps * share))
     if found.get("every", 0) is None:
         found["every"] = max(1, round(env_steps / 16))
     if rule.registered:
@@ -291,7 +301,8 @@ def read_early_terminate(
 
 
 def _chosen_name(root: Node, section: str) -> str | None:
-    node = root.value.get(section)
     key, _ = _NAMED[section]
-    child = node.value.get(key) if node is not None and node.is_map else None
-    return child.value if child is not None and isinstance(child.value, str) else None
+    name = root.child(section).child(key).value
+    if isinstance(name, str):
+        return name
+    return None

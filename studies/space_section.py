@@ -13,7 +13,7 @@ from ..spaces.distributions import Categorical, Distribution, Normal, Ordinal
 from ..spaces.forbid import Rule, ValueRule, parse_rule
 from ..spaces.make import WHOLE_KINDS, KeyFault, read_distribution
 from ..spaces.space import Condition, Parameter, Space, structure_faults
-from .study_values import Vocabulary, number_of
+from .study_values import Vocabulary, amount_of
 from .user_code import is_inside
 from .yaml_io import Node, Notes, flow, plain, read_file
 
@@ -77,8 +77,9 @@ class SpaceReader:
                 if name.startswith("env.") and name[4:] in self.vocabulary.env_values:
                     raise ConfigError(f"{name} is searched and given under env:; remove one")
                 given_as[name] = given
-                branching = child.is_list and any(item.is_map for item in child.value)
-                branches = child.value if branching else [child]
+                branches = [child]
+                if any(item.is_map for item in child.elements):
+                    branches = child.elements
                 entries.extend((name, branch) for branch in branches)
         return entries
 
@@ -88,9 +89,8 @@ class SpaceReader:
             return None
         fields = {key: plain(child) for key, child in node.value.items() if key not in _OUTSIDE}
         for key in _NUMERIC:
-            if isinstance(fields.get(key), str):
-                number = number_of(fields[key])
-                fields[key] = fields[key] if number is None else number
+            if key in fields:
+                fields[key] = amount_of(fields[key])
         distribution, faults = read_distribution(fields, self.vocabulary.is_real(name))
         if distribution is not None:
             distribution, faults = self._fit_to_knob(name, distribution)
@@ -132,7 +132,9 @@ class SpaceReader:
                     share = f"{distribution.zero:g} draws 0 in {distribution.zero:.0%} of trials"
                     text = f"zero: {share}, but {name} may not be 0; remove zero"
                 faults.append(KeyFault(key, text))
-        return (None if faults else distribution), faults
+        if faults:
+            return None, faults
+        return distribution, []
 
     def _fit_values(
         self, name: str, distribution: Categorical | Ordinal
@@ -148,13 +150,16 @@ class SpaceReader:
             if any(same(value, earlier) for earlier in values):
                 faults.append(KeyFault("values", f"{given!r} appears twice among the values"))
             values.append(value)
-        return (None, faults) if faults else (replace(distribution, values=tuple(values)), [])
+        if faults:
+            return None, faults
+        return replace(distribution, values=tuple(values)), []
 
     def _default(self, name: str, distribution: Distribution, node: Node) -> Any:
         if "default" not in node.value:
             own = self.vocabulary.default(name)
-            fits = distribution.why_not(own) is None
-            return distribution.canonical(own) if fits else distribution.middle()
+            if distribution.why_not(own) is None:
+                return distribution.canonical(own)
+            return distribution.middle()
         with self.notes.at(node, "default", "default: "):
             value = self.vocabulary.value(name, plain(node.value["default"]))
             reason = distribution.why_not(value)
@@ -175,7 +180,9 @@ class SpaceReader:
             values = self._read_knob_values(when, given)
             if values is not None:
                 conditions.append(Condition(*values))
-        return tuple(conditions) if len(conditions) == len(when.value) else None
+        if len(conditions) < len(when.value):
+            return None  # noted
+        return tuple(conditions)
 
     def _read_knob_values(self, node: Node, given: str) -> tuple[str, tuple[Any, ...]] | None:
         """Read `knob: value` or `knob: [value, ...]` in a condition or a rule."""
@@ -185,14 +192,18 @@ class SpaceReader:
             listed = isinstance(raw, list)
             if self.vocabulary.type(name) in ("widths", "any"):
                 listed = listed and any(isinstance(item, list) for item in raw)
-            values = [self.vocabulary.value(name, item) for item in (raw if listed else [raw])]
+            if not listed:
+                raw = [raw]
+            values = [self.vocabulary.value(name, item) for item in raw]
             if values:
                 return name, tuple(values)
             self.notes.add(f"{name}: an empty list; give at least one value", node, given)
         return None
 
     def _constant_value(self, name: str) -> Any:
-        return self.fixed[name] if name in self.fixed else self.vocabulary.default(name)
+        if name in self.fixed:
+            return self.fixed[name]
+        return self.vocabulary.default(name)
 
     def _condition_constants(
         self, parameters: Sequence[Parameter], places: Sequence[Node], searched: set[str]
@@ -208,7 +219,7 @@ class SpaceReader:
                         why = f"{name} is not searched and is {constants[name]!r}"
                         texts.append(f"{parameter.name} is never active: {why}")
                 parents = [parent.distribution for parent in parameters if parent.name == name]
-                for value in condition.values if name in searched else ():
+                for value in condition.values:
                     reasons = [parent.why_not(value) for parent in parents]
                     if reasons and None not in reasons:
                         texts.append(f"{parameter.name}: when {name}: {reasons[0]}")
@@ -226,7 +237,9 @@ class SpaceReader:
         if node.is_map and node.value:
             wanted = [self._read_knob_values(node, given) for given in node.value]
             read = tuple(entry for entry in wanted if entry is not None)
-            return ValueRule(read) if len(read) == len(wanted) else None
+            if len(read) < len(wanted):
+                return None  # noted
+            return ValueRule(read)
         if not isinstance(node.value, str):
             allowed = "{network: mlp} or such as 'gamma < gae_lambda - 0.15'"
             self.notes.wrong("a rule", node, allowed)
@@ -245,10 +258,13 @@ class SpaceReader:
 def _how_to_write(node: Node) -> str:
     if node.is_list:
         written = flow({"values": plain(node)})
-        short = node.value and len(written) <= _LONGEST_LIST
-        return f"type {written if short else '{values: [...]}'}"
-    also = "" if node.value is None else ", or write the knob under `fixed`"
-    return f"give a distribution such as {{min: 0.1, max: 1.0}}{also}"
+        if not node.value or len(written) > _LONGEST_LIST:
+            written = "{values: [...]}"
+        return f"type {written}"
+    text = "give a distribution such as {min: 0.1, max: 1.0}"
+    if node.value is not None:
+        text += ", or write the knob under `fixed`"
+    return text
 
 
 def _extreme_values(distribution: Distribution) -> list[tuple[str | None, Any]]:
@@ -258,7 +274,9 @@ def _extreme_values(distribution: Distribution) -> list[tuple[str | None, Any]]:
     if isinstance(distribution, Normal):
         keys = [key if getattr(distribution, key) is not None else None for key in ("min", "max")]
         bounds = list(zip(keys, distribution.bounds, strict=True))
-    return [*bounds, ("zero", distribution.nothing)] if distribution.zero else bounds
+    if distribution.zero:
+        bounds.append(("zero", distribution.nothing))
+    return bounds
 
 
 def read_enqueue(
@@ -298,9 +316,8 @@ def space_nodes(notes: Notes, root: Node, source: Path | None) -> tuple[Node | N
 
     Without a `source` (for a record), only shipped files are read.
     """
-    forbid, node = root.value.get("forbid"), root.value.get("space")
-    rules: list[Node] = forbid.value if forbid is not None and forbid.is_list else []
-    if node is None or not node.is_map:
+    rules, node = root.child("forbid").elements, root.child("space")
+    if not node.is_map:
         return None, rules
     if "file" not in node.value:
         return node, rules
@@ -344,12 +361,12 @@ def _read_space_file(notes: Notes, node: Node, path: Path) -> tuple[Node, list[N
     for key in root.value:
         if key not in ("space", "forbid"):
             notes.add(f"unknown key {key!r}; Known: space, forbid", root, key)
-    space, rules = root.value.get("space"), root.value.get("forbid")
-    if space is None or not space.is_map or "file" in space.value:
+    space, rules = root.child("space"), root.child("forbid")
+    if not space.is_map or "file" in space.value:
         raise ConfigError(f"{shown} needs `space`, a mapping of knobs")
-    if rules is not None and not rules.is_list:
+    if "forbid" in root.value and not rules.is_list:
         notes.wrong("forbid", rules, "a list")
-    return space, rules.value if rules is not None and rules.is_list else []
+    return space, rules.elements
 
 
 def _apply_override(notes: Notes, node: Node, parameters: Node) -> None:

@@ -69,21 +69,26 @@ def labels_of(environments: Sequence[EnvSpec]) -> tuple[str, ...]:
     """
     found: list[str] = []
     for one in environments:
-        same = [other.values for other in environments if other.id == one.id]
-        differ = [
-            (key, value)
-            for key, value in sorted(one.values.items())
-            if not all(key in other and other[key] == value for other in same)
-        ]
-        words = [one.id, *(f"{key}={_number_text(value)}" for key, value in differ)]
+        words = [one.id]
+        for name, value in sorted(one.values.items()):
+            same = (_has_value(other, name, value) for other in environments if other.id == one.id)
+            if not all(same):
+                words.append(f"{name}={_number_text(value)}")
         label = re.sub(r"[^0-9A-Za-z._=-]+", "_", "_".join(words))
-        found.append(label if label not in found else f"{label}_{len(found)}")
+        if label in found:
+            label = f"{label}_{len(found)}"
+        found.append(label)
     return tuple(found)
 
 
+def _has_value(env: EnvSpec, name: str, value: Any) -> bool:
+    return name in env.values and env.values[name] == value
+
+
 def _number_text(value: Any) -> str:
-    whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e15
-    return str(int(value) if whole else value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return str(value)
 
 
 @dataclass(frozen=True)
@@ -186,8 +191,9 @@ class EarlyTerminate:
 
         If the rule is not registered here, in a recorded study, its keys decide.
         """
-        rule = RULES.get(self.type)
-        return rule.evolves if rule is not None else self.every > 0 and self.min == 0
+        if self.type in RULES:
+            return RULES[self.type].evolves
+        return self.every > 0 and self.min == 0
 
 
 @dataclass(frozen=True)
@@ -212,8 +218,9 @@ class Seeds:
     @property
     def first(self) -> int:
         """Number of replicates with which a trial starts."""
-        most = self.per_config
-        return most if self.racing is None else min(self.racing.start, most)
+        if self.racing is None:
+            return self.per_config
+        return min(self.racing.start, self.per_config)
 
 
 @dataclass(frozen=True)
@@ -245,9 +252,9 @@ class Confirm:
 
     def reports(self, objectives: int) -> int:
         """Return the maximum replicates on test seeds without `also`; 0 for several objectives."""
-        chosen = objectives < 2 and self.top_k > 0
-        sides = 2 if self.default else 1
-        return self.report * sides if chosen else 0
+        if objectives > 1 or self.top_k == 0:
+            return 0
+        return self.report * (1 + bool(self.default))
 
     def runs(self, objectives: int) -> int:
         """Return the maximum replicates of the whole stage; fewer run if the default wins."""
@@ -568,7 +575,9 @@ class Study:
         if self.confirm is None:
             return 0
         most = self.confirm.reports(len(self.objectives))
-        return min(most, self.confirm.report) if self._has_default_alone else most
+        if self._has_default_alone:
+            return min(most, self.confirm.report)
+        return most
 
     @property
     def confirming(self) -> int:
@@ -593,7 +602,9 @@ class Study:
 
     @property
     def horizon(self) -> int:
-        return self.env_steps if self.schedule_env_steps is None else self.schedule_env_steps
+        if self.schedule_env_steps is None:
+            return self.env_steps
+        return self.schedule_env_steps
 
     def complete(self, params: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
         """Return the complete configuration: searched values, `fixed` and defaults."""
@@ -609,7 +620,9 @@ class Study:
 
     def training(self, config: Mapping[str, Any]) -> Any:
         """Return the `Training` for a custom training's complete configuration."""
-        given = self._environment if self.algorithm.takes_env else None
+        given = None
+        if self.algorithm.takes_env:
+            given = self._environment
         return self.algorithm.training(config, self.horizon, given)
 
     @cached_property
@@ -619,8 +632,9 @@ class Study:
 
         with self.env.named_in_errors():
             plan, params = plan_of_env(self.env.id, self.env.values, self.source)
-        limited = find(self.env.id) is not None
-        longest = LONGEST if limited else min(LONGEST, max(SHORTEST_CUT, self.env_steps))
+        longest = LONGEST
+        if find(self.env.id) is None:
+            longest = min(LONGEST, max(SHORTEST_CUT, self.env_steps))
         return StudyEnvironment(plan, params, self.evaluation.steps, longest)
 
     def default(self) -> dict[str, Any]:
@@ -649,17 +663,22 @@ def environments_of(study: Study) -> tuple[EnvSpec, ...]:
 
 def labels(study: Study) -> tuple[str, ...]:
     """Return the environments' names in tables; () for a single environment."""
-    return labels_of(environments_of(study)) if study.more_envs else ()
+    if not study.more_envs:
+        return ()
+    return labels_of(environments_of(study))
 
 
 def scales(study: Study) -> tuple[Reference, ...]:
     """Return the reference scores; () for a single environment."""
-    found = tuple(one.scale for one in environments_of(study) if one.scale is not None)
-    return found if study.more_envs else ()
+    if not study.more_envs:
+        return ()
+    return tuple(one.scale for one in environments_of(study) if one.scale is not None)
 
 
 def each_alone(study: Study) -> tuple[Study, ...]:
-    return tuple(alone(study, i) for i in range(study.spread)) if study.more_envs else (study,)
+    if not study.more_envs:
+        return (study,)
+    return tuple(alone(study, index) for index in range(study.spread))
 
 
 def alone(study: Study, index: int) -> Study:
@@ -687,14 +706,19 @@ def env_words(study: Study) -> str:
     >>> env_words(Study(name="s", env=first, env_steps=1, more_envs=tuple(more)))
     'a, b and c'
     """
-    names = labels(study) or (study.env.id,)
+    names = labels(study)
+    if not names:
+        return study.env.id
     if len(names) > 3:
         return f"{names[0]}, {names[1]} and {len(names) - 2} more environments"
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    *others, last = names
+    return f"{', '.join(others)} and {last}"
 
 
 def metric_words(study: Study) -> str:
-    return SCORE if study.more_envs else study.metric.name
+    if study.more_envs:
+        return SCORE
+    return study.metric.name
 
 
 def value_words(study: Study, alone: bool = False) -> str:
@@ -702,8 +726,10 @@ def value_words(study: Study, alone: bool = False) -> str:
 
     `alone`: only evaluations count, because some trial had no training return.
     """
-    mixed = study.metric.training_weight and not alone
-    return metric_words(study) + (WITH_TRAINING if mixed else "")
+    words = metric_words(study)
+    if study.metric.training_weight and not alone:
+        words += WITH_TRAINING
+    return words
 
 
 def only_one_environment(study: Study, what: str) -> None:

@@ -98,7 +98,9 @@ class StoppingRule:
     @property
     def fields(self) -> tuple[Field, ...]:
         """Its keys of `early_terminate`, without `type`."""
-        return (*(_EVOLVING if self.evolves else _STOPPING), *self.options)
+        if self.evolves:
+            return (*_EVOLVING, *self.options)
+        return (*_STOPPING, *self.options)
 
 
 RULES: dict[str, StoppingRule] = {
@@ -188,9 +190,11 @@ def foreign_keys(name: str) -> tuple[str, ...]:
     >>> foreign_keys("plateau")
     ('pause', 'every', 'quantile', 'resample', 'perturb')
     """
-    rule = RULES.get(name)
-    own = () if rule is None else tuple(field.key for field in rule.fields)
-    return tuple(key for key in _rules_by_key() if key not in own)
+    others = _rules_by_key()
+    if name in RULES:
+        for field in RULES[name].fields:
+            others.pop(field.key, None)
+    return tuple(others)
 
 
 def rule_fields() -> tuple[Field, ...]:
@@ -199,8 +203,10 @@ def rule_fields() -> tuple[Field, ...]:
     stopping = [rule.name for rule in RULES.values() if not (rule.registered or rule.evolves)]
     found = [Field("type", "word", REQUIRED, "the rule", words=ours)]
     for field, names in _rules_by_key().values():
-        whose = "" if names == stopping else f"{', '.join(names)}: "
-        found.append(replace(field, meaning=whose + field.meaning))
+        meaning = field.meaning
+        if names != stopping:
+            meaning = f"{', '.join(names)}: {meaning}"
+        found.append(replace(field, meaning=meaning))
     return tuple(found)
 
 
@@ -208,6 +214,8 @@ def _rules_by_key() -> dict[str, tuple[Field, list[str]]]:
     """Return key -> its field and the built-in rules that have it."""
     found: dict[str, tuple[Field, list[str]]] = {}
     for rule in RULES.values():
-        for field in () if rule.registered else rule.fields:
+        if rule.registered:
+            continue
+        for field in rule.fields:
             found.setdefault(field.key, (field, []))[1].append(rule.name)
     return found

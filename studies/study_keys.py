@@ -115,8 +115,9 @@ def metric_fault(name: str, env: EnvEntry | None) -> str | None:
     if name in METRICS or (env is None and _OWN.fullmatch(name)):
         return None
     if env is None:
-        own = f" did you mean 'eval/{name}'?" if _OWN.fullmatch(f"eval/{name}") else ""
-        meant = _suggest_metric(name, METRICS) or own
+        meant = _suggest_metric(name, METRICS)
+        if not meant and _OWN.fullmatch(f"eval/{name}"):
+            meant = f" did you mean 'eval/{name}'?"
         return f"unknown metric {name!r};{meant} Known: eval/return_mean, ..."
     names = [*METRICS, *(f"eval/{own}" for own in env.metrics)]
     if name in names or (env.source == "optical" and _SHARE.fullmatch(name)):
@@ -125,4 +126,6 @@ def metric_fault(name: str, env: EnvEntry | None) -> str | None:
 
 
 def _suggest_metric(name: str, known: Iterable[str]) -> str:
-    return suggestion("eval/return_mean" if name.lower() in _RETURN else name, known)
+    if name.lower() in _RETURN:
+        name = "eval/return_mean"
+    return suggestion(name, known)

@@ -31,7 +31,9 @@ def number_of(value: Any) -> float | int | None:
     """
     if isinstance(value, str):
         return _parse_suffixed(value)
-    return value if is_number(value) else None
+    if is_number(value):
+        return value
+    return None
 
 
 def count_of(value: Any) -> int | None:
@@ -41,7 +43,9 @@ def count_of(value: Any) -> int | None:
     (200000000, 1000000, None, None)
     """
     number = number_of(value)
-    return int(number) if number is not None and number == int(number) else None
+    if number is None or number != int(number):
+        return None
+    return int(number)
 
 
 def amount_meant(value: Any) -> str:
@@ -50,11 +54,14 @@ def amount_meant(value: Any) -> str:
     >>> amount_meant("20q"), amount_meant("1.5 m"), amount_meant("20k"), amount_meant("x20")
     ('20k', '1.5M', '', '')
     """
-    match = _WRONG_UNIT.fullmatch(value) if isinstance(value, str) else None
-    if match is None or number_of(value) is not None:
+    if not isinstance(value, str) or number_of(value) is not None:
         return ""
-    unit = match[2][0] if match[2][0] in _FACTORS else match[2][0].upper()
-    return f"{match[1]}{unit if unit in _FACTORS else 'k'}"
+    match = _WRONG_UNIT.fullmatch(value)
+    if match is None:
+        return ""
+    letter = match[2][0]
+    unit = next((one for one in (letter, letter.upper()) if one in _FACTORS), "k")
+    return f"{match[1]}{unit}"
 
 
 def seconds_of(value: Any) -> float | None:
@@ -68,7 +75,9 @@ def seconds_of(value: Any) -> float | None:
             return None
         return sum(float(amount) * _SECONDS[unit] for amount, unit in _PIECE.findall(value))
     number = number_of(value)
-    return None if number is None else float(number)
+    if number is None:
+        return None
+    return float(number)
 
 
 def _parse_suffixed(text: str) -> float | int | None:
@@ -78,7 +87,9 @@ def _parse_suffixed(text: str) -> float | int | None:
     whole, fraction, suffix = match.group(1), match.group(2) or "", match.group(3)
     scaled = int(whole + fraction) * _FACTORS[suffix]
     unit = 10 ** len(fraction)
-    return scaled // unit if scaled % unit == 0 else scaled / unit
+    if scaled % unit == 0:
+        return scaled // unit
+    return scaled / unit
 
 
 @dataclass(frozen=True)
@@ -113,7 +124,9 @@ class Vocabulary:
         if not name.startswith("env."):
             return self.algorithm.knobs[name].type
         key = self.env_key(name)
-        return "float" if key is None else key.type
+        if key is None:
+            return "float"
+        return key.type
 
     def is_real(self, name: str) -> bool:
         """Return whether a name is known to be a real number.
@@ -126,25 +139,33 @@ class Vocabulary:
 
     def value(self, name: str, given: Any) -> Any:
         """Make the value of a known name canonical; `50k` is 50000."""
-        knob = None if name.startswith("env.") else self.algorithm.knobs[name]
-        number = number_of(given) if isinstance(given, str) else None
-        value = given if number is None or (knob and given in knob.choices) else number
-        if knob is not None:
-            own = self.algorithm.is_ppo and name in REGISTRABLE and self.imports
-            return value if own and isinstance(value, str) else canonical_value(knob, value)
+        if not name.startswith("env."):
+            return self._knob_value(name, given)
         if self.env is not None:
             return check_env_value(self.env, name.removeprefix("env."), given)
+        value = amount_of(given)
         if not isinstance(value, bool | int | float | str):
             raise ConfigError(f"{name} is {value!r}; allowed: a number, true, false or a text")
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{name} is {value!r}; allowed: a finite number")
         return value
 
+    def _knob_value(self, name: str, given: Any) -> Any:
+        knob, value = self.algorithm.knobs[name], given
+        if given not in knob.choices:
+            value = amount_of(given)
+        own = self.algorithm.is_ppo and name in REGISTRABLE and self.imports
+        if own and isinstance(value, str):
+            return value
+        return canonical_value(knob, value)
+
     def default(self, name: str) -> Any:
         if not name.startswith("env."):
             return self.algorithm.knobs[name].default
         key = name.removeprefix("env.")
-        return self.env_values.get(key, None if self.env is None else self.env.default_of(key))
+        if self.env is None or key in self.env_values:
+            return self.env_values.get(key)
+        return self.env.default_of(key)
 
 
 def check_env_value(env: EnvEntry, key: str, given: Any) -> Any:
@@ -160,26 +181,37 @@ def check_env_value(env: EnvEntry, key: str, given: Any) -> Any:
 def _parameter_value(env: EnvEntry, key: str, given: Any) -> float:
     number, positive = number_of(given), key in env.positive
     if number is None or (positive and number <= 0):
-        noun = "a number above 0" if positive else "a finite number"
+        noun = "a finite number"
+        if positive:
+            noun = "a number above 0"
         raise ConfigError(f"env.{key} is {given!r}; allowed: {noun}")
     return float(number)
 
 
 def _key_value(key: str, spec: EnvKey, given: Any) -> Any:
-    value = _as_number(spec, given) if spec.type in ("int", "float") else given
+    value, allowed = given, spec.allowed()
+    if spec.type in ("int", "float"):
+        value = _as_number(spec, given)
     if spec.is_legal(value):
         return value
-    too_large = isinstance(value, int) and min(spec.high, value) > INT32
-    size = " that fits an int32" if too_large else ""
-    raise ConfigError(f"env.{key} is {given!r}; allowed: {spec.allowed()}{size}")
+    if isinstance(value, int) and min(spec.high, value) > INT32:
+        allowed = f"{allowed} that fits an int32"
+    raise ConfigError(f"env.{key} is {given!r}; allowed: {allowed}")
+
+
+def amount_of(given: Any) -> Any:
+    """Return the number that a text such as `50k` means; other values unchanged."""
+    if not isinstance(given, str):
+        return given
+    number = number_of(given)
+    if number is None:
+        return given
+    return number
 
 
 def _as_number(spec: EnvKey, given: Any) -> Any:
     """Return a number of the key's type; other values unchanged."""
-    value = given
-    if isinstance(given, str):
-        number = number_of(given)
-        value = given if number is None else number
+    value = amount_of(given)
     if spec.type == "float" and type(value) is int:
         return float(value)
     if spec.type == "int" and isinstance(value, float) and value.is_integer():
@@ -192,5 +224,7 @@ def _unknown_key_error(env: EnvEntry, key: str, prefix: str = "") -> ConfigError
     if key in env.elsewhere:
         return ConfigError(f"{start} here it is called {prefix + env.elsewhere[key]!r}")
     given, known = prefix + key, [prefix + name for name in (*env.keys, *env.params)]
-    words = listed(given, known) if known else "Known: none"
+    words = "Known: none"
+    if known:
+        words = listed(given, known)
     return ConfigError(f"{start}{suggestion(given, known)} {words}")

@@ -61,19 +61,25 @@ def why_not_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     plain = new["early_terminate"] is None and new["seeds"]["racing"] is None
     alone = not new["space"] and new["confirm"] is None
     if not (plain and alone and new["search"].get("driver", "lanes") == "lanes"):
-        way = "continue training a policy with init: {from: .../policies/trial_N}, or "
         text = "only a study of one configuration, without early stopping and confirm, can be "
-        return f"{text}lengthened; {'' if 'algorithm' in new else way}{_OTHERWISE}"
+        text += "lengthened; "
+        if "algorithm" not in new:
+            text += "continue training a policy with init: {from: .../policies/trial_N}, or "
+        return f"{text}{_OTHERWISE}"
     if began == now:
         return ""
-    moving = ", ".join(moving_schedules(new["fixed"]))
-    words = f"schedules over {began} env steps{f' ({moving})' if moving else ''} would become "
-    return f"{words}{now}; type schedule_env_steps: {began} to keep them, or {_OTHERWISE}"
+    words = f"schedules over {began} env steps"
+    if moving := ", ".join(moving_schedules(new["fixed"])):
+        words += f" ({moving})"
+    words += f" would become {now}; type schedule_env_steps: {began} to keep them"
+    return f"{words}, or {_OTHERWISE}"
 
 
 def horizon_of(data: Mapping[str, Any]) -> int:
     over = data.get("schedule_env_steps")
-    return data["env_steps"] if over is None else over
+    if over is None:
+        return data["env_steps"]
+    return over
 
 
 def single(study: Study) -> Study:

@@ -31,7 +31,9 @@ class Need:
     def __str__(self) -> str:
         shown = [value for value in self.values if value is not None] or [None]
         words = " or ".join("off" if value is None else flow(value) for value in shown)
-        return f"{self.knob} {'' if self.among else 'other than '}{words}"
+        if self.among:
+            return f"{self.knob} {words}"
+        return f"{self.knob} other than {words}"
 
 
 def _switch_need(knob: str) -> tuple[Need, ...]:
@@ -104,12 +106,13 @@ _FLAT_SIZES = ("num_layers", "hidden_size")  # of `hidden_sizes`
 
 def idle_knobs(study: Study) -> list[str]:
     """Return each named hyperparameter without effect, with its missing condition."""
-    named = dict.fromkeys([*study.fixed, *study.space.names])
-    each = each_alone(study)
-    knobs = [name for name in named if not name.startswith("env.")]
-    idle = [name for name in knobs if all(_reason(one, name) for one in each)]
-    found = {name: _reason(study, name) for name in idle}
-    return [f"{name} has no effect here: {why}" for name, why in found.items() if why]
+    each, found = each_alone(study), list[str]()
+    for name in dict.fromkeys([*study.fixed, *study.space.names]):
+        if name.startswith("env.") or not all(_reason(one, name) for one in each):
+            continue
+        if why := _reason(study, name):
+            found.append(f"{name} has no effect here: {why}")
+    return found
 
 
 def _reason(study: Study, name: str) -> str | None:
@@ -133,14 +136,19 @@ def _lacking_environment(study: Study, name: str) -> str | None:
 
 def _lacking_knob(study: Study, name: str) -> str | None:
     """Return the other knob that a knob needs, if that has no fitting value."""
-    sizes = "hidden_sizes" if name in _FLAT_SIZES else name
+    sizes = name
+    if name in _FLAT_SIZES:
+        sizes = "hidden_sizes"
     if not any(matters(sizes, network) for network in possible_values(study, "network")):
         return f"it is a knob of {', '.join(KNOBS[sizes].networks)}"
     if name == "link_critic_sees" and _shares_all_layers(study):
         return "it needs transformer_share_layers false"
     needs = NEEDS.get(name, ())
-    met = [any(map(need.met, possible_values(study, need.knob))) for need in needs]
-    return f"it needs {' or '.join(map(str, needs))}" if needs and not any(met) else None
+    if not needs:
+        return None
+    if any(any(map(need.met, possible_values(study, need.knob))) for need in needs):
+        return None
+    return f"it needs {' or '.join(map(str, needs))}"
 
 
 def _shadows(study: Study) -> list[Any]:

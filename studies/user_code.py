@@ -95,8 +95,8 @@ def import_user_code(paths: Iterable[str], source: str | Path) -> None:
 
 def user_module(name: str) -> ModuleType | None:
     """Return the module of an imported file by its name without `.py`; the latest of several."""
-    found = [module for path, module in _DONE.items() if path.stem == name]
-    return found[-1] if found else None
+    found = (module for path, module in reversed(_DONE.items()) if path.stem == name)
+    return next(found, None)
 
 
 def choices_of(study: Study) -> list[tuple[str, str, Any]]:
@@ -113,10 +113,14 @@ def misfits(study: Study, imported: bool) -> Iterator[tuple[str, str]]:
     """Yield (section, words) of each action distribution that an environment does not accept."""
     for section, name, value in choices_of(study):
         own = not imported and study.imports and value not in KNOBS[name].choices
-        for one in environments_of(study) if name == "distribution" and not own else ():
-            known = ENVIRONMENTS.get(one.id)
-            fitting = fitting_distributions(known.actions) if known else ()
-            if known and fitting and value is not None and value not in fitting:
+        if name != "distribution" or value is None or own:
+            continue
+        for one in environments_of(study):
+            if one.id not in ENVIRONMENTS:
+                continue
+            known = ENVIRONMENTS[one.id]
+            fitting = fitting_distributions(known.actions)
+            if fitting and value not in fitting:
                 text = f"{value!r} does not fit {known.id}, whose actions are {known.actions}"
                 yield section, f"{text}; allowed: {', '.join(fitting)}"
 
@@ -147,7 +151,9 @@ def _run_file(path: Path, shown: Path) -> ModuleType:
         if before is not None and Path(before).resolve() == path:
             return sys.modules[name]  # another of the files has imported it
         name = f"hpo_imports_{name}"
-    loader = _FromSource(name, str(path)) if path.suffix == ".py" else None
+    loader = None
+    if path.suffix == ".py":
+        loader = _FromSource(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{shown}: is not a Python file that can be imported")
@@ -170,13 +176,17 @@ def _error_line(error: BaseException, path: Path) -> int:
         return error.lineno or 1
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
-    return (lines[-1] if lines else None) or 1
+    if not lines:
+        return 1
+    return lines[-1] or 1
 
 
 def _error_text(error: BaseException) -> str:
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
-    first = text.strip().splitlines()[0] if text.strip() else ""
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+    text = str(error)
+    if isinstance(error, SyntaxError):
+        text = error.msg
+    lines = text.strip().splitlines()
+    return ": ".join([type(error).__name__, *lines[:1]])
 
 
 def run_own_code(study: Study, cores: int | None = None) -> None:

@@ -46,7 +46,9 @@ class Mapped:
             return child
         if field.key in _NAMED and isinstance(child.value, str):
             return child
-        return child if field.key == "env" and child.is_list else BAD
+        if field.key == "env" and child.is_list:
+            return child
+        return BAD
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
         return [{"type": "object"}]
@@ -54,7 +56,9 @@ class Mapped:
 
 class Listed:
     def read(self, field: Field, child: Node) -> Any:
-        return child if child.is_list else BAD
+        if child.is_list:
+            return child
+        return BAD
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
         return [{"type": "array"}]
@@ -68,8 +72,9 @@ class Words:
         if not is_list(given):
             return BAD
         known = field.words or [item for item in given if isinstance(item, str)]
-        legal = all(item in known for item in given)
-        return tuple(given) if legal and _are_different(given) else BAD
+        if not all(item in known for item in given):
+            return BAD
+        return _different(given)
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
         return [{"type": "array", "items": {"enum": list(field.words)}, "uniqueItems": True}]
@@ -82,8 +87,9 @@ class Counts:
         if not child.is_list or not child.value:
             return BAD
         given = [count_of(item.value) for item in child.value]
-        legal = all(one is not None and one > 0 for one in given)
-        return tuple(given) if legal and _are_different(given) else BAD
+        if any(one is None or one <= 0 for one in given):
+            return BAD
+        return _different(given)
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
         return []
@@ -91,7 +97,9 @@ class Counts:
 
 class Flag:
     def read(self, field: Field, child: Node) -> Any:
-        return child.value if isinstance(child.value, bool) else BAD
+        if isinstance(child.value, bool):
+            return child.value
+        return BAD
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
         return [{"type": "boolean"}]
@@ -99,7 +107,9 @@ class Flag:
 
 class Text:
     def read(self, field: Field, child: Node) -> Any:
-        return child.value if isinstance(child.value, str) else BAD
+        if isinstance(child.value, str):
+            return child.value
+        return BAD
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
         return [{"type": "string"}]
@@ -109,8 +119,9 @@ class Word:
     """One of the field's words."""
 
     def read(self, field: Field, child: Node) -> Any:
-        legal = isinstance(child.value, str) and child.value in field.words
-        return child.value if legal else BAD
+        if isinstance(child.value, str) and child.value in field.words:
+            return child.value
+        return BAD
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
         return []
@@ -122,7 +133,9 @@ class Number:
     def read(self, field: Field, child: Node) -> Any:
         given = child.value
         if isinstance(given, str) and given in field.words:
-            return None if given == "auto" else given
+            if given == "auto":
+                return None
+            return given
         return self.amount(field, given)
 
     def amount(self, field: Field, given: Any) -> Any:
@@ -162,7 +175,9 @@ class Factors(Number):
         if not child.is_list or not child.value:
             return BAD
         found = [self.amount(field, item.value) for item in child.value]
-        return BAD if BAD in found else tuple(found)
+        if BAD in found:
+            return BAD
+        return tuple(found)
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
         return [{"type": "array", "items": self.number(field), "minItems": 1}]
@@ -177,7 +192,9 @@ class Points(Count):
         if not child.value:
             return BAD
         found = {key: self.amount(field, item.value) for key, item in child.value.items()}
-        return BAD if BAD in found.values() else found
+        if BAD in found.values():
+            return BAD
+        return found
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
         one = {"anyOf": [self.number(field), AMOUNT]}
@@ -213,7 +230,9 @@ def range_schema(spec: Any) -> dict[str, Any]:
     """Return the bounds of a field or hyperparameter."""
     body: dict[str, Any] = {}
     if spec.low > -math.inf:
-        body["exclusiveMinimum" if spec.low_open else "minimum"] = spec.low
+        body["minimum"] = spec.low
+        if spec.low_open:
+            body["exclusiveMinimum"] = body.pop("minimum")
     if spec.high < math.inf:
         body["maximum"] = spec.high
     return body
@@ -225,5 +244,8 @@ def _checked_number(field: Field, number: float | int | None, made: type) -> Any
     return made(number)
 
 
-def _are_different(given: list[Any]) -> bool:
-    return len(set(given)) == len(given)
+def _different(given: list[Any]) -> Any:
+    """Return the entries, each of which must be listed once."""
+    if len(set(given)) < len(given):
+        return BAD
+    return tuple(given)

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from ..errors import ConfigError, Mistake, StudyError
-from ..files.plain_data import is_mapping, is_sequence
+from ..files.plain_data import is_mapping, is_sequence, shortened
 
 MOST_BYTES = 256 * 1024
 MOST_LEVELS = 50
@@ -62,10 +62,26 @@ class Node:
         return isinstance(self.value, list)
 
     @property
-    def children(self) -> list[Node]:
+    def elements(self) -> list[Node]:
+        """The nodes of a list; none of another value."""
+        if self.is_list:
+            return self.value
+        return []
+
+    @property
+    def mapping(self) -> dict[str, Node]:
+        """The nodes of a mapping by key; none of another value."""
         if self.is_map:
-            return list(self.value.values())
-        return self.value if self.is_list else []
+            return self.value
+        return {}
+
+    @property
+    def children(self) -> list[Node]:
+        return [*self.mapping.values(), *self.elements]
+
+    def child(self, key: str) -> Node:
+        """Return the node of a mapping's key; a null without a line if it is not given."""
+        return self.mapping.get(key, Node(None, None))
 
     def shown(self) -> str:
         if self.is_map:
@@ -74,8 +90,7 @@ class Node:
             return "a list"
         if self.value is None or isinstance(self.value, bool):
             return flow(self.value)
-        text = repr(self.value)
-        return text if len(text) <= 60 else text[:57] + "..."
+        return shortened(repr(self.value))
 
 
 def plain(node: Node) -> Any:
@@ -86,7 +101,9 @@ def plain(node: Node) -> Any:
     """
     if node.is_map:
         return {key: plain(child) for key, child in node.value.items()}
-    return [plain(child) for child in node.value] if node.is_list else node.value
+    if node.is_list:
+        return [plain(child) for child in node.value]
+    return node.value
 
 
 def node_of(value: Any) -> Node:
@@ -188,8 +205,10 @@ def _error_line_and_text(error: Any, text: str) -> tuple[int, str]:
     if mark and error.problem == "found undefined alias":
         alias = lines.get(mark.line, "")[mark.column :].split()[0].strip(",]}")
         return mark.line + 1, f"alias {alias[:60]} names nothing defined before it"
-    last = max(1, len(text.splitlines()))
-    return min(mark.line + 1, last) if mark else 1, f"is not valid YAML: {words}"
+    line, last = 1, max(1, len(text.splitlines()))
+    if mark:
+        line = min(mark.line + 1, last)
+    return line, f"is not valid YAML: {words}"
 
 
 class _Builder:
@@ -249,9 +268,12 @@ class Notes:
                 line = node.key_lines[key]
                 if node.value[key].origin:
                     origin, outer = node.value[key].origin, node.value[key].outer
-            text = f"{origin}{text}" if outer is None else f"{origin}:{line}: {text}"
-            line = line if outer is None else outer
-        text = text if len(text) <= _LONGEST else f"{text[:800]} ... {text[-300:]}"
+            if outer is None:
+                text = f"{origin}{text}"
+            else:
+                line, text = outer, f"{origin}:{line}: {text}"
+        if len(text) > _LONGEST:
+            text = f"{text[:800]} ... {text[-300:]}"
         self._mistakes.setdefault(Mistake(line, text))
         if len(self._mistakes) > MOST_MISTAKES:
             raise self.error()
@@ -285,8 +307,8 @@ def place_of(root: Node, path: str) -> tuple[Node, str | None]:
     """
     places = [place.partition(".")[::2] for place in path.split("|")]
     for section, key in places:
-        node = root.value.get(section)
-        if key and node is not None and node.is_map and key in node.value:
+        node = root.child(section)
+        if key and key in node.mapping:
             return node, key
     given = (section for section, _ in places if section in root.value)
     return root, next(given, None)
@@ -332,7 +354,7 @@ def flow(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return str(value).lower()
     if isinstance(value, int | float):
         return repr(value)
     return _quote_text(str(value))

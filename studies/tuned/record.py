@@ -106,7 +106,9 @@ class TunedRecord:
 
     @property
     def env_given(self) -> Any:
-        return {"id": self.env, **self.env_values} if self.env_values else self.env
+        if not self.env_values:
+            return self.env
+        return {"id": self.env, **self.env_values}
 
     @property
     def tuned(self) -> Contender:
@@ -119,7 +121,9 @@ class TunedRecord:
         The mean, if heuristics handle the same requests: blocking is a rate, so the rate of all
         requests together is the mean, and comparisons with heuristics are differences of means.
         """
-        return "mean" if self.heuristics else "iqm"
+        if self.heuristics:
+            return "mean"
+        return "iqm"
 
 
 def shipped() -> Path:
@@ -180,14 +184,18 @@ def read_record(path: Path) -> TunedRecord:
     if base.get(AVERAGE_REWARD) == 0:  # the default of its day, with today's meaning of `off`
         base[AVERAGE_REWARD] = None
     metric: _Metric = reader.filled(_Metric, own["metric"], "metric.")
-    env = plain(own["env"]) if own["env"].is_map else {"id": plain(own["env"])}
+    env = plain(own["env"])
+    if not own["env"].is_map:
+        env = {"id": env}
     results: dict[str, Node] = own["results"].value
     if next(iter(results), None) != TUNED:
         raise reader.fault(own["results"], "results: the first entry must be tuned")
     contenders: list[Contender] = []
     for who, node in results.items():
-        config = {**base, **(tuned if who == TUNED else plain(reader.child(node, "config")))}
-        where, own_values = f"results.{who}.", {"who": who, "config": config}
+        changed = tuned
+        if who != TUNED:
+            changed = plain(reader.child(node, "config"))
+        where, own_values = f"results.{who}.", {"who": who, "config": {**base, **changed}}
         contenders.append(reader.filled(Contender, node, where, **own_values))
     heuristics = root.value.get("heuristics", Node(None, {}))
     blocking = {
@@ -231,10 +239,10 @@ class _RecordReader:
 
     def filled(self, kind: Any, node: Node, where: str, **given: Any) -> Any:
         hints = get_type_hints(kind)
-        for key in node.value if node.is_map else ():
+        for key, child in node.mapping.items():
             if key not in hints:
                 text = f"{where}{key}: unknown; known: {', '.join(hints)}"
-                raise self.fault(node.value[key], text)
+                raise self.fault(child, text)
         for one in fields(kind):
             optional = one.default is not MISSING or one.default_factory is not MISSING
             if one.name not in given and not (optional and one.name not in node.value):
@@ -260,6 +268,11 @@ class _RecordReader:
             if value not in parts:
                 raise self.fault(node, f"{where}: {value!r} ; allowed: {', '.join(parts)}")
             return value
-        if type(value) not in ((*parts, int) if float in parts else parts):
+        types = set(parts)
+        if float in types:
+            types.add(int)
+        if type(value) not in types:
             raise self.fault(node, f"{where}: {value!r} has the wrong type")
-        return float(value) if hint is float else value
+        if hint is float:
+            return float(value)
+        return value

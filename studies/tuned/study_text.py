@@ -161,7 +161,9 @@ def _range_around(name: str, value: Any) -> dict[str, Any]:
     if kind.endswith("int_uniform"):
         low, high = math.floor(low), math.ceil(high)
     else:
-        digits = 10 if kind == "one_minus_log" else 4  # 0.9999975 is not 1
+        digits = 4
+        if kind == "one_minus_log":
+            digits = 10  # 0.9999975 is not 1
         low, high = (float(f"{end:.{digits}g}") for end in (low, high))
     bounds = {"min": min(low, value), "max": max(high, value), "default": value}
     return {**usual, **bounds}

@@ -25,6 +25,7 @@ from .record import Contender, TunedRecord
 
 Verdict = Literal["better", "worse", "no_difference"]
 """As `store.comparison`; all test seeds ran, so nothing is undecided."""
+_SIGNS = {"maximize": 1.0, "minimize": -1.0}
 
 
 @dataclass(frozen=True)
@@ -86,14 +87,17 @@ def summary(
     ranges: Ranges = Ranges(),
 ) -> TestSummary:
     """Return the numbers of one contender; diverged seeds count as its worst value."""
-    reached = [steps for steps in one.to_threshold if steps is not None]
-    middle = median([math.inf if steps is None else float(steps) for steps in one.to_threshold])
+    reached = [float(steps) for steps in one.to_threshold if steps is not None]
+    never = len(one.to_threshold) - len(reached)
+    to_threshold: float | None = median([*reached, *[math.inf] * never])
+    if not math.isfinite(to_threshold):
+        to_threshold = None
     return TestSummary(
         greedy=_centre_interval(one.greedy, goal, estimator, ranges.greedy),
         training=_centre_interval(one.training, "maximize", estimator, ranges.training),
         area=_centre_interval(one.area, goal, estimator, ranges.greedy),
         reached=len(reached),
-        to_threshold=middle if math.isfinite(middle) else None,
+        to_threshold=to_threshold,
         diverged=sum(value is None for value in one.greedy),
     )
 
@@ -117,7 +121,9 @@ def _fill_missing(values: Sequence[float | None], goal: str) -> list[float]:
     finite = [value for value in values if value is not None]
     if not finite:
         return []
-    worst = min(finite) if goal == "maximize" else max(finite)
+    worst = max(finite)
+    if goal == "maximize":
+        worst = min(finite)
     return [worst if value is None else value for value in values]
 
 
@@ -150,9 +156,10 @@ def beside_heuristics(record: TunedRecord) -> list[BesideHeuristic]:
         return []
 
     def decide(who: str, among: int) -> Decision:
-        theirs = record.heuristics[who]
-        sides = (ours, theirs) if record.goal == "maximize" else (theirs, ours)
-        return decided_pairs(*sides, bounds=bounds, among=among)
+        higher, lower = ours, record.heuristics[who]
+        if record.goal == "minimize":
+            higher, lower = lower, higher
+        return decided_pairs(higher, lower, bounds=bounds, among=among)
 
     decisions = sharing_error(
         record.heuristics, decide, lambda it: it.of_seen in ("better", "worse")
@@ -164,8 +171,9 @@ def beside_heuristics(record: TunedRecord) -> list[BesideHeuristic]:
         unless = decided_pairs(ours, theirs, bounds=bounds).unless
         if unless is not None:
             around = unless.interval
-        told = decisions[who].of_seen
-        verdict: Verdict = told if told != "undecided" else "no_difference"
+        verdict = decisions[who].of_seen
+        if verdict == "undecided":
+            verdict = "no_difference"
         seen = _centre_interval(theirs, record.goal, record.estimator, bounds)
         found.append(BesideHeuristic(who, verdict, seen, (less, around)))
     return found
@@ -177,9 +185,13 @@ def _improvement_probability(
 ) -> tuple[float, Interval]:
     if all(value is None for value in (*ours, *theirs)):
         return math.nan, NO_INTERVAL
-    sign = 1.0 if goal == "maximize" else -1.0
-    sides = [[math.nan if v is None else sign * v for v in side] for side in (ours, theirs)]
-    return chance_of_better(sides[0], sides[1], paired=False)
+    return chance_of_better(_gains(ours, goal), _gains(theirs, goal), paired=False)
+
+
+def _gains(values: Sequence[float | None], goal: str) -> list[float]:
+    """Return the values as numbers of which higher is better; NaN for a missing one."""
+    sign = _SIGNS[goal]
+    return [math.nan if value is None else sign * value for value in values]
 
 
 def area(env_steps: Sequence[int], values: Sequence[float]) -> float:
@@ -203,6 +215,6 @@ def time_to(
     >>> time_to([10, 20, 30], [1.0, 5.0, 4.0], 4.5)
     20
     """
-    sign = 1.0 if goal == "maximize" else -1.0
+    sign = _SIGNS[goal]
     reached = (at for at, v in zip(env_steps, values, strict=True) if sign * (v - threshold) >= 0)
     return next(reached, None)
