@@ -56,6 +56,12 @@ def mean(values: Sequence[float]) -> float:
         return sum(values) / len(values)
 
 
+def mean_or_none(values: Sequence[float]) -> float | None:
+    if not values:
+        return None
+    return mean(values)
+
+
 def median(values: Sequence[float]) -> float:
     _require_values(values, "median")
     if any(map(math.isnan, values)):

@@ -121,17 +121,15 @@ def _constraint_verdict(winner: str, against: Against) -> str:
     rival, keeps = against.rival, against.limits is not None and against.limits.rival.state
     is_worse = against.by_value == "worse"
     if against.verdict == "feasible" and is_worse:
-        return (
-            f"{_upper_first(winner)} keeps the constraints; {rival} violates them but is better."
-        )
+        return f"{upper_first(winner)} keeps the constraints; {rival} violates them but is better."
     if against.verdict == "feasible":
-        return f"{_upper_first(winner)} keeps the constraints, which {rival} violates."
+        return f"{upper_first(winner)} keeps the constraints, which {rival} violates."
     if against.verdict == "infeasible" and keeps == "kept":
-        return f"{_upper_first(winner)} violates the constraints, which {rival} keeps."
+        return f"{upper_first(winner)} violates the constraints, which {rival} keeps."
     if against.verdict == "infeasible" and keeps == "violated":
-        return f"{_upper_first(winner)} and {rival} both violate the constraints."
+        return f"{upper_first(winner)} and {rival} both violate the constraints."
     if against.verdict == "infeasible":
-        return f"{_upper_first(winner)} violates the constraints."
+        return f"{upper_first(winner)} violates the constraints."
     return f"Undecided: {rival} is better but violates the constraints."
 
 
@@ -148,12 +146,12 @@ def _open_constraints(winner: str, against: Against) -> str:
     if len(not_sure) == 2:
         return f"It is not certain that {winner} or {against.rival} keeps the constraints."
     if not_sure and limits.rival.state == "violated":
-        violates = f"{_upper_first(against.rival)} violates the constraints"
+        violates = f"{upper_first(against.rival)} violates the constraints"
         return f"{violates}; it is not certain that {winner} keeps them."
     if not_sure:
         return f"It is not certain that {not_sure[0]} keeps the constraints."
     if limits.rival.state == "violated":
-        return f"{_upper_first(against.rival)} violates the constraints."
+        return f"{upper_first(against.rival)} violates the constraints."
     return ""
 
 
@@ -200,7 +198,7 @@ def _by_value(conclusion: Conclusion, against: Against) -> list[str]:
     said += _own_diverged(winner, against)
     if against.diverged:
         said.append(
-            f"{_upper_first(rival)} diverged on {against.diverged} of them, which are left out."
+            f"{upper_first(rival)} diverged on {against.diverged} of them, which are left out."
         )
     return said
 
@@ -229,29 +227,29 @@ def _nothing_to_compare(conclusion: Conclusion, against: Against) -> list[str]:
 def _diverged_sentences(conclusion: Conclusion, against: Against) -> list[str]:
     seeds, winner = _seed_count(conclusion, against), conclusion.winner or ""
     return [
-        f"{_upper_first(winner)} diverged on {against.own_diverged} of {seeds}.",
-        f"{_upper_first(against.rival)} diverged on {against.diverged or 'none'} of them.",
+        f"{upper_first(winner)} diverged on {against.own_diverged} of {seeds}.",
+        f"{upper_first(against.rival)} diverged on {against.diverged or 'none'} of them.",
         *_of_values("Where both have a value", _difference_text(against)),
     ]
 
 
 def _ceiling_sentences(conclusion: Conclusion, against: Against) -> list[str]:
     seeds = _seed_count(conclusion, against)
-    said = f"{_upper_first(conclusion.winner or '')} and {against.rival} both reach the ceiling"
+    said = f"{upper_first(conclusion.winner or '')} and {against.rival} both reach the ceiling"
     numbers = f": {_number_text(conclusion.ceiling)} on {seeds}"
     return [*_fit_on_line(said, numbers, seeds), *_same_value_sentence(conclusion)]
 
 
 def _better_sentences(conclusion: Conclusion, against: Against) -> list[str]:
     seeds = _seed_count(conclusion, against)
-    first = f"{_upper_first(conclusion.winner or '')} is better than {against.rival}"
+    first = f"{upper_first(conclusion.winner or '')} is better than {against.rival}"
     if against.is_lost:
         return _fit_on_line(f"{first}, which diverged", f" on {seeds}", seeds)
     return _fit_on_line(first, f": by {_difference_text(against)}", seeds)
 
 
 def _worse_sentences(conclusion: Conclusion, against: Against) -> list[str]:
-    first = f"{_upper_first(against.rival)} is better than {conclusion.winner or ''}"
+    first = f"{upper_first(against.rival)} is better than {conclusion.winner or ''}"
     return _fit_on_line(
         first, f": by {_difference_text(against)}", _seed_count(conclusion, against)
     )
@@ -325,17 +323,17 @@ def _keeps_default(conclusion: Conclusion, against: Against) -> bool:
 def _no_difference(conclusion: Conclusion, against: Against, seeds: str) -> list[str]:
     """Say that nothing is significant; the answer is the lead, if it is clear."""
     winner, rival, word = conclusion.winner or "", against.rival, WORDS[against.verdict]
-    ahead = [_upper_first(text) for text in _lead_sentences(winner, against, seeds)]
+    ahead = [upper_first(text) for text in _lead_sentences(winner, against, seeds)]
     if _keeps_default(conclusion, against):
         return [f"Keep {rival}: {word} from {winner}.", *ahead]
     if against is conclusion.against and against.advice == "take" and ahead:
         said = f"Not significant: {_lower_first(ahead[0])}"
         if len(said) < _COLUMNS:
             return [said]
-        return [f"{_upper_first(winner)} leads {rival}, but not significantly.", *ahead]
-    said = f"{_upper_first(word)} between {winner} and {rival}."
+        return [f"{upper_first(winner)} leads {rival}, but not significantly.", *ahead]
+    said = f"{upper_first(word)} between {winner} and {rival}."
     if len(said) >= _COLUMNS:
-        said = f"{_upper_first(word)} from {rival}."
+        said = f"{upper_first(word)} from {rival}."
     return [said, *ahead]
 
 
@@ -348,11 +346,11 @@ def _undecided_sentences(conclusion: Conclusion, against: Against, seeds: str) -
         said = " ".join([f"Keep {rival}:", *it])
         first = f"Keep {rival}: {winner} has no clear lead."
     else:
-        said = " ".join([f"{_upper_first(WORDS[against.verdict])}:", *ahead])
-        first = f"{_upper_first(WORDS[against.verdict])} against {rival}."
+        said = " ".join([f"{upper_first(WORDS[against.verdict])}:", *ahead])
+        first = f"{upper_first(WORDS[against.verdict])} against {rival}."
     if ahead and len(said) < _COLUMNS:
         return [said]
-    return [first, *map(_upper_first, ahead)]
+    return [first, *map(upper_first, ahead)]
 
 
 def _unless_sentences(winner: str, against: Against, seeds: str) -> list[str]:
@@ -365,7 +363,7 @@ def _unless_sentences(winner: str, against: Against, seeds: str) -> list[str]:
         ahead, behind, sign = behind, ahead, -1.0
     on_these = replace(against, interval=found.interval)
     by = f"{_number_text(abs(difference))}{_interval_text(on_these, sign)}"
-    first = f"{_upper_first(ahead)} is better than {behind}"
+    first = f"{upper_first(ahead)} is better than {behind}"
     said = [f"{first} unless 1 in {found.one_in} seeds differs from these."]
     if len(said[0]) >= _COLUMNS:
         condition = f"fewer than 1 in {found.one_in} seeds give a result that these did not show"
@@ -377,7 +375,7 @@ def _own_diverged(winner: str, against: Against) -> list[str]:
     count = against.own_diverged
     if not count:
         return []
-    return [f"{_upper_first(winner)} diverged on {count} of them, which are left out."]
+    return [f"{upper_first(winner)} diverged on {count} of them, which are left out."]
 
 
 def _of_values(where: str, numbers: str) -> list[str]:
@@ -393,7 +391,7 @@ def _fit_on_line(first: str, numbers: str, seeds: str) -> list[str]:
         where = f" on {seeds}"
     if len(first + numbers + where) < _COLUMNS:
         return [f"{first}{numbers}{where}."]
-    return [f"{first}.", f"{_upper_first(numbers.lstrip(': '))}{where}."]
+    return [f"{first}.", f"{upper_first(numbers.lstrip(': '))}{where}."]
 
 
 def _difference_text(against: Against) -> str:
@@ -440,7 +438,7 @@ def _number_text(value: float | None, sign: str = "") -> str:
     return f"{value:{sign}z.4g}"
 
 
-def _upper_first(text: str) -> str:
+def upper_first(text: str) -> str:
     """Start a sentence; a name such as `ksp_ff` is unchanged."""
     if "_" in text.split(" ", 1)[0]:
         return text
