@@ -17,7 +17,7 @@ from ..store.rows import counts_evaluations_alone
 from ..store.statistics import Interval
 from ..studies.algorithm import ENV_STEPS
 from ..studies.resolved import as_recorded
-from ..studies.spec import WITH_TRAINING
+from ..studies.spec import WITH_TRAINING, Study
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = "_.-=+*#@"
@@ -68,6 +68,14 @@ def origin_lines(about: Mapping[str, Any]) -> list[str]:
     if not words:
         return []
     return [f"from    {words}"]
+
+
+def method_words(study: Study) -> str:
+    """Return a study's search method and its stopping rule."""
+    method, rule = study.search.method, study.early_terminate
+    if rule is None:
+        return method
+    return f"{method} + {rule.type}"
 
 
 def steps(count: int) -> str:

@@ -28,6 +28,7 @@ from ..formatting import (
     around,
     between,
     duration,
+    method_words,
     number,
     param,
     seeds_text,
@@ -336,9 +337,7 @@ def report_html(snapshot: Snapshot, portable: bool = False) -> str:
 
 def head_html(snapshot: Snapshot, portable: bool = False) -> str:
     study = snapshot.study
-    sub, commands = f"{env_words(study)}, {study.search.method}", ""
-    if study.early_terminate is not None:
-        sub += f" + {study.early_terminate.type}"
+    sub, commands = f"{env_words(study)}, {method_words(study)}", ""
     if not portable:
         commands = _next_commands(snapshot)
     return (
