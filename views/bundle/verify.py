@@ -235,11 +235,7 @@ class Bundle:
         if not there:
             return "not for NumPy: ", [f"{NUMPY}/{FILE}: is missing"]
         wrong = [f"{name}: is missing" for name in NUMPY_FILES if name not in there]
-        ours = sha256(Path(forward.__file__).read_bytes()).hexdigest()
-        if self.members.get(NUMPY_FILES[0], ours) != ours:
-            wrong.append(f"{NUMPY_FILES[0]}: differs from the file of this hpo ({__version__})")
-        if not self.policy.is_dir():
-            wrong.append(f"{NUMPY}/{FILE}: its policy is missing")
+        wrong += self._numpy_changes()
         apart = ""
         if not wrong:
             apart = difference(self.folder / NUMPY / FILE)
@@ -250,6 +246,15 @@ class Bundle:
         if self._no_numpy:
             return f"not for NumPy: {self._no_numpy}", wrong
         return f"NumPy gives the actions in {NUMPY}/{FILE}", wrong
+
+    def _numpy_changes(self) -> list[str]:
+        wrong: list[str] = []
+        ours = sha256(Path(forward.__file__).read_bytes()).hexdigest()
+        if self.members.get(NUMPY_FILES[0], ours) != ours:
+            wrong.append(f"{NUMPY_FILES[0]}: differs from the file of this hpo ({__version__})")
+        if not self.policy.is_dir():
+            wrong.append(f"{NUMPY}/{FILE}: its policy is missing")
+        return wrong
 
     def _check_report(self, packages: dict[str, str]) -> tuple[str, list[str]]:
         """Return a text on the report, and its faults."""

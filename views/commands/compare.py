@@ -34,6 +34,7 @@ from ...store.aggregate_environments import (
     OnEach,
     OneEnvironment,
     beside,
+    of_seeds,
     on_each,
     profiles,
 )
@@ -92,7 +93,7 @@ def _environment_part(
         return {}, []
     if chosen.paired:
         common = sorted(ours.keys() & theirs.keys())
-        ours, theirs = _of_common(ours, common), _of_common(theirs, common)
+        ours, theirs = of_seeds(ours, common), of_seeds(theirs, common)
     found = beside(ours, theirs, paired=chosen.paired, bounds=bounds)
     if not decides:
         found = _without_intervals(found)
@@ -111,10 +112,6 @@ def _environment_part(
 
 def _scores_of(side: _Side, stream: Stream) -> BySeed:
     return side.scores.of(side.trial, stream)
-
-
-def _of_common(seeds: BySeed, common: Sequence[int]) -> BySeed:
-    return {seed: seeds[seed] for seed in common}
 
 
 def _together(side: OnEach) -> dict[str, Any]:
