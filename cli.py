@@ -452,7 +452,8 @@ def _disk_words(error: OSError, reason: str) -> str:
 
     if error.filename is None and "temporary directory" in reason:  # none can be written
         return f"{reason}; name one with TMPDIR=FOLDER"
-    place, folder = named_file(error), None
+    place = named_file(error)
+    folder = None
     if has_refused(error):
         folder = full_temporary_folder(place, sure=place is not None)
     if folder is not None:

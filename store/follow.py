@@ -111,7 +111,8 @@ class Follower:
         if final:
             trials += _changed_ends(by_number, mark)
         told = tuple(item for item in trials if item.points or item.ended)
-        ended, best = _newly_ended(rows, mark), None
+        ended = _newly_ended(rows, mark)
+        best = None
         if rows:
             best = rows[0]["value"]
         mark.told += [row["trial"] for row in ended]
@@ -141,7 +142,8 @@ class Follower:
         self, row: Mapping[str, Any], curves: pa.Table, episodes: pa.Table, mark: SinkProgress
     ) -> TrialNews:
         number, ended = row["trial"], row["state"] not in _LIVE
-        name, seeds = str(number), self.seeds
+        name = str(number)
+        seeds = self.seeds
         if ended:
             seeds = 1
         taken = mark.points.setdefault(name, 0)
@@ -339,7 +341,8 @@ class FollowingSink(ABC, Generic[Run]):
 
     def close(self) -> None:
         directory, self._directory = self._directory, None
-        finished, state = directory is not None and is_finished(directory), "interrupted"
+        finished = directory is not None and is_finished(directory)
+        state = "interrupted"
         if directory is not None:
             news = self._write_news(directory, finished)
             if finished and news.table["trial"]:

@@ -363,7 +363,8 @@ def main_effect(
     if column.choices or len(distinct) <= _MOST_GROUPS:
         groups = [list(pairs) for _, pairs in groupby(known, key=lambda pair: pair[0])]
     else:
-        count, ends = min(_MOST_GROUPS, len(known) // _GROUP), list[int]()
+        count = min(_MOST_GROUPS, len(known) // _GROUP)
+        ends = list[int]()
         if count:
             ends = [round(index * len(known) / count) for index in range(count + 1)]
         groups = [known[low:high] for low, high in pairwise(ends)]

@@ -208,7 +208,8 @@ def summary_of(path: Path) -> StudySummary:
         if isinstance(error, UnreadableError | PermissionError):
             state = "unreadable"
         return StudySummary(path.name, state, 0, 0, None, "", None, path, str(error))
-    total, best = sum(counts.values()), None
+    total = sum(counts.values())
+    best = None
     if entries:
         best = entries[0].value
     done = total - counts.get("waiting", 0) - counts.get("running", 0)

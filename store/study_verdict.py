@@ -80,7 +80,8 @@ def concluded(
         return _of_lone_trial(sides, baselines)
     if meta.objectives or not sides.are_tested:
         return _no_verdict(given.why, given.front)
-    found, tells = conclude(_evidence(sides, baselines, given)), given.tells
+    found = conclude(_evidence(sides, baselines, given))
+    tells = given.tells
     if found.copying is not None:
         tells = ""
     return _with_sentences(replace(found, tells=tells, chosen=_among_chosen(sides)))

@@ -126,7 +126,9 @@ def conclude(evidence: Evidence) -> Conclusion:
     winner = evidence.winner
     if not winner:
         return Conclusion(None, Against(evidence.rival, "nothing"))
-    alike, top, beaten = _shared_value(evidence, winner), None, 0
+    alike = _shared_value(evidence, winner)
+    top = None
+    beaten = 0
     if _is_ceiling(evidence, alike):
         alike, top = None, alike
     if evidence.is_default:
@@ -172,7 +174,8 @@ def _of_default(evidence: Evidence, winner: Sample, terms: Terms) -> Against:
 def _default_won(evidence: Evidence, winner: Sample) -> Against:
     if not evidence.beaten:
         return Against(evidence.rival, "nothing", why=_NO_OTHER)
-    finite, means = [value for value in winner.values() if math.isfinite(value)], None
+    finite = [value for value in winner.values() if math.isfinite(value)]
+    means = None
     if finite:
         means = (mean(finite), mean(finite))
     return Against(

@@ -68,7 +68,8 @@ def sentences(conclusion: Conclusion) -> list[str]:
             "No trial keeps the constraints on the selection seeds; "
             f"{winner} violates them least there."
         ]
-    rule, said = conclusion.better_rule, list[str]()
+    rule = conclusion.better_rule
+    said = list[str]()
     if rule is not None:
         said += _of_one(conclusion, rule)[:1]
     if conclusion.copying is not None:
@@ -208,7 +209,8 @@ def _seed_count(conclusion: Conclusion, against: Against) -> str:
 
 
 def _default_won(conclusion: Conclusion, against: Against) -> list[str]:
-    where, others = "on new seeds", "the other trial was not better"
+    where = "on new seeds"
+    others = "the other trial was not better"
     if conclusion.of_search:
         where = "in the search"
     if conclusion.beaten > 1:

@@ -51,7 +51,8 @@ class WandbSink(FollowingSink["Run"]):
     def _open(self, directory: Path, key: str, trial: TrialNews | None) -> Run:
         import wandb
 
-        settings, resume = self._settings, "allow"
+        settings = self._settings
+        resume = "allow"
         if settings.mode == "offline":
             resume = None
         if trial is None:

@@ -272,7 +272,9 @@ def trial_page(folder: StudyFolder, number_: int) -> TrialPage:
         decisions = journal.decisions(number_)
         conclusion = conclusion_of(journal, rows, entries)
         study = plain(read_text(meta.study_text, "study.resolved.yaml"))
-        weight, scores, verdict = _training_weight(study), None, None
+        weight = _training_weight(study)
+        scores = None
+        verdict = None
         if counts_evaluations_alone(journal.attributes()):
             weight = 0.0
         if names:

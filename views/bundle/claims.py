@@ -164,7 +164,9 @@ def _verdict_claims(
     study: _Study, row: TrialRow, tables: _Tables, metric: str
 ) -> Iterator[dict[str, Any]]:
     """Yield the claims about a trial and the default, then those that involve more trials."""
-    default, pair, others = default_of(study.rows), None, list[str]()
+    default = default_of(study.rows)
+    pair = None
+    others = list[str]()
     if row.trial == study.entries[0].trial:
         others = _of_others(study.conclusion, metric)
     if default is not None and default.trial != row.trial:
@@ -347,7 +349,8 @@ class _Tables:
         If training returns count, `trained` has them.
         """
         if self.meta.environments:  # one score of several environments
-            name, lost = _VALUES.get(stream, "seed_values"), "[]::BIGINT[]"
+            name = _VALUES.get(stream, "seed_values")
+            lost = "[]::BIGINT[]"
             if stream == "report":
                 lost = "report_diverged"
             seeds = f"range(len({name}) + len({lost}))"

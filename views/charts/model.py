@@ -299,7 +299,8 @@ def knob_ticks(distribution: Distribution, apart: float = _APART) -> tuple[tuple
     axis = distribution.axis
     few = axis.kind != "real" and axis.high - axis.low + 1 <= _FEW
     if few or axis.kind == "choice":
-        values, every = list(distribution.grid(int(axis.high - axis.low) + 1)), 1
+        values = list(distribution.grid(int(axis.high - axis.low) + 1))
+        every = 1
         if not few:
             every = math.ceil(len(values) / _FEW)
         return tuple((knob_share(distribution, value), param(value)) for value in values[::every])

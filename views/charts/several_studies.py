@@ -107,7 +107,8 @@ def _test_values(snapshot: Snapshot, trial: int, scaled: bool) -> BySeed:
     """Return a trial's values on test seeds, one score per environment."""
     if snapshot.study.more_envs:
         return snapshot.scores.of(trial, Stream.REPORT)
-    scale, values = None, snapshot.rows[trial].by_report_seed
+    scale = None
+    values = snapshot.rows[trial].by_report_seed
     if scaled:
         scale = _reference_scores(snapshot)
     if scale is None:

@@ -147,7 +147,8 @@ def _levels_that_run(
     bundle: Bundle, found: dict[str, Any], sound: bool, args: Namespace
 ) -> Iterator[Level]:
     """Yield `playable` and `retrained`, each if requested and if its code is allowed."""
-    claims, sides = found["claims"], list[ClaimSeeds]()
+    claims = found["claims"]
+    sides = list[ClaimSeeds]()
     if sound:
         sides = sides_of(bundle, claims, args.seeds)
     new = counted(args.episodes, "new episode")

@@ -144,7 +144,8 @@ def _differences(policy: str, heuristic: str, results: Compared) -> list[dict[st
     for load, own, other in zip(
         ours.loads, ours.service_blocking, theirs.service_blocking, strict=True
     ):
-        values, std = own - other, None
+        values = own - other
+        std = None
         if len(values) > 1:
             std = float(values.std(ddof=1))
         around = paired_interval(own.tolist(), other.tolist(), level=_LEVEL, bounds=RATE)

@@ -133,7 +133,8 @@ def _eval_training(args: Namespace) -> int:
     data = {"policy": str(folder), "algorithm": name, "episodes": args.episodes, "seed": args.seed}
     lines = [f"{folder} of {name}, {counted(args.episodes, 'episode')}"]
     if returns:
-        given, bounds = saved.lane.training.given, Bounds()
+        given = saved.lane.training.given
+        bounds = Bounds()
         if given is not None:
             bounds = _bounds(given.plan)
         data |= _statistics(returns, lengths or [math.nan], bounds)

@@ -255,7 +255,8 @@ def _print_for_paper(seen: _Board, args: Namespace) -> None:
         raise ConfigError("--latex and --markdown are two formats; choose one")
     if not seen.entries:
         raise StoreError("the study has no trial yet; see: hpo list")
-    verdict, form = seen.conclusion.said[:1], "markdown"
+    verdict = seen.conclusion.said[:1]
+    form = "markdown"
     if args.latex:
         form = "latex"
     table = leaderboard_for_paper(seen.meta, seen.entries, args.n or _ROWS, verdict)
@@ -407,7 +408,8 @@ def _yaml_text(value: Any) -> str:
 
 
 def print_exported(target: Path, study_text: str) -> None:
-    origin, what = _origin_of(target), "policy"
+    origin = _origin_of(target)
+    what = "policy"
     value, length = origin.get("value"), origin.get("env_steps")
     is_process = (target / PROCESS).is_file()
     if (target / TRAINING).is_file():
@@ -459,7 +461,8 @@ def export_policy(folder: StudyFolder, trial: int, target: Path, onnx: bool = Fa
         from ..bundle.policy_forms import model_of  # numpy
 
         model = model_of(source)
-    seeds, more = source.with_name(f"{source.name}_seeds"), dict[str, Path]()
+    seeds = source.with_name(f"{source.name}_seeds")
+    more = dict[str, Path]()
     if seeds.is_dir():
         more["seeds"] = seeds
     copy_folder(source, target, more)

@@ -134,7 +134,8 @@ class Trained:
         return finite_or_none(self.page.entry.value)
 
     def as_json(self) -> dict[str, Any]:
-        trial, policy = self.page.as_json(), None
+        trial = self.page.as_json()
+        policy = None
         if self.policy is not None:
             policy = str(self.policy)
         return {

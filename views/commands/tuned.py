@@ -56,7 +56,8 @@ def records_table(records: Sequence[TunedRecord]) -> str:
     for record in records:
         found = {who: seen.greedy[0] for who, seen in _summaries(record).items()}
         compared = {one.who: one for one in comparisons(record)}
-        against, default_verdict = compared.pop(DEFAULT, None), "-"
+        against = compared.pop(DEFAULT, None)
+        default_verdict = "-"
         if against is not None:
             default_verdict = against.verdict.replace("_", " ")
         rows.append(
@@ -163,7 +164,9 @@ def _benchmark_lines(record: TunedRecord, verbose: bool) -> list[str]:
     rows = list[list[str]]()
     for one in record.contenders:
         seen = summary_in(record, one)
-        beside, better, to_threshold = compared.get(one.who), "", "-"
+        beside = compared.get(one.who)
+        better = ""
+        to_threshold = "-"
         if beside is not None:
             better = around(*beside.greedy, ".2f")
         if seen.to_threshold is not None:

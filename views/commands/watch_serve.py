@@ -81,7 +81,8 @@ def do_watch(args: Namespace) -> int:
     folder = study_of(args)
     lines = args.json or not can_draw()
     last = _print_lines(folder, args.json) if lines else _draw_until_end(folder)
-    ended, stream = last.word in ("finished", "running"), sys.stderr
+    ended = last.word in ("finished", "running")
+    stream = sys.stderr
     if ended and not args.json:  # else what goes to stdout is data, or there is no answer
         stream = sys.stdout
     echo(_end_text(folder, last), file=stream)
@@ -152,7 +153,8 @@ def _draw_until_end(folder: StudyFolder) -> StudyStatus:
 def picture_of(standing: StudyStatus | None) -> RenderableType:
     if standing is None:
         return panel("", None, 0.0, "reading")
-    head, doing = standing.head, "nothing is committed yet"
+    head = standing.head
+    doing = "nothing is committed yet"
     age = max(0.0, time.time() - head.at)
     if head.number:
         doing = f"commit {head.number}, {duration(age)} ago"

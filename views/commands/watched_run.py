@@ -136,7 +136,8 @@ def _command_lines(commands: Sequence[tuple[str, str]], width: int) -> list[str]
 
 def summary(results: RunResults, unit: str = ENV_STEPS) -> str:
     usage = results.usage
-    report, where = StudyFolder(results.folder).report, f"Results: {results.folder}/"
+    report = StudyFolder(results.folder).report
+    where = f"Results: {results.folder}/"
     if report.is_file():
         where = f"Report: {report}"
     trials = counted(sum(entry.trial >= 0 for entry in results.leaderboard), "trial")

@@ -200,7 +200,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = answer.body.encode()
         tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
         headers = getattr(self, "headers", None) or {}  # missing if the request is not HTTP
-        known, status = headers.get("If-None-Match", ""), answer.status
+        known = headers.get("If-None-Match", "")
+        status = answer.status
         fresh = answer.status is HTTPStatus.OK and tag in map(str.strip, known.split(","))
         if fresh:
             status = HTTPStatus.NOT_MODIFIED
@@ -255,7 +256,8 @@ def _answer_at(server: LiveServer, path: str) -> Response:
     if path == "/":
         return Response(pages.list_page(str(server.library.root)))
     words = [unquote(word) for word in path.strip("/").split("/")]
-    found, answer = _PLACES.get((words[0], len(words))), None
+    found = _PLACES.get((words[0], len(words)))
+    answer = None
     if found is not None:
         answer = found(server.library, *words[1:])
     if answer is not None:

@@ -118,7 +118,8 @@ def _bucket(state: LoopState, at: int, lanes: str) -> str:
     busy = {run.lane: run for run in in_lanes(state, bucket.key)}
     shown = range(min(bucket.lanes, _MOST_LANES))
     cells = "".join(_lane(lane, busy.get(lane), state) for lane in shown)
-    several, many = len(state.buckets) > 1, f"{bucket.lanes} {lanes}"
+    several = len(state.buckets) > 1
+    many = f"{bucket.lanes} {lanes}"
     if lanes == "lanes":
         many = counted(bucket.lanes, "lane")
     title = f"{len(busy)} of {many} busy"
@@ -181,7 +182,8 @@ def _status_html(standing: StudyStatus) -> str:
     head, progress = standing.head, standing.progress
     if progress is None:
         return f'<p class="note">{escape(_WORDS[standing.word])} Nothing is committed yet.</p>'
-    clock, shown = duration(progress.seconds), ""
+    clock = duration(progress.seconds)
+    shown = ""
     if standing.word == "running":
         clock += left_text(progress)
         facts = progress_facts(progress, unit=standing.study.algorithm.unit)

@@ -58,7 +58,8 @@ def result_rows(snapshot: Snapshot) -> list[PaperRow]:
     if first is None or snapshot.meta.objectives:
         return []
     rows = [_of_entry(snapshot, first, _configuration_name(snapshot, first), None)]
-    conclusion, against = snapshot.conclusion, None
+    conclusion = snapshot.conclusion
+    against = None
     default = next((one for one in snapshot.entries if one.is_default), None)
     if conclusion.winner is not None:
         against = conclusion.against

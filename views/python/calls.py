@@ -121,7 +121,8 @@ class Results(_Results):
         return self.open().policy(trial)
 
     def __repr__(self) -> str:
-        best, won = self.best, "no trial has a value"
+        best = self.best
+        won = "no trial has a value"
         if best is not None:
             won = f"trial {best.trial}: {best.value:.4g}"
         return f"<Results of {self.folder.name}: {self.state}, {won}; .open(), .policy()>"

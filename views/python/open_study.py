@@ -330,7 +330,8 @@ def _on_one_line(row: Sequence[str]) -> list[str]:
 
 
 def _html_table(rows: Sequence[Sequence[str]]) -> str:
-    head, body = _html_row(rows[0], "th"), "".join(_html_row(row, "td") for row in rows[1:])
+    head = _html_row(rows[0], "th")
+    body = "".join(_html_row(row, "td") for row in rows[1:])
     return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
 
 

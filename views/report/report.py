@@ -219,7 +219,8 @@ def leaderboard_table(snapshot: Snapshot) -> str:
 
 
 def _cells(column: BoardColumn) -> list[TableCell]:
-    sorts, shown = column.sorts or [None] * len(column.cells), column.cells
+    sorts = column.sorts or [None] * len(column.cells)
+    shown = column.cells
     if column.kind is Kind.PARAM:
         shown = map(_shortened, shown)
     return [TableCell(text, _sortable_number(by)) for text, by in zip(shown, sorts, strict=True)]
@@ -337,7 +338,8 @@ def report_html(snapshot: Snapshot, portable: bool = False) -> str:
 
 def head_html(snapshot: Snapshot, portable: bool = False) -> str:
     study = snapshot.study
-    sub, commands = f"{env_words(study)}, {method_words(study)}", ""
+    sub = f"{env_words(study)}, {method_words(study)}"
+    commands = ""
     if not portable:
         commands = _next_commands(snapshot)
     return (
@@ -403,7 +405,8 @@ def _key_facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
 
 
 def _default_words(snapshot: Snapshot) -> str:
-    default, values = snapshot.default, ()
+    default = snapshot.default
+    values = ()
     if default is not None:
         values = snapshot.rows[default].report_values
     around = bounded_interval(values, value_bounds(snapshot.meta))
