@@ -137,14 +137,12 @@ def headline(
     metric: str,
     unit: str = ENV_STEPS,
 ) -> list[str]:
-    first = winner_line(entries, metric, unit)
-    if conclusion is None:
-        return [first]
-    if conclusion.winner is not None or conclusion.front is not None:
+    if conclusion is not None and (conclusion.winner is not None or conclusion.front is not None):
         return [*conclusion.said]
-    if not entries or entries[0].value is None:
-        return [first]
-    return [first, *conclusion.said]
+    lines = [winner_line(entries, metric, unit)]
+    if conclusion is not None and entries and entries[0].value is not None:
+        lines += conclusion.said
+    return lines
 
 
 def deciding_command(
