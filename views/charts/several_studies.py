@@ -167,7 +167,7 @@ def _grid_of(
     """Return method -> environment -> its study; each method has one on every environment."""
     grid: dict[str, dict[str, Snapshot]] = {}
     for snapshot in snapshots:
-        cell = grid.setdefault(_method_name(snapshot), {})
+        cell = grid.setdefault(method_words(snapshot.study), {})
         if _environment(snapshot) in cell:
             other = cell[_environment(snapshot)].meta.name
             told = f"{other!r} and {snapshot.meta.name!r} have the same method and environment"
@@ -198,10 +198,6 @@ def _on_several(snapshots: Sequence[Snapshot], environments: Sequence[str]) -> S
     if all(_default_values(one, scaled=True) for one in of_one):
         sides.append(_side_over_studies(_DEFAULT, of_one, default=True))
     return Sides(tuple(sides), tuple(environments), "normalised score", _cut_words(sides, of_one))
-
-
-def _method_name(snapshot: Snapshot) -> str:
-    return method_words(snapshot.study)
 
 
 def _side_over_studies(name: str, snapshots: Sequence[Snapshot], default: bool) -> MethodValues:
