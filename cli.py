@@ -48,14 +48,17 @@ _Parser = argparse.ArgumentParser
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return 0, 1, 2 for a mistake, 130 for Ctrl-C, 141 for a closed pipe."""
-    given = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        argv = sys.argv[1:]
     # XLA's alarms of slow compiles go straight to stderr; its errors are raised as well
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     _open_streams()
     try:
-        args = _parse_line(given)
+        args = _parse_line(list(argv))
     except SystemExit as end:  # argparse: --help, --version, or a usage error
-        return end.code if isinstance(end.code, int) else 2
+        if isinstance(end.code, int):
+            return end.code
+        return 2
     try:
         check_platform()
         module, function = args.call
@@ -85,15 +88,17 @@ def _parse_line(argv: list[str]) -> argparse.Namespace:
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what could stand here
         whole, _ = make_parser()
         import_module(".views.commands.completion", __package__).complete_words(whole)
-    argv = argv or ["--help"]
-    cut = argv.index("--") if "--" in argv and "import" in argv[:1] else len(argv)
-    argv, rest = argv[:cut], argv[cut + 1 :]
+    argv, rest = argv or ["--help"], list[str]()
+    if argv[0] == "import" and "--" in argv:
+        cut = argv.index("--")
+        argv, rest = argv[:cut], argv[cut + 1 :]
     word = next((word for word in argv if not word.startswith("-")), None)
     parser, verbs = make_parser([] if word is None else [word])
     parser.shows_all = word is None and ("-v" in argv or "--verbose" in argv)
     if word is not None and word not in verbs:
-        near = suggestion(word, verbs)
-        lists = f"{near} (hpo --help lists all)" if near else " hpo --help lists all"
+        lists = " hpo --help lists all"
+        if near := suggestion(word, verbs):
+            lists = f"{near} (hpo --help lists all)"
         parser.error(f"unknown command {word!r};{lists}")
     args = parser.parse_args(argv)
     if word == "compare" and args.b is not None and args.a == args.b:
@@ -183,7 +188,8 @@ class _Main(argparse.ArgumentParser):
         later: list[str] = []
         for group, names in _GROUPS.items():
             shown = self._shown(names)
-            lines += [group] if shown else []
+            if shown:
+                lines.append(group)
             lines += [f"  {name:<12}{self.texts[name]}" for name in shown]
             later += [name for name in names if name not in _FIRST]
         if not self.shows_all:
@@ -222,9 +228,12 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     _flag(check, "--no-time", "compile and time nothing", dest="time", action="store_false")
     run = verb("run", "init_check_run", "run a study, or resume it")
     train = verb("train", "train", "train one configuration on all its seeds")
-    for parser in (check, run, train):
-        more = ", or tuned:ENV" if parser is train else ""
-        _option(parser, "file", "FILE", f"a study file{more}")
+    for parser, file in (
+        (check, "a study file"),
+        (run, "a study file"),
+        (train, "a study file, or tuned:ENV"),
+    ):
+        _option(parser, "file", "FILE", file)
         _add_set(parser, "override a key of FILE, such as budget.trials=10; repeatable")
         _add_json(parser)
     for parser in (run, train):
@@ -471,19 +480,20 @@ def _open_streams() -> None:
 
 def _disk_words(error: OSError, reason: str) -> str:
     """Return one line about a disk error; an unnamed file is stdout or a temporary one."""
-    from pathlib import Path
-
-    from .files.atomic_files import TEMPORARY_CURE, full_temporary_folder, has_refused
+    from .files.atomic_files import TEMPORARY_CURE, full_temporary_folder, has_refused, named_file
 
     if error.filename is None and "temporary directory" in reason:  # none can be written
         return f"{reason}; name one with TMPDIR=FOLDER"
-    place = None if error.filename is None else Path(os.fsdecode(error.filename))
-    folder = full_temporary_folder(place, sure=place is not None) if has_refused(error) else None
+    place = named_file(error)
+    folder = None
+    if has_refused(error):
+        folder = full_temporary_folder(place, sure=place is not None)
     if folder is not None:
         return f"{reason} while writing {folder}; {TEMPORARY_CURE} and run the same command again"
     if place is None:
         _discard_stdout()
-    return f"{reason} while reading or writing {'stdout' if place is None else place}"
+        return f"{reason} while reading or writing stdout"
+    return f"{reason} while reading or writing {place}"
 
 
 def _discard_stdout() -> None:

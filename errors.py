@@ -82,15 +82,19 @@ class Mistake(NamedTuple):  # a dataclass would make `hpo --help` import `inspec
     line: int | None  # 1-based; None if the mistake is not at one line
     text: str
 
+    def at(self, path: str) -> str:
+        """Return the mistake with its place in a file."""
+        if self.line is None:
+            return f"{path}: {self.text}"
+        return f"{path}:{self.line}: {self.text}"
+
 
 class StudyError(HpoError):
     """A study file is wrong; `mistakes` has all mistakes in file order."""
 
     def __init__(self, path: str, mistakes: Sequence[Mistake], **remedies: Any):
         self.path, self.mistakes = path, tuple(mistakes)
-        places = (path if m.line is None else f"{path}:{m.line}" for m in self.mistakes)
-        lines = (f"{at}: {m.text}" for at, m in zip(places, self.mistakes, strict=True))
-        super().__init__("\n".join(lines), **remedies)
+        super().__init__("\n".join(one.at(path) for one in self.mistakes), **remedies)
 
 
 class UnknownNameError(ConfigError):
@@ -98,7 +102,9 @@ class UnknownNameError(ConfigError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], meant: str | None = None):
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
-        hint = suggestion(name, self.known) if meant is None else f" did you mean {meant!r}?"
+        hint = f" did you mean {meant!r}?"
+        if meant is None:
+            hint = suggestion(name, self.known)
         super().__init__(f"unknown {kind} {name!r};{hint} {listed(name, self.known)}")
 
 
@@ -110,7 +116,7 @@ class UnimportedModuleError(UnknownNameError):
 
     def __init__(self, id_: str, module: str, package: str = ""):
         self.kind, self.name, self.known = "environment", id_, ()
-        install = f"pip install {package}, " if package else ""
+        install = clause("pip install {}, ", package)
         ConfigError.__init__(
             self,
             f"{id_} comes from the module {module!r}, which an id alone does not import; "
@@ -142,6 +148,17 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
+def clause(form: str, text: object) -> str:
+    """Return a form filled with a text; "" without a text.
+
+    >>> clause(" ({})", "trial 9"), clause(" ({})", "")
+    (' (trial 9)', '')
+    """
+    if not text:
+        return ""
+    return form.format(text)
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return ` did you mean 'x'?` for the only known name with that prefix, or the nearest; or "".
 
@@ -154,7 +171,9 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     near = [one for one in known if len(text) > 1 and one.casefold().startswith(text)]
     if len(near) != 1:
         near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.6)
-    return f" did you mean {near[0]!r}?" if near else ""
+    if not near:
+        return ""
+    return f" did you mean {near[0]!r}?"
 
 
 def listed(name: str, known: Sequence[str]) -> str:
@@ -196,18 +215,24 @@ def format_error(error: BaseException) -> str:
     package. If a library called by this code raised it, `, in package/file.py:line` follows.
     """
     place = _find_place(error.__traceback__)
-    return f"{place.shown}: {named(error)}{place.foreign}" if place.shown else named(error)
+    if not place.shown:
+        return named(error)
+    return f"{place.shown}: {named(error)}{place.foreign}"
 
 
 def format_error_if_own(error: BaseException) -> str:
     """Return `format_error` if an exception passed through user code, otherwise `named`."""
-    return format_error(error) if _find_place(error.__traceback__).is_own else named(error)
+    if not _find_place(error.__traceback__).is_own:
+        return named(error)
+    return format_error(error)
 
 
 def place_of(error: BaseException) -> str:
     """Return `file:line`, the innermost in the user's code, or ""."""
     place = _find_place(error.__traceback__)
-    return place.shown if place.is_own else ""
+    if not place.is_own:
+        return ""
+    return place.shown
 
 
 def foreign_of(error: BaseException) -> str:
@@ -227,8 +252,10 @@ def named(error: BaseException) -> str:
     >>> named(ValueError("too large"))
     'ValueError: too large'
     """
-    text = str(error).strip()
-    return type(error).__name__ + (f": {text.splitlines()[0]}" if text else "")
+    kind, text = type(error).__name__, str(error).strip()
+    if not text:
+        return kind
+    return f"{kind}: {text.splitlines()[0]}"
 
 
 @contextmanager
@@ -288,7 +315,9 @@ def _find_place(trace: TracebackType | None) -> _RaisedAt:
             foreign = ""
         elif package and package.partition(os.sep)[0] not in _WITHOUT_FRAMES:
             foreign = f", in {package}:{line}"
-    return _RaisedAt(found, is_own, foreign if is_own else "")
+    if not is_own:
+        foreign = ""
+    return _RaisedAt(found, is_own, foreign)
 
 
 def own_place(frames: Iterable[tuple[str, int]]) -> str:
@@ -303,8 +332,7 @@ def own_place(frames: Iterable[tuple[str, int]]) -> str:
 
 def shown_path(path: str) -> str:
     """Return a path relative to the working folder, if the file is in it."""
-    here = os.path.join(os.getcwd(), "")
-    return path[len(here) :] if path.startswith(here) else path
+    return path.removeprefix(os.path.join(os.getcwd(), ""))
 
 
 @contextmanager

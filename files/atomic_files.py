@@ -43,7 +43,9 @@ def reason(error: BaseException) -> tuple[str, bool] | None:
     >>> reason(ValueError("shapes differ")) is None
     True
     """
-    number = error.errno if isinstance(error, OSError) else None
+    number = None
+    if isinstance(error, OSError):
+        number = error.errno
     if number is None:
         text = str(error)
         found = _OS_ERROR.search(text)
@@ -56,6 +58,13 @@ def reason(error: BaseException) -> tuple[str, bool] | None:
     if number is None:
         return " ".join(str(error).split())[:200] or type(error).__name__, False
     return os.strerror(number), number in _FULL
+
+
+def named_file(error: OSError) -> Path | None:
+    """Return the file that a disk error names, if any."""
+    if error.filename is None:
+        return None
+    return Path(os.fsdecode(error.filename))
 
 
 def has_refused(error: BaseException) -> bool:
@@ -75,7 +84,7 @@ def telling(path: Path, doing: str = "writing", kept: str = _SAFE) -> Generator[
         place, named = path, False
         if isinstance(error, OSError) and isinstance(error.filename, str | Path):
             place, named = Path(str(error.filename).removesuffix(PARTIAL)), True
-        cure = "free space" if full else "mend that"
+        cure = _CURES[full]
         if full and (folder := full_temporary_folder(place, sure=named)):
             place, cure = folder, TEMPORARY_CURE
         raise StoreError(
@@ -83,6 +92,7 @@ def telling(path: Path, doing: str = "writing", kept: str = _SAFE) -> Generator[
         ) from error
 
 
+_CURES = {True: "free space", False: "mend that"}  # by whether the disk is full
 TEMPORARY_CURE = "free space in this temporary folder, or name another one with TMPDIR=FOLDER,"
 TEMPORARY_PREFIX = "hpo-"  # of the names of our temporary folders
 _PROBE_BYTES = 65_536
@@ -99,7 +109,9 @@ def full_temporary_folder(place: Path | None = None, sure: bool = False) -> Path
         return folder
     if sure or not _is_full(folder):
         return None
-    return None if place is not None and _is_full(_folder_of(place)) else folder
+    if place is not None and _is_full(_folder_of(place)):
+        return None
+    return folder
 
 
 @contextmanager
@@ -109,7 +121,7 @@ def temporary_folder(purpose: str) -> Generator[Path]:
         try:
             yield Path(name)
         except OSError as error:  # before deleting makes room
-            place = None if error.filename is None else Path(os.fsdecode(error.filename))
+            place = named_file(error)
             folder = full_temporary_folder(place, sure=place is not None)
             if error.errno not in _FULL or folder is None:
                 raise
@@ -118,7 +130,9 @@ def temporary_folder(purpose: str) -> Generator[Path]:
 
 
 def _is_ours(place: Path, temporary: Path) -> bool:
-    inside = place.relative_to(temporary).parts if place.is_relative_to(temporary) else ()
+    if not place.is_relative_to(temporary):
+        return False
+    inside = place.relative_to(temporary).parts
     return bool(inside) and inside[0].startswith(TEMPORARY_PREFIX)
 
 

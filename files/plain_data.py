@@ -50,8 +50,9 @@ class Range:
     low_open: bool = False  # `low` itself is not legal
 
     def contains(self, number: float) -> bool:
-        above = number > self.low if self.low_open else number >= self.low
-        return above and number <= self.high
+        if self.low_open and number == self.low:
+            return False
+        return self.low <= number <= self.high
 
     def in_words(self, noun: str) -> str:
         """Return the legal numbers in words; whole bounds are written in full.
@@ -61,12 +62,18 @@ class Range:
         """
         first, last = (f"{x:.0f}" if x % 1 == 0 else f"{x:g}" for x in (self.low, self.high))
         endless = self.high >= _TOO_LARGE_TO_SAY
+        if self.low == -math.inf and endless:
+            return noun
         if self.low == -math.inf:
-            return noun if endless else f"{noun} of at most {last}"
-        if endless or self.low_open:
-            start = f"{noun} {'above' if self.low_open else 'of at least'} {first}"
-            return start if endless else f"{start} and at most {last}"
-        return f"{noun} from {first} to {last}"
+            return f"{noun} of at most {last}"
+        if not endless and not self.low_open:
+            return f"{noun} from {first} to {last}"
+        start = f"{noun} of at least {first}"
+        if self.low_open:
+            start = f"{noun} above {first}"
+        if endless:
+            return start
+        return f"{start} and at most {last}"
 
 
 def shortened(text: str) -> str:
@@ -84,7 +91,9 @@ def as_lists(value: Any) -> Any:
     """
     if is_mapping(value):
         return {key: as_lists(item) for key, item in value.items()}
-    return [as_lists(item) for item in value] if is_sequence(value) else value
+    if is_sequence(value):
+        return [as_lists(item) for item in value]
+    return value
 
 
 def freeze(value: Any) -> Any:
@@ -119,7 +128,9 @@ _LONGEST = 300  # digits of a whole number; float64 ends at 309
 def reading(path: str | Path, what: str) -> Generator[None]:
     """Turn errors from reading a regular file into a `ConfigError` that names it."""
     if not Path(path).is_file():
-        problem = "is not a regular file" if Path(path).exists() else "does not exist"
+        problem = "does not exist"
+        if Path(path).exists():
+            problem = "is not a regular file"
         raise ConfigError(f"{what} {str(path)!r} {problem}")
     try:
         yield

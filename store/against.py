@@ -6,6 +6,7 @@ Values are from test seeds, which are the same for both sides.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -88,11 +89,12 @@ class Against:
             return "keep"
         if self.verdict == "nothing" or self.difference is None:
             return ""
+        least = self.standard_error
         if self.unless is not None:
-            return "take" if self.difference > 0.0 else "keep"
-        if self.standard_error is None:
-            return "keep"
-        return "take" if self.difference > self.standard_error else "keep"
+            least = 0.0
+        if least is not None and self.difference > least:
+            return "take"
+        return "keep"
 
 
 @dataclass(frozen=True)
@@ -177,11 +179,10 @@ def compare_samples(
     ours, theirs = (_signed_values(side, both, terms.sign) for side in (winner, other))
     pairs = _Pairs(both, ours, theirs)
     chance, chance_interval = chance_of_better(ours, theirs)
-    found = (
-        _by_value(pairs, rival, terms, among)
-        if pairs.finite
-        else _decide_without_pairs(pairs, rival, terms, among)
-    )
+    if pairs.finite:
+        found = _by_value(pairs, rival, terms, among)
+    else:
+        found = _decide_without_pairs(pairs, rival, terms, among)
     return replace(
         found,
         seeds=len(both),
@@ -198,15 +199,16 @@ def _signed_values(side: Sample, seeds: Sequence[int], sign: float) -> list[floa
 
 def _decide_without_pairs(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
     """Decide if on no seed both sides have a finite value."""
-    enough = len(pairs.seeds) >= fewest_pairs(terms.level / among)
     if pairs.own_lost:
         return Against(rival, "diverged")
-    return Against(rival, "better" if enough else "nothing")
+    if len(pairs.seeds) >= fewest_pairs(terms.level / among):
+        return Against(rival, "better")
+    return Against(rival, "nothing")
 
 
 def _by_value(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
     ours, theirs = zip(*pairs.finite, strict=True)
-    before = [sum(seed < size for seed in pairs.finite_seeds) for size in terms.earlier]
+    before = [bisect_left(pairs.finite_seeds, size) for size in terms.earlier]
     found = decided_pairs(ours, theirs, before, terms.bounds, terms.interim, among=among)
     decided = Against(
         rival=rival,

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -58,7 +58,9 @@ def together(scores: Sequence[float], over: str) -> float:
         return math.nan
     if over == "worst":
         return min(scores)
-    cut = len(scores) // 4 if over == "iqm" else 0
+    cut = 0
+    if over == "iqm":
+        cut = len(scores) // 4
     return mean(sorted(scores)[cut : len(scores) - cut])
 
 
@@ -102,7 +104,9 @@ def overall_interval(scores: Scores, over: str = "iqm", bounds: Sequence[Bounds]
         return ends.around(Interval(low, high, found.kind))
     beyond = expanded_tail(table.shape[1], _degrees((table,)))
     sampled = statistic(_resample_seeds(table, 0))
-    return NO_INTERVAL if _is_flat(sampled, table) else ends.around(percentiles(sampled, beyond))
+    if _is_flat(sampled, table):
+        return NO_INTERVAL
+    return ends.around(percentiles(sampled, beyond))
 
 
 def _overall_bounds(bounds: Sequence[Bounds], over: str, seeds: int) -> Bounds:
@@ -140,17 +144,18 @@ def difference(
         raise ConfigError(f"paired scores of {a.shape[1]} and {b.shape[1]} seeds")
     statistic = _statistic(over)
     value = float(statistic(a[None])[0] - statistic(b[None])[0])
-    varying = (a - b,) if paired else (a, b)
+    varying = (a, b)
+    if paired:
+        varying = (a - b,)
     if over == "worst" or not np.isfinite([a.sum(), b.sum()]).all() or _are_still(varying):
         return value, NO_INTERVAL
     if over == "mean":
         seeds = a.mean(axis=0).tolist(), b.mean(axis=0).tolist()
-        ends = _overall_bounds(bounds, over, 1)
-        return value, (paired_interval if paired else unpaired_interval)(*seeds, bounds=ends)
+        return value, _mean_interval(*seeds, paired, _overall_bounds(bounds, over, 1))
     fewest = min(a.shape[1], b.shape[1])
     if fewest < _FEWEST:
         return value, NO_INTERVAL
-    sampled = statistic(_resample_seeds(a, 0)) - statistic(_resample_seeds(b, 0 if paired else 1))
+    sampled = statistic(_resample_seeds(a, 0)) - statistic(_resample_seeds(b, int(not paired)))
     if _is_flat(sampled, np.concatenate([a, b], axis=1)):
         return value, NO_INTERVAL  # variation only in scores that the IQM cuts
     level = level_of(1)
@@ -347,6 +352,15 @@ def on_each(seeds: BySeed, bounds: Sequence[Bounds] = ()) -> OnEach:
     return OnEach(len(seeds), len(seeds) - len(kept), each, together)
 
 
+def _mean_interval(
+    ours: Sequence[float], theirs: Sequence[float], paired: bool, bounds: Bounds
+) -> Interval:
+    """Return the interval of a difference of means over seeds."""
+    if paired:
+        return paired_interval(ours, theirs, bounds=bounds)
+    return unpaired_interval(ours, theirs, bounds=bounds)
+
+
 def beside(ours: BySeed, theirs: BySeed, paired: bool, bounds: Sequence[Bounds] = ()) -> Beside:
     """Compare two configurations on the same environments; paired: only common replicates.
 
@@ -354,7 +368,7 @@ def beside(ours: BySeed, theirs: BySeed, paired: bool, bounds: Sequence[Bounds] 
     """
     if paired:
         common = sorted(ours.keys() & theirs.keys())
-        ours, theirs = ({seed: side[seed] for seed in common} for side in (ours, theirs))
+        ours, theirs = of_seeds(ours, common), of_seeds(theirs, common)
     if not ours or not theirs:
         raise ConfigError("there is nothing to compare: one side has no values")
     a, b = _score_columns(ours), _score_columns(theirs)
@@ -363,8 +377,10 @@ def beside(ours: BySeed, theirs: BySeed, paired: bool, bounds: Sequence[Bounds] 
     x, y = _complete_seeds(ours), _complete_seeds(theirs)
     if paired:
         both = x.keys() & y.keys()
-        x, y = ({seed: side[seed] for seed in both} for side in (x, y))
-    lost = len(ours) - len(x) + (0 if paired else len(theirs) - len(y))
+        x, y = of_seeds(x, both), of_seeds(y, both)
+    lost = len(ours) - len(x)
+    if not paired:
+        lost += len(theirs) - len(y)
     differences: dict[str, Estimate] = dict.fromkeys(OVER, NOTHING)
     if x and y:
         for over in OVER:
@@ -372,6 +388,10 @@ def beside(ours: BySeed, theirs: BySeed, paired: bool, bounds: Sequence[Bounds] 
             differences[over] = Estimate(*difference(*sides, over, paired, bounds))
     improvement = Estimate(*probability_of_improvement(a, b))
     return Beside(paired, min(len(ours), len(theirs)), lost, each, differences, improvement)
+
+
+def of_seeds(scores: BySeed, seeds: Iterable[int]) -> BySeed:
+    return {seed: scores[seed] for seed in seeds}
 
 
 def profiles(sides: Sequence[BySeed]) -> list[Profile]:
@@ -388,7 +408,9 @@ def profiles(sides: Sequence[BySeed]) -> list[Profile]:
     found: list[Profile] = []
     for table in tables:
         band, shares = profile_band(table, taus), performance_profile(table, taus)
-        found.append(Profile(tuple(taus), tuple(shares), None if band is None else tuple(band)))
+        if band is not None:
+            band = tuple(band)
+        found.append(Profile(tuple(taus), tuple(shares), band))
     return found
 
 
@@ -402,8 +424,7 @@ def _compare_on_one(
         sides = [x for x, _ in pairs], [y for _, y in pairs]
     gap = NOTHING
     if all(sides):
-        around_difference = paired_interval if paired else unpaired_interval
-        spread = around_difference(*sides, bounds=bounds)
+        spread = _mean_interval(*sides, paired, bounds)
         gap = Estimate(mean(sides[0]) - mean(sides[1]), spread)
     return OneEnvironment(gap, Estimate(chance, around))
 

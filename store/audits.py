@@ -13,7 +13,7 @@ from functools import cached_property
 
 from .libraries import np
 from .rows import DecisionRow, StudyMeta, TrialRow, TrialState
-from .statistics import binomial_interval, median
+from .statistics import binomial_interval, median, sign_of
 
 _FEWEST = 5
 
@@ -56,7 +56,7 @@ def audit_of(
     """
     if meta.objectives or meta.constraints:
         return None
-    sign = 1.0 if meta.goal == "maximize" else -1.0
+    sign = sign_of(meta.goal)
     ends = _final_values(rows, sign)
     stops = _Stops(_stops_of(decisions, finishing), ends)
     survivors = [end for n, end in ends.items() if n not in stops.rows and math.isfinite(end)]
@@ -131,7 +131,9 @@ def _final_value(row: TrialRow, sign: float) -> float | None:
         return -math.inf
     if row.state is not TrialState.FINISHED or row.value is None:
         return None
-    return sign * row.value if math.isfinite(row.value) else -math.inf
+    if not math.isfinite(row.value):
+        return -math.inf
+    return sign * row.value
 
 
 def _rates(

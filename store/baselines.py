@@ -14,7 +14,7 @@ from .comparison import UNBOUNDED, Bounds, paired_interval
 from .journal import Journal
 from .leaderboard import Entry
 from .rows import AttributeRow, BaselineRow, Stream
-from .statistics import Interval, mean
+from .statistics import Interval, mean, sign_of
 from .unobserved import bounded_interval
 
 BASELINES = "baselines"  # the table, of studies with baselines
@@ -53,15 +53,13 @@ def attribute_of(row: BaselineRow) -> AttributeRow:
 
 
 def baselines_of(journal: Journal) -> list[BaselineRow]:
-    return [
-        BaselineRow(
-            row.name.removeprefix(_PREFIX),
-            _as_tuples(row.value["values"]),
-            {stream: _as_tuples(metrics) for stream, metrics in row.value["metrics"].items()},
-        )
-        for row in journal.attributes()
-        if row.trial is None and row.name.startswith(_PREFIX)
-    ]
+    found: list[BaselineRow] = []
+    for row in journal.attributes():
+        if row.trial is None and row.name.startswith(_PREFIX):
+            name, values = row.name.removeprefix(_PREFIX), _as_tuples(row.value["values"])
+            metrics = {stream: _as_tuples(own) for stream, own in row.value["metrics"].items()}
+            found.append(BaselineRow(name, values, metrics))
+    return found
 
 
 def _as_tuples(lists: dict[str, list[float]]) -> dict[str, tuple[float, ...]]:
@@ -80,8 +78,10 @@ def baseline_entries(
     their error rate (`verdict.conclude`). Search and selection seeds favour that trial, so their
     difference has no interval.
     """
-    best = entries[0] if entries and entries[0].value is not None else None
-    stream = str(best.value_from if best is not None else Stream.SEARCH)
+    best, stream = None, str(Stream.SEARCH)
+    if entries and entries[0].value is not None:
+        best = entries[0]
+        stream = str(best.value_from)
     found: list[BaselineEntry] = []
     for row in rows:
         if values := row.values.get(stream):
@@ -101,5 +101,5 @@ def baseline_entries(
                     *beside,
                 )
             )
-    sign = -1.0 if goal == "maximize" else 1.0
+    sign = -sign_of(goal)
     return sorted(found, key=lambda entry: (sign * entry.value, entry.baseline))

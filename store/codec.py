@@ -46,7 +46,9 @@ def param_kind(values: Iterable[Any]) -> str:
     kinds = {_kind_of_value(value) for value in values if value is not None}
     if kinds == {"int", "float"}:
         return "float"
-    return kinds.pop() if len(kinds) == 1 else "json"
+    if len(kinds) == 1:
+        return kinds.pop()
+    return "json"
 
 
 def _kind_of_value(value: Any) -> str:
@@ -56,7 +58,9 @@ def _kind_of_value(value: Any) -> str:
         return "int"
     if isinstance(value, Real):
         return "float"
-    return "text" if isinstance(value, str) else "json"
+    if isinstance(value, str):
+        return "text"
+    return "json"
 
 
 def _to_kind(what: str, kind: str, value: Any) -> Any:
@@ -73,7 +77,9 @@ def _to_kind(what: str, kind: str, value: Any) -> Any:
             f"{what} is declared {kind}, but a trial gave {value!r} ({seen}); "
             "the type of a column cannot change within a study"
         )
-    return int(value) if kind == "int" else value
+    if kind == "int":
+        return int(value)
+    return value
 
 
 def plain_json(value: Any, finite: bool = False) -> Any:
@@ -84,7 +90,9 @@ def plain_json(value: Any, finite: bool = False) -> Any:
         return int(value)
     if isinstance(value, Real):
         number = float(value)
-        return str(number) if finite and not math.isfinite(number) else number
+        if finite and not math.isfinite(number):
+            return str(number)
+        return number
     if is_mapping(value):
         return {str(key): plain_json(item, finite) for key, item in value.items()}
     if is_sequence(value):

@@ -37,6 +37,7 @@ from .statistics import (
     deal_p,
     iqm,
     mean,
+    sign_of,
     t_quantile,
     variance,
     welch_degrees,
@@ -154,7 +155,9 @@ def _with_unseen(
     falls = min((end.at for end in unseen if end.cause.sign < 0.0), default=math.inf)
     rises = max((end.at for end in unseen if end.cause.sign > 0.0), default=-math.inf)
     low, high = min(seen.low, max(falls, 0.0)), max(seen.high, min(rises, 0.0))
-    kind = seen.kind if (low, high) == (seen.low, seen.high) else "unseen"
+    kind = seen.kind
+    if (low, high) != (seen.low, seen.high):
+        kind = "unseen"
     centre = mean(ours) - mean(theirs)
     turning = [end.cause.difference for end in unseen if end.at * centre <= 0.0]
     ends = Bounds(*bounds.of_difference())
@@ -186,16 +189,19 @@ def _seen_interval(
     low, high = _hall(differences, tail, unlike)
     if min(differences) * max(differences) >= 0.0:
         plain = _student(differences, tail)
-        low, high = (
-            (max(low, plain[0]), high) if max(differences) > 0.0 else (low, min(high, plain[1]))
-        )
+        if max(differences) > 0.0:
+            low = max(low, plain[0])
+        else:
+            high = min(high, plain[1])
     return Interval(low, high, "hall" if unlike > 0.5 else "t")
 
 
 def _unlike_spreads(ours: Sequence[float], theirs: Sequence[float]) -> float:
     """Return 0 for equal variances and 1 next to a constant, smoothly."""
     a, b = variance(ours), variance(theirs)
-    return ((a - b) / (a + b)) ** 4 if a + b > 0.0 else 1.0
+    if a + b > 0.0:
+        return ((a - b) / (a + b)) ** 4
+    return 1.0
 
 
 def paired_over_looks(
@@ -214,7 +220,9 @@ def paired_over_looks(
     values. `interim`: see `interim_analyses.level_of`. `among`: comparisons that share the error
     rate.
     """
-    own = len(ours) if among == 1 else 0  # few seeds decide alone, not several at once
+    own = len(ours)
+    if among > 1:
+        own = 0  # few seeds decide alone, not several at once
     before, level = levels(earlier, interim, own)
     now = _compare_sides(ours, theirs, level / among, bounds).whole
     if now.low is None or now.high is None:
@@ -224,7 +232,9 @@ def paired_over_looks(
         then = _compare_sides(ours[:pairs], theirs[:pairs], its / among, bounds).whole
         if then.low is not None and then.high is not None:
             low, high = max(low, then.low), min(high, then.high)
-    return Interval(low, high, now.kind) if low <= high else now
+    if low <= high:
+        return Interval(low, high, now.kind)
+    return now
 
 
 def _compare_sides(
@@ -269,12 +279,13 @@ def split_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
     """
     both = [*ours, *theirs]
     centre, size = mean(both), math.fsum(map(abs, both))
-    seen = abs(math.fsum(value - centre for value in ours)) - _ROUNDING * size
-    sums = [
-        abs(math.fsum(value - centre for value in side))
-        for side in itertools.combinations(both, len(ours))
-    ]
-    return sum(one >= seen for one in sums) / len(sums)
+
+    def distance(side: Sequence[float]) -> float:
+        return abs(math.fsum(value - centre for value in side))
+
+    seen = distance(ours) - _ROUNDING * size
+    distances = [*map(distance, itertools.combinations(both, len(ours)))]
+    return sum(one >= seen for one in distances) / len(distances)
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
@@ -337,7 +348,9 @@ def _hall(values: Sequence[float], tail: float, weight: float) -> tuple[float, f
     count, centre, spread = len(values), mean(values), deviation(values)
     plain = math.sqrt(math.fsum((v - centre) ** 2 for v in values) / count)
     third = weight * math.fsum((v - centre) ** 3 for v in values) / count
-    skewness = third / plain**3 if plain**3 > 0.0 else 0.0
+    skewness = 0.0
+    if plain**3 > 0.0:
+        skewness = third / plain**3
     if abs(skewness) < 1e-6:
         return _student(values, tail)
     reach = t_quantile(tail, count - 1) / math.sqrt(count)
@@ -367,8 +380,8 @@ def chance_of_better(
         raise ConfigError(f"samples of {len(ours)} and {len(theirs)} values")
     if not paired:
         return placement_interval([ours], [theirs])
-    sides = [[value if math.isfinite(value) else -math.inf for value in s] for s in (ours, theirs)]
-    chance = mean([(a > b) + 0.5 * (a == b) for a, b in zip(*sides, strict=True)])
+    pairs = zip(_lowest_if_lost(ours), _lowest_if_lost(theirs), strict=True)
+    chance = mean([(a > b) + 0.5 * (a == b) for a, b in pairs])
     count = len(ours)
     if count < 5:
         return chance, NO_INTERVAL
@@ -380,6 +393,10 @@ def _wins(ours: Sequence[float], theirs: Sequence[float]) -> np.ndarray:
     a, b = (np.asarray(side, np.float64) for side in (ours, theirs))
     a, b = (np.where(np.isfinite(side), side, -np.inf) for side in (a, b))
     return (a[:, None] > b) + 0.5 * (a[:, None] == b)
+
+
+def _lowest_if_lost(values: Sequence[float]) -> list[float]:
+    return [value if math.isfinite(value) else -math.inf for value in values]
 
 
 def placement_interval(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
@@ -402,7 +419,9 @@ def placement_interval(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
         for axis in (1, 0)
     ]
     fewest, spread = min(counts) * len(tables), sum(shares)
-    degrees = welch_degrees(shares, counts) if spread > 0.0 else fewest - 1
+    degrees = fewest - 1
+    if spread > 0.0:
+        degrees = welch_degrees(shares, counts)
     pairs = (chance * (1.0 - chance) + 0.5 / fewest) / (spread + 0.5 / fewest**2)
     squared = t_quantile(0.975, degrees) ** 2 / pairs
     centre = (chance + squared / 2.0) / (1.0 + squared)
@@ -418,9 +437,10 @@ def _ranked_p(ours: Scores, theirs: Scores) -> float:
     for a, b in zip(ours, theirs, strict=True):
         both = np.asarray([*a, *b], np.float64)
         known = np.isfinite(both)
-        ranks = midranks(
-            np.where(known, both, both[known].min() - 1.0 if known.any() else 0.0).tolist()
-        )
+        lowest = 0.0
+        if known.any():
+            lowest = both[known].min() - 1.0
+        ranks = midranks(np.where(known, both, lowest).tolist())
         sides[0].append(ranks[: len(a)].tolist())
         sides[1].append(ranks[len(a) :].tolist())
     return deal_p(*sides)
@@ -439,7 +459,9 @@ def seeds_to_tell(gap: float, deviation: float, level: float = level_of(1)) -> i
     ratio = deviation / abs(gap)
     known = range(2, _MOST + 1)
     found = bisect_left(known, True, key=lambda count: _has_enough_seeds(count, ratio, level))
-    return known[found] if found < len(known) else None
+    if found == len(known):
+        return None
+    return known[found]
 
 
 def _has_enough_seeds(count: int, ratio: float, level: float) -> bool:
@@ -471,7 +493,9 @@ class Decision:
         if self.unless is None:
             return self.verdict
         low = self.unless.interval.low
-        return "better" if low is not None and low > 0.0 else "worse"
+        if low is not None and low > 0.0:
+            return "better"
+        return "worse"
 
 
 def decided_pairs(
@@ -493,9 +517,12 @@ def decided_pairs(
     differences = [one - other for one, other in zip(ours, theirs, strict=True)]
     gap, count = mean(differences), len(differences)
     found = paired_over_looks(ours, theirs, earlier, bounds, interim, among=among)
-    own = count if among == 1 else 0
-    now = next_level(earlier, interim, own) / among
-    fewest = fewest_now(earlier, interim, own) if among == 1 else fewest_pairs(now)
+    if among == 1:
+        now = next_level(earlier, interim, count)
+        fewest = fewest_now(earlier, interim, count)
+    else:  # few seeds decide alone, not several at once
+        now = next_level(earlier, interim, 0) / among
+        fewest = fewest_pairs(now)
     if count < fewest:
         return Decision("undecided", found, fewest - count)
     if found.low is None:  # the same difference on every seed: only the exact test decides
@@ -524,9 +551,10 @@ def _decide_by_interval(
         return Decision("better", interval)
     if high is not None and high < 0.0:
         return Decision("worse", interval)
-    too_many = needed is None or needed > AFFORDED * count
-    more = None if needed is None or too_many else max(1, needed - count)
-    if too_many and unless is None:
+    more = None
+    if needed is not None and needed <= AFFORDED * count:
+        more = max(1, needed - count)
+    if more is None and unless is None:
         return Decision("no_difference", interval)
     return Decision("undecided", interval, more, unless)
 
@@ -576,12 +604,14 @@ class Comparison:
     equal: bool = False  # paired, and the same value on every seed
 
     def sentence(self, a: str = "A", b: str = "B") -> str:
-        if self.verdict in ("better", "worse"):
-            return f"{a if self.verdict == 'better' else b} is better"
+        if self.verdict == "better":
+            return f"{a} is better"
+        if self.verdict == "worse":
+            return f"{b} is better"
         if self.verdict == "no_difference" and self.difference == 0.0 and self.equal:
             return "no difference: both have the same value on every seed"
         if self.verdict == "undecided" and self.more_seeds is not None:
-            more = f"{self.more_seeds} more seed{'' if self.more_seeds == 1 else 's'}"
+            more = f"{self.more_seeds} more seed{'s' * (self.more_seeds != 1)}"
             return f"{WORDS[self.verdict]}: {more} of each would decide"
         return WORDS[self.verdict]
 
@@ -601,17 +631,15 @@ def compare(
         raise ConfigError("there is nothing to compare: one side has no values")
     if paired and len(a) != len(b):
         raise ConfigError(f"paired samples of {len(a)} and {len(b)} values")
-    sign = 1.0 if goal == "maximize" else -1.0
+    sign = sign_of(goal)
     ours, theirs = [sign * value for value in a], [sign * value for value in b]
+    ends = bounds.signed(sign)
     if not all(map(math.isfinite, [*ours, *theirs])):
         found = Decision("undecided", NO_INTERVAL)
+    elif paired:
+        found = decided_pairs(ours, theirs, earlier, ends, interim)
     else:
-        ends = bounds.signed(sign)
-        found = (
-            decided_pairs(ours, theirs, earlier, ends, interim)
-            if paired
-            else _decided_unpaired(ours, theirs, ends)
-        )
+        found = _decided_unpaired(ours, theirs, ends)
     probability, spread = chance_of_better(ours, theirs, paired=paired)
     return Comparison(
         means=(mean(a), mean(b)),
@@ -630,7 +658,9 @@ def compare(
 
 
 def _iqm(values: Sequence[float]) -> float | None:
-    return iqm(values) if len(values) >= IQM_MIN_SEEDS else None
+    if len(values) < IQM_MIN_SEEDS:
+        return None
+    return iqm(values)
 
 
 def _decided_unpaired(ours: Sequence[float], theirs: Sequence[float], bounds: Bounds) -> Decision:

@@ -84,7 +84,9 @@ def feasibility(
     >>> feasibility(limits, None, 0.04).state
     'unmeasured'
     """
-    known = values if values is not None else [None] * len(limits)
+    known = values
+    if known is None:
+        known = [None] * len(limits)
     each = level / max(1, len(limits))  # one false violation is enough to be wrong
     ranges = seen or [None] * len(limits)
     found = zip(limits, known, ranges, strict=True)
@@ -94,7 +96,9 @@ def feasibility(
         return Feasibility("violated", tests)
     if states <= {"kept"}:
         return Feasibility("kept", tests)
-    return Feasibility("unmeasured" if states == {"unmeasured"} else "open", tests)
+    if states == {"unmeasured"}:
+        return Feasibility("unmeasured", tests)
+    return Feasibility("open", tests)
 
 
 def _test(
@@ -107,8 +111,9 @@ def _test(
     known = [value for value in values.values() if math.isfinite(value)]
     if not known:
         return ConstraintTest(limit, "unmeasured")
-    too_few = limit.aggregate == "iqm" and len(known) < _IQM_SEEDS
-    value = None if too_few else aggregate(known, limit.aggregate)
+    value = None
+    if limit.aggregate != "iqm" or len(known) >= _IQM_SEEDS:
+        value = aggregate(known, limit.aggregate)
     if limit.aggregate != _TESTED:
         return ConstraintTest(limit, "open", value, len(known))
     state, around = _state_of_mean(limit, known, level, seen)
@@ -138,4 +143,6 @@ def _state_of_mean(
         if found.low > 0.0:
             return "violated", around
         inside = inside and found.high < 0.0
-    return ("kept" if inside else "open"), around
+    if not inside:
+        return "open", around
+    return "kept", around

@@ -34,7 +34,9 @@ def split_metric(name: str) -> tuple[int | None, str]:
     ((1, 'loss'), (None, 'loss'))
     """
     found = _NUMBERED.fullmatch(name)
-    return (None, name) if found is None else (int(found[1]), found[2])
+    if found is None:
+        return None, name
+    return int(found[1]), found[2]
 
 
 def by_environment(metrics: Mapping[str, _T]) -> dict[int | None, dict[str, _T]]:

@@ -63,9 +63,9 @@ class News:
     @property
     def point(self) -> CurvePoint:
         values = {f"trials/{state}": float(count) for state, count in sorted(self.states.items())}
-        return CurvePoint(
-            self.env_steps, values if self.best is None else values | {"best": self.best}
-        )
+        if self.best is not None:
+            values["best"] = self.best
+        return CurvePoint(self.env_steps, values)
 
 
 @dataclass
@@ -80,8 +80,9 @@ class SinkProgress:
     @classmethod
     def read(cls, directory: Path, sink: str) -> SinkProgress:
         path = directory / "sinks" / f"{sink}.json"
-        found = atomic_files.read_text(path) if atomic_files.is_plain_file(path) else "{}"
-        return cls(**json.loads(found))
+        if not atomic_files.is_plain_file(path):
+            return cls()
+        return cls(**json.loads(atomic_files.read_text(path)))
 
     def write(self, directory: Path, sink: str) -> None:
         atomic_files.make_folder(directory / "sinks")
@@ -111,11 +112,14 @@ class Follower:
             trials += _changed_ends(by_number, mark)
         told = tuple(item for item in trials if item.points or item.ended)
         ended = _newly_ended(rows, mark)
+        best = None
+        if rows:
+            best = rows[0]["value"]
         mark.told += [row["trial"] for row in ended]
         return News(
             env_steps=sum(row["env_steps"] for row in rows),
             states=Counter(row["state"] for row in rows),
-            best=rows[0]["value"] if rows else None,
+            best=best,
             ended=tuple(ended),
             trials=told,
             table=table,
@@ -139,7 +143,9 @@ class Follower:
     ) -> TrialNews:
         number, ended = row["trial"], row["state"] not in _LIVE
         name = str(number)
-        seeds = 1 if ended else self.seeds
+        seeds = self.seeds
+        if ended:
+            seeds = 1
         taken = mark.points.setdefault(name, 0)
         fresh = _complete_points(_curve_points(_rows_of(curves, number)), seeds)[taken:]
         if not ended:
@@ -188,8 +194,9 @@ def block_means(points: Sequence[CurvePoint], every: int) -> list[CurvePoint]:
     blocks = [points[start : start + every] for start in range(0, len(points), every)]
     found: list[CurvePoint] = []
     for block in blocks:
-        names = dict.fromkeys(name for point in block for name in point.values)
-        values = {name: [p.values[name] for p in block if name in p.values] for name in names}
+        values: dict[str, list[float]] = {}
+        for name, value in (pair for point in block for pair in point.values.items()):
+            values.setdefault(name, []).append(value)
         means = {name: math.fsum(some) / len(some) for name, some in values.items()}
         found.append(CurvePoint(block[-1].env_steps, means))
     return found
@@ -250,8 +257,7 @@ def _evaluation_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
         replicates = rows["replicate"][here]
         values: dict[str, float] = {}
         for name, column in rows.items():
-            mean = None if name in _KEYS else _finite_mean(column[here])
-            if mean is None:
+            if name in _KEYS or (mean := _finite_mean(column[here])) is None:
                 continue
             if name not in _EPISODES:
                 values[f"eval/{name}"] = mean
@@ -266,15 +272,18 @@ def _evaluation_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
 def _episode_spreads(values: np.ndarray, replicates: np.ndarray) -> dict[str, float]:
     """Return each statistic's mean over replicates, from their finite episodes."""
     each = [values[(replicates == one) & np.isfinite(values)] for one in np.unique(replicates)]
-    return {
-        word: float(np.mean([getattr(np, word)(episodes) for episodes in each if len(episodes)]))
-        for word in ("median", "min", "max", "std")
-    }
+    known = [episodes for episodes in each if len(episodes)]
+    spreads: dict[str, float] = {}
+    for word in ("median", "min", "max", "std"):
+        spreads[word] = float(np.mean([getattr(np, word)(episodes) for episodes in known]))
+    return spreads
 
 
 def _finite_mean(values: np.ndarray) -> float | None:
     finite = values[np.isfinite(values)]
-    return float(np.mean(finite)) if len(finite) else None
+    if not len(finite):
+        return None
+    return float(np.mean(finite))
 
 
 FINAL = ("state", "value", "ci_low", "ci_high", "rank", "rung", "rung_value", "env_steps",
@@ -297,7 +306,9 @@ class RunSettings:
     def policy_folder(self, directory: Path, news: News) -> Path | None:
         """Return the winner's policy; None if there is none or it is not wanted."""
         folder = directory / "policies" / f"trial_{news.table['trial'][0]}"
-        return folder if self.policy and folder.is_dir() else None
+        if not self.policy or not folder.is_dir():
+            return None
+        return folder
 
 
 Run = TypeVar("Run")
@@ -331,12 +342,15 @@ class FollowingSink(ABC, Generic[Run]):
     def close(self) -> None:
         directory, self._directory = self._directory, None
         finished = directory is not None and is_finished(directory)
+        state = "interrupted"
         if directory is not None:
             news = self._write_news(directory, finished)
             if finished and news.table["trial"]:
                 self._write_end(directory, news)
+        if finished:
+            state = "finished"
         for run in self._runs.values():
-            self._close(run, "finished" if finished else "interrupted")
+            self._close(run, state)
         self._runs = {}
 
     def _place(self, directory: Path) -> Path:
@@ -397,6 +411,9 @@ class FollowingSink(ABC, Generic[Run]):
 
 
 def _finite_points(points: Sequence[CurvePoint]) -> list[CurvePoint]:
-    kept = ({n: x for n, x in point.values.items() if math.isfinite(x)} for point in points)
-    pairs = zip(points, kept, strict=True)
-    return [CurvePoint(point.env_steps, values) for point, values in pairs if values]
+    found: list[CurvePoint] = []
+    for point in points:
+        values = {name: value for name, value in point.values.items() if math.isfinite(value)}
+        if values:
+            found.append(CurvePoint(point.env_steps, values))
+    return found

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from ..errors import counted
+from ..errors import clause, counted
 from .front_verdict import Apart, FrontConclusion
 
 
 def front_sentences(found: FrontConclusion) -> list[str]:
     """Return the verdict, then one sentence per objective, then its basis."""
     first, why = _verdict_and_reason(found)
-    said = [f"{first}: {why}."] if why else [f"{first}."]
+    said = [f"{first}{clause(': {}', why)}."]
     if found.unless is not None:
         condition = f"unless 1 in {found.unless} seeds differs from these"
         said = [f"{first} {condition}.", f"{why[:1].upper()}{why[1:]}."]
@@ -51,7 +51,9 @@ def _sentence(apart: Apart) -> str:
         return f"In {apart.objective} {values}, better by {by}{around}."
     values = f"trial {apart.trial} has {own}, the default {theirs}"
     said = f"In {apart.objective} no trial is ahead: {values}"
-    return f"{said}, a difference of {by}{around}." if around else f"{said}."
+    if not around:
+        return f"{said}."
+    return f"{said}, a difference of {by}{around}."
 
 
 def _interval_text(apart: Apart) -> str:
@@ -66,4 +68,6 @@ def _number_text(value: float) -> str:
     >>> _number_text(0.123456), _number_text(40960.0), _number_text(12345.6)
     ('0.1235', '40,960', '12,346')
     """
-    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:z.4g}"
+    if abs(value) >= 10_000:
+        return f"{value:,.0f}"
+    return f"{value:z.4g}"

@@ -9,7 +9,7 @@ from typing import Literal
 
 from .comparison import UNBOUNDED, Bounds, Unless, paired_interval, paired_unless
 from .interim_analyses import fewest_pairs
-from .statistics import mean
+from .statistics import mean, sign_of
 
 FrontVerdict = Literal["behind", "on_front", "open", "undecided"]
 Vectors = Mapping[int, Sequence[float]]  # replicate -> a value per objective
@@ -89,7 +89,9 @@ def conclude_front(
         verdict, trial, unless = "undecided", None, 0
     shown = _leaders(table) if trial is None else table[trial]
     found = FrontConclusion(verdict, trial, len(seeds), len(table), tuple(shown), fewest)
-    return replace(found, verdict="open", unless=unless, of_seen=verdict) if unless else found
+    if not unless:
+        return found
+    return replace(found, verdict="open", unless=unless, of_seen=verdict)
 
 
 def _objective_values(values: Vectors, seeds: Sequence[int], place: int) -> list[float]:
@@ -133,7 +135,7 @@ def _leaders(table: Mapping[int, Sequence[Apart]]) -> list[Apart]:
 def _compare_objective(
     trial: int, objective: FrontObjective, ours: list[float], theirs: list[float], level: float
 ) -> Apart:
-    sign = 1.0 if objective.goal == "maximize" else -1.0
+    sign = sign_of(objective.goal)
     ours, theirs = [sign * x for x in ours], [sign * x for x in theirs]
     difference, means = mean(ours) - mean(theirs), (sign * mean(ours), sign * mean(theirs))
     bounds = objective.bounds.signed(sign)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from ..errors import ConfigError, counted
 from .libraries import np
@@ -90,7 +90,9 @@ def removed(columns: Sequence[ImportanceColumn], trials: int) -> np.ndarray:
     The polynomials are finer than `shape`'s; otherwise the remainder of a decisive hyperparameter
     would appear in others that a model's search correlated with it.
     """
-    degree = _DEGREE_REMOVED if trials >= _FEW_TRIALS else DEGREE
+    degree = DEGREE
+    if trials >= _FEW_TRIALS:
+        degree = _DEGREE_REMOVED
     parts = [np.zeros((trials, 0))]
     for column in columns:
         rows, places = _active_places(column)
@@ -98,7 +100,9 @@ def removed(columns: Sequence[ImportanceColumn], trials: int) -> np.ndarray:
         whole = np.zeros((trials, part.shape[1] + 1))
         whole[rows, :-1] = part - part.mean(axis=0)
         whole[rows, -1] = 1.0
-        parts.append(whole if len(rows) < trials else whole[:, :-1])
+        if len(rows) == trials:
+            whole = whole[:, :-1]
+        parts.append(whole)
     return np.hstack(parts)
 
 
@@ -274,11 +278,9 @@ def decide(columns: Sequence[ImportanceColumn], values: Sequence[float]) -> Deci
         judged = _test_shares([shape(column, before) for column in waiting], left, deals)
         over = judged.shares - judged.floors
         best = int(np.argmax(np.where(over > 0, judged.shares, -np.inf)))
-        takes = (
-            [best]
-            if over[best] > 0
-            else sorted(range(len(waiting)), key=lambda k: judged.means[k] - judged.shares[k])
-        )
+        takes = [best]
+        if not over[best] > 0:
+            takes = sorted(range(len(waiting)), key=lambda k: judged.means[k] - judged.shares[k])
         for k in takes:
             found.append(_knob_share(waiting[k], judged, k, remaining, (before, ranks, weights)))
         if not over[best] > 0:
@@ -359,10 +361,12 @@ def main_effect(
     )
     distinct = {place for place, _ in known}
     if column.choices or len(distinct) <= _MOST_GROUPS:
-        groups = [[pair for pair in known if pair[0] == place] for place in sorted(distinct)]
+        groups = [list(pairs) for _, pairs in groupby(known, key=lambda pair: pair[0])]
     else:
         count = min(_MOST_GROUPS, len(known) // _GROUP)
-        ends = [round(index * len(known) / count) for index in range(count + 1)] if count else []
+        ends = list[int]()
+        if count:
+            ends = [round(index * len(known) / count) for index in range(count + 1)]
         groups = [known[low:high] for low, high in pairwise(ends)]
     points: list[EffectPoint] = []
     for group in groups:
@@ -370,4 +374,6 @@ def main_effect(
             at, values = zip(*group, strict=True)
             around = bounds.around(interval(values))
             points.append(EffectPoint(mean(at), len(group), mean(values), around))
-    return tuple(points) if len(points) > 1 else ()
+    if len(points) < 2:
+        return ()
+    return tuple(points)

@@ -39,9 +39,12 @@ def level_of(look: int, interim: bool = False, few: bool = False) -> float:
     >>> [round(level_of(look, few=True), 5) for look in (1, 2, 3)]
     [0.03, 0.016, 0.0032]
     """
+    if few and look == 1:
+        return _FEW
     if few:
-        return _FEW if look == 1 else _AFTER_FEW * _NEXT ** (look - 2)
-    look = 3 - look if interim and look < 3 else look
+        return _AFTER_FEW * _NEXT ** (look - 2)
+    if interim and look < 3:
+        look = 3 - look
     return _FIRST * _NEXT ** (look - 1)
 
 
@@ -77,10 +80,14 @@ def levels(
         if look == 1 and not interim and is_few(seen):
             few = True
         level = level_of(look, interim, few)
-        if seen and seen < (FEWEST_SEEDS if few and look == 1 else fewest_pairs(level)):
+        fewest = fewest_pairs(level)
+        if few and look == 1:
+            fewest = FEWEST_SEEDS
+        if seen and seen < fewest:
             look = max(look, 1 + interim)  # the planned end keeps its level
             continue
-        found += [(seen, level)] if seen else []
+        if seen:
+            found.append((seen, level))
         look += 1
     few = few or (look == 1 and not interim and is_few(pairs))
     return found, level_of(look, interim, few)
@@ -98,8 +105,9 @@ def fewest_now(earlier: Sequence[int], interim: bool = False, pairs: int = 0) ->
     (6, 4, 7)
     """
     before, level = levels(earlier, interim, pairs)
-    first = not before and level == _FEW
-    return FEWEST_SEEDS if first else fewest_pairs(level)
+    if not before and level == _FEW:
+        return FEWEST_SEEDS
+    return fewest_pairs(level)
 
 
 @dataclass(frozen=True)

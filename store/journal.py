@@ -104,7 +104,9 @@ def sum_differs(connection: sqlite3.Connection, table: str, found: Sum) -> str:
         return f"the checksum of its table {table} is missing"
     if written.rows != found.rows:
         return f"its table {table} has {found.rows} rows, {written.rows} were written"
-    return "" if written == found else f"rows of its table {table} have changed since then"
+    if written != found:
+        return f"rows of its table {table} have changed since then"
+    return ""
 
 
 JOURNAL_NAME = "journal.sqlite"
@@ -151,7 +153,10 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
         is_plain_file(path.with_name(name))
     check_readable(path)
     last: Exception | None = None
-    for mode in ("rwc",) if create else ("rw", "ro"):
+    modes = ("rw", "ro")
+    if create:
+        modes = ("rwc",)
+    for mode in modes:
         connection = None
         try:
             uri = f"{path.absolute().as_uri()}?mode={mode}"
@@ -206,17 +211,19 @@ def _sqlite_code(error: Exception) -> int:
 def _store_error(path: Path, error: Exception) -> StoreError:
     code = _sqlite_code(error)
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-        full = code == sqlite3.SQLITE_FULL
-        words = "No space left on device" if full else f"Input/output error ({error})"
-        place, cure = path, "free space" if full else "mend that"
-        if full and (folder := full_temporary_folder(path)):
-            place, cure = folder, TEMPORARY_CURE
+        place, cure, words = path, "mend that", f"Input/output error ({error})"
+        if code == sqlite3.SQLITE_FULL:
+            cure, words = "free space", "No space left on device"
+            if folder := full_temporary_folder(path):
+                place, cure = folder, TEMPORARY_CURE
         return StoreError(
             f"{words} while using {place}; all commits are safe; "
             f"{cure} and run the same command again"
         )
     if code in _OTHERS:
-        reader = "" if os.access(path, os.W_OK) else " (no write permission)"
+        reader = ""
+        if not os.access(path, os.W_OK):
+            reader = " (no write permission)"
         return StoreError(f"cannot use {path}: {error}{reader}")
     return damaged(path, error)
 
@@ -320,7 +327,10 @@ class Journal:
         answer = str(run("PRAGMA integrity_check").fetchone()[0])
         if answer != "ok":
             raise damaged(self.path, answer)
-        with self._transaction("IMMEDIATE" if version == 1 else ""):
+        kind = ""
+        if version == 1:
+            kind = "IMMEDIATE"
+        with self._transaction(kind):
             if version == 1:
                 run(SUMS_TABLE)
                 run(f"PRAGMA user_version = {FORMAT}")
@@ -427,8 +437,11 @@ class Journal:
     def evaluations(
         self, trial: int | None = None, without: str | None = None
     ) -> Iterator[EvaluationRow]:
-        asked = {"trial = ?": trial, "stream <> ?": without if without is None else str(without)}
-        asked = {clause: value for clause, value in asked.items() if value is not None}
+        asked: dict[str, int | str] = {}
+        if trial is not None:
+            asked["trial = ?"] = trial
+        if without is not None:
+            asked["stream <> ?"] = str(without)
         statement = (
             f"SELECT * FROM evaluations WHERE {' AND '.join(asked) or '1'} "
             "ORDER BY trial, stream, replicate, env_steps"
@@ -452,7 +465,9 @@ class Journal:
         return sorted({name for names in found for name in names})
 
     def decisions(self, trial: int | None = None) -> list[DecisionRow]:
-        where, values = ("1", ()) if trial is None else ("trial = ?", (trial,))
+        where, values = "1", ()
+        if trial is not None:
+            where, values = "trial = ?", (trial,)
         statement = f"SELECT row FROM decisions WHERE {where} ORDER BY rowid"
         return list(self._read_rows(codec.decision_from_text, "decisions", statement, *values))
 
@@ -516,8 +531,9 @@ class Journal:
 
     def _put(self, table: str, rows: Iterable[Cells]) -> None:
         keys = _KEYS.get(table, ())
-        # Of two rows with one key the last stays.
-        rows = list({row[: len(keys)]: row for row in rows}.values()) if keys else list(rows)
+        rows = list(rows)
+        if keys:  # of two rows with one key the last stays
+            rows = list({row[: len(keys)]: row for row in rows}.values())
         if not rows:
             return
         if keys:

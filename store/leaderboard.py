@@ -18,7 +18,7 @@ from .codec import finite_json
 from .libraries import np
 from .pareto import excess, hypervolume, places, violation
 from .rows import REFERENCE_TRIAL, StudyMeta, TrialRow, TrialState
-from .statistics import NO_INTERVAL, Interval, IntervalKind, mean
+from .statistics import NO_INTERVAL, Interval, IntervalKind, mean, mean_or_none, sign_of
 from .statistics import aggregate as aggregated
 from .unobserved import UNBOUNDED, Bounds, bounded_interval
 from .value_bounds import value_bounds
@@ -31,7 +31,9 @@ def default_of(rows: Sequence[TrialRow]) -> TrialRow | None:
     """
     by_number = {row.trial: row for row in rows}
     first = by_number.get(0)
-    return first if first is not None and not first.schedule else by_number.get(REFERENCE_TRIAL)
+    if first is not None and not first.schedule:
+        return first
+    return by_number.get(REFERENCE_TRIAL)
 
 
 _CONFIRMED, _FINISHED, _AT_RUNG, _OTHER = range(4)
@@ -84,7 +86,9 @@ class Entry:
     @property
     def measured_value(self) -> float | None:
         """The value of full runs for comparisons, also for a default that the search stopped."""
-        return self.report_value if self.value is None else self.value
+        if self.value is None:
+            return self.report_value
+        return self.value
 
     @property
     def measured_from(self) -> _Source:
@@ -94,9 +98,11 @@ class Entry:
 
     @property
     def measured_seeds(self) -> int:
-        if self.measured_value is None:
-            return 0
-        return self.report_seeds if self.value is None else self.seeds
+        if self.value is not None:
+            return self.seeds
+        if self.report_value is not None:
+            return self.report_seeds
+        return 0
 
     def as_json(self) -> dict[str, Any]:
         """Return JSON data: non-finite numbers are null, but text in `params` (null means off)."""
@@ -129,10 +135,8 @@ class Ranking:
         return len(self.goals) < 2 and not self.limits
 
     def losses(self, objectives: Sequence[float]) -> tuple[float, ...]:
-        signs = (-1.0 if goal == "maximize" else 1.0 for goal in self.goals)
-        return tuple(
-            _loss_or_inf(value, sign) for value, sign in zip(objectives, signs, strict=True)
-        )
+        pairs = zip(objectives, self.goals, strict=True)
+        return tuple(_loss_or_inf(value, -sign_of(goal)) for value, goal in pairs)
 
     def violations(self, constraints: Sequence[float]) -> tuple[float, ...]:
         """Return each constraint's violation, at most 0 if it is satisfied."""
@@ -199,7 +203,7 @@ def leaderboard(
     """
     if goal not in ("maximize", "minimize"):
         raise ConfigError(f"unknown goal {goal!r}; known: maximize, minimize")
-    sign = -1.0 if goal == "maximize" else 1.0
+    sign = -sign_of(goal)
     rows = list(rows)
     default = default_of(rows)
     seeds = seeds_that_choose(rows)
@@ -283,7 +287,9 @@ def _losses(entry: Entry, ranking: Ranking, first: float) -> tuple[float, ...]:
 
 def _constraint_violation(entry: Entry, ranking: Ranking) -> float:
     known = len(entry.constraints) == len(ranking.limits)
-    return ranking.violation(entry.constraints) if known else math.inf
+    if not known:
+        return math.inf
+    return ranking.violation(entry.constraints)
 
 
 class _Chosen(Protocol):
@@ -312,18 +318,21 @@ def _entry(
     bounds: Bounds,
 ) -> Entry:
     fresh = 0 < seeds == len(row.choose_values)
-    constraints = row.choose_constraints if fresh else row.constraints
-    measured = bool(ranking.limits) and len(constraints) == len(ranking.limits)
-    choose = mean(row.choose_values) if row.choose_values else None
-    report = mean(row.report_values) if row.report_values else None
-    shown = None if len(ranking.goals) > 1 else report  # fronts are on selection seeds
-    value, source, values, around = _value_and_source(
-        row, choose if fresh else None, shown, aggregate, bounds
-    )
+    state, objectives, constraints = row.state, row.objectives, row.constraints
+    choose, report = mean_or_none(row.choose_values), mean_or_none(row.report_values)
+    selected, tested, feasible = None, report, None
+    if fresh:
+        state, selected = TrialState.CONFIRMED, choose
+        objectives, constraints = row.choose_objectives, row.choose_constraints
+    if len(ranking.goals) > 1:
+        tested = None  # fronts are on selection seeds
+    if ranking.limits and len(constraints) == len(ranking.limits):
+        feasible = ranking.violation(constraints) == 0.0
+    value, source, values, around = _value_and_source(row, selected, tested, aggregate, bounds)
     return Entry(
         rank=0,
         trial=row.trial,
-        state=TrialState.CONFIRMED if fresh else row.state,
+        state=state,
         value=value,
         ci_low=around.low,
         ci_high=around.high,
@@ -336,9 +345,9 @@ def _entry(
         choose_value=choose,
         report_value=report,
         **{name: getattr(row, name) for name in _OF_ROW},
-        objectives=row.choose_objectives if fresh else row.objectives,
+        objectives=objectives,
         constraints=constraints,
-        feasible=ranking.violation(constraints) == 0.0 if measured else None,
+        feasible=feasible,
         is_default=is_default,
         scores={"report": row.report_scores, "choose": row.choose_scores}.get(source, row.scores),
         choose_seeds=len(row.choose_values),
@@ -359,7 +368,9 @@ def search_interval(
     if around is NO_INTERVAL or stop_rule.startswith("racing"):
         return NO_INTERVAL
     own = aggregated(seeds, aggregate)
-    return around if math.isclose(value, own, rel_tol=1e-9, abs_tol=1e-12) else NO_INTERVAL
+    if not math.isclose(value, own, rel_tol=1e-9, abs_tol=1e-12):
+        return NO_INTERVAL
+    return around
 
 
 def _value_and_source(
@@ -395,8 +406,12 @@ def _sort_key(entry: Entry, sign: float) -> tuple[float, ...]:
 
 def _loss_or_inf(value: float | None, sign: float) -> float:
     """Return a loss; infinite for a missing or non-finite value."""
-    return math.inf if value is None or not math.isfinite(value) else sign * value
+    if value is None or not math.isfinite(value):
+        return math.inf
+    return sign * value
 
 
 def _or_none(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -53,8 +53,10 @@ class MlflowSink(FollowingSink[_Run]):
             uri, artifacts = f"sqlite:///{place}/mlflow.db", (place / "mlflow").as_uri()
         self._client, name = mlflow.MlflowClient(uri), self._settings.experiment
         found = self._client.get_experiment_by_name(name)
-        made = None if found else self._client.create_experiment(name, artifacts)
-        self._experiment = made or str(found.experiment_id)
+        if found:
+            self._experiment = str(found.experiment_id)
+        else:
+            self._experiment = self._client.create_experiment(name, artifacts)
 
     def _open(self, directory: Path, key: str, trial: TrialNews | None) -> _Run:
         if not self._experiment:
@@ -63,9 +65,10 @@ class MlflowSink(FollowingSink[_Run]):
         query = f"tags.`hpo.run` = '{tags['hpo.run']}'"
         run = next(iter(client.search_runs([self._experiment], query)), None)
         if run is None:
-            name = key if trial else self._settings.name
-            parent = {"mlflow.parentRunId": self._runs["study"].id} if trial else {}
-            run = client.create_run(self._experiment, tags=tags | parent, run_name=name)
+            name = self._settings.name
+            if trial is not None:
+                name, tags["mlflow.parentRunId"] = key, self._runs["study"].id
+            run = client.create_run(self._experiment, tags=tags, run_name=name)
         own = run.info.run_id
         client.update_run(own, "RUNNING")
         if trial is None:

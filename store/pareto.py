@@ -36,7 +36,9 @@ def places(
     >>> [place.front for place in places([(1.0, 4.0), (2.0, 2.0), (3.0, 3.0)])]
     [1, 1, 2]
     """
-    excess = [0.0] * len(losses) if violations is None else [max(0.0, v) for v in violations]
+    excess = [0.0] * len(losses)
+    if violations is not None:
+        excess = [max(0.0, amount) for amount in violations]
     feasible = [losses[index] for index, amount in enumerate(excess) if amount == 0.0]
     of_front, gaps = fronts(feasible), iter(crowding(feasible))
     deepest, found = max(of_front, default=0), iter(of_front)
@@ -62,7 +64,7 @@ def scores(losses: Sequence[Losses], violations: Sequence[float] | None = None) 
 def fronts(losses: Sequence[Losses]) -> list[int]:
     if not losses:
         return []
-    points = np.array([[_finite_or_inf(x) for x in row] for row in losses], dtype=np.float64)
+    points = np.array([[*map(_finite_or_inf, row)] for row in losses], dtype=np.float64)
     no_worse = np.ones((len(points), len(points)), dtype=bool)
     better = np.zeros_like(no_worse)
     for column in points.T:
@@ -85,7 +87,7 @@ def crowding(losses: Sequence[Losses]) -> list[float]:
 
     Distances are in units of the front's span, and infinite at its ends. Equal points count once.
     """
-    rows = [tuple(_finite_or_inf(value) for value in row) for row in losses]
+    rows = [tuple(map(_finite_or_inf, row)) for row in losses]
     points = sorted(set(rows))
     of = fronts(points)
     found = dict.fromkeys(points, 0.0)
@@ -131,7 +133,9 @@ def _hypervolume(points: list[tuple[float, ...]], reference: tuple[float, ...]) 
 
 
 def _finite_or_inf(value: float) -> float:
-    return value if math.isfinite(value) else math.inf
+    if math.isfinite(value):
+        return value
+    return math.inf
 
 
 def violation(value: float, low: float | None, high: float | None) -> float:
@@ -142,8 +146,11 @@ def violation(value: float, low: float | None, high: float | None) -> float:
     """
     if not math.isfinite(value):
         return math.inf
-    above = -math.inf if high is None else value - high
-    below = -math.inf if low is None else low - value
+    above, below = -math.inf, -math.inf
+    if high is not None:
+        above = value - high
+    if low is not None:
+        below = low - value
     return max(above, below)
 
 

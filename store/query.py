@@ -148,10 +148,13 @@ class Rows:
         rows = self._run_timed(lambda: self._result.fetchmany(self._at_once))
         if not self._times:
             return rows
-        return [
-            tuple(_parse_time(cell) if at in self._times else cell for at, cell in enumerate(row))
-            for row in rows
-        ]
+        return [self._with_times(row) for row in rows]
+
+    def _with_times(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        cells = list(row)
+        for at in self._times:
+            cells[at] = _parse_time(cells[at])
+        return tuple(cells)
 
     def _run_timed(self, work: Callable[[], T]) -> T:
         with _readable_errors(self._folder):
@@ -180,7 +183,9 @@ def _times_as_text(types: Sequence[str], sql: str) -> str:
 
 def _parse_time(text: str | None) -> datetime | str | None:
     try:
-        return None if text is None else datetime.fromisoformat(text)
+        if text is not None:
+            return datetime.fromisoformat(text)
+        return None
     except ValueError:  # infinity, or a year that Python's times do not have
         return text
 
@@ -266,17 +271,21 @@ def rows_as_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[
             number += 1
             name = f"{column}_{number}"
         names.append(name)
-    return [{name: _to_json(cell) for name, cell in zip(names, row, strict=True)} for row in rows]
+    return [dict(zip(names, map(_to_json, row), strict=True)) for row in rows]
 
 
 def _to_json(cell: Any) -> Any:
     if isinstance(cell, (float, Decimal)):
-        return float(cell) if math.isfinite(cell) else None
+        if not math.isfinite(cell):
+            return None
+        return float(cell)
     if is_dict(cell):
         return {str(key): _to_json(item) for key, item in cell.items()}
     if is_sequence(cell):
         return [_to_json(item) for item in cell]
-    return cell if cell is None or isinstance(cell, (bool, int, str)) else str(cell)
+    if cell is None or isinstance(cell, (bool, int, str)):
+        return cell
+    return str(cell)
 
 
 def _check_statement(sql: str) -> None:
@@ -307,7 +316,9 @@ def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnect
     # In notebooks the progress bar prints on stdout. Without ipywidgets it cannot be set.
     if connection.sql("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
         connection.execute("SET enable_progress_bar = false")
-    there = [*TABLES, BASELINES] if (folder / f"{BASELINES}.parquet").is_file() else TABLES
+    there = [*TABLES]
+    if (folder / f"{BASELINES}.parquet").is_file():
+        there.append(BASELINES)
     files = {name: _quoted_text(glob.escape(f"{folder}/{name}.parquet")) for name in there}
     for name, file in files.items():
         source, changes, extra = f"read_parquet({file})", "", ""
@@ -315,7 +326,8 @@ def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnect
             if name == "trials":
                 described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
                 columns = [str(row[0]) for row in described]
-                changes = _LEFT if "state" in columns and lock_holder(folder) is None else ""
+                if "state" in columns and lock_holder(folder) is None:
+                    changes = _LEFT
                 extra = _param_struct(columns)
             connection.execute(f"CREATE VIEW {name} AS SELECT *{changes}{extra} FROM {source}")
         except duckdb.Error as error:
@@ -341,7 +353,9 @@ def _param_struct(columns: Sequence[str]) -> str:
         if path[-1].lower() in node:
             return ""  # names that differ only in case
         node[path[-1].lower()] = _quoted_name(name)
-    return f", {_struct(tree)} AS param" if tree else ""
+    if not tree:
+        return ""
+    return f", {_struct(tree)} AS param"
 
 
 def _struct(tree: dict[str, Any]) -> str:

@@ -36,6 +36,13 @@ class Interval:
 NO_INTERVAL = Interval(None, None, "none")
 
 
+def sign_of(goal: str) -> float:
+    """Return the factor that makes greater values better."""
+    if goal == "maximize":
+        return 1.0
+    return -1.0
+
+
 def mean(values: Sequence[float]) -> float:
     """Return the correctly rounded mean, which does not depend on the order.
 
@@ -49,12 +56,20 @@ def mean(values: Sequence[float]) -> float:
         return sum(values) / len(values)
 
 
+def mean_or_none(values: Sequence[float]) -> float | None:
+    if not values:
+        return None
+    return mean(values)
+
+
 def median(values: Sequence[float]) -> float:
     _require_values(values, "median")
     if any(map(math.isnan, values)):
         return math.nan
     ordered, half = sorted(values), len(values) // 2
-    return ordered[half] if len(values) % 2 else mean(ordered[half - 1 : half + 1])
+    if len(values) % 2:
+        return ordered[half]
+    return mean(ordered[half - 1 : half + 1])
 
 
 def iqm(values: Sequence[float]) -> float:

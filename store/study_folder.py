@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import StoreError, UnreadableError, suggestion
+from ..errors import StoreError, UnreadableError, clause, suggestion
 from ..files import atomic_files
 from .journal import JOURNAL_NAME, Journal
 from .leaderboard import Entry, leaderboard_of
@@ -44,7 +44,7 @@ def checked_name(name: str) -> str:
 
 
 def first_of(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    more = clause(" and {} more", len(names[_MOST_NAMED:]))
     return ", ".join(names[:_MOST_NAMED]) + more
 
 
@@ -107,12 +107,11 @@ class StudyFolder:
         if there:
             journal = self.path / JOURNAL_NAME
             state = "empty" if journal.exists() else "missing"
-            more = ", or start another study" if new else "; other tools can read its tables"
-            raise StoreError(
-                f"{journal} is {state}, but {there[0]} of its study is there; restore the journal "
-                f"from a copy{more}",
-                **({"new": True} if new else {}),
-            )
+            text = f"{journal} is {state}, but {there[0]} of its study is there; restore the "
+            text += "journal from a copy"
+            if new:
+                raise StoreError(f"{text}, or start another study", new=True)
+            raise StoreError(f"{text}; other tools can read its tables")
 
     def write_study(self, given: str, resolved: str) -> None:
         atomic_files.write_text(self.study_file, given)
@@ -144,7 +143,9 @@ class Inside:
     @property
     def skipped(self) -> str:
         named = [f"{name} ({why})" for name, why in self.unreadable.items()]
-        return f"skipped in {self.root}/: {first_of(named)}" if named else ""
+        if not named:
+            return ""
+        return f"skipped in {self.root}/: {first_of(named)}"
 
 
 def listed(root: Path) -> list[str]:
@@ -184,7 +185,9 @@ def _journal_of(path: Path) -> os.stat_result | None:
         seen = os.stat(path / JOURNAL_NAME)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return seen if stat.S_ISREG(seen.st_mode) else None
+    if not stat.S_ISREG(seen.st_mode):
+        return None
+    return seen
 
 
 def may_be_study(path: Path) -> bool:
@@ -201,10 +204,14 @@ def summary_of(path: Path) -> StudySummary:
             entries = leaderboard_of(meta, trials_seen(journal))
         state = state_of(path, head)
     except (StoreError, OSError) as error:  # must not hide the other studies
-        closed = isinstance(error, UnreadableError | PermissionError)
-        state = "unreadable" if closed else "damaged"
+        state = "damaged"
+        if isinstance(error, UnreadableError | PermissionError):
+            state = "unreadable"
         return StudySummary(path.name, state, 0, 0, None, "", None, path, str(error))
-    total, best = sum(counts.values()), entries[0].value if entries else None
+    total = sum(counts.values())
+    best = None
+    if entries:
+        best = entries[0].value
     done = total - counts.get("waiting", 0) - counts.get("running", 0)
     return StudySummary(path.name, state, total, done, best, meta.metric, head.at, path)
 
@@ -213,18 +220,26 @@ def state_of(folder: Path, head: CommitHead) -> str:
     """Return `running` while a process writes the study, otherwise `finished` or `interrupted`."""
     if lock_holder(folder) is not None:
         return "running"
-    return "finished" if head.phase == "finished" else "interrupted"
+    if head.phase == "finished":
+        return "finished"
+    return "interrupted"
 
 
 def trials_seen(journal: Journal, read: Iterable[TrialRow] | None = None) -> list[TrialRow]:
     """Return a study's trials; running ones become interrupted if no process writes it."""
-    rows = journal.trials() if read is None else list(read)
-    return rows if lock_holder(journal.path.parent) is not None else as_left(rows)
+    if read is None:
+        read = journal.trials()
+    rows = list(read)
+    if lock_holder(journal.path.parent) is None:
+        return as_left(rows)
+    return rows
 
 
 def one_policy(folder: Path) -> Path:
     own = sorted(folder.glob("*/policy.json"))
-    return own[0].parent if own and not (folder / "policy.json").exists() else folder
+    if own and not (folder / "policy.json").exists():
+        return own[0].parent
+    return folder
 
 
 def find_study(
@@ -255,7 +270,9 @@ def find_study(
     for path in (new, Path(study)):
         if path.is_dir():
             StudyFolder(path).check_journal()
-    listed = f" Known: {', '.join(known)}" if known else f" {root}/ has no study."
+    listed = f" {root}/ has no study."
+    if known:
+        listed = f" Known: {', '.join(known)}"
     raise StoreError(f"there is no study {str(study)!r};{suggestion(str(study), known)}{listed}")
 
 
@@ -267,8 +284,10 @@ def find_tables(
 ) -> Path:
     """Return the folder whose tables a query reads: a study, or a folder with only the tables."""
     if study is not None:
-        shipped = [more[str(study)]] if str(study) in more else []
-        for path in (root / study, Path(study), *shipped):
+        paths = [root / study, Path(study)]
+        if str(study) in more:
+            paths.append(more[str(study)])
+        for path in paths:
             if _has_only_tables(path):
                 return path
     return find_study(study, root, skipped).path

@@ -63,7 +63,7 @@ class StudyStore:
         publish_seconds: float = 30.0,
     ):
         self.folder = folder
-        self._sinks = sinks if sinks is not None else Sinks([])
+        self._sinks = sinks or Sinks([])
         if not folder.path.is_dir():  # it may be a link: people keep results on another disk
             atomic_files.make_folder(folder.path, kept="")
         with ExitStack() as opened:
@@ -72,11 +72,10 @@ class StudyStore:
             self.created = not Journal.exists(folder.path)
             if self.created:
                 folder.check_journal(new=True)
-            self.journal = opened.enter_context(
-                Journal.create(folder.path, meta)
-                if self.created
-                else Journal(folder.path, writable=True)
-            )
+                journal = Journal.create(folder.path, meta)
+            else:
+                journal = Journal(folder.path, writable=True)
+            self.journal = opened.enter_context(journal)
             self._number = self.head.number
             self.clock = CommitClock(self.head.at)
             self._require_checkpoint()
@@ -109,7 +108,9 @@ class StudyStore:
 
     def checkpoint(self) -> Path | None:
         name = self.head.checkpoint
-        return self.folder.checkpoints / name if name is not None else None
+        if name is None:
+            return None
+        return self.folder.checkpoints / name
 
     def _require_checkpoint(self) -> None:
         path = self.checkpoint()

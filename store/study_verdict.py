@@ -12,6 +12,7 @@ from .front_verdict import FrontConclusion
 from .interim_analyses import Look, begins_interim, winners_looks
 from .leaderboard import Entry, default_of
 from .rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
+from .statistics import sign_of
 from .value_bounds import value_bounds
 from .verdict import Conclusion, Evidence, WithoutCopying, conclude
 from .verdict_text import sentences
@@ -53,7 +54,9 @@ class _Sides:
     @property
     def others(self) -> list[Entry]:
         """All entries except the winner's and the default's."""
-        own = (self.winner.trial, None if self.default is None else self.default.trial)
+        own = [self.winner.trial]
+        if self.default is not None:
+            own.append(self.default.trial)
         return [entry for entry in self.entries if entry.trial not in own]
 
 
@@ -65,7 +68,7 @@ def concluded(
     given: Circumstances | None = None,
 ) -> Conclusion:
     """Return a study's verdict on test seeds; with several objectives about the front."""
-    given = Circumstances() if given is None else given
+    given = given or Circumstances()
     if not entries:
         return _no_verdict(given.why, given.front)
     by_number = {row.trial: row for row in rows}
@@ -78,7 +81,9 @@ def concluded(
     if meta.objectives or not sides.are_tested:
         return _no_verdict(given.why, given.front)
     found = conclude(_evidence(sides, baselines, given))
-    tells = "" if found.copying is not None else given.tells
+    tells = given.tells
+    if found.copying is not None:
+        tells = ""
     return _with_sentences(replace(found, tells=tells, chosen=_among_chosen(sides)))
 
 
@@ -104,15 +109,20 @@ def _of_lone_trial(sides: _Sides, baselines: Sequence[BaselineRow]) -> Conclusio
 
 def _evidence(sides: _Sides, baselines: Sequence[BaselineRow], given: Circumstances) -> Evidence:
     meta, winner, default = sides.meta, sides.winner, sides.default
+    default_values, by_baseline = None, {}
+    if default is not None and not given.apart:
+        default_values = default.by_report_seed
+    if not given.apart:
+        by_baseline = _by_baseline(baselines, Stream.REPORT)
     return Evidence(
         winner.by_report_seed,
-        None if default is None or given.apart else default.by_report_seed,
+        default_values,
         goal=meta.goal,
         name=f"trial {winner.trial}",
         is_default=default is not None and default.trial == winner.trial,
         beaten=_compared_trials(sides),
         of_search=not winner.choose_values,
-        baselines={} if given.apart else _by_baseline(baselines, Stream.REPORT),
+        baselines=by_baseline,
         ceiling=given.ceiling,
         bounds=value_bounds(meta),
         sharing=_same_valued_trials(sides),
@@ -189,19 +199,27 @@ def _among_chosen(sides: _Sides) -> ChosenTrial | None:
     meta, winner = sides.meta, sides.winner
     if meta.constraints or meta.aggregate != "mean":
         return None
-    stream = Stream.CHOOSE if winner.choose_values else Stream.SEARCH
+    stream = Stream.SEARCH
+    if winner.choose_values:
+        stream = Stream.CHOOSE
     seeds = len(_values_of(winner, stream))
     finished = [row for row in sides.rows if row.state is TrialState.FINISHED]
     those = [row for row in finished if len(_values_of(row, stream)) == seeds]
     if winner not in those or any(stream in row.copies for row in those):
         return None
-    sign = 1.0 if meta.goal == "maximize" else -1.0
-    values = [[sign * value for value in _values_of(row, stream)] for row in those]
+    sign = sign_of(meta.goal)
+    values = [_signed(_values_of(row, stream), sign) for row in those]
     return chance_of_best(values, those.index(winner))
 
 
+def _signed(values: Sequence[float], sign: float) -> list[float]:
+    return [sign * value for value in values]
+
+
 def _values_of(row: TrialRow, stream: Stream) -> Sequence[float]:
-    return row.choose_values if stream is Stream.CHOOSE else row.seed_values
+    if stream is Stream.CHOOSE:
+        return row.choose_values
+    return row.seed_values
 
 
 def _with_sentences(conclusion: Conclusion) -> Conclusion:

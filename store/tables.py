@@ -78,9 +78,9 @@ class Publisher:
         self.directory, self.seconds = Path(directory), 0.0
         self._journal, self._every, self._clock = journal, every_seconds, clock
         self._published: int | None = None
-        known = all((self.directory / f"{name}.parquet").is_file() for name in TABLES)
-        # tables of a resumed study are those of its last commit, or nearly
-        self._at = clock() if known else -float("inf")
+        self._at = -float("inf")
+        if all((self.directory / f"{name}.parquet").is_file() for name in TABLES):
+            self._at = clock()  # tables of a resumed study are those of its last commit, or nearly
 
     def publish(self, *, force: bool = False, ranked: RankedTrials | None = None) -> bool:
         """Write all tables if there are commits and it is time (or forced); return whether.
@@ -176,7 +176,9 @@ def _measured_columns(
 
 
 def _value_at(values: Sequence[float], index: int) -> float | None:
-    return values[index] if index < len(values) else None
+    if index >= len(values):
+        return None
+    return values[index]
 
 
 @cache
@@ -207,8 +209,9 @@ def write_evaluations(directory: Path, journal: Journal) -> None:
 
 
 def episode_columns(journal: Journal) -> dict[str, str]:
-    several = journal.meta.environments
-    taken = (*_EPISODE_COLUMNS, envs.ENVIRONMENT) if several else _EPISODE_COLUMNS
+    taken = [*_EPISODE_COLUMNS]
+    if journal.meta.environments:
+        taken.append(envs.ENVIRONMENT)
     return sql_names(journal.evaluation_metrics(), taken)
 
 
@@ -233,7 +236,9 @@ def _episodes(
         columns.append(pa.array(values, mask=absent))
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     table = pa.table(arrays, schema=schema)
-    return envs.long_episodes(table, counts, labels) if labels else table
+    if not labels:
+        return table
+    return envs.long_episodes(table, counts, labels)
 
 
 def write_curves(directory: Path, journal: Journal) -> None:
@@ -301,20 +306,25 @@ def tables_equal(directory_a: Path, directory_b: Path) -> list[str]:
         if missing := [str(path) for path in paths if not path.is_file()]:
             differences.append(f"{name}: missing {' and '.join(missing)}")
             continue
-        tables = (pq.ParquetFile(path).read() for path in paths)
-        first, second = (
-            one.select([name for name in one.column_names if not name.endswith(_TIMES)])
-            for one in tables
-        )
+        first, second = map(_read_without_times, paths)
         keys = tuple(key for key in _KEYS[name] if key in first.column_names)
         differences += [f"{name}: {text}" for text in _table_differences(first, second, keys)]
     return differences
 
 
+def _read_without_times(path: Path) -> pa.Table:
+    table = pq.ParquetFile(path).read()
+    return table.select([name for name in table.column_names if not name.endswith(_TIMES)])
+
+
+def _fields(table: pa.Table) -> set[str]:
+    return {f"{field.name} {field.type}" for field in table.schema}
+
+
 def _table_differences(first: pa.Table, second: pa.Table, keys: tuple[str, ...]) -> list[str]:
     if first.schema != second.schema:
-        fields = [{f"{field.name} {field.type}" for field in t.schema} for t in (first, second)]
-        return [f"columns differ: {sorted(fields[0] ^ fields[1]) or 'in their order'}"]
+        fields = sorted(_fields(first) ^ _fields(second))
+        return [f"columns differ: {fields or 'in their order'}"]
     if first.num_rows != second.num_rows:
         return [f"{first.num_rows} rows and {second.num_rows} rows"]
     order = [(name, "ascending") for name in keys]

@@ -45,7 +45,9 @@ class Bounds:
     high: float = math.inf
 
     def signed(self, sign: float) -> Bounds:
-        return self if sign > 0.0 else Bounds(-self.high, -self.low)
+        if sign > 0.0:
+            return self
+        return Bounds(-self.high, -self.low)
 
     def around(self, found: Interval) -> Interval:
         if found.low is None or found.high is None:
@@ -95,7 +97,9 @@ def _worst_unseen(
 ) -> tuple[float, float]:
     """Return the worst unseen outcome of `own` in the direction of `sign`, and its weight."""
     longer = _longer_tail(own, other, sign)
-    end = bounds.high if sign > 0.0 else bounds.low
+    end = bounds.low
+    if sign > 0.0:
+        end = bounds.high
     if not math.isfinite(end):
         end = _assumed_end(own, other, sign, longer)
     distance = sign * (end - mean(own))
@@ -120,13 +124,17 @@ def _assumed_end(
     low, high = min(*own, *other), max(*own, *other)
     from_zero = max(0.0, low, -high)
     beyond = max(_FROM_ZERO * from_zero, _BEYOND * longer * (high - low))
-    return high + beyond if sign > 0.0 else low - beyond
+    if sign > 0.0:
+        return high + beyond
+    return low - beyond
 
 
 def _longer_tail(own: Sequence[float], other: Sequence[float], sign: float) -> float:
     """Return how far squared deviations on one side of the mean exceed the other's."""
     ours, theirs = _tail_variance(own, sign), _tail_variance(other, sign)
-    return (ours - theirs) / (ours + theirs) if ours > theirs else 0.0
+    if ours > theirs:
+        return (ours - theirs) / (ours + theirs)
+    return 0.0
 
 
 def _tail_variance(values: Sequence[float], sign: float) -> float:
@@ -281,4 +289,6 @@ def _lowest_alone(values: Sequence[float], worst: float) -> float:
         return math.inf
     ratio = _relative_noise(values, distance) / _SETTLED_ALONE
     chance = (1.0 - LEVEL) * (1.0 + ratio**_POWER)
-    return lowest_mean(values, worst, chance) if chance < _MOST_CHANCE else math.inf
+    if chance < _MOST_CHANCE:
+        return lowest_mean(values, worst, chance)
+    return math.inf

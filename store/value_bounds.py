@@ -29,9 +29,10 @@ def value_bounds(meta: StudyMeta) -> Bounds:
 def metric_bounds(meta: StudyMeta, metric: str) -> Bounds:
     """Return the bounds of the study's metric or another objective; infinite if unknown."""
     study = _load_mapping(meta.study_text)
+    if meta.environments and metric != meta.metric:
+        return UNBOUNDED
     if meta.environments:
-        over = str(study.get("over_environments") or "mean")
-        return range_over(score_bounds(meta), over) if metric == meta.metric else UNBOUNDED
+        return range_over(score_bounds(meta), str(study.get("over_environments") or "mean"))
     env = study.get("env")
     if not isinstance(env, dict):
         return UNBOUNDED
@@ -45,7 +46,9 @@ def score_bounds(meta: StudyMeta) -> tuple[Bounds, ...]:
     study = _load_mapping(meta.study_text)
     listed: Any = study.get("env")
     metric: dict[str, Any] = study.get("metric") or {}
-    envs = cast("list[dict[str, Any]]", listed) if isinstance(listed, list) else []
+    if not isinstance(listed, list):
+        return ()
+    envs = cast("list[dict[str, Any]]", listed)
     if len(envs) != len(meta.environments):
         return ()
     found = list[Bounds]()
@@ -59,7 +62,9 @@ def metric_range(metric: str, env: Mapping[str, Any], searched: Iterable[str] = 
     """Return a metric's bounds in an environment, given as its id with its settings."""
     if metric in _RATES:
         return RATE
-    return bounds_in(str(env.get("id")), env, searched) if metric == RETURN else UNBOUNDED
+    if metric != RETURN:
+        return UNBOUNDED
+    return bounds_in(str(env.get("id")), env, searched)
 
 
 def score_range(own: Bounds, random: float, reference: float) -> Bounds:
@@ -104,4 +109,6 @@ def bounds_in(env: str, given: Mapping[str, Any], searched: Iterable[str]) -> Bo
 @lru_cache(maxsize=64)
 def _load_mapping(study_text: str) -> dict[str, Any]:
     loaded: Any = yaml.load(study_text, _LOADER)
-    return cast("dict[str, Any]", loaded) if isinstance(loaded, dict) else {}
+    if not isinstance(loaded, dict):
+        return {}
+    return cast("dict[str, Any]", loaded)

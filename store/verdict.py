@@ -22,7 +22,7 @@ from .against import (
 from .chance_of_best import ChosenTrial
 from .comparison import UNBOUNDED, Bounds, sharing_error
 from .front_verdict import FrontConclusion, FrontVerdict
-from .statistics import mean
+from .statistics import mean, sign_of
 
 _DECIDED = ("better", "worse")
 _NO_OTHER = "It is the default, and no other trial was confirmed."
@@ -77,7 +77,7 @@ class Evidence:
 
     @property
     def sign(self) -> float:
-        return 1.0 if self.goal == "maximize" else -1.0
+        return sign_of(self.goal)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,9 @@ class Conclusion:
     def verdict(self) -> Verdict | FrontVerdict:
         if self.front is not None:
             return self.front.verdict
-        return self.against.verdict if self.copying is None else self.copying.verdict
+        if self.copying is not None:
+            return self.copying.verdict
+        return self.against.verdict
 
     @property
     def better_rule(self) -> Against | None:
@@ -125,16 +127,21 @@ def conclude(evidence: Evidence) -> Conclusion:
     if not winner:
         return Conclusion(None, Against(evidence.rival, "nothing"))
     alike = _shared_value(evidence, winner)
-    top = alike if _is_ceiling(evidence, alike) else None
+    top = None
+    beaten = 0
+    if _is_ceiling(evidence, alike):
+        alike, top = None, alike
+    if evidence.is_default:
+        beaten = evidence.beaten
     terms = _comparison_terms(evidence, top)
     found = Conclusion(
         winner=evidence.name,
         against=_of_default(evidence, winner, terms),
         baselines=_of_baselines(evidence, winner, terms),
         ceiling=top,
-        alike=alike if top is None else None,
+        alike=alike,
         sharing=evidence.sharing,
-        beaten=evidence.beaten if evidence.is_default else 0,
+        beaten=beaten,
         of_search=evidence.of_search,
         violates=evidence.feasible is False,
     )
@@ -168,13 +175,16 @@ def _default_won(evidence: Evidence, winner: Sample) -> Against:
     if not evidence.beaten:
         return Against(evidence.rival, "nothing", why=_NO_OTHER)
     finite = [value for value in winner.values() if math.isfinite(value)]
+    means = None
+    if finite:
+        means = (mean(finite), mean(finite))
     return Against(
         evidence.rival,
         "default",
         seeds=len(winner),
         pairs=len(finite),
         own_diverged=len(winner) - len(finite),
-        means=(mean(finite), mean(finite)) if finite else None,
+        means=means,
     )
 
 
@@ -208,12 +218,12 @@ def _shared_value(evidence: Evidence, winner: Sample) -> float | None:
     if len(values) != 1:
         return None
     (only,) = values
-    if not math.isfinite(only):
-        return None
-    if evidence.ceiling is not None:
-        return only if only == evidence.ceiling else None
     seen = evidence.sharing > 0 or set((evidence.default or {}).values()) == values
-    return only if seen else None
+    if evidence.ceiling is not None:
+        seen = only == evidence.ceiling
+    if not seen or not math.isfinite(only):
+        return None
+    return only
 
 
 def _is_ceiling(evidence: Evidence, alike: float | None) -> bool:

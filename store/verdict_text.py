@@ -21,7 +21,9 @@ def as_json(conclusion: Conclusion) -> dict[str, Any]:
     data = asdict(conclusion)
     del data["said"]
     text = {"sentences": sentences(conclusion), "details": details(conclusion)}
-    advice = conclusion.against.advice if conclusion.front is None else ""
+    advice = conclusion.against.advice
+    if conclusion.front is not None:
+        advice = ""
     return {"verdict": conclusion.verdict, "advice": advice, **text, **data}
 
 
@@ -48,8 +50,9 @@ def _lone(conclusion: Conclusion) -> list[str]:
     others = [one for one in conclusion.baselines if one.verdict != "nothing"]
     others.sort(key=lambda one: one is not rule)
     each = [_of_one(conclusion, one) for one in others]
-    said = each[0] if each else [f"There is nothing to compare {conclusion.winner} with."]
-    return [*said, *(more[0] for more in each[1:])]
+    if not each:
+        return [f"There is nothing to compare {conclusion.winner} with."]
+    return [*each[0], *(more[0] for more in each[1:])]
 
 
 def sentences(conclusion: Conclusion) -> list[str]:
@@ -66,7 +69,9 @@ def sentences(conclusion: Conclusion) -> list[str]:
             f"{winner} violates them least there."
         ]
     rule = conclusion.better_rule
-    said = [] if rule is None else _of_one(conclusion, rule)[:1]
+    said = list[str]()
+    if rule is not None:
+        said += _of_one(conclusion, rule)[:1]
     if conclusion.copying is not None:
         said += _of_one(conclusion, conclusion.copying)
         said.append(
@@ -82,7 +87,10 @@ def sentences(conclusion: Conclusion) -> list[str]:
             continue  # it came first
         ahead = against.verdict in ("undecided", "no_difference")  # the second names the leader
         said += _of_one(conclusion, against)[: 1 + ahead]
-    return [*said, *least, *([conclusion.tells] if conclusion.tells else [])]
+    said += least
+    if conclusion.tells:
+        said.append(conclusion.tells)
+    return said
 
 
 def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
@@ -114,17 +122,15 @@ def _constraint_verdict(winner: str, against: Against) -> str:
     rival, keeps = against.rival, against.limits is not None and against.limits.rival.state
     is_worse = against.by_value == "worse"
     if against.verdict == "feasible" and is_worse:
-        return (
-            f"{_upper_first(winner)} keeps the constraints; {rival} violates them but is better."
-        )
+        return f"{upper_first(winner)} keeps the constraints; {rival} violates them but is better."
     if against.verdict == "feasible":
-        return f"{_upper_first(winner)} keeps the constraints, which {rival} violates."
+        return f"{upper_first(winner)} keeps the constraints, which {rival} violates."
     if against.verdict == "infeasible" and keeps == "kept":
-        return f"{_upper_first(winner)} violates the constraints, which {rival} keeps."
+        return f"{upper_first(winner)} violates the constraints, which {rival} keeps."
     if against.verdict == "infeasible" and keeps == "violated":
-        return f"{_upper_first(winner)} and {rival} both violate the constraints."
+        return f"{upper_first(winner)} and {rival} both violate the constraints."
     if against.verdict == "infeasible":
-        return f"{_upper_first(winner)} violates the constraints."
+        return f"{upper_first(winner)} violates the constraints."
     return f"Undecided: {rival} is better but violates the constraints."
 
 
@@ -141,12 +147,12 @@ def _open_constraints(winner: str, against: Against) -> str:
     if len(not_sure) == 2:
         return f"It is not certain that {winner} or {against.rival} keeps the constraints."
     if not_sure and limits.rival.state == "violated":
-        violates = f"{_upper_first(against.rival)} violates the constraints"
+        violates = f"{upper_first(against.rival)} violates the constraints"
         return f"{violates}; it is not certain that {winner} keeps them."
     if not_sure:
         return f"It is not certain that {not_sure[0]} keeps the constraints."
     if limits.rival.state == "violated":
-        return f"{_upper_first(against.rival)} violates the constraints."
+        return f"{upper_first(against.rival)} violates the constraints."
     return ""
 
 
@@ -193,7 +199,7 @@ def _by_value(conclusion: Conclusion, against: Against) -> list[str]:
     said += _own_diverged(winner, against)
     if against.diverged:
         said.append(
-            f"{_upper_first(rival)} diverged on {against.diverged} of them, which are left out."
+            f"{upper_first(rival)} diverged on {against.diverged} of them, which are left out."
         )
     return said
 
@@ -203,8 +209,10 @@ def _seed_count(conclusion: Conclusion, against: Against) -> str:
 
 
 def _default_won(conclusion: Conclusion, against: Against) -> list[str]:
-    where = "in the search" if conclusion.of_search else "on new seeds"
+    where = "on new seeds"
     others = "the other trial was not better"
+    if conclusion.of_search:
+        where = "in the search"
     if conclusion.beaten > 1:
         others = f"none of {conclusion.beaten} others was better"
     said = f"Keep {against.rival}: {others} {where}."
@@ -213,35 +221,37 @@ def _default_won(conclusion: Conclusion, against: Against) -> list[str]:
 
 def _nothing_to_compare(conclusion: Conclusion, against: Against) -> list[str]:
     said = f"There is nothing to compare {conclusion.winner or ''} with."
-    return [said, against.why] if against.why else [said]
+    if not against.why:
+        return [said]
+    return [said, against.why]
 
 
 def _diverged_sentences(conclusion: Conclusion, against: Against) -> list[str]:
     seeds, winner = _seed_count(conclusion, against), conclusion.winner or ""
     return [
-        f"{_upper_first(winner)} diverged on {against.own_diverged} of {seeds}.",
-        f"{_upper_first(against.rival)} diverged on {against.diverged or 'none'} of them.",
+        f"{upper_first(winner)} diverged on {against.own_diverged} of {seeds}.",
+        f"{upper_first(against.rival)} diverged on {against.diverged or 'none'} of them.",
         *_of_values("Where both have a value", _difference_text(against)),
     ]
 
 
 def _ceiling_sentences(conclusion: Conclusion, against: Against) -> list[str]:
     seeds = _seed_count(conclusion, against)
-    said = f"{_upper_first(conclusion.winner or '')} and {against.rival} both reach the ceiling"
+    said = f"{upper_first(conclusion.winner or '')} and {against.rival} both reach the ceiling"
     numbers = f": {_number_text(conclusion.ceiling)} on {seeds}"
     return [*_fit_on_line(said, numbers, seeds), *_same_value_sentence(conclusion)]
 
 
 def _better_sentences(conclusion: Conclusion, against: Against) -> list[str]:
     seeds = _seed_count(conclusion, against)
-    first = f"{_upper_first(conclusion.winner or '')} is better than {against.rival}"
+    first = f"{upper_first(conclusion.winner or '')} is better than {against.rival}"
     if against.is_lost:
         return _fit_on_line(f"{first}, which diverged", f" on {seeds}", seeds)
     return _fit_on_line(first, f": by {_difference_text(against)}", seeds)
 
 
 def _worse_sentences(conclusion: Conclusion, against: Against) -> list[str]:
-    first = f"{_upper_first(against.rival)} is better than {conclusion.winner or ''}"
+    first = f"{upper_first(against.rival)} is better than {conclusion.winner or ''}"
     return _fit_on_line(
         first, f": by {_difference_text(against)}", _seed_count(conclusion, against)
     )
@@ -284,8 +294,11 @@ def _lead_sentences(winner: str, against: Against, seeds: str) -> list[str]:
         return []
     if against.difference == 0.0:
         return [f"{winner} and {rival} have the same mean on {seeds}."]
-    ahead, behind, sign = (winner, rival, 1.0) if against.difference > 0 else (rival, winner, -1.0)
-    wins = against.wins if sign > 0 else against.pairs - against.wins - against.ties
+    if against.difference > 0:
+        ahead, behind, sign, wins = winner, rival, 1.0, against.wins
+    else:
+        ahead, behind, sign = rival, winner, -1.0
+        wins = against.pairs - against.wins - against.ties
     if 2 * against.ties >= against.pairs and wins + against.ties == against.pairs:
         mean = _number_text(abs(against.difference))  # few seeds differ: their number says more
         return [
@@ -312,16 +325,18 @@ def _keeps_default(conclusion: Conclusion, against: Against) -> bool:
 def _no_difference(conclusion: Conclusion, against: Against, seeds: str) -> list[str]:
     """Say that nothing is significant; the answer is the lead, if it is clear."""
     winner, rival, word = conclusion.winner or "", against.rival, WORDS[against.verdict]
-    ahead = [_upper_first(text) for text in _lead_sentences(winner, against, seeds)]
+    ahead = [upper_first(text) for text in _lead_sentences(winner, against, seeds)]
     if _keeps_default(conclusion, against):
         return [f"Keep {rival}: {word} from {winner}.", *ahead]
     if against is conclusion.against and against.advice == "take" and ahead:
         said = f"Not significant: {_lower_first(ahead[0])}"
         if len(said) < _COLUMNS:
             return [said]
-        return [f"{_upper_first(winner)} leads {rival}, but not significantly.", *ahead]
-    said = f"{_upper_first(word)} between {winner} and {rival}."
-    return [said if len(said) < _COLUMNS else f"{_upper_first(word)} from {rival}.", *ahead]
+        return [f"{upper_first(winner)} leads {rival}, but not significantly.", *ahead]
+    said = f"{upper_first(word)} between {winner} and {rival}."
+    if len(said) >= _COLUMNS:
+        said = f"{upper_first(word)} from {rival}."
+    return [said, *ahead]
 
 
 def _undecided_sentences(conclusion: Conclusion, against: Against, seeds: str) -> list[str]:
@@ -333,11 +348,11 @@ def _undecided_sentences(conclusion: Conclusion, against: Against, seeds: str) -
         said = " ".join([f"Keep {rival}:", *it])
         first = f"Keep {rival}: {winner} has no clear lead."
     else:
-        said = " ".join([f"{_upper_first(WORDS[against.verdict])}:", *ahead])
-        first = f"{_upper_first(WORDS[against.verdict])} against {rival}."
+        said = " ".join([f"{upper_first(WORDS[against.verdict])}:", *ahead])
+        first = f"{upper_first(WORDS[against.verdict])} against {rival}."
     if ahead and len(said) < _COLUMNS:
         return [said]
-    return [first, *map(_upper_first, ahead)]
+    return [first, *map(upper_first, ahead)]
 
 
 def _unless_sentences(winner: str, against: Against, seeds: str) -> list[str]:
@@ -350,7 +365,7 @@ def _unless_sentences(winner: str, against: Against, seeds: str) -> list[str]:
         ahead, behind, sign = behind, ahead, -1.0
     on_these = replace(against, interval=found.interval)
     by = f"{_number_text(abs(difference))}{_interval_text(on_these, sign)}"
-    first = f"{_upper_first(ahead)} is better than {behind}"
+    first = f"{upper_first(ahead)} is better than {behind}"
     said = [f"{first} unless 1 in {found.one_in} seeds differs from these."]
     if len(said[0]) >= _COLUMNS:
         condition = f"fewer than 1 in {found.one_in} seeds give a result that these did not show"
@@ -360,30 +375,35 @@ def _unless_sentences(winner: str, against: Against, seeds: str) -> list[str]:
 
 def _own_diverged(winner: str, against: Against) -> list[str]:
     count = against.own_diverged
-    return (
-        [f"{_upper_first(winner)} diverged on {count} of them, which are left out."]
-        if count
-        else []
-    )
+    if not count:
+        return []
+    return [f"{upper_first(winner)} diverged on {count} of them, which are left out."]
 
 
 def _of_values(where: str, numbers: str) -> list[str]:
-    return [f"{where} the difference is {numbers}."] if numbers else []
+    if not numbers:
+        return []
+    return [f"{where} the difference is {numbers}."]
 
 
 def _fit_on_line(first: str, numbers: str, seeds: str) -> list[str]:
     """Return the first sentence with its numbers if both fit on one line, otherwise two."""
-    where = f" on {seeds}" if numbers and seeds not in numbers + first else ""
+    where = ""
+    if numbers and seeds not in numbers + first:
+        where = f" on {seeds}"
     if len(first + numbers + where) < _COLUMNS:
         return [f"{first}{numbers}{where}."]
-    return [f"{first}.", f"{_upper_first(numbers.lstrip(': '))}{where}."]
+    return [f"{first}.", f"{upper_first(numbers.lstrip(': '))}{where}."]
 
 
 def _difference_text(against: Against) -> str:
     if against.difference is None:
         return ""
-    sign = -1.0 if against.verdict == "worse" else 1.0
-    plus = "+" if against.verdict in ("no_difference", "diverged") else ""
+    sign, plus = 1.0, ""
+    if against.verdict == "worse":
+        sign = -1.0
+    if against.verdict in ("no_difference", "diverged"):
+        plus = "+"
     return f"{_number_text(sign * against.difference, plus)}{_interval_text(against, sign)}"
 
 
@@ -401,22 +421,27 @@ def _probability_sentence(winner: str, against: Against) -> list[str]:
 
 
 def _same_value_sentence(conclusion: Conclusion) -> list[str]:
-    top = conclusion.alike if conclusion.ceiling is None else conclusion.ceiling
+    top, how = conclusion.ceiling, "fewer env_steps may"
+    if top is None:  # it may be a floor, or all started at the ceiling
+        top, how = conclusion.alike, "a different length of run, or a different task, may"
     if top is None or not conclusion.sharing:
         return []
-    others = conclusion.sharing
-    who = "1 other trial also ends" if others == 1 else f"{others} other trials also end"
-    how = "fewer env_steps may"
-    if conclusion.ceiling is None:  # it may be a floor, or all started at the ceiling
-        how = "a different length of run, or a different task, may"
+    who = f"{conclusion.sharing} other trials also end"
+    if conclusion.sharing == 1:
+        who = "1 other trial also ends"
     return [f"{who} at {_number_text(top)}: {how} separate them."]
 
 
 def _number_text(value: float | None, sign: str = "") -> str:
-    spec = ".0f" if value is not None and abs(value) >= 1000 else "z.4g"
-    return "none" if value is None else f"{value:{sign}{spec}}"
+    if value is None:
+        return "none"
+    if abs(value) >= 1000:
+        return f"{value:{sign}.0f}"
+    return f"{value:{sign}z.4g}"
 
 
-def _upper_first(text: str) -> str:
+def upper_first(text: str) -> str:
     """Start a sentence; a name such as `ksp_ff` is unchanged."""
-    return text if "_" in text.split(" ", 1)[0] else text[:1].upper() + text[1:]
+    if "_" in text.split(" ", 1)[0]:
+        return text
+    return text[:1].upper() + text[1:]

@@ -51,18 +51,26 @@ class WandbSink(FollowingSink["Run"]):
     def _open(self, directory: Path, key: str, trial: TrialNews | None) -> Run:
         import wandb
 
-        settings, offline = self._settings, self._settings.mode == "offline"
+        settings = self._settings
+        resume = "allow"
+        if settings.mode == "offline":
+            resume = None
+        if trial is None:
+            name, kind, config = settings.name, "study", dict(settings.study)
+        else:
+            name, kind = f"{settings.name}/{key}", "trial"
+            config = settings.of_trial(trial)
         run = wandb.init(
             project=settings.project,
             entity=settings.entity,
             group=settings.group or settings.name,
-            name=settings.name if trial is None else f"{settings.name}/{key}",
-            job_type="study" if trial is None else "trial",
+            name=name,
+            job_type=kind,
             id=self._id(directory, key),
-            resume=None if offline else "allow",
+            resume=resume,
             mode=settings.mode,
             dir=str(self._place(directory)),
-            config=dict(settings.study) if trial is None else settings.of_trial(trial),
+            config=config,
             reinit="create_new",
             settings=_quiet_settings(wandb),
         )

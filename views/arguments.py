@@ -19,6 +19,12 @@ RULES_HELP = (
 )
 
 
+def path_or_none(text: str | None) -> Path | None:
+    if text is None:
+        return None
+    return Path(text)
+
+
 def one_of(kind: str, names: Sequence[str]) -> Callable[[str], str]:
     def word(text: str) -> str:
         if text not in names:
@@ -35,7 +41,9 @@ def positive(text: str) -> int:
 def env_steps(text: str) -> int:
     from ..studies.study_values import amount_meant, count_of
 
-    count = positive(text) if text.isdigit() else count_of(text)
+    if text.isdigit():
+        return positive(text)
+    count = count_of(text)
     if count is None or count < 1:
         such = amount_meant(text) or "50k"
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of env steps such as {such}")

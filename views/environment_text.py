@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import counted
+from ..errors import clause, counted
 from ..search.analysis.across_environments import EnvironmentScores
 from ..store.aggregate_environments import Beside, BySeed, Estimate, on_each
 from ..store.comparison import Bounds
@@ -30,8 +30,7 @@ def signed(found: Estimate) -> str:
 def each_data(
     meta: StudyMeta, scores: EnvironmentScores, trial: int, value_from: str
 ) -> dict[str, Any] | None:
-    seeds = scores.of(trial, Stream(value_from)) if value_from else {}
-    if not seeds:
+    if not value_from or not (seeds := scores.of(trial, Stream(value_from))):
         return None
     found = on_each(seeds, scores.bounds)
     rows = zip(environment_names(meta.environments), meta.environments, found.each, strict=True)
@@ -53,23 +52,20 @@ def _score_data(found: Estimate) -> dict[str, float | None]:
 
 
 def _raw_value(scale: Mapping[str, Any], score: float | None) -> float | None:
+    if score is None:
+        return None
     low, high = float(scale["random"]), float(scale["reference"])
-    return None if score is None else low + score * (high - low)
+    return low + score * (high - low)
 
 
 def each_text(data: Mapping[str, Any]) -> str:
-    named = [(row["environment"], row, row["raw"]) for row in data["environments"]]
+    named = [(row["environment"], row, number(row["raw"])) for row in data["environments"]]
     named += [(TOGETHER[over], row, "") for over, row in data["together"].items()]
     rows = [
-        [
-            name,
-            number(row["score"]),
-            between(row["ci_low"], row["ci_high"]),
-            raw if raw == "" else number(raw),
-        ]
+        [name, number(row["score"]), between(row["ci_low"], row["ci_high"]), raw]
         for name, row, raw in named
     ]
-    lost = f", of which {data['lost']} diverged" if data["lost"] else ""
+    lost = clause(", of which {} diverged", data["lost"])
     head = f"on each environment, {seeds_text(data['seeds'], data['stream'])}{lost}"
     header = ("environment", "score", "95% interval", "metric")
     return f"{head}\n{aligned(header, rows, (False, True, False, True))}"
@@ -93,31 +89,23 @@ def beside_lines(
         ]
         for name, x, y, one in zip(names, a.each, b.each, found.each, strict=True)
     ]
-    over_all = [
-        [
-            name,
-            *(around(side.together[over].value, side.together[over].interval) for side in (a, b)),
-            signed(found.differences[over]),
-        ]
-        for over, name in TOGETHER.items()
-    ]
-    lost = counted(found.lost, "seed" if found.paired else "run")
+    over_all: list[list[str]] = []
+    for over, name in TOGETHER.items():
+        ours, theirs = a.together[over], b.together[over]
+        cells = [around(one.value, one.interval) for one in (ours, theirs)]
+        over_all.append([name, *cells, signed(found.differences[over])])
     header = ("environment", *called, "difference, 95%", "P(first better)")
-    return [
+    lines = [
         *narrow(header, rows, (False, True, True, False, False)),
         "",
         *narrow(("scores", *header[1:4]), over_all, (False,) * 4),
-        *(
-            [f"{lost} diverged: excluded from differences, counted as losses"]
-            if found.lost
-            else []
-        ),
-        *folded(
-            f"over environments a run of {called[0]} beats one of {called[1]} with probability "
-            + _probability_text(found.improvement),
-            80,
-        ).split("\n"),
     ]
+    if found.lost:
+        lost = counted(found.lost, "seed" if found.paired else "run")
+        lines.append(f"{lost} diverged: excluded from differences, counted as losses")
+    likely = f"over environments a run of {called[0]} beats one of {called[1]} with probability "
+    likely += _probability_text(found.improvement)
+    return [*lines, *folded(likely, 80).split("\n")]
 
 
 def _probability_text(found: Estimate) -> str:

@@ -17,7 +17,7 @@ from ..store.rows import counts_evaluations_alone
 from ..store.statistics import Interval
 from ..studies.algorithm import ENV_STEPS
 from ..studies.resolved import as_recorded
-from ..studies.spec import WITH_TRAINING
+from ..studies.spec import WITH_TRAINING, Study
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = "_.-=+*#@"
@@ -32,6 +32,17 @@ def seeds_text(count: int, stream: str) -> str:
     ('16 test seeds', '1 selection seed')
     """
     return counted(count, f"{SEED_KINDS[stream]} seed")
+
+
+def enumerated(names: Sequence[str]) -> str:
+    """Return names as a list in a sentence.
+
+    >>> enumerated(["a"]), enumerated(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def origin_words(about: Mapping[str, Any]) -> str:
@@ -54,7 +65,17 @@ def origin_words(about: Mapping[str, Any]) -> str:
 def origin_lines(about: Mapping[str, Any]) -> list[str]:
     """Return an evaluation's line about the policy's trial and seed, or none."""
     words = origin_words(about)
-    return [f"from    {words}"] if words else []
+    if not words:
+        return []
+    return [f"from    {words}"]
+
+
+def method_words(study: Study) -> str:
+    """Return a study's search method and its stopping rule."""
+    method, rule = study.search.method, study.early_terminate
+    if rule is None:
+        return method
+    return f"{method} + {rule.type}"
 
 
 def steps(count: int) -> str:
@@ -68,7 +89,9 @@ def steps(count: int) -> str:
         if amount < 999.5:
             return f"{amount:.3g}{suffix}"
         amount /= 1000.0
-    return f"{amount:.3g}G" if amount < 999.5 else f"{amount:,.0f}G"
+    if amount < 999.5:
+        return f"{amount:.3g}G"
+    return f"{amount:,.0f}G"
 
 
 def duration(seconds: float) -> str:
@@ -116,8 +139,13 @@ def between(low: float | None, high: float | None, spec: str | None = None) -> s
     """
     if low is None or high is None:
         return ""
-    ends = (number(end) if spec is None else format(end, spec) for end in (low, high))
-    return f"[{', '.join(ends)}]"
+    return f"[{_number_as(low, spec)}, {_number_as(high, spec)}]"
+
+
+def _number_as(value: float | None, spec: str | None) -> str:
+    if value is None or spec is None:
+        return number(value)
+    return format(value, spec)
 
 
 def with_interval(
@@ -128,8 +156,7 @@ def with_interval(
     >>> with_interval(497.3, 494.12, 499.9), with_interval(0.5, None, None, ".2f")
     ('497.3 [494.1, 499.9]', '0.50')
     """
-    shown = number(value) if spec is None or value is None else format(value, spec)
-    return f"{shown} {between(low, high, spec)}".rstrip()
+    return f"{_number_as(value, spec)} {between(low, high, spec)}".rstrip()
 
 
 def around(value: float | None, found: Interval, spec: str | None = None) -> str:
@@ -146,9 +173,10 @@ def param(value: Any) -> str:
         return "off"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, float) and 0.9 <= abs(value) < 1.0:
+        return f"{value:.4g}"  # 0.9987 and 0.9991 must not both read 0.999
     if isinstance(value, float):
-        # 0.9987 and 0.9991 must not both read 0.999.
-        return f"{value:.4g}" if 0.9 <= abs(value) < 1.0 else f"{value:.3g}"
+        return f"{value:.3g}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(param, value))}]"
     return str(value)
@@ -160,7 +188,9 @@ def sparkline(values: Sequence[float | None], width: int = 40, plain: bool = Fal
     >>> sparkline([0, 1, 2, 3, None, 7])
     '▁▂▃▄ █'
     """
-    bars = _PLAIN_BARS if plain else _BARS
+    bars = _BARS
+    if plain:
+        bars = _PLAIN_BARS
     points = _thin_values(values, width)
     finite = [point for point in points if point is not None]
     if not finite:
@@ -176,7 +206,10 @@ def _thin_values(values: Sequence[float | None], width: int) -> list[float | Non
     for index in range(count):
         group = values[index * len(values) // count : (index + 1) * len(values) // count]
         finite = [value for value in group if value is not None and math.isfinite(value)]
-        points.append(sum(finite) / len(finite) if finite else None)
+        point = None
+        if finite:
+            point = sum(finite) / len(finite)
+        points.append(point)
     return points
 
 
@@ -189,17 +222,18 @@ def folded(text: str, width: int, indent: int = 0) -> str:
     """
     lines: list[str] = []
     for line in text.split("\n"):
+        if len(line) <= width:
+            lines.append(line)
+            continue
         before = len(line) - len(line.lstrip())
-        rest = " " * (before + indent)
-        pieces = wrap(
+        lines += wrap(
             line,
             width,
-            subsequent_indent=rest,
+            subsequent_indent=" " * (before + indent),
             break_long_words=False,
             break_on_hyphens=False,
             replace_whitespace=False,
         )
-        lines += pieces if len(line) > width else [line]
     return "\n".join(lines)
 
 
@@ -226,17 +260,22 @@ class Listing:
     right: Sequence[bool]
 
     def cropped(self, width: int) -> str:
-        lines = self.text().split("\n")
-        return "\n".join(x if len(x) <= width else x[: width - 3].rstrip() + "..." for x in lines)
+        return "\n".join(_cropped_line(line, width) for line in self.text().split("\n"))
 
     def text(self) -> str:
         return aligned(self.header, self.rows, self.right)
 
 
+def _cropped_line(line: str, width: int) -> str:
+    if len(line) <= width:
+        return line
+    return f"{line[: width - 3].rstrip()}..."
+
+
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
     """Format a table with two blanks between columns; `right` marks numeric columns."""
     lines = [list(header), *map(list, rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
     return "\n".join(aligned_line(line, widths, right) for line in lines)
 
@@ -246,13 +285,18 @@ def narrow(
 ) -> list[str]:
     """Return the lines of a table; a wide one is split into several with the first column."""
 
+    def chosen(line: Sequence[Any], group: list[int]) -> list[Any]:
+        return [line[column] for column in group]
+
     def some(group: list[int]) -> list[str]:
-        cells = [[row[n] for n in group] for row in rows]
-        return aligned([header[n] for n in group], cells, [right[n] for n in group]).split("\n")
+        cells = [chosen(row, group) for row in rows]
+        return aligned(chosen(header, group), cells, chosen(right, group)).split("\n")
 
     groups: list[list[int]] = []
     for column in range(1, len(header)):
-        wider = [*(groups[-1] if groups else [0]), column]
+        wider = [0, column]
+        if groups:
+            wider = [*groups[-1], column]
         if groups and max(map(len, some(wider))) <= columns:
             groups[-1] = wider
         else:
@@ -269,15 +313,18 @@ def aligned_line(line: Sequence[str], widths: Sequence[int], right: Sequence[boo
 
 def unit_of(study_text: str) -> str:
     algorithm = as_recorded(study_text).get("algorithm")
-    return algorithm["unit"] if algorithm else ENV_STEPS
+    if not algorithm:
+        return ENV_STEPS
+    return algorithm["unit"]
 
 
 def recorded_value_words(journal: Journal) -> str:
     """Return `value_words` for a recorded study, which may not load."""
     meta = journal.meta
     weight = as_recorded(meta.study_text).get("metric", {}).get("training_weight")
-    mixed = weight and not counts_evaluations_alone(journal.attributes())
-    return f"{meta.metric}{WITH_TRAINING}" if mixed else meta.metric
+    if not weight or counts_evaluations_alone(journal.attributes()):
+        return meta.metric
+    return f"{meta.metric}{WITH_TRAINING}"
 
 
 def unit_in(folder: Path) -> str:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..errors import counted
+from ..errors import clause, counted
 from ..knobs import KNOBS
 from ..store.audits import Audit
 from ..store.baselines import BaselineEntry
@@ -98,7 +98,7 @@ def knob_columns(trials: Sequence[TrialView]) -> tuple[list[BoardColumn], str]:
     apart = [name for name in names if name not in equal]
     apart.sort(key=_is_traced)
     words = ", ".join(f"{name} {param(trials[0].params[name])}" for name in equal)
-    return [_knob(name, trials) for name in apart], f"Equal in all: {words}." if words else ""
+    return [_knob(name, trials) for name in apart], clause("Equal in all: {}.", words)
 
 
 def _is_equal(name: str, trials: Sequence[TrialView]) -> bool:
@@ -139,8 +139,10 @@ def headline(
 ) -> list[str]:
     if conclusion is not None and (conclusion.winner is not None or conclusion.front is not None):
         return [*conclusion.said]
-    said = [] if conclusion is None or not entries or entries[0].value is None else conclusion.said
-    return [winner_line(entries, metric, unit), *said]
+    lines = [winner_line(entries, metric, unit)]
+    if conclusion is not None and entries and entries[0].value is not None:
+        lines += conclusion.said
+    return lines
 
 
 def deciding_command(
@@ -160,9 +162,10 @@ def deciding_command(
 def _deciding_seeds(conclusion: Conclusion, entries: Sequence[Entry]) -> int:
     """Return how many test seeds would decide; 0 if none would, or if there is a verdict."""
     against, first = conclusion.against, entries[0]
+    if against.verdict == "undecided" and against.more_seeds:
+        return seeds_to_propose(against.seeds, against.more_seeds)
     if against.verdict == "undecided":
-        more = against.more_seeds or 0
-        return seeds_to_propose(against.seeds, more) if more else 0
+        return 0
     untested = conclusion.winner is None and conclusion.front is None and not first.objectives
     if not untested or first.value is None or first.is_default or first.value_from == "report":
         return 0
@@ -195,7 +198,7 @@ def next_commands(
     if not verbose:
         return commands
     knob = next((name for name in best.params if name.replace("_", "").isalnum()), "")
-    column = f", param.{knob}" if knob else ""
+    column = clause(", param.{}", knob)
     values = "search_value, choose_value, report_value"
     sql = f"SELECT trial, {values}{column} FROM trials ORDER BY rank"
     return [*commands, (f'hpo query "{sql}"{which}', "")]
@@ -203,12 +206,16 @@ def next_commands(
 
 def seeds_to_propose(tested: int, more: int) -> int:
     """Return the test seeds to propose for two trials that have run on `tested` of them."""
-    return tested + more if tested else max(_ENOUGH, more)
+    if not tested:
+        return max(_ENOUGH, more)
+    return tested + more
 
 
 def print_headline(console: Console, lines: Sequence[str]) -> None:
-    for place, text in enumerate(lines):
-        console.print(Text(text, style="" if place else "bold"))
+    style = "bold"
+    for text in lines:
+        console.print(Text(text, style=style))
+        style = ""
 
 
 def print_leaderboard(
@@ -245,7 +252,10 @@ def _table(columns: Sequence[BoardColumn], trials: Sequence[TrialView]) -> Table
         side = "right" if column.right else "left"
         table.add_column(column.name, justify=side, no_wrap=True, vertical="top")
     for row, one in zip(rows_of(columns), trials, strict=True):
-        table.add_row(*row, style="bold" if one.place == 1 and one.has_value else None)
+        style = None
+        if one.place == 1 and one.has_value:
+            style = "bold"
+        table.add_row(*row, style=style)
     return table
 
 
@@ -312,8 +322,12 @@ def _by_seeds(name: str, measured: Sequence[Measured], title: str) -> list[Board
     values = [one.value for one in measured]
     seeds = [None if one.value is None else one.seeds for one in measured]
     counts = {count for count in seeds if count}
-    named = _number_column(f"{name}*{max(counts)}" if len(counts) == 1 else name, values)
-    return [named, _integer_column(title, seeds)] if len(counts) > 1 else [named]
+    if len(counts) == 1:
+        return [_number_column(f"{name}*{max(counts)}", values)]
+    columns = [_number_column(name, values)]
+    if counts:
+        columns.append(_integer_column(title, seeds))
+    return columns
 
 
 def _integer_column(name: str, counts: Sequence[int | None]) -> BoardColumn:
@@ -339,7 +353,9 @@ def _objective(one: TrialView, index: int) -> float | None:
     """Return an objective; the first one also of a trial that was stopped, at its last rung."""
     if one.objectives:
         return one.objectives[index]
-    return None if index else one.search.value
+    if index == 0:
+        return one.search.value
+    return None
 
 
 def print_baselines(console: Console, baselines: Sequence[BaselineEntry]) -> None:
@@ -354,12 +370,18 @@ def baselines_listing(baselines: Sequence[BaselineEntry]) -> Listing:
         own, apart, around = entry.around, entry.difference, entry.difference_around
         seeds = f"{len(entry.values)} {SEED_KINDS[entry.stream]}"
         row = [entry.baseline, number(entry.value), between(own.low, own.high), seeds]
-        row.append("" if apart is None else f"{apart:+.4g}")
-        rows.append([*row, "" if around is None else between(around.low, around.high)])
-    used = slice(None if any(entry.difference is not None for entry in baselines) else 4)
+        difference, interval = "", ""
+        if apart is not None:
+            difference = f"{apart:+.4g}"
+        if around is not None:
+            interval = between(around.low, around.high)
+        rows.append([*row, difference, interval])
+    used = 4
+    if any(entry.difference is not None for entry in baselines):
+        used = 6
     header = ("baseline", "value", _INTERVAL, "seeds", "best minus this", _INTERVAL)
     right = (False, True, False, False, True, False)
-    return Listing(header[used], [row[used] for row in rows], right[used])
+    return Listing(header[:used], [row[:used] for row in rows], right[:used])
 
 
 def front_line(entries: Sequence[Entry], volume: float | None) -> str:
@@ -367,10 +389,13 @@ def front_line(entries: Sequence[Entry], volume: float | None) -> str:
     if not placed:
         return _empty_front(entries)
     group = [entry for entry in placed if entry.confirmed] or placed
-    kind = "feasible " if group[0].feasible else ""
-    kind += "confirmed" if group[0].confirmed else "finished"
+    kind = "confirmed" if group[0].confirmed else "finished"
+    if group[0].feasible:
+        kind = f"feasible {kind}"
     best = [entry.trial for entry in group if entry.front == 1]
-    shown = ", ".join(map(str, best[:12])) + (", ..." if len(best) > 12 else "")
+    shown = ", ".join(map(str, best[:12]))
+    if len(best) > 12:
+        shown += ", ..."
     text = f"Pareto front: {len(best)} of {counted(len(group), f'{kind} trial')} ({shown})"
     if volume is None:
         return f"{text}."
@@ -385,19 +410,21 @@ def _empty_front(entries: Sequence[Entry]) -> str:
 
 
 def winner_line(entries: Sequence[Entry], metric: str, unit: str = ENV_STEPS) -> str:
-    best = entries[0] if entries else None
+    best = next(iter(entries), None)
     ended = sorted({entry.state for entry in entries})
     if ended in (["diverged"], ["failed"], ["diverged", "failed"]):
-        again = "the same command again; where trials failed for different reasons,"
+        again = "the study"
+        if ended == ["failed"]:
+            again = "the same command again; where trials failed for different reasons,"
         said = f"Every trial {' or '.join(ended)}; `hpo show TRIAL` shows why. Fix the cause and "
-        return f"{said}run {again if ended == ['failed'] else 'the study'} with --new."
+        return f"{said}run {again} with --new."
     if best is None or (best.value is None and best.rung_value is None):
         return "No trial has finished its run; no winner yet."
     if best.value is None:
-        seeds = counted(best.search_seeds, "search seed")
-        at = "" if best.rung_env_steps is None else f" at {steps(best.rung_env_steps)} {unit}"
-        lead = f"Trial {best.trial} leads: {number(best.rung_value)} on {seeds}{at}."
-        return f"No trial has finished its run. {lead}"
+        lead = f"{number(best.rung_value)} on {counted(best.search_seeds, 'search seed')}"
+        if best.rung_env_steps is not None:
+            lead += f" at {steps(best.rung_env_steps)} {unit}"
+        return f"No trial has finished its run. Trial {best.trial} leads: {lead}."
     value = with_interval(best.value, best.ci_low, best.ci_high)
     source = value_source(best.value_from, best.seeds, len(entries))
     what = "is the winner" if best.confirmed else "leads"
@@ -406,7 +433,9 @@ def winner_line(entries: Sequence[Entry], metric: str, unit: str = ENV_STEPS) ->
 
 def named(value: str, stream: str) -> str:
     """Return a value's name, given by `studies.spec.value_words`, on these seeds."""
-    return value.removesuffix(WITH_TRAINING) if stream == "report" else value
+    if stream != "report":
+        return value
+    return value.removesuffix(WITH_TRAINING)
 
 
 def value_source(value_from: str, seeds: int, trials: int) -> str:
@@ -420,7 +449,7 @@ def audit_words(audit: Audit, metric: str) -> str:
     share = ""
     if whole.share is not None:
         share = f" ({whole.share:.0%}, 95% interval {whole.low:.0%} to {whole.high:.0%})"
-    level = f", {whole.level} tied with it" if whole.level else ""
+    level = clause(", {} tied with it", whole.level)
     bar = f"({metric} {number(audit.bar)}){level}"
     ended = f"{whole.wrong} of {counted(whole.audited, 'audited trial')}{share} ended better than"
     others = f"the median of the {audit.survivors} that were never stopped {bar}"
@@ -437,5 +466,6 @@ def target(folder: Path) -> str:
 
 def study_word(folder: Path) -> str:
     """Return a study's name for commands: its name in `results`, otherwise its folder."""
-    usual = folder.absolute().parent == RESULTS.absolute()
-    return shlex.quote(folder.name if usual else str(folder))
+    if folder.absolute().parent == RESULTS.absolute():
+        return shlex.quote(folder.name)
+    return shlex.quote(str(folder))

@@ -34,11 +34,12 @@ def echo(
     text: object = "", *, file: TextIO | None = None, end: str = "\n", flush: bool = False
 ) -> None:
     """Print a text, escaped on stderr and terminals; a pipe or file on stdout gets it raw."""
-    stream = sys.stdout if file is None else file
+    stream = file or sys.stdout
     if stream is None:  # there is no terminal, as under pythonw
         return
-    for_people = stream is sys.stderr or stream.isatty()
-    print(shown(str(text)) if for_people else text, file=stream, end=end, flush=flush)
+    if stream is sys.stderr or stream.isatty():
+        text = shown(str(text))
+    print(text, file=stream, end=end, flush=flush)
 
 
 def discard(descriptor: int) -> None:
@@ -70,7 +71,9 @@ def _finite_data(data: Any) -> Any:
         return {str(name): _finite_data(value) for name, value in data.items()}
     if isinstance(data, list | tuple):
         return [_finite_data(value) for value in data]
-    return finite_or_none(data) if isinstance(data, float) else data
+    if isinstance(data, float):
+        return finite_or_none(data)
+    return data
 
 
 def print_answer(as_json: bool, data: Any, text: str, file: TextIO | None = None) -> None:
@@ -81,7 +84,9 @@ def print_answer(as_json: bool, data: Any, text: str, file: TextIO | None = None
 
 
 def finite_or_none(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+    if value is None or not math.isfinite(value):
+        return None
+    return value
 
 
 def write_csv(path: str, columns: Mapping[str, np.ndarray]) -> None:
@@ -100,4 +105,6 @@ def write_csv(path: str, columns: Mapping[str, np.ndarray]) -> None:
 def _csv_cell(value: Any) -> Any:
     if isinstance(value, bool):
         return int(value)
-    return f"{value:.9g}" if isinstance(value, float) else value
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    return value

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..errors import counted
+from ..errors import clause, counted
 from ..store.against import Against
 from ..store.chance_of_best import ChosenTrial
 from ..store.front_verdict import FrontConclusion
 from ..store.interim_analyses import is_few
 from ..store.verdict import Conclusion
+from ..store.verdict_text import upper_first
 from ..studies.spec import Study
 from .formatting import between, number, seeds_text
 
@@ -29,7 +30,9 @@ def metric_name(study: Study) -> str:
     >>> metric_name(Study(name="s", env=EnvSpec("CartPole-v1"), env_steps=1))
     'mean episode return'
     """
-    return "mean normalised score" if study.more_envs else plain_metric(study.metric.name)
+    if study.more_envs:
+        return "mean normalised score"
+    return plain_metric(study.metric.name)
 
 
 def plain_metric(name: str) -> str:
@@ -52,7 +55,9 @@ def test_words(pairs: int) -> str:
     >>> test_words(8), test_words(4)
     ('paired by seed, exact sign-flip test', 'exact permutation test of the values of both sides')
     """
-    return _SPLITS if is_few(pairs) else _SIGNS
+    if is_few(pairs):
+        return _SPLITS
+    return _SIGNS
 
 
 def interval_words(low: float | None, high: float | None) -> str:
@@ -61,13 +66,13 @@ def interval_words(low: float | None, high: float | None) -> str:
     >>> interval_words(11.3, 308.6)
     '95 % CI [11.3, 308.6]'
     """
-    return f"95 % CI {between(low, high)}" if low is not None and high is not None else ""
+    return clause("95 % CI {}", between(low, high))
 
 
 def value_quote(who: str, metric: str, shown: str, where: str, seeds: str) -> str:
     """Return the sentence about a value; `shown`: it with its interval, see `value_words`."""
-    on = f" on {where}" if where else ""
-    return f"{_upper_first(who)} has a {metric} of {shown}{on}, over {seeds}."
+    on = clause(" on {}", where)
+    return f"{upper_first(who)} has a {metric} of {shown}{on}, over {seeds}."
 
 
 def value_words(value: float | None, low: float | None, high: float | None) -> str:
@@ -76,14 +81,15 @@ def value_words(value: float | None, low: float | None, high: float | None) -> s
     >>> value_words(500.0, 343.828, 500.0), value_words(0.25, None, None)
     ('500 (95 % CI [343.8, 500])', '0.25')
     """
-    around = interval_words(low, high)
-    return f"{number(value)} ({around})" if around else number(value)
+    return number(value) + clause(" ({})", interval_words(low, high))
 
 
 def versus(winner: str, against: Against, metric: str, *, lone: bool = False) -> list[str]:
     """Return the sentences about a winner and one opponent; [] if nothing was compared."""
     rival = _rival_name(against.rival)
-    kind = "seed" if lone else "test seed"
+    kind = "test seed"
+    if lone:
+        kind = "seed"
     seeds = counted(against.seeds, kind)
     if against.limits is not None and against.by_value != against.verdict:
         return [_of_constraints(winner, rival, against), *_difference(winner, against, seeds)]
@@ -91,16 +97,16 @@ def versus(winner: str, against: Against, metric: str, *, lone: bool = False) ->
         case "nothing" | "default":
             return []
         case "diverged":
-            lost = f"{_upper_first(winner)} diverged on {against.own_diverged} of {seeds}"
+            lost = f"{upper_first(winner)} diverged on {against.own_diverged} of {seeds}"
             return [f"{lost}, {rival} on {against.diverged or 'none'}."]
         case "ceiling":
-            return [f"{_upper_first(winner)} and {rival} both reach the maximum on {seeds}."]
+            return [f"{upper_first(winner)} and {rival} both reach the maximum on {seeds}."]
         case "better" | "worse" if against.difference is None:
             ahead, behind = _better_first(winner, rival, against)
-            return [f"{_upper_first(ahead)} is better than {behind}, which diverged, on {seeds}."]
+            return [f"{upper_first(ahead)} is better than {behind}, which diverged, on {seeds}."]
         case "better" | "worse":
             ahead, behind = _better_first(winner, rival, against)
-            first = f"{_upper_first(ahead)} has a significantly better {metric} than {behind}"
+            first = f"{upper_first(ahead)} has a significantly better {metric} than {behind}"
             found = [f"{first} on {seeds} ({_numbers_and_test(winner, rival, against)})."]
         case _ if against.unless is not None:
             return [_conditional_sentence(winner, rival, against, metric, seeds)]
@@ -121,9 +127,11 @@ def _conditional_sentence(
     unless = against.unless
     if unless is None or against.difference is None:
         return ""
-    ahead, behind = (winner, rival) if against.difference > 0.0 else (rival, winner)
+    ahead, behind = rival, winner
+    if against.difference > 0.0:
+        ahead, behind = winner, rival
     numbers = _numbers_text(winner, rival, replace(against, interval=unless.interval))
-    first = f"{_upper_first(ahead)} has a significantly better {metric} than {behind} on {seeds}"
+    first = f"{upper_first(ahead)} has a significantly better {metric} than {behind} on {seeds}"
     condition = f"fewer than 1 in {unless.one_in} seeds give a result that these did not show"
     return f"{first}, provided that {condition} ({numbers}; {test_words(against.pairs)})."
 
@@ -133,11 +141,15 @@ def _numbers_and_test(winner: str, rival: str, against: Against) -> str:
 
 
 def _rival_name(name: str) -> str:
-    return _DEFAULT if name == "the default" else name
+    if name == "the default":
+        return _DEFAULT
+    return name
 
 
 def _better_first(winner: str, rival: str, against: Against) -> tuple[str, str]:
-    return (winner, rival) if against.verdict == "better" else (rival, winner)
+    if against.verdict == "better":
+        return winner, rival
+    return rival, winner
 
 
 def _numbers_text(winner: str, rival: str, against: Against) -> str:
@@ -145,14 +157,15 @@ def _numbers_text(winner: str, rival: str, against: Against) -> str:
     if against.means is None or against.difference is None:
         return "no seed has values of both"
     own, other = against.means
-    sign = -1.0 if against.difference < 0.0 else 1.0
+    sign = 1.0
+    if against.difference < 0.0:
+        sign = -1.0
     low, high = against.interval.low, against.interval.high
     if low is not None and high is not None:
         low, high = sorted((sign * low, sign * high))
     means = f"{winner} {number(own)}, {rival} {number(other)}"
     text = f"{means}; difference {number(abs(against.difference))}"
-    around = interval_words(low, high)
-    return f"{text}, {around}" if around else text
+    return text + clause(", {}", interval_words(low, high))
 
 
 def _difference(winner: str, against: Against, seeds: str) -> list[str]:
@@ -168,7 +181,7 @@ def _difference(winner: str, against: Against, seeds: str) -> list[str]:
 def _diverged_sentences(winner: str, rival: str, against: Against) -> list[str]:
     counts = ((winner, against.own_diverged), (rival, against.diverged))
     return [
-        f"{_upper_first(who)} diverged on {count} of these seeds, which are left out."
+        f"{upper_first(who)} diverged on {count} of these seeds, which are left out."
         for who, count in counts
         if count
     ]
@@ -218,7 +231,7 @@ def limit_quotes(winner: str, against: Against) -> list[str]:
             elif test.limit.high is None:
                 limit = f"at least {number(test.limit.low)}"
             name = plain_metric(test.limit.metric)
-            said.append(f"{_upper_first(who)} has a {name} of {shown}; the constraint is {limit}.")
+            said.append(f"{upper_first(who)} has a {name} of {shown}; the constraint is {limit}.")
     return said
 
 
@@ -257,7 +270,7 @@ def chosen_quote(winner: str, chosen: ChosenTrial) -> str:
     """
     likely = f"an estimated probability of {chosen.chance:.2f}"
     return (
-        f"{_upper_first(winner)} has {likely} of being the best of the {chosen.trials} finalists."
+        f"{upper_first(winner)} has {likely} of being the best of the {chosen.trials} finalists."
     )
 
 
@@ -278,8 +291,8 @@ def front_quotes(front: FrontConclusion) -> list[str]:
             first += f"with {_DEFAULT}."
     said = [first]
     for one in front.objectives:
-        around = interval_words(one.low, one.high)
-        by = f"difference {number(one.difference)}" + (f", {around}" if around else "")
+        around = clause(", {}", interval_words(one.low, one.high))
+        by = f"difference {number(one.difference)}{around}"
         own, theirs = map(number, one.means)
         name = plain_metric(one.objective)
         said.append(
@@ -291,8 +304,6 @@ def front_quotes(front: FrontConclusion) -> list[str]:
 
 def no_verdict(conclusion: Conclusion) -> Sequence[str]:
     """Return why a study has no verdict, in the verdict's words; empty if it has one."""
-    return conclusion.why if conclusion.winner is None and conclusion.front is None else ()
-
-
-def _upper_first(text: str) -> str:
-    return text if "_" in text.split(" ", 1)[0] else text[:1].upper() + text[1:]
+    if conclusion.winner is None and conclusion.front is None:
+        return conclusion.why
+    return ()

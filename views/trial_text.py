@@ -9,7 +9,7 @@ from statistics import fmean
 from textwrap import wrap
 from typing import Any
 
-from ..errors import StoreError, counted
+from ..errors import StoreError, clause, counted
 from ..search.analysis.verdict import conclusion_of
 from ..store.audits import Audit, audit_of
 from ..store.codec import finite_json
@@ -26,7 +26,7 @@ from ..store.rows import (
     TrialState,
     counts_evaluations_alone,
 )
-from ..store.statistics import Interval
+from ..store.statistics import Interval, sign_of
 from ..store.study_folder import StudyFolder, trials_seen
 from ..store.unobserved import bounded_interval
 from ..store.value_bounds import value_bounds
@@ -88,7 +88,9 @@ def _start_up_text(search: Mapping[str, Any], method: str, known: int) -> str:
     fewest = {**options, **(search.get("options") or {})}.get("n_startup_trials")
     if isinstance(fewest, int) and known < fewest:
         return f"random draw: the model needs {fewest} results and had {known}"
-    return "" if known else "before any result was known"
+    if known:
+        return ""
+    return "before any result was known"
 
 
 def lineage_text(schedule: Sequence[Mapping[str, Any]]) -> str:
@@ -138,7 +140,9 @@ class Evaluated:
     def measured(self, metric: str) -> float | None:
         """Return a metric of the environment; else one of these fields; else the mean return."""
         own = vars(self)
-        return own[metric] if metric in own else self.metrics.get(metric, self.return_mean)
+        if metric in own:
+            return own[metric]
+        return self.metrics.get(metric, self.return_mean)
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,9 @@ def _without_environment(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return JSON data that begins with the environment, where there are several."""
     others = {name: value for name, value in found.items() if name != ENVIRONMENT}
     own = found[ENVIRONMENT]
-    return others if own is None else {ENVIRONMENT: own, **others}
+    if own is None:
+        return others
+    return {ENVIRONMENT: own, **others}
 
 
 @dataclass(frozen=True)
@@ -210,6 +216,14 @@ class TrialPage:
     verdict: Verdict | None
 
     def as_json(self) -> dict[str, Any]:
+        audit, conclusion = None, None
+        scores: dict[str, Any] = {}
+        if self.audit is not None:
+            audit = finite_json(self.audit.as_json())
+        if self.scores is not None:
+            scores["over_environments"] = finite_json(self.scores)
+        if self.verdict is not None:
+            conclusion = self.verdict.data
         return {
             "study": self.study,
             "metric": self.metric,
@@ -223,11 +237,11 @@ class TrialPage:
             "report_ci_high": self.tested.high,
             "start_up": self.start_up,
             "decisions": finite_json([asdict(decision) for decision in self.decisions]),
-            "audit": None if self.audit is None else finite_json(self.audit.as_json()),
-            **({"over_environments": finite_json(self.scores)} if self.scores is not None else {}),
+            "audit": audit,
+            **scores,
             "evaluations": [one.as_json() for one in self.evaluations],
             "curve": [point.as_json() for point in self.curve],
-            "conclusion": None if self.verdict is None else self.verdict.data,
+            "conclusion": conclusion,
         }
 
     @property
@@ -237,7 +251,9 @@ class TrialPage:
     @property
     def stopped_by(self) -> str:
         """The rule that ended it; "" where it ran on so that the rule was checked."""
-        return "" if self.row.audited else self.view.stop
+        if self.row.audited:
+            return ""
+        return self.view.stop
 
     @property
     def environments(self) -> list[str | None]:
@@ -256,7 +272,15 @@ def trial_page(folder: StudyFolder, number_: int) -> TrialPage:
         decisions = journal.decisions(number_)
         conclusion = conclusion_of(journal, rows, entries)
         study = plain(read_text(meta.study_text, "study.resolved.yaml"))
-        alone = counts_evaluations_alone(journal.attributes())
+        weight = _training_weight(study)
+        scores = None
+        verdict = None
+        if counts_evaluations_alone(journal.attributes()):
+            weight = 0.0
+        if names:
+            scores = _scores_of(journal, rows, entry)
+        if _is_of(conclusion, row, rows):
+            verdict = Verdict.of(conclusion)
         return TrialPage(
             view=TrialView.of(entry),
             entry=entry,
@@ -264,7 +288,7 @@ def trial_page(folder: StudyFolder, number_: int) -> TrialPage:
             study=folder.name,
             metric=meta.metric,
             goal=meta.goal,
-            training_weight=0.0 if alone else _training_weight(study),
+            training_weight=weight,
             unit=unit_of(meta.study_text),
             trials=len(entries),
             study_seconds=usage_at(journal.head()).seconds_by_part,
@@ -272,10 +296,10 @@ def trial_page(folder: StudyFolder, number_: int) -> TrialPage:
             start_up=start_up_words(study["search"], journal.asks(), rows).get(number_),
             decisions=decisions,
             audit=_audit_of(journal, row, rows, decisions),
-            scores=_scores_of(journal, rows, entry) if names else None,
+            scores=scores,
             evaluations=evaluations,
             curve=_curve(folder, number_, bool(names)),
-            verdict=Verdict.of(conclusion) if _is_of(conclusion, row, rows) else None,
+            verdict=verdict,
         )
 
 
@@ -285,8 +309,9 @@ def _found(
     """Return the line of the leaderboard and the row of a trial."""
     by_number = {entry.trial: entry for entry in entries}
     if number_ not in by_number:
-        last = max(by_number, default=None)
-        known = "it has none yet" if last is None else f"its trials are 0 to {last}"
+        known = "it has none yet"
+        if by_number:
+            known = f"its trials are 0 to {max(by_number)}"
         raise StoreError(f"study {folder.name!r} has no trial {number_}; {known}")
     return by_number[number_], next(row for row in rows if row.trial == number_)
 
@@ -313,17 +338,21 @@ def _audit_of(
     if not stopped or not any(row.audited for row in rows):
         return None
     audit = audit_of(journal.meta, rows, journal.decisions(), finishing_rules())
-    return None if audit is None else TrialAudit(_ended(audit, row, journal.meta), audit)
+    if audit is None:
+        return None
+    return TrialAudit(_ended(audit, row, journal.meta), audit)
 
 
 def _ended(audit: Audit, row: TrialRow, meta: StudyMeta) -> str | None:
     """Return how an audited trial ended, to be followed by the bar; None of any other."""
     if not row.audited or row.value is None:
         return None
-    ahead = (row.value - audit.bar) * (1.0 if meta.goal == "maximize" else -1.0)
+    ahead = (row.value - audit.bar) * sign_of(meta.goal)
+    if ahead > 0.0:
+        return "better than"
     if ahead == 0.0:
         return "tied with"
-    return "better than" if ahead > 0.0 else "worse than"
+    return "worse than"
 
 
 def _is_of(conclusion: Conclusion, row: TrialRow, rows: Sequence[TrialRow]) -> bool:
@@ -365,7 +394,9 @@ def _evaluated(row: EvaluationRow, own: slice, environment: str | None) -> Evalu
 def _curve(folder: StudyFolder, trial: int, several: bool) -> list[CurvePoint]:
     if not has_column(folder.path, "curves", _CURVE):
         return []
-    keys = f"{ENVIRONMENT}, env_steps" if several else "env_steps"
+    keys = "env_steps"
+    if several:
+        keys = f"{ENVIRONMENT}, env_steps"
     _, rows = query(
         folder.path,
         f"SELECT {keys}, avg({_CURVE}) FILTER (isfinite({_CURVE})) FROM curves "
@@ -377,7 +408,9 @@ def _curve(folder: StudyFolder, trial: int, several: bool) -> list[CurvePoint]:
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return finite_or_none(math.fsum(values) / len(values)) if values else None
+    if not values:
+        return None
+    return finite_or_none(math.fsum(values) / len(values))
 
 
 def trial_text(page: TrialPage, blocks: bool = True, verbose: bool = False) -> str:
@@ -400,14 +433,16 @@ def trial_text(page: TrialPage, blocks: bool = True, verbose: bool = False) -> s
 def _measurements(page: TrialPage, environment: str | None, blocks: bool, verbose: bool) -> str:
     """Return the evaluations and the curve of one environment."""
     several = environment is not None
-    found = [f"on {environment}"] if several else []
+    found, gap = list[str](), "\n\n"
+    if several:
+        found, gap = [f"on {environment}"], "\n"
     evaluations = [row for row in page.evaluations if row.environment == environment]
     if evaluations and (verbose or several):
         found.append(_evaluations(evaluations, page.unit))
     curve = [point for point in page.curve if point.environment == environment]
     if line := curve_line(curve, 40, blocks):
         found.append(f"  training return  {line}")
-    return ("\n" if several else "\n\n").join(found)
+    return gap.join(found)
 
 
 def curve_line(curve: Sequence[CurvePoint], width: int, blocks: bool) -> str:
@@ -424,14 +459,17 @@ def _head_lines(page: TrialPage, verbose: bool) -> list[str]:
     rank = f" (rank {view.place} of {page.trials})"
     if view.is_default and page.is_lost:
         rank = ""
-    fits = len(said) + len(rank) < _WIDTH
-    lines = [f"{said}{rank}." if fits else folded(f"{said}.", _WIDTH)]
+    lines = [f"{said}{rank}."]
+    if len(lines[0]) > _WIDTH:
+        lines = [folded(f"{said}.", _WIDTH)]
     if view.stop and row.audited:
         lines.append(f"{view.stop} would have stopped it; it ran on to check the rule.")
     elif view.stop and (view.is_default or view.is_confirmed):
         lines.append(f"In the search it was stopped by {view.stop}{_last_rung(page)}.")
     if page.verdict is not None:
-        shown = page.verdict.sentences if verbose else page.verdict.sentences[:1]
+        shown = page.verdict.sentences
+        if not verbose:
+            shown = shown[:1]
         lines += [folded(text, _WIDTH) for text in shown]
     if page.audit is not None:
         lines.append(folded(_audit_text(page.audit), _WIDTH))
@@ -444,18 +482,22 @@ def _became(page: TrialPage) -> str:
     """Return the outcome of a trial, to follow its number."""
     view = page.view
     if view.is_default:
-        winner = " and the winner" if view.is_winner else ""
-        ended = f", which {view.state} in the search" if page.is_lost else ""
-        return f"is the default{winner}{ended}"
+        said = "is the default"
+        if view.is_winner:
+            said += " and the winner"
+        if page.is_lost:
+            said += f", which {view.state} in the search"
+        return said
+    if view.is_confirmed and view.is_winner:
+        return "is the winner"
     if view.is_confirmed:
-        return "is the winner" if view.is_winner else "was confirmed"
+        return "was confirmed"
     if view.state is TrialState.FINISHED or page.is_lost:
         return str(view.state)
     if view.state not in (TrialState.STOPPED, TrialState.PAUSED):
         return f"is {view.state}"
-    rule = f" by {page.stopped_by}" if page.stopped_by else ""
-    verb = "was" if view.state is TrialState.STOPPED else "is"
-    return f"{verb} {view.state}{rule}{_last_rung(page)}"
+    verb = {TrialState.STOPPED: "was", TrialState.PAUSED: "is"}[view.state]
+    return f"{verb} {view.state}{clause(' by {}', page.stopped_by)}{_last_rung(page)}"
 
 
 def _last_rung(page: TrialPage) -> str:
@@ -583,7 +625,9 @@ class Stages:
         )
 
     def decision(self, point: Point) -> DecisionRow | None:
-        return self.decided.get(point[1]) if point[0] == "search" else None
+        if point[0] != "search":
+            return None
+        return self.decided.get(point[1])
 
 
 def _with_training(page: TrialPage) -> set[Point]:
@@ -606,8 +650,9 @@ def _stages(page: TrialPage, verbose: bool) -> str:
         return ""
     header = ("stage", page.unit, "seeds", "mean", "worst", "best", "decision")
     table = aligned(header, rows, (False, True, True, True, True, True, False))
-    note = f"\nTraining returns count {page.training_weight:g} in search and select."
-    return table + note if stages.has_training else table
+    if not stages.has_training:
+        return table
+    return f"{table}\nTraining returns count {page.training_weight:g} in search and select."
 
 
 def _stage_row(page: TrialPage, stages: Stages, point: Point, verbose: bool) -> list[str]:
@@ -615,11 +660,12 @@ def _stage_row(page: TrialPage, stages: Stages, point: Point, verbose: bool) -> 
     values.sort(reverse=page.goal != "maximize")
     judged = stages.decision(point)
     mean, worst, best = None, None, None
+    if judged is None:
+        done = _outcome(page, stages, point)
+    else:
+        done, mean = _decision(judged, verbose), judged.value
     if values:
         mean, worst, best = fmean(values), values[0], values[-1]
-    elif judged is not None:
-        mean = judged.value
-    done = _outcome(page, stages, point) if judged is None else _decision(judged, verbose)
     seeds = str(len(values) or "")
     numbers = map(number, (mean, worst, best))
     return [_STAGE[point[0]], steps(point[1]), seeds, *numbers, done]
@@ -641,12 +687,12 @@ def _decision(judged: DecisionRow, verbose: bool) -> str:
 
 def _outcome(page: TrialPage, stages: Stages, point: Point) -> str:
     """Return the outcome at a point without a decision, or ""."""
-    if point[0] == "choose":
-        return "chosen" if page.view.is_winner else ""
-    if point[0] != "search" or not stages.is_end(point):
-        return ""
+    if point[0] == "choose" and page.view.is_winner:
+        return "chosen"
     ended = page.view.state in (TrialState.FINISHED, TrialState.CONFIRMED)
-    return "finished" if ended else ""
+    if point[0] == "search" and stages.is_end(point) and ended:
+        return "finished"
+    return ""
 
 
 def _ordinal(count: int) -> str:
@@ -679,4 +725,6 @@ def _group_cells(group: Sequence[Evaluated]) -> list[str]:
 
 def _over(values: Sequence[float | None], how: Callable[[list[float]], float]) -> str:
     known = [value for value in values if value is not None]
-    return number(how(known) if len(known) == len(values) else None)
+    if len(known) < len(values):
+        return number(None)
+    return number(how(known))

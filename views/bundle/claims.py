@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import StoreError
+from ...errors import StoreError, clause
 from ...files.plain_data import is_dict, is_list, parse_json
 from ...search.analysis.checkpoint_values import ranking_objective
 from ...search.analysis.verdict import ceiling_of, conclusion_of, constraint_samples
@@ -38,6 +38,7 @@ from ...studies.load import recorded
 from ...studies.spec import WITH_TRAINING, Study, env_words
 from ...studies.yaml_io import plain, read_text
 from ..formatting import SEED_KINDS, seeds_text, unit_of
+from ..output import finite_or_none
 from ..quotes import (
     limit_quotes,
     metric_name,
@@ -101,8 +102,10 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
     """Return the claims about a trial (None: the best) and about the study, as JSON data."""
     study = _Study.read(folder, trial)
     meta, by_number, first = study.meta, {row.trial: row for row in study.rows}, study.first
+    if first is None and trial is None:
+        raise StoreError(f"study {meta.name!r} has no trial")
     if first is None:
-        raise StoreError(f"study {meta.name!r} has no trial{'' if trial is None else f' {trial}'}")
+        raise StoreError(f"study {meta.name!r} has no trial {trial}")
     asked = recorded(meta.study_text)
     tables = _Tables(folder, meta, study.columns, study.objective)
     claims = [
@@ -112,8 +115,8 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
     ]
     ran_with = {name: getattr(meta, name) for name in ("versions", "backend", "devices", "files")}
     about = {"study": meta.name, "trial": first.trial, "ran_with": ran_with}
-    about |= {"environment": env_words(asked) if asked.algorithm.takes_env else ""}
-    about |= {"metric": metric_name(asked), **_possible_values(study)}
+    about |= {"environment": _environment_words(asked), "metric": metric_name(asked)}
+    about |= _possible_values(study)
     about |= {"env_steps": first.env_steps, "train_seconds": by_number[first.trial].train_seconds}
     return finite_json({**about, "claims": claims, "conclusion": as_json(study.conclusion)})
 
@@ -123,9 +126,17 @@ def _possible_values(study: _Study) -> dict[str, Any]:
     meta = study.meta
     bounds = value_bounds(meta)
     resolved = plain(read_text(meta.study_text, "study.resolved.yaml"))
-    best = None if study.objective.scales else ceiling_of(resolved, meta)
-    ends = [end if math.isfinite(end) else None for end in (bounds.low, bounds.high)]
+    best = None
+    if not study.objective.scales:
+        best = ceiling_of(resolved, meta)
+    ends = [finite_or_none(bounds.low), finite_or_none(bounds.high)]
     return {"possible": ends, "best_possible": best}
+
+
+def _environment_words(asked: Study) -> str:
+    if not asked.algorithm.takes_env:
+        return ""
+    return env_words(asked)
 
 
 def _value_claims(
@@ -139,7 +150,7 @@ def _value_claims(
         metric += WITH_TRAINING
     shown = quoted_value(first.measured_value, first.ci_low, first.ci_high)
     seeds = seeds_text(first.measured_seeds, first.measured_from)
-    where = env_words(asked) if asked.algorithm.takes_env else ""
+    where = _environment_words(asked)
     said = [value_quote(f"trial {first.trial}", metric, shown, where, seeds)]
     if first is not study.entries[0]:
         said.append(f"Trial {first.trial} has rank {first.rank} of {len(study.entries)} trials.")
@@ -151,9 +162,11 @@ def _verdict_claims(
     study: _Study, row: TrialRow, tables: _Tables, metric: str
 ) -> Iterator[dict[str, Any]]:
     """Yield the claims about a trial and the default, then those that involve more trials."""
-    best, default = row.trial == study.entries[0].trial, default_of(study.rows)
-    others = _of_others(study.conclusion, metric) if best else []
+    default = default_of(study.rows)
     pair = None
+    others = list[str]()
+    if row.trial == study.entries[0].trial:
+        others = _of_others(study.conclusion, metric)
     if default is not None and default.trial != row.trial:
         pair = tables.against(row, default, study.looks, study.limited)
     if pair is not None and default is not None:
@@ -180,11 +193,14 @@ def _cost_claim(folder: Path, study: _Study) -> dict[str, Any]:
     of_rows = dict(zip(("trained", "evaluated"), (int(n or 0) for n in spent), strict=True))
     used = study.usage
     parts = ("search_env_steps", "confirm_env_steps", "warmup_env_steps")
-    trained = sum(int(used[part]) for part in parts) if used else of_rows["trained"]
-    evaluated = int(used["eval_env_steps"]) if used else of_rows["evaluated"]
+    trained, evaluated = of_rows["trained"], of_rows["evaluated"]
+    if used:
+        trained = sum(int(used[part]) for part in parts)
+        evaluated = int(used["eval_env_steps"])
     unit = unit_of(study.meta.study_text)
-    said = f"Training took {trained:,} {unit}"
-    said += f" and evaluation {evaluated:,} env steps." if evaluated else "."
+    said = (
+        f"Training took {trained:,} {unit}{clause(' and evaluation {:,} env steps', evaluated)}."
+    )
     numbers = {"trained": trained, "evaluated": evaluated, "unit": unit, "rows": of_rows}
     how = "counted by the search; rows: sum"
     return _claim("cost", [said], [], sql=_COST, estimator=how, numbers=numbers)
@@ -212,7 +228,9 @@ def values_apart(folder: Path) -> Iterator[str]:
         objective, bounds = ranking_objective(journal), value_bounds(meta)
         seen: dict[tuple[int, str], dict[int, list[float]]] = {}
         for row in journal.evaluations():  # in the order of env steps
-            own = objective.of_test if row.stream is Stream.REPORT else objective
+            own = objective
+            if row.stream is Stream.REPORT:
+                own = objective.of_test
             of_seed = seen.setdefault((row.trial, row.stream), {})
             value = own.measure(row)
             of_seed.setdefault(row.replicate, []).append(value)
@@ -283,7 +301,9 @@ class _Tables:
         found = [*self._values_by_seed(sql).values()]
         if not found:
             return None
-        how = self.meta.aggregate if entry.measured_from == "search" else "mean"
+        how = "mean"
+        if entry.measured_from == "search":
+            how = self.meta.aggregate
         numbers = {"value": aggregate(found, how), "seeds": len(found)}
         if entry.ci_low is not None:
             around = bounded_interval(found, value_bounds(self.meta), how)
@@ -328,7 +348,9 @@ class _Tables:
         """
         if self.meta.environments:  # one score of several environments
             name = _VALUES.get(stream, "seed_values")
-            lost = "report_diverged" if stream == "report" else "[]::BIGINT[]"
+            lost = "[]::BIGINT[]"
+            if stream == "report":
+                lost = "report_diverged"
             seeds = f"range(len({name}) + len({lost}))"
             seeds = f"[s FOR s IN {seeds} IF NOT list_contains({lost}, s)]"
             shown = f"unnest({seeds}) AS replicate, unnest({name}) AS seen"
@@ -336,9 +358,9 @@ class _Tables:
         here = f"FROM evaluations WHERE trial = {trial} AND stream = '{stream}'"
         last = f"(SELECT replicate, max(env_steps) {here} GROUP BY replicate)"
         key = self.meta.metric.removeprefix("eval/")
-        quantity = f"episode_{key.rpartition('_')[0]}"
-        known = quantity in ("episode_return", "episode_length")
-        column = quantity if known else self.columns.get(key, key)
+        column = f"episode_{key.rpartition('_')[0]}"
+        if column not in ("episode_return", "episode_length"):
+            column = self.columns.get(key, key)
         seen = f'list("{column}" ORDER BY episode) AS seen'
         if self.objective.metric.training_weight and stream != "report":
             seen += f', max("{self.columns.get(TRAINING_RETURN, TRAINING_RETURN)}") AS trained'
@@ -354,7 +376,8 @@ class _Tables:
             if isinstance(seen, list):
                 each = np.asarray(seen, np.float64)
                 metrics = {self.meta.metric.removeprefix("eval/"): each}
-                metrics |= {TRAINING_RETURN: np.array(trained, np.float64)} if trained else {}
+                if trained:
+                    metrics[TRAINING_RETURN] = np.array(trained, np.float64)
                 seen = self.objective.measure(EvaluationResult(each, each, metrics))
             found[int(replicate)] = float(seen)
         return found

@@ -111,9 +111,12 @@ def _named(names: Sequence[str], what: str) -> str:
     """Name the first of some members and their state, "" without any."""
     if not names:
         return ""
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    verb = "are" if len(names) > 1 else "is"
-    return f"{names[0]}{more} {what if what == 'changed' else f'{verb} {what}'}"
+    named, verb = names[0], "is"
+    if len(names) > 1:
+        named, verb = f"{named} and {len(names) - 1} more", "are"
+    if what == "changed":
+        return f"{named} changed"
+    return f"{named} {verb} {what}"
 
 
 def _is_foreign(one: zipfile.ZipInfo) -> bool:
@@ -159,7 +162,9 @@ def _listed_name(content: bytes, at: int) -> str:
     start = int.from_bytes(content[-6:-2], "little")
     entry = re.escape(struct.pack("<2I", _MODE, at)) + rb"([ -~]+?)PK[\1\5]"
     found = re.search(entry, content[start:])
-    return "" if found is None else found[1].decode()
+    if found is None:
+        return ""
+    return found[1].decode()
 
 
 def _check_name(name: str, before: Sequence[Entry], prefix: str = "") -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...core.policy_document import NAME, read_document
 from ...environments.registry import files_of
-from ...errors import counted
+from ...errors import clause, counted
 from ...files.atomic_files import read_text
 from ...files.plain_data import parse_json
 from ...machine.software import versions_of_study
@@ -70,12 +70,14 @@ def sides_of(
     ):
         stream = Stream(kind)
         own = {seed for number, of, seed in seen if (number, of) == (trial, stream)}
-        own |= {*rows[trial].report_diverged} if stream is Stream.REPORT else set[int]()
+        if stream is Stream.REPORT:
+            own |= {*rows[trial].report_diverged}
         for seed in sorted(own):
             order.setdefault(seed, chance.random())
         drawn = sorted(sorted(own, key=lambda seed: order[seed])[:most])
-        is_default = default is not None and default.trial == trial
-        name = "the default" if is_default else f"trial {trial}"
+        name = f"trial {trial}"
+        if default is not None and default.trial == trial:
+            name = "the default"
         found.append(ClaimSeeds(trial, name, stream, tuple(sorted(own)), tuple(drawn)))
     return found
 
@@ -84,7 +86,9 @@ def seconds_of_a_run(bundle: Bundle) -> float:
     """Return the mean time of the claimed trial's search runs; 0 if unknown."""
     with Journal(bundle.folder) as journal:
         row = journal.trial(bundle.trial)
-    return 0.0 if row is None else row.train_seconds / max(1, len(row.seed_values))
+    if row is None:
+        return 0.0
+    return row.train_seconds / max(1, len(row.seed_values))
 
 
 def words_of(sides: Sequence[ClaimSeeds]) -> str:
@@ -104,7 +108,9 @@ def why_not_retrained(bundle: Bundle, sides: Sequence[ClaimSeeds]) -> str:
         return f"files are not in it: {first_of(bundle.outside)}"
     if bundle.study.more_envs:
         return "a study on several environments is not trained again"
-    return "" if sides else "no claim rests on the seeds of one trial or of two"
+    if not sides:
+        return "no claim rests on the seeds of one trial or of two"
+    return ""
 
 
 def _rests_on(claim: Mapping[str, Any], known: Set[tuple[int, str]]) -> bool:
@@ -120,7 +126,9 @@ def retrained(
     study = bundle.study
     if why := why_not_retrained(bundle, sides):
         return Level("retrained", None, why)
-    start = [] if study.init is None else [study.init.folder]
+    start: list[str] = []
+    if study.init is not None:
+        start.append(study.init.folder)
     bundle.check_inside([*study.imports, *start, *files_of_environment(study)])
     folder, source = StudyFolder(bundle.folder), bundle.folder / SOURCE
     found = [
@@ -128,19 +136,23 @@ def retrained(
         for side in sides
     ]
     known = {(side.trial, str(side.stream)) for side in sides}
-    own = [claim["about"] for claim in claims if _rests_on(claim, known)]
-    searched = any(side.stream is Stream.SEARCH for side in sides)
-    unread = "the other trials" if searched else "search seeds, and the other trials"
+    unread = "search seeds, and the other trials"
+    if any(side.stream is Stream.SEARCH for side in sides):
+        unread = "the other trials"
     holds, words, wrong = _retraining_result(bundle, sides, found)
-    exact = words.startswith("bit-equal")
-    covers = _retrained_head(sides, exact) if holds else ""
-    return Level("retrained", holds, words, wrong, unread, own if holds else (), covers)
+    if not holds:
+        return Level("retrained", holds, words, wrong, unread)
+    own = [claim["about"] for claim in claims if _rests_on(claim, known)]
+    covers = _retrained_head(sides, words.startswith("bit-equal"))
+    return Level("retrained", holds, words, wrong, unread, own, covers)
 
 
 def _retrained_head(sides: Sequence[ClaimSeeds], exact: bool) -> str:
     """Return the heading of the sentences based on these seeds."""
     whole = all(side.drawn == side.replicates for side in sides)
-    bits = "bit-equal" if exact else "not bit-equal"
+    bits = "bit-equal"
+    if not exact:
+        bits = "not bit-equal"
     if whole:
         return f"Retrained on {words_of(sides)}, {bits}"
     return f"Claimed, of which {words_of(sides)} were retrained, {bits}, and no others"
@@ -164,7 +176,9 @@ def _retraining_result(
     words = f"not bit-equal on {words_of(sides)} ({_changed_versions(bundle)}): {each}"
     if any(holds is False for holds, _ in answers):
         return False, words, []
-    return (None if any(holds is None for holds, _ in answers) else True), words, []
+    if any(holds is None for holds, _ in answers):
+        return None, words, []
+    return True, words, []
 
 
 def _seeds_apart(side: ClaimSeeds, found: Replay) -> list[str]:
@@ -197,7 +211,9 @@ def _changed_versions(bundle: Bundle) -> str:
     with Journal(bundle.folder) as journal:
         was, here = journal.meta.versions, versions_of_study(bundle.study)
     moved = [f"{one} {was[one]}, here {here.get(one)}" for one in was if was[one] != here.get(one)]
-    return first_of(moved) if moved else f"with the same versions: {_LIKELY_NEW}"
+    if not moved:
+        return f"with the same versions: {_LIKELY_NEW}"
+    return first_of(moved)
 
 
 # ---------------------------------------------------------------------- playable
@@ -207,7 +223,7 @@ def why_not_playable(bundle: Bundle) -> str:
     """Return why no policy can be played, or ""; none of the bundle's code is run."""
     if not bundle.about_policy():
         return "it has no single policy"
-    return f"files are not in it: {first_of(bundle.outside)}" if bundle.outside else ""
+    return clause("files are not in it: {}", first_of(bundle.outside))
 
 
 def playable(bundle: Bundle, episodes: int) -> Level:
@@ -220,17 +236,21 @@ def playable(bundle: Bundle, episodes: int) -> Level:
         _check_document(bundle)
     point = play(StudyFolder(bundle.folder), bundle.policy, about, bundle.folder / SOURCE)
     which = f"{SEED_KINDS[about['stream']]} seed {point.replicate}"
-    wrong = _numpy_apart(bundle) if is_ppo else []
+    wrong, new, also = list[str](), list[float](), ""
     unread = "the other seeds (--retrain)"
     recorded = f"{counted(len(point.recorded), 'recorded episode')} of {which}"
-    new = _new_episodes(bundle, episodes) if is_ppo else []
-    also = f"; {number(mean(new))} on {counted(len(new), 'new episode')}" if new else ""
+    if is_ppo:
+        wrong, new = _numpy_apart(bundle), _new_episodes(bundle, episodes)
+    if new:
+        also = f"; {number(mean(new))} on {counted(len(new), 'new episode')}"
     if point.same:
         words = f"bit-equal on the {recorded}: {number(mean(point.recorded))}{also}"
         return Level("playable", not wrong, words, wrong, unread)
     holds, words = agree(point.recorded, new or point.replayed, "episode")
     words = f"not bit-equal on the {recorded} ({_changed_versions(bundle)}): {words}"
-    return Level("playable", False if wrong else holds, words, wrong, unread)
+    if wrong:
+        holds = False
+    return Level("playable", holds, words, wrong, unread)
 
 
 def _check_document(bundle: Bundle) -> None:
@@ -270,7 +290,8 @@ def _is_close(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         a, b = np.asarray(one), np.asarray(other)
         numeric = a.dtype.kind in "fi" and b.dtype.kind in "fi" and a.shape == b.shape
-        return bool(np.allclose(a, b, _CLOSE, _CLOSE)) if numeric else one == other
+        if numeric:
+            return bool(np.allclose(a, b, _CLOSE, _CLOSE))
     return one == other
 
 

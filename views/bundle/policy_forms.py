@@ -81,7 +81,9 @@ def _policy_description(policy: Path, imports: Sequence[str]) -> dict[str, Any] 
     ranged = kind in ("tanh_gaussian", "beta")
     ranged |= kind == "gaussian" and (plan.action_low, plan.action_high) != (None, None)
     space: Any = env.action_space
-    ends = action_range(plan, space) if ranged else ()
+    ends: Sequence[Any] = ()
+    if ranged:
+        ends = action_range(plan, space)
     return {
         "observation": list(seen.shape),
         "config": finite_json(dict(saved.config)),
@@ -110,7 +112,9 @@ def difference(path: Path) -> str:
         ValueError,
     ) as error:
         return f"{FILE} was not written by hpo: {error}"
-    return "" if worst <= _CLOSE else f"NumPy's actions differ by {worst:.3g} from those recorded"
+    if worst <= _CLOSE:
+        return ""
+    return f"NumPy's actions differ by {worst:.3g} from those recorded"
 
 
 def model_of(policy: Path) -> bytes:
@@ -155,7 +159,9 @@ class _Graph:
         self._nodes.append(helper.make_node("Identity", [action], ["action"]))
         types, value = self._onnx.TensorProto, helper.make_tensor_value_info
         given = helper.np_dtype_to_tensor_dtype(self.dtype)
-        taken = types.INT64 if self._kind in ("categorical", "multi_discrete") else types.FLOAT
+        taken = types.FLOAT
+        if self._kind in ("categorical", "multi_discrete"):
+            taken = types.INT64
         one = value("observation", given, ["batch", *about["observation"]])
         two = value("action", taken, ["batch", *np.shape(about["actions"])[1:]])
         graph = helper.make_graph(self._nodes, "policy", [one], [two], self._constants)
@@ -183,8 +189,12 @@ class _Graph:
             x = add("Clip", x, -clip, clip)
         elif self._plan.network == "cnn" and self.dtype == np.uint8:
             x = add("Mul", x, np.float32(1.0 / 255.0))
-        tower = "encoder" if config["shared_encoder"] else "actor"
-        x = add("Flatten", self._add_convolutions(x, tower) if self._plan.network == "cnn" else x)
+        tower = "actor"
+        if config["shared_encoder"]:
+            tower = "encoder"
+        if self._plan.network == "cnn":
+            x = self._add_convolutions(x, tower)
+        x = add("Flatten", x)
         layers = sum(f"{tower}/dense_{number}/kernel" in arrays for number in range(len(arrays)))
         for number in range(layers):
             name = f"{tower}/dense_{number}"
@@ -219,7 +229,9 @@ class _Graph:
             scale, bias = arrays[f"{norm}/scale"], arrays[f"{norm}/bias"]
             x = self._add_node("LayerNormalization", x, scale, bias, epsilon=1e-6)
         y = self._add_node(_OPERATORS.get(name) or name.title(), x, **_ATTRIBUTES.get(name, {}))
-        return self._add_node("Mul", x, y) if name == "silu" else y
+        if name != "silu":
+            return y
+        return self._add_node("Mul", x, y)
 
     def _slice_columns(self, x: str, begin: int, end: int) -> str:
         return self._add_node("Slice", x, np.array([begin]), np.array([end]), np.array([1]))
@@ -230,7 +242,9 @@ class _Graph:
             ends = itertools.pairwise(np.cumsum([0, *about["sizes"]]).tolist())
             best = [add("ArgMax", self._slice_columns(x, *part), axis=1) for part in ends]
             chosen = add("Concat", *best, axis=1)
-            return chosen if self._kind == "multi_discrete" else add("Squeeze", chosen, [1])
+            if self._kind == "multi_discrete":
+                return chosen
+            return add("Squeeze", chosen, [1])
         low, high = np.asarray(about["range"] or [[-np.inf], [np.inf]], np.float32)
         if self._kind == "gaussian":
             x = add("Min", add("Max", x, low), high)

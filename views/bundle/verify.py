@@ -97,7 +97,8 @@ class Bundle:
         self.format = int(about["format"])
         self.trial, self.members = int(about["trial"]), dict(about["members"])
         listed, needed = self.members, {*self.members, *COPIED, CLAIMS, LOCK}
-        needed |= {REPORT, PAGE} if about["format"] == FORMAT else set()
+        if about["format"] == FORMAT:
+            needed |= {REPORT, PAGE}
         wrong = [f"{name} is missing" for name in sorted(needed) if name not in sums]
         wrong += [f"{name} is not listed" for name in sums if name not in listed]
         wrong += [f"{n} changed" for n, was in listed.items() if sums.get(n, was) != was]
@@ -113,8 +114,9 @@ class Bundle:
         try:
             yield
         except (HpoError, *_MISFITS) as error:
-            own = isinstance(error, HpoError)
-            text = str(error) if own else f"its contents are inconsistent: {named(error)}"
+            text = str(error)
+            if not isinstance(error, HpoError):
+                text = f"its contents are inconsistent: {named(error)}"
             text = " ".join(text.split()).replace(f"{self.folder}/", "")
             raise StoreError(f"{self.path}: {text:.500}") from error
 
@@ -134,9 +136,10 @@ class Bundle:
             found = claims_of(self.folder, self.trial)
             text = read_text(self.folder / CLAIMS)
             claimed = parse_json(text)
-            known = {name: one for name, one in found.items() if name in claimed}
-            older = self.format < FORMAT  # it lacks keys that were added since
-            compared = differences(claimed, known if older else found, self.ours)
+            known = found
+            if self.format < FORMAT:  # it lacks keys that were added since
+                known = {name: one for name, one in found.items() if name in claimed}
+            compared = differences(claimed, known, self.ours)
             wrong = compared.wrong
             if text != as_text(claimed):  # one key twice: readers would see different claims
                 wrong.append(f"{CLAIMS}: its JSON was not written by hpo")
@@ -175,7 +178,9 @@ class Bundle:
         name, study = "study.resolved.yaml", recorded(meta.study_text)
         if (self.folder / name).read_bytes() != meta.study_text.encode():
             yield f"{name}: differs from the study in the journal"
-        metric = SCORE if study.more_envs else study.metric.name
+        metric = study.metric.name
+        if study.more_envs:
+            metric = SCORE
         for what, here, there in (
             ("name", meta.name, study.name),
             ("metric", meta.metric, metric),
@@ -194,9 +199,14 @@ class Bundle:
         """Return how many of the study's requested test seeds the trial lacks."""
         with Journal(self.folder) as journal:
             row = journal.trial(self.trial)
-        asked = self.study.confirm.report if self.study.confirm is not None else 0
-        ran = 0 if row is None else len(row.by_report_seed)
-        return f"; {ran} of the {asked} test seeds that its study asks for" if ran < asked else ""
+        asked, ran = 0, 0
+        if self.study.confirm is not None:
+            asked = self.study.confirm.report
+        if row is not None:
+            ran = len(row.by_report_seed)
+        if ran >= asked:
+            return ""
+        return f"; {ran} of the {asked} test seeds that its study asks for"
 
     def _foreign_members(self, meta: StudyMeta) -> Iterator[str]:
         """Yield members that journal and policy do not name, or whose bytes differ."""
@@ -220,16 +230,15 @@ class Bundle:
     def _check_numpy(self) -> tuple[str, list[str]]:
         """Return a text on the policy for NumPy, and its faults."""
         there = [name for name in NUMPY_FILES if name in self.members]
+        if not there and self._no_numpy:
+            return f"not for NumPy: {self._no_numpy}", []
         if not there:
-            wrong = [] if self._no_numpy else [f"{NUMPY}/{FILE}: is missing"]
-            return f"not for NumPy: {self._no_numpy}", wrong
+            return "not for NumPy: ", [f"{NUMPY}/{FILE}: is missing"]
         wrong = [f"{name}: is missing" for name in NUMPY_FILES if name not in there]
-        ours = sha256(Path(forward.__file__).read_bytes()).hexdigest()
-        if self.members.get(NUMPY_FILES[0], ours) != ours:
-            wrong.append(f"{NUMPY_FILES[0]}: differs from the file of this hpo ({__version__})")
-        if not self.policy.is_dir():
-            wrong.append(f"{NUMPY}/{FILE}: its policy is missing")
-        apart = "" if wrong else difference(self.folder / NUMPY / FILE)
+        wrong += self._numpy_changes()
+        apart = ""
+        if not wrong:
+            apart = difference(self.folder / NUMPY / FILE)
         if self._no_numpy and not apart:
             wrong.append(f"{LOCK}: says that NumPy cannot run it: {self._no_numpy}")
         elif apart and not self._no_numpy:
@@ -237,6 +246,15 @@ class Bundle:
         if self._no_numpy:
             return f"not for NumPy: {self._no_numpy}", wrong
         return f"NumPy gives the actions in {NUMPY}/{FILE}", wrong
+
+    def _numpy_changes(self) -> list[str]:
+        wrong: list[str] = []
+        ours = sha256(Path(forward.__file__).read_bytes()).hexdigest()
+        if self.members.get(NUMPY_FILES[0], ours) != ours:
+            wrong.append(f"{NUMPY_FILES[0]}: differs from the file of this hpo ({__version__})")
+        if not self.policy.is_dir():
+            wrong.append(f"{NUMPY}/{FILE}: its policy is missing")
+        return wrong
 
     def _check_report(self, packages: dict[str, str]) -> tuple[str, list[str]]:
         """Return a text on the report, and its faults."""
@@ -260,8 +278,13 @@ class Bundle:
         """Return the policy's origin; {} without a single policy."""
         if (self.policy / TRAINING).is_file():
             about = read_training(self.policy).get("about")
-            return about if is_dict(about) else {}
-        return dict(read_about(self.policy / NAME)) if (self.policy / NAME).is_file() else {}
+        elif (self.policy / NAME).is_file():
+            about = dict(read_about(self.policy / NAME))
+        else:
+            about = None
+        if not is_dict(about):
+            return {}
+        return about
 
     def check_inside(self, names: Iterable[object]) -> None:
         for name in map(str, names):
@@ -294,7 +317,9 @@ class Bundle:
         from ...search.state.objective import Objective
 
         objective = Objective.of(self.study)
-        return (objective.of_test if stream is Stream.REPORT else objective).measure(row)
+        if stream is Stream.REPORT:
+            objective = objective.of_test
+        return objective.measure(row)
 
     def _differences(self, name: str, again: Path) -> tuple[int, list[str]]:
         """Return a table's rows, and how it differs from the same one of the journal."""

@@ -78,7 +78,9 @@ def _knob_shares(space: Space, params: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _caption_start(snapshot: Snapshot, compared: _Values, most: int) -> str:
-    every = "all trials" if len(compared.values) >= len(snapshot.searched) else "trials"
+    every = "trials"
+    if len(compared.values) >= len(snapshot.searched):
+        every = "all trials"
     what = f"{snapshot.metric} of {every} at {steps(compared.at)} {snapshot.unit}"
     return f"{what}, the latest that nine in ten reached{snapshot.kept_words(most)}"
 
@@ -127,8 +129,9 @@ def _important_first(snapshot: Snapshot) -> dict[str, Parameter]:
     knobs = dict(snapshot.study.space.keyed)
     if len(knobs) <= _RAILS:
         return knobs
-    decided = () if snapshot.answer is None else snapshot.answer.decided.knobs
-    shares = {knob.name: knob.share for knob in decided}
+    shares: dict[str, float] = {}
+    if snapshot.answer is not None:
+        shares = {knob.name: knob.share for knob in snapshot.answer.decided.knobs}
     return dict(sorted(knobs.items(), key=lambda it: -shares.get(it[0], 0.0)))
 
 
@@ -138,7 +141,9 @@ def slices(snapshot: Snapshot) -> Picture:
     if compared is None:
         return Picture("slices", title, _TOO_FEW)
     y = value_scale(compared.values.values(), snapshot.metric.removeprefix("eval/"))
-    first = snapshot.winner.trial if snapshot.winner is not None else None
+    first = None
+    if snapshot.winner is not None:
+        first = snapshot.winner.trial
     panels = [
         _slice_panel(snapshot, compared, key, y, first) for key in [*compared.knobs][:_SLICES]
     ]
@@ -161,7 +166,10 @@ def _slice_panel(
         x = compared.shares[trial][key] + _jitter(parameter, trial)
         said = f"trial {trial}: {number(value)}; {parameter.name} "
         said += param(snapshot.points.params(trial, compared.at)[parameter.name])
-        dots.append(Dot(x, value, "c0" if ended[trial] else "muted", trial, said))
+        style = "muted"
+        if ended[trial]:
+            style = "c0"
+        dots.append(Dot(x, value, style, trial, said))
         if trial == first:
             dots.append(Dot(x, value, "c1", shape="ring"))
     scale = Scale(*_ENDS, knob_ticks(parameter.distribution))
@@ -210,9 +218,12 @@ def _effect_panel(
     choices = axis.kind == "choice"
 
     def x(point: EffectPoint) -> float:
-        count = axis.high - axis.low + 1.0
-        share = (point.place - axis.low + 0.5) / count if choices else point.place
-        return 1.0 - share if distribution.kind == "one_minus_log" else share
+        share = point.place
+        if choices:
+            share = (point.place - axis.low + 0.5) / (axis.high - axis.low + 1.0)
+        if distribution.kind == "one_minus_log":
+            return 1.0 - share
+        return share
 
     ordered = sorted(points, key=x)
     marks: list[Line | Band | Dot] = []

@@ -78,7 +78,9 @@ def _draw_panels(figure: Any, picture: Picture, study: str | None) -> list[Any]:
     parts = figure.subfigures(len(rows), 1, height_ratios=_heights(rows), squeeze=False)[:, 0]
     columns, drawn = max(map(len, rows)), []
     for part, row in zip(parts, rows, strict=True):
-        count = 1 if len(row) == 1 and row[0].wide else columns
+        count = columns
+        if len(row) == 1 and row[0].wide:
+            count = 1
         axes = part.subplots(1, count, squeeze=False)[0]
         for place, panel in zip(axes, row, strict=False):
             draw_panel(place, panel)
@@ -114,14 +116,17 @@ def _rows(panels: Sequence[Panel]) -> list[list[Panel]]:
 def _height(panel: Panel) -> float:
     if isinstance(panel, Bars):
         return max(1.6, _BAR * len(panel.bars) + 0.6)
-    return 4.0 if panel.wide else 2.7 + _LINE * len(panel.keys)
+    if panel.wide:
+        return 4.0
+    return 2.7 + _LINE * len(panel.keys)
 
 
 def draw_panel(axes: Any, panel: Panel) -> None:
     letters = sum(len(key.label) + _KEY for key in panel.keys)
     lines = max(1, math.ceil(letters / _ROW))
-    alone = panel.wide and len(panel.title) + letters > _ROW
-    raised = {"pad": _RAISED * lines} if alone else {}
+    raised: dict[str, float] = {}
+    if panel.wide and len(panel.title) + letters > _ROW:
+        raised["pad"] = _RAISED * lines
     axes.set_title(
         panel.title, fontsize="large", fontweight="bold", loc="left", color=_INK, **raised
     )
@@ -163,7 +168,9 @@ def _legend_handle(key: Key) -> Any:
         look = {"linewidth": LINE * _POINT, "linestyle": _line_style(key.shape == "dashed")}
     else:
         marker = {"dot": "o", "ring": "o", "cross": "x", "out": "v"}[key.shape]
-        face = "none" if key.shape == "ring" else colour
+        face = colour
+        if key.shape == "ring":
+            face = "none"
         look = {"marker": marker, "markerfacecolor": face, "linestyle": ""}
     return Line2D([], [], color=colour, label=key.label, **look)
 
@@ -188,7 +195,9 @@ def _draw_labels(axes: Any, panel: XY) -> None:
     """Write the names of lines to the right of the panel, one below the other."""
     if not panel.labels:
         return
-    height = _LABEL_HEIGHT * (1.0 if panel.wide else 1.5)  # shares of the panel's
+    height = _LABEL_HEIGHT  # shares of the panel's
+    if not panel.wide:
+        height *= 1.5
     at = [panel.y.share(label.y) for label in panel.labels]
     for place, label in zip(spread(at, height, 0.02, 0.98), panel.labels, strict=True):
         axes.annotate(
@@ -204,7 +213,9 @@ def _draw_labels(axes: Any, panel: XY) -> None:
 
 
 def _line_style(dashed: bool) -> Any:
-    return (0, tuple(length * _POINT for length in DASH)) if dashed else "-"
+    if not dashed:
+        return "-"
+    return 0, tuple(length * _POINT for length in DASH)
 
 
 def _draw_mark(axes: Any, mark: Line | Band | Dot, panel: XY) -> None:
@@ -214,28 +225,37 @@ def _draw_mark(axes: Any, mark: Line | Band | Dot, panel: XY) -> None:
         axes.fill_between(at, low, high, color=colour, alpha=BAND, linewidth=0)
     elif isinstance(mark, Line):
         at, values = zip(*mark.points, strict=True)
+        width, steps = LINE, "default"
+        if mark.thin:
+            width = THIN
+        if mark.step:
+            steps = "steps-post"
         axes.plot(
             at,
             values,
             color=colour,
-            linewidth=(THIN if mark.thin else LINE) * _POINT,
-            drawstyle="steps-post" if mark.step else "default",
+            linewidth=width * _POINT,
+            drawstyle=steps,
             linestyle=_line_style(mark.dashed),
         )
     elif mark.shape == "cross":
         axes.plot([mark.x], [mark.y], "x", color=colour, markersize=5)
     elif mark.shape == "out":
-        low = mark.y <= (panel.y.low + panel.y.high) / 2
-        axes.plot([mark.x], [mark.y], "v" if low else "^", color=colour, markersize=5)
+        triangle = "^"
+        if mark.y <= (panel.y.low + panel.y.high) / 2:
+            triangle = "v"
+        axes.plot([mark.x], [mark.y], triangle, color=colour, markersize=5)
     else:
-        ring = mark.shape == "ring"
+        fill, radius = "full", DOT
+        if mark.shape == "ring":
+            fill, radius = "none", RING
         axes.plot(
             [mark.x],
             [mark.y],
             "o",
             color=colour,
-            fillstyle="none" if ring else "full",
-            markersize=2 * (RING if ring else DOT) * _POINT,
+            fillstyle=fill,
+            markersize=2 * radius * _POINT,
         )
 
 

@@ -228,7 +228,7 @@ def decades(low: float, high: float) -> list[float]:
 
 def value_scale(values: Iterable[float], label: str, may_be_log: bool = True) -> Scale:
     finite = [value for value in values if math.isfinite(value)]
-    low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
+    low, high = min(finite, default=0.0), max(finite, default=1.0)
     if may_be_log and low > 0.0 and high / low > _MANY_DECADES:
         low, high = low / 1.2, high * 1.2
         return Scale(low, high, _ticks(decades(low, high), number), label, log=True)
@@ -290,7 +290,9 @@ def _ticks(values: Sequence[float], say: Callable[[float], str]) -> tuple[tuple[
 def knob_share(distribution: Distribution, value: Any) -> float:
     """Return a value's place, 0 to 1, on the samplers' axis, small values first."""
     share = distribution.share(value)
-    return 1.0 - share if distribution.kind == "one_minus_log" else share
+    if distribution.kind == "one_minus_log":
+        return 1.0 - share
+    return share
 
 
 def knob_ticks(distribution: Distribution, apart: float = _APART) -> tuple[tuple[float, str], ...]:
@@ -298,7 +300,9 @@ def knob_ticks(distribution: Distribution, apart: float = _APART) -> tuple[tuple
     few = axis.kind != "real" and axis.high - axis.low + 1 <= _FEW
     if few or axis.kind == "choice":
         values = list(distribution.grid(int(axis.high - axis.low) + 1))
-        every = 1 if few else math.ceil(len(values) / _FEW)
+        every = 1
+        if not few:
+            every = math.ceil(len(values) / _FEW)
         return tuple((knob_share(distribution, value), param(value)) for value in values[::every])
     chosen: list[tuple[float, str]] = []
     ends = distribution.ends()

@@ -78,7 +78,9 @@ def baseline_lines(snapshot: Snapshot, stream: Stream, x: Scale) -> tuple[list[L
         tip = f"baseline {name}: {number(values[name])} ({counted(len(found[name]), 'seed')})"
         ends = ((x.low, values[name]), (x.high, values[name]))
         lines.append(Line(ends, "base", tip=tip, thin=place > 0, dashed=True))
-    words = "baselines, the best" if len(ordered) > 1 else "baseline"
+    words = "baseline"
+    if len(ordered) > 1:
+        words = "baselines, the best"
     return lines, [Key(f"{words} {name}", "base", "dashed") for name in ordered[:1]]
 
 
@@ -112,7 +114,9 @@ def curves(snapshot: Snapshot) -> Picture:
         )
         caption += "seeds; evaluations before the end exist for search seeds only."
     if shown:
-        of = "" if len(shown) == len(others) else f" of {len(others):,}"
+        of = ""
+        if len(shown) < len(others):
+            of = f" of {len(others):,}"
         caption += f" In grey: {counted(len(shown), 'other trial')}{of}."
     return Picture("curves", "Learning curves", caption, panels)
 
@@ -121,7 +125,9 @@ _SEARCH = (str(Stream.SEARCH),)
 
 
 def _streams_of(snapshot: Snapshot, entry: Entry) -> Sequence[str]:
-    return _FRESH if _on_fresh_seeds(snapshot, entry) else _SEARCH
+    if _on_fresh_seeds(snapshot, entry):
+        return _FRESH
+    return _SEARCH
 
 
 def _in_training(
@@ -146,7 +152,9 @@ def _in_evaluations(
     snapshot: Snapshot, own: Mapping[int, Sequence[str]], shown: Sequence[int]
 ) -> _Measured:
     streams = dict.fromkeys((*own, *shown), _SEARCH)
-    title = "In evaluations" if snapshot.metric == snapshot.meta.metric else "At evaluations"
+    title = "At evaluations"
+    if snapshot.metric == snapshot.meta.metric:
+        title = "In evaluations"
     if snapshot.study.space.parameters:
         title += " of the search"
     found = _evaluation_curves(snapshot, streams)
@@ -177,11 +185,11 @@ def _named_curve(snapshot: Snapshot, entry: Entry, streams: Sequence[str], seeds
     row = snapshot.rows[entry.trial]
     fresh = {"selection": len(row.choose_values), "test": len(row.report_values)}
     kinds = [f"{count} {kind}" for kind, count in fresh.items() if count]
-    if tuple(streams) != _FRESH or not kinds:
-        kind = "search seed" if snapshot.study.space.parameters else "seed"
-        return f"{name} ({counted(seeds, kind)})"
-    noun = "seed" if sum(fresh.values()) == 1 else "seeds"
-    return f"{name} ({' and '.join(kinds)} {noun})"
+    if tuple(streams) == _FRESH and kinds:
+        return f"{name} ({' and '.join(kinds)} seed{'s' * (sum(fresh.values()) != 1)})"
+    if snapshot.study.space.parameters:
+        return f"{name} ({counted(seeds, 'search seed')})"
+    return f"{name} ({counted(seeds, 'seed')})"
 
 
 def _training_curves(
@@ -195,8 +203,10 @@ def _training_curves(
     listed = ", ".join(f"({trial}, '{stream}', {most[trial]})" for trial, stream in pairs)
     if not listed or not has_column(folder.path, "curves", _RETURN):
         return {}
-    name = "" if environment is None else environment.replace("'", "''")
-    only = f" AND {ENVIRONMENT} = '{name}'" if name else ""
+    only = ""
+    if environment:
+        name = environment.replace("'", "''")
+        only = f" AND {ENVIRONMENT} = '{name}'"
     _, rows = query(folder.path, _DRAWN.format(wanted=listed, value=_RETURN, only=only), None)
     found: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for trial, at, value in rows:
@@ -211,7 +221,11 @@ def _evaluation_curves(
     for (stream, trial, at), values in snapshot.points.seeds.items():
         if stream in wanted.get(trial, ()):
             found[trial][at] += filter(finite, values)
-    return {trial: {at: v for at, v in curve.items() if v} for trial, curve in found.items()}
+    return {trial: _measured_points(curve) for trial, curve in found.items()}
+
+
+def _measured_points(curve: Curve) -> Curve:
+    return {at: values for at, values in curve.items() if values}
 
 
 def _curves_panel(
@@ -286,7 +300,9 @@ def _leader_marks(
     points = _thin_evenly(measured.found.get(entry.trial, {}), _POINTS)
     if not points:
         return None
-    style = _WINNER if entry is leaders[0] else _DEFAULT
+    style = _DEFAULT
+    if entry is leaders[0]:
+        style = _WINNER
     seeds = max(len(values) for _, values in points)
     marks: list[Line | Band | Dot] = []
     if seeds > 1:
@@ -395,8 +411,9 @@ def _values_of(rows: Sequence[TrialRow]) -> tuple[dict[int, float], dict[int, fl
 
 def _kept_in_sight(snapshot: Snapshot, rows: Sequence[TrialRow]) -> list[float]:
     """Return the values of the default and of the winner, which the scale must include."""
-    first = snapshot.winner
-    leaders = (0, first.trial if first else 0)
+    leaders = [0]
+    if snapshot.winner is not None:
+        leaders.append(snapshot.winner.trial)
     values = [row.value for row in rows if row.trial in leaders]
     return [value for value in values if value is not None and finite(value)]
 
@@ -409,7 +426,9 @@ def _cut_dot(snapshot: Snapshot, y: Scale, trial: int, value: float) -> Dot:
 def _best_so_far(snapshot: Snapshot, x: Scale) -> list[Line]:
     in_order = [(trial, row.value) for trial, row in sorted(snapshot.rows.items())]
     best = improvements(snapshot.sign, in_order)
-    return [Line((*best, (x.high, best[-1][1])), "c1", step=True)] if best else []
+    if not best:
+        return []
+    return [Line((*best, (x.high, best[-1][1])), "c1", step=True)]
 
 
 def _lost_cross(snapshot: Snapshot, y: Scale, trial: int) -> Dot:
@@ -429,7 +448,9 @@ def _finite_values(values: Mapping[int, float | None]) -> dict[int, float]:
 
 
 def _clipped_dot(y: Scale, trial: int, value: float, style: str, tip: str) -> Dot:
-    shape = "dot" if y.holds(value) else "out"
+    shape = "out"
+    if y.holds(value):
+        shape = "dot"
     return Dot(trial, min(max(value, y.low), y.high), style, trial, tip, shape)
 
 
@@ -502,7 +523,10 @@ def _front_dot(entry: Entry, pair: tuple[int, int], names: Sequence[str], is_bes
     if entry.feasible is False:
         tip = f"{tip}; violates a constraint"
         return Dot(at, height, "bad", entry.trial, tip, "cross")
-    return Dot(at, height, "c1" if is_best else "muted", entry.trial, tip, "dot")
+    style = "muted"
+    if is_best:
+        style = "c1"
+    return Dot(at, height, style, entry.trial, tip, "dot")
 
 
 def _front_corners(
@@ -559,15 +583,20 @@ def _schedule_of(snapshot: Snapshot, trial: int) -> Way:
 
 def _is_changed(parameter: Parameter, ways: Mapping[int, Way]) -> bool:
     name = parameter.name
-    return any(len({repr(knobs.get(name)) for _, knobs in way}) > 1 for way in ways.values())
+    for way in ways.values():
+        values = {repr(knobs.get(name)) for _, knobs in way}
+        if len(values) > 1:
+            return True
+    return False
 
 
 def _knob_height(parameter: Parameter, knobs: Mapping[str, Any]) -> float | None:
     if parameter.name not in knobs or not parameter.active(knobs):
         return None
     value = knobs[parameter.name]
-    inside = parameter.distribution.why_not(value) is None
-    return knob_share(parameter.distribution, value) if inside else None
+    if parameter.distribution.why_not(value) is not None:
+        return None
+    return knob_share(parameter.distribution, value)
 
 
 def _schedule_panel(
@@ -594,7 +623,9 @@ def _schedule_panel(
         if len(points) < 2:
             continue
         first = snapshot.winner is not None and trial == snapshot.winner.trial
-        style = "c1" if first else f"s{at * 5 // len(members)}"
+        style = f"s{at * 5 // len(members)}"
+        if first:
+            style = "c1"
         parts = [
             f"{param(knobs.get(parameter.name))} from {steps(x)}" for x, knobs in ways[trial][:-1]
         ]

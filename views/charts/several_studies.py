@@ -28,7 +28,7 @@ from ...store.aggregate_environments import (
 )
 from ...store.rows import Stream
 from ...studies.spec import env_words
-from ..formatting import around, number
+from ..formatting import around, enumerated, method_words, number
 from ..quotes import metric_name
 from .model import XY, Band, Dot, Label, Line, Picture, Scale, round_ticks, value_scale
 from .snapshot import Snapshot
@@ -107,8 +107,10 @@ def _test_values(snapshot: Snapshot, trial: int, scaled: bool) -> BySeed:
     """Return a trial's values on test seeds, one score per environment."""
     if snapshot.study.more_envs:
         return snapshot.scores.of(trial, Stream.REPORT)
-    scale = _reference_scores(snapshot) if scaled else None
+    scale = None
     values = snapshot.rows[trial].by_report_seed
+    if scaled:
+        scale = _reference_scores(snapshot)
     if scale is None:
         return {seed: (value,) for seed, value in values.items()}
     return {seed: (normalised(value, scale),) for seed, value in values.items()}
@@ -129,7 +131,9 @@ def _on_one(snapshots: Sequence[Snapshot]) -> Sides:
     if len(known) < len(found):
         raise ConfigError("two studies have the same name; give studies with different names")
     found += _default_sides(snapshots, scaled)
-    label = "normalised score" if scaled else metric_name(snapshots[0].study)
+    label = metric_name(snapshots[0].study)
+    if scaled:
+        label = "normalised score"
     return Sides(tuple(found), (_environment(snapshots[0]),), label)
 
 
@@ -163,7 +167,7 @@ def _grid_of(
     """Return method -> environment -> its study; each method has one on every environment."""
     grid: dict[str, dict[str, Snapshot]] = {}
     for snapshot in snapshots:
-        cell = grid.setdefault(_method_name(snapshot), {})
+        cell = grid.setdefault(method_words(snapshot.study), {})
         if _environment(snapshot) in cell:
             other = cell[_environment(snapshot)].meta.name
             told = f"{other!r} and {snapshot.meta.name!r} have the same method and environment"
@@ -196,24 +200,18 @@ def _on_several(snapshots: Sequence[Snapshot], environments: Sequence[str]) -> S
     return Sides(tuple(sides), tuple(environments), "normalised score", _cut_words(sides, of_one))
 
 
-def _method_name(snapshot: Snapshot) -> str:
-    rule = snapshot.study.early_terminate
-    name = snapshot.study.search.method
-    return name if rule is None else f"{name} + {rule.type}"
-
-
 def _side_over_studies(name: str, snapshots: Sequence[Snapshot], default: bool) -> MethodValues:
     """Return one side over several studies' environments, on equally many seeds of each."""
     columns: list[list[float]] = []
     for snapshot in snapshots:
-        first = snapshot.winner
-        trial = first.trial if first is not None else 0
-        values = (
-            _default_values(snapshot, True) if default else _test_values(snapshot, trial, True)
-        )
+        if default:
+            values = _default_values(snapshot, True)
+        elif snapshot.winner is not None:
+            values = _test_values(snapshot, snapshot.winner.trial, True)
+        else:
+            values = _test_values(snapshot, 0, True)
         columns.append([values[seed][0] for seed in sorted(values)])
-    fewest = min(map(len, columns))
-    rows = [tuple(column[at] for column in columns) for at in range(fewest)]
+    rows = zip(*columns, strict=False)  # as many seeds as the study with the fewest
     return MethodValues(name, dict(enumerate(rows)), tuple(one.meta.name for one in snapshots))
 
 
@@ -231,7 +229,9 @@ def compared(found: Sides) -> list[SideAggregates]:
     answers: list[SideAggregates] = []
     for side in found.sides:
         iqm = on_each(side.scores).together["iqm"]
-        improvement = None if side is rival else _improvement_probability(side, rival, found)
+        improvement = None
+        if side is not rival:
+            improvement = _improvement_probability(side, rival, found)
         answers.append(SideAggregates(side, iqm, improvement))
     return answers
 
@@ -252,8 +252,10 @@ def several_studies(snapshots: Sequence[Snapshot]) -> Picture:
     panels = [_iqm_panel(answers, found.label), _improvement_panel(answers, rival.name)]
     panels.append(_profile_panel(found))
     seeds = {len(side.scores) for side in found.sides}
-    count = f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else str(min(seeds))
-    where = _list_in_words(found.environments)
+    count = str(min(seeds))
+    if len(seeds) > 1:
+        count += f" to {max(seeds)}"
+    where = enumerated(found.environments)
     caption = f"Winners of {counted(len(snapshots), 'study').replace('studys', 'studies')} on "
     caption += f"{where}, {count} test seeds each, with 95 % intervals: interquartile mean "
     caption += f"(IQM), probability of improvement over {rival.name}, and performance profile "
@@ -270,12 +272,10 @@ def _diverged_seeds(side: MethodValues) -> int:
     return sum(not all(map(math.isfinite, scores)) for scores in side.scores.values())
 
 
-def _list_in_words(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 def _style(place: int, side: MethodValues) -> str:
-    return "base" if side.is_default else f"c{place % _MOST}"
+    if side.is_default:
+        return "base"
+    return f"c{place % _MOST}"
 
 
 def _iqm_panel(answers: Sequence[SideAggregates], label: str) -> XY:
@@ -322,7 +322,8 @@ def _profile_panel(found: Sides) -> XY:
     scores = [score for side in found.sides for row in side.scores.values() for score in row]
     low, high = curves[0].thresholds[0], curves[0].thresholds[-1]
     finite = [score for score in scores if math.isfinite(score)]
-    low = max(low, min([*finite, high])) if found.label != "normalised score" else low
+    if found.label != "normalised score":
+        low = max(low, min([*finite, high]))
     marks: list[Line | Dot | Band] = []
     labels: list[Label] = []
     for place, (side, one) in enumerate(zip(found.sides, curves, strict=True)):

@@ -26,6 +26,7 @@ from ...store.rows import (
     TrialState,
     counts_evaluations_alone,
 )
+from ...store.statistics import sign_of
 from ...store.study_folder import StudyFolder, state_of, trials_seen
 from ...store.value_bounds import value_bounds
 from ...store.verdict import Conclusion
@@ -83,7 +84,7 @@ class Snapshot:
     @property
     def sign(self) -> float:
         """1 if larger values are better, otherwise -1."""
-        return 1.0 if self.meta.goal == "maximize" else -1.0
+        return sign_of(self.meta.goal)
 
     @property
     def metric(self) -> str:
@@ -92,13 +93,16 @@ class Snapshot:
 
     @property
     def winner(self) -> Entry | None:
-        first = self.entries[0] if self.entries else None
-        return first if first is not None and first.value is not None else None
+        if not self.entries or self.entries[0].value is None:
+            return None
+        return self.entries[0]
 
     @property
     def winner_word(self) -> str:
         """The label for `winner`: the leader until the confirm stage has chosen."""
-        return "winner" if self.winner is not None and self.winner.confirmed else "leader"
+        if self.winner is not None and self.winner.confirmed:
+            return "winner"
+        return "leader"
 
     @property
     def default(self) -> int | None:

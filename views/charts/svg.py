@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import pairwise
 
+from ...errors import clause
 from .model import (
     DOT,
     RING,
@@ -38,11 +39,15 @@ def panel_svg(panel: Panel, width: int, alt: str) -> str:
     """Return a panel as SVG of `width` pixels; screen readers read `alt`."""
     if isinstance(panel, Bars):
         height, body = _bars(panel, width)
-    elif isinstance(panel, Parallel):
-        height, body = (_rails_up if width >= _NARROW else _rails_across)(panel, width)
-    else:
+    elif isinstance(panel, XY):
         height, body = _xy(panel, width)
-    role = "group" if isinstance(panel, Parallel) else "img"  # an image's parts are not reached
+    elif width >= _NARROW:
+        height, body = _rails_up(panel, width)
+    else:
+        height, body = _rails_across(panel, width)
+    role = "img"
+    if isinstance(panel, Parallel):
+        role = "group"  # an image's parts are not reached
     return (
         f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="{role}" '
         f'aria-label="{escape(alt)}">{"".join(body)}</svg>'
@@ -61,14 +66,19 @@ class _Frame:
 
 
 def _xy(panel: XY, width: int) -> tuple[int, list[str]]:
-    height = 200
-    if panel.wide:
-        height = 300 if width >= _NARROW else 250
+    height, above, below = 200, 8.0, 22.0
+    if panel.wide and width >= _NARROW:
+        height = 300
+    elif panel.wide:
+        height = 250
+    if panel.x.label:
+        below = 38.0
+    if panel.y.label:
+        above = 24.0
     widest = max((_text_width(text) for _, text in panel.y.ticks), default=0.0)
-    below = 38.0 if panel.x.label else 22.0
     named = max((_text_width(label.text) for label in panel.labels), default=0.0)
     right = width - max(14.0, named + 8.0)
-    frame = _Frame(widest + 12, 24.0 if panel.y.label else 8.0, right, height - below)
+    frame = _Frame(widest + 12, above, right, height - below)
     body = [*_y_axis(panel.y, frame), *_x_axis(panel.x, frame, height), *_labels(panel, frame)]
     if not panel.y.cut:
         return height, [*body, *(_mark_svg(mark, panel, frame) for mark in panel.marks)]
@@ -122,18 +132,21 @@ def _mark_svg(mark: Line | Band | Dot, panel: XY, frame: _Frame) -> str:
         return f'<path class="band {mark.style}" d="{_path([*above, *below])}Z"/>'
     if isinstance(mark, Line):
         places = [_pixel_place(x, y, panel, frame) for x, y in mark.points]
+        if mark.step:
+            places = _step_corners(places)
         kind = "line" + " thin" * mark.thin + " dashed" * mark.dashed
-        shape = f'd="{_path(_step_corners(places) if mark.step else places)}"'
+        shape = f'd="{_path(places)}"'
         return _shape_svg("path", f"{kind} {mark.style}", shape, mark.trial, mark.tip)
     x, y = frame.x(panel.x.share(mark.x)), frame.y(panel.y.share(mark.y))
-    tag, kind = "path", mark.shape
+    tag, kind, radius = "path", mark.shape, DOT
     if mark.shape == "out":  # a triangle at the edge that the value is beyond
         turn = 1 if mark.y <= (panel.y.low + panel.y.high) / 2 else -1
         shape = f'd="M{_n(x - 3.5)} {_n(y - 5 * turn)}h7L{_n(x)} {_n(y)}Z"'
     elif mark.shape == "cross":
         shape, kind = f'd="M{_n(x - 3)} {_n(y - 3)}l6 6m0-6l-6 6"', "line"
     else:
-        radius = RING if mark.shape == "ring" else DOT
+        if mark.shape == "ring":
+            radius = RING
         tag, shape = "circle", f'cx="{_n(x)}" cy="{_n(y)}" r="{radius}"'
     return _shape_svg(tag, f"{kind} {mark.style}", shape, mark.trial, mark.tip)
 
@@ -183,8 +196,10 @@ def _rails_up(panel: Parallel, width: int) -> tuple[int, list[str]]:
         body.append(_line_svg(x, frame.top, x, frame.bottom, "rail"))
         at = min(max(x, 2.0), width - 2.0)
         align = "mid"
-        if index in (0, count - 1):
-            align = "" if index == 0 else "end"
+        if index == 0:
+            align = ""
+        elif index == count - 1:
+            align = "end"
         shift = {"mid": 0.0, "": -40.0, "end": 40.0}[align]
         body += _folded_name(at + shift, rail.label, most, align)
         for share, text in rail.ticks:
@@ -249,9 +264,12 @@ def _folded_name(x: float, name: str, most: int, align: str) -> list[str]:
 
 
 def _shape_svg(tag: str, kind: str, shape: str, trial: int | None, tip: str) -> str:
-    whose = "" if trial is None else f' data-t="{trial}"'
-    start = f'<{tag} class="{kind}" {shape}{whose}'
-    return f"{start}><title>{escape(tip)}</title></{tag}>" if tip else f"{start}/>"
+    start = f'<{tag} class="{kind}" {shape}'
+    if trial is not None:
+        start += f' data-t="{trial}"'
+    if not tip:
+        return f"{start}/>"
+    return f"{start}><title>{escape(tip)}</title></{tag}>"
 
 
 def _line_svg(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
@@ -263,7 +281,7 @@ def _text(x: float, y: float, text: str, kind: str) -> str:
 
 
 def _path(places: Sequence[tuple[float, float]]) -> str:
-    return "".join(f"{'L' if i else 'M'}{_n(x)} {_n(y)}" for i, (x, y) in enumerate(places))
+    return clause("M{}", "L".join(f"{_n(x)} {_n(y)}" for x, y in places))
 
 
 def _n(value: float) -> str:
@@ -275,4 +293,6 @@ def _text_width(text: str) -> float:
 
 
 def _short_text(text: str) -> str:
-    return text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"
+    if len(text) <= _MOST_LETTERS:
+        return text
+    return text[: _MOST_LETTERS - 1] + "…"

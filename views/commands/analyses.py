@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import ConfigError, counted
 from ...store.codec import finite_json
 from ...studies.algorithm import ENV_STEPS
-from ..arguments import study_of
+from ..arguments import path_or_none, study_of
 from ..formatting import aligned, between, narrow, number, steps, unit_in
 from ..output import echo, note, print_answer, print_json
 from ..terminal.console import console, in_columns
@@ -45,9 +44,10 @@ def do_importance(args: Namespace) -> int:
         print_json([{"at": one.at, "answer": one.as_json()} for one in answers])
         return 0
     unit = points.study.algorithm.unit
-    lines = [
-        _over_progress(answers, unit) if args.over_progress else _importance_text(answers[0], unit)
-    ]
+    if args.over_progress:
+        lines = [_over_progress(answers, unit)]
+    else:
+        lines = [_importance_text(answers[0], unit)]
     left_out = sorted(set(points.values) - set(found))
     if args.over_progress and left_out:
         some = ", ".join(map(steps, left_out))
@@ -62,12 +62,16 @@ def _importance_text(answer: SignificantKnobs, unit: str) -> str:
         cells = ["-", "-", "-", "too few trials have it"]
         if knob.floor < 1.0:
             spread = between(knob.low, knob.high, ".0%")
-            verdict = "matters" if knob.decided else "not shown"
+            verdict = "not shown"
+            if knob.decided:
+                verdict = "matters"
             cells = [f"{knob.share:.0%}", spread, f"{knob.floor:.0%}", verdict]
         rows.append([knob.name, *cells])
     header = ("hyperparameter", "explains", "95% interval", "needed", "verdict")
     first, *rest = (text for text in answer.sentences if text != answer.decided.unseen)
-    table = aligned(header, rows, (False, True, False, True, False)) if rows else ""
+    table = ""
+    if rows:
+        table = aligned(header, rows, (False, True, False, True, False))
     point = f"Trials are compared at {steps(answer.at)} {unit}."
     return "\n".join([first, "", table, "", point, *rest])
 
@@ -75,12 +79,18 @@ def _importance_text(answer: SignificantKnobs, unit: str) -> str:
 def _share_of(name: str, answer: SignificantKnobs) -> str:
     """Return the share that a hyperparameter explains, with a star where it matters."""
     knob = next((knob for knob in answer.decided.knobs if knob.name == name), None)
-    return "-" if knob is None else f"{knob.share:.0%}{'*' * knob.decided}"
+    if knob is None:
+        return "-"
+    return f"{knob.share:.0%}{'*' * knob.decided}"
+
+
+def _share_row(name: str, answers: Sequence[SignificantKnobs]) -> list[str]:
+    return [name, *(_share_of(name, answer) for answer in answers)]
 
 
 def _over_progress(answers: Sequence[SignificantKnobs], unit: str) -> str:
     names = [knob.name for knob in answers[-1].decided.knobs]
-    rows = [[name, *(_share_of(name, answer) for answer in answers)] for name in names]
+    rows = [_share_row(name, answers) for name in names]
     header = ["hyperparameter", *(steps(answer.at) for answer in answers)]
     lines = narrow(header, rows, [False, *[True] * len(answers)])
     head = f"At {steps(answers[-1].at)} {unit}: {answers[-1].decided.sentence}"
@@ -92,7 +102,7 @@ def do_what_if(args: Namespace) -> int:
     from ...search.what_if import what_if
 
     folder = study_of(args)
-    source = None if args.source is None else Path(args.source)
+    source = path_or_none(args.source)
     told = sys.stderr.isatty()
 
     def report(at: int, total: int, rule: str) -> None:
@@ -107,17 +117,17 @@ def do_what_if(args: Namespace) -> int:
 
 
 def what_if_text(found: WhatIf, width: int | None = None, unit: str = ENV_STEPS) -> str:
-    rows = [
-        [
-            row.rule,
-            "-" if row.stopped is None else f"{row.stopped}/{row.trials}",
-            "-" if row.saved is None else f"{row.saved:.0%}",
-            number(row.lost),
-            row.why or "yes",
-        ]
-        for row in found.rows
-    ]
-    table = narrow(_HEADER, rows, _RIGHT, width) if width else [aligned(_HEADER, rows, _RIGHT)]
+    rows: list[list[str]] = []
+    for row in found.rows:
+        stopped, saved = "-", "-"
+        if row.stopped is not None:
+            stopped = f"{row.stopped}/{row.trials}"
+        if row.saved is not None:
+            saved = f"{row.saved:.0%}"
+        rows.append([row.rule, stopped, saved, number(row.lost), row.why or "yes"])
+    table = [aligned(_HEADER, rows, _RIGHT)]
+    if width:
+        table = narrow(_HEADER, rows, _RIGHT, width)
     head = [_own_rule(found, unit)]
     if found.asked_env_steps is not None:
         here, whole = steps(found.env_steps), steps(found.asked_env_steps)
@@ -134,10 +144,12 @@ def _own_rule(found: WhatIf, unit: str) -> str:
         return f"{found.study} ran {ran}; these rules replay its {trials} on {seeds} each."
     if own.rule == "none":
         return f"{found.study} ran no stopping rule: {trials} on {seeds} each."
-    lost = "" if own.lost is None else f" and lost {number(own.lost)}"
-    saved = "its saving is not known" if own.saved is None else f"it saved {own.saved:.0%}"
-    of = "" if own.saved is None else f" of {unit}"
-    return f"{found.study} ran {own.rule}: {saved}{of}{lost}."
+    saved, lost = "its saving is not known", ""
+    if own.saved is not None:
+        saved = f"it saved {own.saved:.0%} of {unit}"
+    if own.lost is not None:
+        lost = f" and lost {number(own.lost)}"
+    return f"{found.study} ran {own.rule}: {saved}{lost}."
 
 
 def _notes(found: WhatIf) -> list[str]:

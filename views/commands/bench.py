@@ -18,12 +18,13 @@ from ...store.codec import finite_json
 from ...studies.bench_file import read_bench
 from ...studies.yaml_io import plain
 from ...version import __version__
+from ..arguments import path_or_none
 from ..formatting import aligned, duration
 from ..output import note, print_answer
 
 
 def do_bench(args: Namespace) -> int:
-    file, target = read_bench(args.file, args.set), None if args.to is None else Path(args.to)
+    file, target = read_bench(args.file, args.set), path_or_none(args.to)
     if target is not None and target.suffix != ".json":
         raise ConfigError(f"--to {target}: type a name that ends in .json")
     told = sys.stderr.isatty() and not args.quiet
@@ -63,7 +64,10 @@ def write_outcomes(path: Path, results: BenchResults) -> None:
     from ...store.parquet import replacing, write_grouped
 
     rows = [asdict(one) for one in results.outcomes]
-    table = pa.table({name: pa.array(row[name] for row in rows) for name in rows[0]})
+    columns: dict[str, pa.Array] = {}
+    for name in rows[0]:
+        columns[name] = pa.array([row[name] for row in rows])
+    table = pa.table(columns)
     with replacing(path, table.schema) as writer:
         write_grouped(writer, [table])
 
@@ -75,7 +79,9 @@ def bench_text(results: BenchResults, found: BenchComparison) -> str:
     rows = [_beats_row(results, found, ratios[method]) for method in results.methods]
     scored = [_score_row(results, found, method) for method in results.methods]
     apart = [name for name in results.environments if name in found.ceilings]
-    tied = [f"Without {', '.join(apart)}: too many configurations tie there."] if apart else []
+    tied: list[str] = []
+    if apart:
+        tied.append(f"Without {', '.join(apart)}: too many configurations tie there.")
     tables = counted(count, "table")
     right = (False, *[True] * (len(spec.budgets) + 1), True)
     tests = counted(spec.test_seeds, "test seed")
@@ -137,7 +143,9 @@ def _score(found: BenchEstimate | None) -> str:
 
 def _ratio(found: Ratio) -> str:
     def shown(value: float) -> str:
-        return f"{value:.2f}" if value < 1e3 else "never"
+        if value < 1e3:
+            return f"{value:.2f}"
+        return "never"
 
     ratio = found.ratio
     sign = {(True, False): "<", (False, True): ">", (True, True): "~"}

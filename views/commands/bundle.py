@@ -82,9 +82,10 @@ def do_paper(args: Namespace) -> int:
 
 def _verdict_sentence(snapshot: Snapshot, studies: int) -> str:
     """Return the first sentence of a study's verdict, with the study's name among several."""
-    said = snapshot.conclusion.said
-    first = said[0] if said else "No value yet."
-    return f"{snapshot.meta.name}: {first}" if studies > 1 else first
+    first = next(iter(snapshot.conclusion.said), "No value yet.")
+    if studies == 1:
+        return first
+    return f"{snapshot.meta.name}: {first}"
 
 
 def do_verify(args: Namespace) -> int:
@@ -112,7 +113,9 @@ def do_verify(args: Namespace) -> int:
     claims = _claims_data(found["claims"], levels[-1])
     data = {"path": str(path), "sha256": sha256(path), "holds": holds, "claims": claims}
     data["sentences"] = [said for one in claims for said in one["sentences"]]
-    lines = [*_claims_lines(claims, levels[-1]), f"sha256 {data['sha256']}"] if holds else []
+    lines: list[str] = []
+    if holds:
+        lines = [*_claims_lines(claims, levels[-1]), f"sha256 {data['sha256']}"]
     print_answer(
         args.json, {**data, "levels": [vars(level) for level in levels]}, "\n".join(lines)
     )
@@ -145,7 +148,9 @@ def _levels_that_run(
 ) -> Iterator[Level]:
     """Yield `playable` and `retrained`, each if requested and if its code is allowed."""
     claims = found["claims"]
-    sides = sides_of(bundle, claims, args.seeds) if sound else []
+    sides = list[ClaimSeeds]()
+    if sound:
+        sides = sides_of(bundle, claims, args.seeds)
     new = counted(args.episodes, "new episode")
     play = f"starts jax and plays the recorded episodes and {new}: about a minute"
     train = f"starts jax and trains {_retraining_cost(bundle, sides)}"
@@ -167,9 +172,10 @@ def _levels_that_run(
             lambda: retrained(bundle, claims, sides),
         ),
     ):
-        if not asked or not sound:
-            why = f"not asked: {option} {cost}"
-            yield Level(name, None, why if sound else "it is not consistent")
+        if not sound:
+            yield Level(name, None, "it is not consistent")
+        elif not asked:
+            yield Level(name, None, f"not asked: {option} {cost}")
         elif why := why_not():  # so nothing is announced
             yield Level(name, None, why)
         else:
@@ -193,7 +199,9 @@ def _retraining_cost(bundle: Bundle, sides: Sequence[ClaimSeeds]) -> str:
     runs, unit = sum(len(side.drawn) for side in sides), unit_in(bundle.folder)
     length = f"{bundle.study.horizon:,} {unit}"
     took = seconds_of_a_run(bundle)
-    time = f"; one took {duration(took)} in the study" if took else ""
+    time = ""
+    if took:
+        time = f"; one took {duration(took)} in the study"
     return f"{counted(runs, 'run')} of {length}, {words_of(sides)}{time}"
 
 

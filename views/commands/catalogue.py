@@ -21,7 +21,7 @@ from ...store.study_folder import StudySummary
 from ...studies.algorithm_section import is_library, loaded_algorithm
 from ...studies.schema import schema
 from ..formatting import Listing, duration, number, param
-from ..output import echo, print_json
+from ..output import echo, finite_or_none, print_json
 from ..terminal.console import console, in_columns, print_listing
 
 _USUAL = (
@@ -33,18 +33,15 @@ _USUAL = (
 
 
 def studies_listing(studies: Sequence[StudySummary], now: float | None = None) -> Listing:
-    now = time.time() if now is None else now
-    rows = [
-        [
-            s.name,
-            s.state,
-            f"{s.done} of {s.trials}",
-            number(s.best),
-            s.metric,
-            "" if s.updated_at is None else f"{duration(max(0.0, now - s.updated_at))} ago",
-        ]
-        for s in studies
-    ]
+    if now is None:
+        now = time.time()
+    rows: list[list[str]] = []
+    for one in studies:
+        changed = ""
+        if one.updated_at is not None:
+            changed = f"{duration(max(0.0, now - one.updated_at))} ago"
+        ended = f"{one.done} of {one.trials}"
+        rows.append([one.name, one.state, ended, number(one.best), one.metric, changed])
     header = ("study", "state", "ended", "best", "metric", "changed")
     return Listing(header, rows, (False, False, True, True, False, True))
 
@@ -55,17 +52,17 @@ def knobs_listing(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> Listing:
 
 
 def knob_text(knob: Knob) -> str:
+    search, varies = "not part of a study by default", "each value compiles a program"
+    if knob.search is not None:
+        search = ", ".join(f"{key}: {param(value)}" for key, value in knob.search.items())
+    if knob.traced:
+        varies = "per lane"
     lines = [
         ("meaning", knob.meaning),
         ("default", _default_text(knob.default)),
         ("allowed", allowed(knob)),
-        (
-            "search",
-            "not part of a study by default"
-            if knob.search is None
-            else ", ".join(f"{key}: {param(value)}" for key, value in knob.search.items()),
-        ),
-        ("varies", "per lane" if knob.traced else "each value compiles a program"),
+        ("search", search),
+        ("varies", varies),
         ("elsewhere", ", ".join(names_of(knob.name))),
     ]
     return "\n".join([knob.name, *(f"  {what:<10}{text}" for what, text in lines if text)])
@@ -74,9 +71,9 @@ def knob_text(knob: Knob) -> str:
 def knobs_data(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for knob in knobs:
-        low, high = (end if math.isfinite(end) else None for end in (knob.low, knob.high))
+        ends = {"low": finite_or_none(knob.low), "high": finite_or_none(knob.high)}
         more = {"allowed": allowed(knob), "aliases": list(names_of(knob.name))}
-        found.append(finite_json({**asdict(knob), "low": low, "high": high, **more}))
+        found.append(finite_json({**asdict(knob), **ends, **more}))
     return found
 
 
@@ -103,7 +100,9 @@ def envs_data(envs: Iterable[EnvEntry] = tuple(ENVIRONMENTS.values())) -> list[d
 
 
 def _default_text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else param(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return param(value)
 
 
 def _range(knob: Knob) -> str:
@@ -115,10 +114,14 @@ def _range(knob: Knob) -> str:
     words = {"choice": "a name", "bool": "true, false", "widths": "a list"}
     if knob.type in words:
         return words[knob.type]
+    if knob.low == -math.inf and knob.high == math.inf:
+        return "any"
     if knob.low == -math.inf:
-        return "any" if knob.high == math.inf else f"<= {knob.high:g}"
+        return f"<= {knob.high:g}"
+    if knob.high == math.inf and knob.low_open:
+        return f"> {knob.low:g}"
     if knob.high == math.inf:
-        return f"{'>' if knob.low_open else '>='} {knob.low:g}"
+        return f">= {knob.low:g}"
     return f"{knob.low:g} to {knob.high:g}"
 
 
@@ -172,6 +175,8 @@ def _names_with(what: str, texts: Mapping[str, str], word: str | None, command: 
 
 
 def do_schema(args: Namespace) -> int:
-    given = args.algorithm
-    print_json(schema() if given is None else schema(loaded_algorithm(given)))
+    if args.algorithm is None:
+        print_json(schema())
+    else:
+        print_json(schema(loaded_algorithm(args.algorithm)))
     return 0

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import sys
 from argparse import Namespace
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from ...store.aggregate_environments import (
     OnEach,
     OneEnvironment,
     beside,
+    of_seeds,
     on_each,
     profiles,
 )
@@ -49,7 +51,7 @@ from ...store.interim_analyses import (
 from ...store.journal import Journal
 from ...store.leaderboard import leaderboard_of
 from ...store.rows import Stream, StudyMeta, TrialRow
-from ...store.statistics import NO_INTERVAL
+from ...store.statistics import NO_INTERVAL, sign_of
 from ...store.study_folder import StudyFolder, find_study, trials_seen
 from ...store.study_verdict import COPIES_REMEDY, copies_sentence
 from ...store.unobserved import bounded_interval
@@ -91,9 +93,10 @@ def _environment_part(
         return {}, []
     if chosen.paired:
         common = sorted(ours.keys() & theirs.keys())
-        ours, theirs = _of_common(ours, common), _of_common(theirs, common)
+        ours, theirs = of_seeds(ours, common), of_seeds(theirs, common)
     found = beside(ours, theirs, paired=chosen.paired, bounds=bounds)
-    found = found if decides else _without_intervals(found)
+    if not decides:
+        found = _without_intervals(found)
     told = [on_each(side, bounds) for side in (ours, theirs)]
     data = {
         "names": list(names),
@@ -109,10 +112,6 @@ def _environment_part(
 
 def _scores_of(side: _Side, stream: Stream) -> BySeed:
     return side.scores.of(side.trial, stream)
-
-
-def _of_common(seeds: BySeed, common: Sequence[int]) -> BySeed:
-    return {seed: seeds[seed] for seed in common}
 
 
 def _together(side: OnEach) -> dict[str, Any]:
@@ -218,7 +217,9 @@ def _refusal_reason(
     if chosen.copied:
         alike = copies_sentence(" and ".join(chosen.copied), str(chosen.streams[0]))
         return _Refusal(alike.removeprefix("No verdict: ").rstrip("."))
-    return _Refusal(_why_ranked(result, sides, chosen)) if chosen.ranked else None
+    if not chosen.ranked:
+        return None
+    return _Refusal(_why_ranked(result, sides, chosen))
 
 
 def _sides_with_copies(sides: Sequence[_Side], chosen: _ComparedTrials) -> tuple[str, ...]:
@@ -251,7 +252,9 @@ def _data_and_text(
     on_each, lines = dict[str, Any](), list[str]()
     if comparable:
         on_each, lines = _environment_part(sides, chosen, decides=refused is None)
-    unpaired = "" if chosen.paired else _why_unpaired(*sides)
+    unpaired = ""
+    if not chosen.paired:
+        unpaired = _why_unpaired(*sides)
     caution = _cautions_text(meta, sides, chosen)
     data = {
         "a": sides[0].name,
@@ -266,16 +269,18 @@ def _data_and_text(
     }
     if chosen.ranked or chosen.copied:
         data["probability"] = None
-    first = (
-        _verdict_sentence(result, sides, chosen)
-        if refused is None
-        else f"No verdict: {refused.why}."
-    )
+    if refused is None:
+        first = _verdict_sentence(result, sides, chosen)
+    else:
+        first = f"No verdict: {refused.why}."
     shown = [first, "", *_values_table(sides, chosen, result)]
     if result.paired and comparable:
         shown.append(_seed_by_seed(result, sides, chosen))
-    deciding = _deciding_lines(result, sides, chosen) if comparable else []
-    more = [unpaired, *lines] if unpaired else lines[1:]
+    deciding, more = list[str](), lines[1:]
+    if comparable:
+        deciding = _deciding_lines(result, sides, chosen)
+    if unpaired:
+        more = [unpaired, *lines]
     return data, _join_lines(shown, caution, more, deciding)
 
 
@@ -292,7 +297,9 @@ def _deciding_lines(
     is_open = chosen.ranked or result.verdict == "undecided"
     if chosen.copied or not is_open:
         return []
-    which = "" if sides[0].study != sides[1].study else target(Path(sides[0].study))
+    which = ""
+    if sides[0].study == sides[1].study:
+        which = target(Path(sides[0].study))
     return _what_decides(result, sides, chosen, which)
 
 
@@ -320,13 +327,18 @@ def _compare_values(chosen: _ComparedTrials) -> Comparison:
 
 
 def _why_ranked(result: Comparison, sides: Sequence[_Side], chosen: _ComparedTrials) -> str:
-    what = "chose the trials" if sides[0].study != sides[1].study else "ranked the trials"
-    which = "which" if Stream.REPORT not in chosen.streams else "some of which"
+    what, which = "chose the trials", "which"
+    if sides[0].study == sides[1].study:
+        what = "ranked the trials"
+    if Stream.REPORT in chosen.streams:
+        which = "some of which"
     return f"{_lead_text(result, sides, chosen)}, {which} also {what}"
 
 
 def number_in(word: str) -> int | None:
-    return int(word) if word.isascii() and word.removeprefix("-").isdigit() else None
+    if word.isascii() and word.removeprefix("-").isdigit():
+        return int(word)
+    return None
 
 
 def _compared_values(a: _Side, b: _Side) -> _ComparedTrials:
@@ -370,13 +382,15 @@ def _on_stream(a: _Side, b: _Side, stream: Stream) -> _ComparedTrials:
         values = [_of_seeds(side, shared) for side in (ours, theirs)]
     earlier, interim = _looks_at(a, b, [seed for _, seed in shared])
     is_test = stream is Stream.REPORT
+    if not paired or not is_test:
+        earlier = ()
     return _ComparedTrials(
         values,
         paired,
         (stream, stream),
         ranked=not is_test,
         at=a.at,
-        earlier=earlier if paired and is_test else (),
+        earlier=earlier,
         interim=interim,
     )
 
@@ -391,14 +405,21 @@ def _looks_at(a: _Side, b: _Side, seeds: Sequence[int]) -> tuple[tuple[int, ...]
     The winner and the default have the looks of the study's verdict.
     """
     looks, count = a.looks, max(seeds, default=-1) + 1
-    winner, default = (a, b) if a.wins else (b, a)
+    winner, default = _winner_first(a, b)
     if winner.wins and default.default:
         sizes = winners_looks(looks, winner.trial, default.trial, count)
         interim = begins_interim(looks)
     else:
         sizes = earlier_looks(looks, a.trial, b.trial, count)
         interim = pair_begins_interim(looks, a.trial, b.trial)
-    return tuple(sum(seed < size for seed in seeds) for size in sizes), interim
+    ordered = sorted(seeds)
+    return tuple(bisect_left(ordered, size) for size in sizes), interim
+
+
+def _winner_first(a: _Side, b: _Side) -> tuple[_Side, _Side]:
+    if a.wins:
+        return a, b
+    return b, a
 
 
 def _seed_counts(side: _Side) -> str:
@@ -419,14 +440,19 @@ def _why_unpaired(a: _Side, b: _Side) -> str:
 
 
 def _unpaired_values(a: _Side, b: _Side) -> _ComparedTrials:
-    order = (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH)
-    x, y = (next(stream for stream in order if side.values.get(stream)) for side in (a, b))
+    x, y = _last_stream(a), _last_stream(b)
     values = [list(side.values[stream].values()) for side, stream in ((a, x), (b, y))]
     ranked = any(
         stream is not Stream.REPORT and side.ranked.get(stream, 0) > 1
         for side, stream in ((a, x), (b, y))
     )
     return _ComparedTrials(values, False, (x, y), ranked=ranked)
+
+
+def _last_stream(side: _Side) -> Stream:
+    """Return the seeds that ran last."""
+    order = (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH)
+    return next(stream for stream in order if side.values.get(stream))
 
 
 def _trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, list[_Side]]:
@@ -537,9 +563,11 @@ def _make_side(
     if common is None and not (whole or any(fresh.values())):
         told = f"trial {row.trial} of {folder.name!r} is {view.state.value}, without a full run"
         raise StoreError(f"{told}; compare trials that finished")
-    searched = row.seed_values if whole else ()
+    searched, at = (), None
+    if whole:
+        searched = row.seed_values
     if common is not None:
-        searched, fresh = common.values[number], {}
+        searched, fresh, at = common.values[number], {}, common.at
     study = recorded(meta.study_text)
     return _Side(
         name=name,
@@ -554,7 +582,7 @@ def _make_side(
         unfit=view.feasible is False,
         scores=board.scores,
         looks=board.looks,
-        at=None if common is None else common.at,
+        at=at,
         default=view.is_default,
         copies=row.copies,
         ranked=board.ranked,
@@ -599,8 +627,12 @@ def _read_board(folder: StudyFolder) -> _ComparedBoard:
 def _join_lines(
     lines: Sequence[str], caution: str, more: Sequence[str], deciding: Sequence[str]
 ) -> str:
-    lines = [*lines, *(["", caution] if caution else []), *(["", *more] if more else [])]
-    return "\n".join([*lines, *deciding])
+    shown = [*lines]
+    if caution:
+        shown += ["", caution]
+    if more:
+        shown += ["", *more]
+    return "\n".join([*shown, *deciding])
 
 
 def _verdict_sentence(result: Comparison, sides: Sequence[_Side], chosen: _ComparedTrials) -> str:
@@ -628,7 +660,9 @@ def _lead_text(result: Comparison, sides: Sequence[_Side], chosen: _ComparedTria
 def _leader_and_lead(result: Comparison, sides: Sequence[_Side]) -> tuple[str, str, str]:
     """Return the leader, the other side, and the lead."""
     a, b = (side.name for side in sides)
-    ahead, behind = (b, a) if result.difference < 0.0 else (a, b)
+    ahead, behind = a, b
+    if result.difference < 0.0:
+        ahead, behind = b, a
     low, high = result.difference_interval.low, result.difference_interval.high
     if result.difference < 0.0 and low is not None and high is not None:
         low, high = -high, -low
@@ -637,12 +671,11 @@ def _leader_and_lead(result: Comparison, sides: Sequence[_Side]) -> tuple[str, s
 
 def _seeds_words(result: Comparison, chosen: _ComparedTrials) -> str:
     kinds = {SEED_KINDS[stream] for stream in chosen.streams}
-    kind = f"{kinds.pop()} " if len(kinds) == 1 else ""
-    at = (
-        ""
-        if chosen.at is None
-        else f" at {steps(chosen.at)} {chosen.unit}, the last point both reached"
-    )
+    kind, at = "", ""
+    if len(kinds) == 1:
+        kind = f"{kinds.pop()} "
+    if chosen.at is not None:
+        at = f" at {steps(chosen.at)} {chosen.unit}, the last point both reached"
     if result.paired:
         return f"{result.seeds[0]} shared {kind}seed{'s' * (result.seeds[0] != 1)}{at}"
     return f"{result.seeds[0]} and {result.seeds[1]} {kind}seeds, not paired{at}"
@@ -656,19 +689,22 @@ def _values_table(
         around = bounded_interval(values, chosen.bounds)
         if side.name in chosen.copied:
             around = NO_INTERVAL
-        few = " ".join(map(number, values)) if len(values) <= _LISTED else ""
+        few = ""
+        if len(values) <= _LISTED:
+            few = " ".join(map(number, values))
         rows.append([f"  {side.name}", number(mean), between(around.low, around.high), few])
-    header = ("  ", "mean", "95% interval", "every seed" if any(row[3] for row in rows) else "")
-    used = [at for at in range(4) if any(row[at] for row in rows)]
-    cells = [[row[at] for at in used] for row in (header, *rows)]
-    lines = aligned(cells[0], cells[1:], [at == 1 for at in used]).split("\n")
+    header = ("  ", "mean", "95% interval", "every seed")
+    columns = [column for column in zip(header, *rows, strict=True) if any(column[1:])]
+    first, *others = zip(*columns, strict=True)
+    right = [at == 1 for at in range(len(columns))]
+    lines = aligned(first, others, right).split("\n")
     return [lines[0], *lines[2:]]
 
 
 def _seed_by_seed(result: Comparison, sides: Sequence[_Side], chosen: _ComparedTrials) -> str:
     ahead = int(result.difference < 0.0)
     ours, theirs = chosen.values[ahead], chosen.values[1 - ahead]
-    sign = 1.0 if chosen.goal == "maximize" else -1.0
+    sign = sign_of(chosen.goal)
     apart = [sign * (x - y) for x, y in zip(ours, theirs, strict=True)]
     wins, losses = sum(d > 0 for d in apart), sum(d < 0 for d in apart)
     ties = len(apart) - wins - losses
@@ -690,7 +726,9 @@ def _what_decides(
     if sides[0].study != sides[1].study:
         return [*said, *_what_decides_studies(result, sides, chosen, bool(said))]
     command, cost, ended = _deciding_command(result, sides, chosen, which)
-    first = "To decide, train both" if ended else "Once the study has finished, decide"
+    first = "Once the study has finished, decide"
+    if ended:
+        first = "To decide, train both"
     return [*said, "", f"{first} on test seeds ({cost}):", f"  {command}"]
 
 
@@ -714,12 +752,14 @@ def _deciding_command(
         ended = journal.head().phase == "finished"
         entries = leaderboard_of(journal.meta, trials_seen(journal))
         conclusion = conclusion_of(journal, entries=entries)
-    winner, default = sides if sides[0].wins else reversed(sides)
+    winner, default = _winner_first(*sides)
     if winner.wins and default.default:
         found = deciding_command(conclusion, entries, folder)
         if found is not None:
             return *found, ended
-    tested = result.seeds[0] if chosen.streams[0] is Stream.REPORT and result.paired else 0
+    tested = 0
+    if chosen.streams[0] is Stream.REPORT and result.paired:
+        tested = result.seeds[0]
     wanted = seeds_to_propose(tested, result.more_seeds or 0)
     trials = [side.trial for side in sides]
     command = confirm_command(trials, wanted, which)
@@ -742,6 +782,8 @@ def _what_decides_studies(
 def _test_commands(sides: Sequence[_Side]) -> list[str]:
     """Return the commands that give each side as many test seeds as a verdict needs."""
     tested = [len(side.values[Stream.REPORT]) for side in sides]
-    wanted = max(*tested, 0 if any(tested) else seeds_to_propose(0, 0), FEWEST_PAIRS)
+    wanted = max(*tested, FEWEST_PAIRS)
+    if not any(tested):
+        wanted = max(wanted, seeds_to_propose(0, 0))
     lack = [side for side, known in zip(sides, tested, strict=True) if known < wanted]
     return [f"  {confirm_command([one.trial], wanted, target(Path(one.study)))}" for one in lack]

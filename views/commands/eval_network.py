@@ -84,7 +84,9 @@ def more_load(ours: SupportedLoad, theirs: SupportedLoad) -> dict[str, float | N
     """Return how much more load one rule carries, as a share of the other's."""
     pairs = zip(ours.of_seeds, theirs.of_seeds, strict=True)
     logs = [math.log(own) - math.log(other) for own, other in pairs]
-    around = interval(logs) if len(set(logs)) > 1 else NO_INTERVAL
+    around = NO_INTERVAL
+    if len(set(logs)) > 1:
+        around = interval(logs)
     low, high = (None if end is None else math.expm1(end) for end in (around.low, around.high))
     return {"more": ours.load / theirs.load - 1.0, "ci_low": low, "ci_high": high}
 
@@ -124,9 +126,12 @@ def results_data(results: Compared, policies: Sequence[str]) -> dict[str, Any]:
 
 
 def _figure_data(summary: HeuristicSummary, several: bool) -> dict[str, Any]:
+    std = None
+    if several:
+        std = summary.std
     return {
         "mean": summary.mean,
-        "std": summary.std if several else None,
+        "std": std,
         "ci_low": finite_or_none(summary.low),
         "ci_high": finite_or_none(summary.high),
         "nothing_blocked": summary.mean == 0.0,
@@ -140,6 +145,9 @@ def _differences(policy: str, heuristic: str, results: Compared) -> list[dict[st
         ours.loads, ours.service_blocking, theirs.service_blocking, strict=True
     ):
         values = own - other
+        std = None
+        if len(values) > 1:
+            std = float(values.std(ddof=1))
         around = paired_interval(own.tolist(), other.tolist(), level=_LEVEL, bounds=RATE)
         rows.append(
             {
@@ -147,7 +155,7 @@ def _differences(policy: str, heuristic: str, results: Compared) -> list[dict[st
                 "heuristic": heuristic,
                 "load": float(load),
                 "mean": float(values.mean()),
-                "std": float(values.std(ddof=1)) if len(values) > 1 else None,
+                "std": std,
                 "ci_low": around.low,
                 "ci_high": around.high,
             }
@@ -212,7 +220,9 @@ def _answer_text(data: Mapping[str, Any]) -> str:
 
 
 def _deviation_text(std: float | None) -> str:
-    return "-" if std is None else f"{std:.5f}"
+    if std is None:
+        return "-"
+    return f"{std:.5f}"
 
 
 def _table_row(row: Mapping[str, Any]) -> list[str]:
@@ -315,11 +325,12 @@ def _loads_panel(
     """Return one panel; `even`: with a line at 0, where two rules are equal."""
     ends = chain.from_iterable(point[1:] for one in curves for point in one.points)
     known = [value for value in ends if value is not None and (even or value > 0.0)]
-    y = value_scale([*known, *([0.0] if even else [])], label, may_be_log=not even)
     marks: list[Line | Band | Dot] = []
     labels: list[Label] = []
     if even:
+        known.append(0.0)
         marks.append(Line(((x.low, 0.0), (x.high, 0.0)), "muted", thin=True, dashed=True))
+    y = value_scale(known, label, may_be_log=not even)
     for one in curves:
         marks += one.marks(y, even)
         if drawn := one.drawn(even):
@@ -350,7 +361,9 @@ class _Question:
 
 def do_eval_network(args: Namespace) -> int:
     _check_forms(args)
-    loads = None if args.loads is None else parse_loads(args.loads)
+    loads = None
+    if args.loads is not None:
+        loads = parse_loads(args.loads)
     if args.plot is not None:
         from ..pictures import require_matplotlib
 
@@ -401,18 +414,26 @@ def parse_loads(text: str) -> list[float]:
     """
     allowed = "allowed: FROM:TO:STEP such as 100:300:10, or a list such as 100,150"
     try:
-        parts = [float(part) for part in text.split(":" if ":" in text else ",")]
+        if ":" in text:
+            loads = _loads_in_range([float(part) for part in text.split(":")])
+        else:
+            loads = [float(part) for part in text.split(",")]
     except ValueError:
-        parts = []
-    loads = parts
-    if ":" in text:
-        first, last, step = parts if len(parts) == 3 else (0.0, 0.0, 0.0)
-        fits = 0.0 < step < math.inf and 0.0 <= last - first < step * _MOST_LOADS
-        count = int((last - first) / step + 1e-9) + 1 if fits else 0
-        loads = [first + step * i for i in range(count)]
+        loads = []
     if not loads or not all(0.0 < load < math.inf for load in loads):
         raise ConfigError(f"--loads is {text!r}; {allowed}, each above 0 Erlang")
     return loads
+
+
+def _loads_in_range(parts: Sequence[float]) -> list[float]:
+    """Return the loads of `FROM:TO:STEP`; none if they are not a finite range."""
+    if len(parts) != 3:
+        return []
+    first, last, step = parts
+    if not 0.0 < step < math.inf or not 0.0 <= last - first < step * _MOST_LOADS:
+        return []
+    count = int((last - first) / step + 1e-9) + 1
+    return [first + step * i for i in range(count)]
 
 
 def _read_question(args: Namespace) -> _Question:
@@ -427,14 +448,17 @@ def _read_question(args: Namespace) -> _Question:
 
     with plain_warnings():
         environment = make_from_keys(id=id_, **keys)
-    names = sorted(HEURISTIC_NAMES)
-    if args.heuristic != "all":
-        names = [name.strip() for name in args.heuristic.split(",")] if args.heuristic else []
+    names: list[str] = []
+    if args.heuristic == "all":
+        names = sorted(HEURISTIC_NAMES)
+    elif args.heuristic:
+        names = [name.strip() for name in args.heuristic.split(",")]
     rules: dict[str, Rule] = {name: name for name in names}
     for name in names:
         make_agent(name, environment)  # refuses an unknown name
-    policies = () if saved is None else (str(args.policy),)
+    policies: tuple[str, ...] = ()
     if saved is not None:
+        policies = (str(args.policy),)
         check_fits(registry.make(saved.plan.eval_env), environment)
         rules[str(args.policy)] = PolicyRule(environment, saved, greedy=not args.sample)
     settings = environment.settings
@@ -451,7 +475,9 @@ def _load_policy_and_env(
     prepare_devices()
     from ...core.saved_policy import load_policy
 
-    saved = None if args.policy is None else load_policy(args.policy)
+    saved = None
+    if args.policy is not None:
+        saved = load_policy(args.policy)
     if file is not None:
         id_, values, folder = file.spec.id, dict(file.spec.values), file.folder
     elif saved is not None:
@@ -465,8 +491,10 @@ def _load_policy_and_env(
 def _optical_file(args: Namespace) -> EnvFile | None:
     if args.env is None and args.set:
         raise ConfigError("--set changes a key of --env FILE; give that file too")
-    file = None if args.env is None else read_env_file(args.env, args.set)
-    if file is not None and file.known.source != "optical":
+    if args.env is None:
+        return None
+    file = read_env_file(args.env, args.set)
+    if file.known.source != "optical":
         known = ", ".join(name for name, it in ENVIRONMENTS.items() if it.source == "optical")
         raise ConfigError(f"{args.env}: {file.spec.id} is not an optical network: {known}")
     return file
@@ -478,7 +506,9 @@ def _trace(args: Namespace, question: _Question) -> int:
     if len(question.rules) > 1:
         raise ConfigError("--trace follows one heuristic or policy; name only one")
     [rule] = question.rules.values()
-    steps = None if question.environment.settings.requests else args.steps
+    steps = args.steps
+    if question.environment.settings.requests:
+        steps = None
     columns = trace_heuristic(question.environment, rule, steps=steps, seed=args.seed)
     del columns["occupancy"]
     write_csv(args.trace, columns)

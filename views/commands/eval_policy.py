@@ -108,13 +108,14 @@ def _statistics(returns: list[float], lengths: list[float], bounds: Bounds) -> d
 
 def _bounds(env: EnvPlan) -> Bounds:
     known = find(env.id)
-    return Bounds() if known is None else Bounds(*known.return_range(dict(env.keys)))
+    if known is None:
+        return Bounds()
+    return Bounds(*known.return_range(dict(env.keys)))
 
 
 def _means(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: finite_or_none(mean([float(value) for value in given]))
-        for name, given in sorted(values.items())
+        name: finite_or_none(mean([*map(float, given)])) for name, given in sorted(values.items())
     }
 
 
@@ -133,9 +134,14 @@ def _eval_training(args: Namespace) -> int:
     lines = [f"{folder} of {name}, {counted(args.episodes, 'episode')}"]
     if returns:
         given = saved.lane.training.given
-        bounds = Bounds() if given is None else _bounds(given.plan)
+        bounds = Bounds()
+        if given is not None:
+            bounds = _bounds(given.plan)
         data |= _statistics(returns, lengths or [math.nan], bounds)
-        lines += _lines_of_returns(data)[: None if lengths else 2]
+        about_returns = _lines_of_returns(data)
+        if not lengths:
+            about_returns = about_returns[:2]
+        lines += about_returns
     metrics = _means(values)
     data |= {"metrics": metrics, "returns": [finite_or_none(value) for value in returns]}
     lines += [f"{name}  {number(value)}" for name, value in metrics.items()]
@@ -169,18 +175,21 @@ def _algorithm_of(name: str, folder: Path, imports: Sequence[str]) -> Algorithm:
 
 def _check_options(args: Namespace, network: bool) -> None:
     """Refuse options without effect, and fill in defaults."""
-    others = ("episodes",) if network else _OF_NETWORKS
+    others, what = _OF_NETWORKS, "is for optical networks only"
+    if network:
+        others, what = ("episodes",), "is not for optical networks"
     given = [name for name in others if getattr(args, name) not in (None, False, [])]
     if given:
         option = f"--{given[0].replace('_', '-')}"
-        what = "is not for optical networks" if network else "is for optical networks only"
         raise ConfigError(f"{option} {what}; remove it")
     if args.video is not None and args.trace is not None:
         raise ConfigError("--video and --trace cannot be combined; give one of them")
-    filmed = args.video is not None
-    args.episodes = args.episodes or (1 if filmed else 100)
+    episodes, steps = 100, 20_000
+    if args.video is not None:
+        episodes, steps = 1, 300
+    args.episodes = args.episodes or episodes
     args.seeds = args.seeds or 10
-    args.steps = args.steps or (300 if filmed else 20_000)
+    args.steps = args.steps or steps
 
 
 def _is_written(args: Namespace, env: str, trace: _Play, film: _Play) -> bool:
@@ -216,7 +225,9 @@ def _is_network(policy: str | None) -> bool:
 
 
 def _evaluation_text(data: dict[str, Any]) -> str:
-    how = "the most likely action" if data["greedy"] else "sampled actions"
+    how = "sampled actions"
+    if data["greedy"]:
+        how = "the most likely action"
     lines = [f"{data['policy']} on {data['env']}, {counted(data['episodes'], 'episode')}, {how}"]
     lines += _lines_of_returns(data)
     lines += [f"{name}  {number(value)}" for name, value in data["metrics"].items()]

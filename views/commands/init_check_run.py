@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...environments.registry import gymnax_class
-from ...errors import ConfigError, counted
+from ...errors import ConfigError, clause, counted
 from ...files.atomic_files import output
 from ...studies.algorithm_section import loaded_algorithm
 from ...studies.check import CheckReport
@@ -25,7 +25,7 @@ from ...studies.spec import Study, env_words
 from ...studies.tuned.record import known_record
 from ...studies.tuned.study_text import around_text
 from ...studies.user_code import import_user_code
-from ..formatting import steps
+from ..formatting import enumerated, steps
 from ..output import echo, note, print_json
 from ..terminal.console import fitted, in_columns, plain_warnings
 
@@ -42,13 +42,22 @@ def do_init(args: Namespace) -> int:
     elif args.env is None:
         raise ConfigError("hpo init needs an environment, such as hpo init CartPole-v1")
     else:
-        names = _run_imports(args.imports)
-        record = None if args.plain or names else known_record(args.env)
-        text = _first_study(args.env, names) if record is None else around_text(record)
+        text = _study_of_env(args)
     write_study(text, args.to)
     if args.time:
         note(fitted(_timed_words(loads(text)), sys.stderr))
     return 0
+
+
+def _study_of_env(args: Namespace) -> str:
+    """Return the text of a first study, around a tuned preset if there is one."""
+    names = _run_imports(args.imports)
+    record = None
+    if not args.plain and not names:
+        record = known_record(args.env)
+    if record is None:
+        return _first_study(args.env, names)
+    return around_text(record)
 
 
 def _first_study(env: str, imports: Sequence[str]) -> str:
@@ -100,7 +109,9 @@ def do_check(args: Namespace) -> int:
     study = load(args.file, args.set)
     from ...search.study_estimate import preview, times_here
 
-    timing = times_here() if args.time is None else args.time
+    timing = args.time
+    if timing is None:
+        timing = times_here()
     with plain_warnings():
         skip = " (skip it with --no-time)"
         report, why = preview(study, timing, bool(args.time), lambda text: note(text + skip))
@@ -109,8 +120,10 @@ def do_check(args: Namespace) -> int:
     else:
         if report.not_run:  # the first line says it; with -v the time's
             why, report = "", replace(report, time_note=f"{report.time_note} (--time)")
-        text = report.text() + (f"\nnote       {why}" if why else "")
-        text = text if args.verbose else brief(report, why, args.file)
+        if args.verbose:
+            text = report.text() + clause("\nnote       {}", why)
+        else:
+            text = brief(report, why, args.file)
         lines = text.split("\n")
         echo("\n".join(in_columns(line, sys.stdout, _hanging_indent(line)) for line in lines))
     return 2 if report.mistakes else 0
@@ -120,7 +133,9 @@ def _after_portfolio(study: Study, method: str) -> str:
     """Name the method only if trials remain for it after the default and all given ones."""
     given, trials = 1 + len(study.enqueue) + study.search.portfolio, study.budget.trials
     words = placement_words(study)
-    return words if trials is not None and trials <= given else f"{words}, then {method}"
+    if trials is not None and trials <= given:
+        return words
+    return f"{words}, then {method}"
 
 
 def brief(report: CheckReport, note: str, file: str) -> str:
@@ -135,8 +150,10 @@ def brief(report: CheckReport, note: str, file: str) -> str:
         *_optional_lines(report),
     ]
     for kind, texts in (("mistake", report.mistakes), ("warning", report.warnings)):
-        lines += ["", *(f"{kind}: {text}" for text in texts)] if texts else []
-    lines += ["", f"note: {note}"] if note else []
+        if texts:
+            lines += ["", *(f"{kind}: {text}" for text in texts)]
+    if note:
+        lines += ["", f"note: {note}"]
     if not report.mistakes:
         quoted = shlex.quote(file)
         lines += ["", f"Next: hpo run {quoted}", f"Details: hpo check -v {quoted}"]
@@ -152,7 +169,7 @@ def _search_words(study: Study) -> str:
         method = f"Ray Tune ({study.search.searcher})"
     if study.search.portfolio:
         method = _after_portfolio(study, method)
-    over = f" over {', '.join(names)}" if names else ""
+    over = clause(" over {}", ", ".join(names))
     first, most = study.seeds.first, study.seeds.per_config
     seeds = counted(most, "seed")
     if first < most:
@@ -164,12 +181,17 @@ def _confirm_words(study: Study) -> str:
     confirm, several = study.confirm, len(study.objectives)
     if confirm is None or not confirm.runs(several):
         return "none: nothing is measured on new seeds"
-    default = " and default" if confirm.default else ""
-    interim = "" if confirm.interim is None else f"{confirm.interim} to "
+    default, interim = "", ""
+    if confirm.default:
+        default = " and default"
+    if confirm.interim is not None:
+        interim = f"{confirm.interim} to "
     last = f"winner{default} on {interim}"
     if not confirm.choose:
         return f"{last}{counted(confirm.report, 'new seed')}"
-    best = f"best {confirm.top_k}{default if several else ''}"
+    best = f"best {confirm.top_k}"
+    if several:
+        best += default
     selection = f"{best} on {counted(confirm.choose, 'new seed')}"
     if not confirm.reports(several):
         return selection
@@ -180,28 +202,34 @@ def _training_words(report: CheckReport) -> str:
     study = report.study
     lanes = [cost.lanes for _, cost in report.buckets if cost.lanes is not None]
     costs = _steps_words(report)
+    if lanes and study.algorithm.is_process:
+        costs.append(f"{max(lanes)} at once")
+    elif lanes:
+        costs.append(counted(max(lanes), "lane"))
     if study.algorithm.is_process:
-        costs += [f"{max(lanes)} at once"] if lanes else []
         return ", ".join(costs)
-    costs += [counted(max(lanes), "lane")] if lanes else []
-    least = "" if report.bucket_count_exact else "at least "
-    costs.append(f"{least}{counted(report.bucket_count * study.spread, 'compile')}")
-    return ", ".join(costs)
+    compiles = counted(report.bucket_count * study.spread, "compile")
+    if not report.bucket_count_exact:
+        compiles = f"at least {compiles}"
+    return ", ".join([*costs, compiles])
 
 
 def _steps_words(report: CheckReport) -> list[str]:
     """Return the total env steps by stage; nothing if they are unknown."""
     expected = report.expected
     fresh = expected.confirm + expected.asked
-    parts = [f"confirm {steps(fresh)}"] if fresh else []
+    parts: list[str] = []
     if expected.total is not None and expected.search is not None:
-        parts.insert(0, f"search {steps(expected.total - fresh)}")
+        parts.append(f"search {steps(expected.total - fresh)}")
+    if fresh:
+        parts.append(f"confirm {steps(fresh)}")
     if not parts:
         return []
     total = ""
     if expected.total is not None:
-        about = "about " if expected.is_rough else ""
-        total = f"{about}{steps(expected.total)} {report.study.algorithm.unit} "
+        total = f"{steps(expected.total)} {report.study.algorithm.unit} "
+    if total and expected.is_rough:
+        total = f"about {total}"
     return [f"{total}({', '.join(parts)})"]
 
 
@@ -210,7 +238,9 @@ def _optional_lines(report: CheckReport) -> Iterator[str]:
     forecast = forecast_of(report.study)
     if forecast is not None:
         yield f"  forecast  {forecast.words}"
-    share = 0.0 if report.time is None else report.time.share("evaluation")
+    share = 0.0
+    if report.time is not None:
+        share = report.time.share("evaluation")
     if share > _NOTED:
         unit = report.study.algorithm.unit
         yield f"  evaluation takes {share:.0%} of the time, beyond these {unit}"
@@ -226,13 +256,15 @@ def _check_answer(report: CheckReport, file: str) -> str:
     if report.mistakes:
         return f"This study has {counted(len(report.mistakes), 'mistake')}."
     trials, env = report.expected.trials, env_words(report.study)
-    what = f"{counted(trials, 'trial')} of {env}" if trials is not None else env
+    what = env
+    if trials is not None:
+        what = f"{counted(trials, 'trial')} of {env}"
     if report.not_run:
         files, way = ", ".join(report.not_run), f"hpo check --time {shlex.quote(file)}"
         told = f"The study file is OK. Not checked: {files}, which only {way} runs"
         return f"{told}. Runs {what}."
     if report.time is None:
-        why = f"; time not known: {report.time_note}" if report.time_note else ""
+        why = clause("; time not known: {}", report.time_note)
         return f"OK. Runs {what}{why}."
     middle, low, high = report.time.words()
     return f"OK. Runs {what} in about {middle} on this machine ({low} to {high})."
@@ -240,17 +272,20 @@ def _check_answer(report: CheckReport, file: str) -> str:
 
 def _stopping_text(report: CheckReport) -> str:
     search, early = report.study.search, report.study.early_terminate
-    if early is None and search.driver != "ray_tune":
+    if early is not None:
+        rule = early.type
+    elif search.driver == "ray_tune":
+        rule = f"Ray Tune's {search.scheduler}"
+    else:
         return "none: every trial runs to its end"
-    rule = f"Ray Tune's {search.scheduler}" if early is None else early.type
     chunk_sizes = report.buckets[0][0].chunk_sizes
     rungs = [steps(at) for at in chunk_sizes.rungs]
     if not rungs:
         return f"{rule}, but a run has no rung"
-    shown = rungs if len(rungs) <= _NAMED else [*rungs[:2], "...", rungs[-1]]
-    at = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    if len(rungs) > _NAMED:
+        rungs = [*rungs[:2], "...", rungs[-1]]
     end = f"{steps(chunk_sizes.env_steps)} {report.study.algorithm.unit}"
-    return f"{rule} compares trials at {at} of {end}"
+    return f"{rule} compares trials at {enumerated(rungs)} of {end}"
 
 
 def _hanging_indent(line: str) -> int:
@@ -258,7 +293,9 @@ def _hanging_indent(line: str) -> int:
         return line.index(" ") + 1
     if line.startswith(_SENTENCES):
         return 0
-    return 2 if line.startswith(" ") else _LABEL
+    if line.startswith(" "):
+        return 2
+    return _LABEL
 
 
 def do_run(args: Namespace) -> int:

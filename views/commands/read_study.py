@@ -30,6 +30,7 @@ from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ...store.lock import ask_to_stop, lock_holder
 from ...store.query import CELLS, Rows, rows_as_json, streamed
 from ...store.rows import Stream, StudyMeta, TrialRow
+from ...store.statistics import sign_of
 from ...store.study_folder import (
     PROCESS,
     StudyFolder,
@@ -46,7 +47,7 @@ from ...store.verdict_text import as_json
 from ...studies.resolved import as_recorded
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.record import PLACE, shipped
-from ..arguments import study_of
+from ..arguments import path_or_none, study_of
 from ..formatting import (
     SEED_KINDS,
     aligned_line,
@@ -83,7 +84,7 @@ def csv_pieces(rows: Rows) -> Iterator[str]:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(rows.columns)
     for some in rows:
-        writer.writerows([_csv_cell(value) for value in row] for row in some)
+        writer.writerows([*map(_csv_cell, row)] for row in some)
         yield out.getvalue()
         out.seek(0)
         out.truncate()
@@ -96,14 +97,17 @@ def json_pieces(rows: Rows) -> Iterator[str]:
         text = json.dumps(rows_as_json(rows.columns, some), indent=2, allow_nan=False)
         yield before + text.removeprefix("[\n").removesuffix("\n]")
         before = ",\n"
-    yield "[]\n" if before == "[\n" else "\n]\n"
+    if before == "[\n":
+        yield "[]\n"
+    else:
+        yield "\n]\n"
 
 
 def table_pieces(rows: Rows) -> Iterator[str]:
     header = [name or "?" for name in rows.columns]
     widths, right, waiting = [*map(len, header)], [True] * len(header), list[list[str]]()
     for some in rows:
-        waiting += [[_cell_text(value) for value in row] for row in some]
+        waiting += [[*map(_cell_text, row)] for row in some]
         if len(waiting) * len(header) > CELLS:
             told = f"the table has more than {CELLS:,} cells"
             raise StoreError(f"{told}; add LIMIT 1000, or use --csv or --json")
@@ -159,8 +163,9 @@ def _read_board(folder: StudyFolder) -> _Board:
         meta, head = journal.meta, journal.head()
         rows = trials_seen(journal)
         entries = leaderboard_of(meta, rows)
-        audited = any(row.audited for row in rows)
-        audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if audited else None
+        audit = None
+        if any(row.audited for row in rows):
+            audit = audit_of(meta, rows, journal.decisions(), finishing_rules())
         baselines = baseline_entries(baselines_of(journal), entries, meta.goal, value_bounds(meta))
         conclusion = conclusion_of(journal, rows, entries)
         metric = recorded_value_words(journal)
@@ -193,16 +198,21 @@ def do_top(args: Namespace) -> int:
 
 def _top_data(name: str, seen: _Board, most: int | None) -> dict[str, Any]:
     environments = environment_names(seen.meta.environments)
+    several, audit = dict[str, Any](), None
+    if environments:
+        several["environments"] = list(environments)
+    if seen.audit is not None:
+        audit = finite_json(asdict(seen.audit))
     return {
         "study": name,
         "state": seen.state,
         "metric": seen.meta.metric,
         "goal": seen.meta.goal,
-        **({"environments": list(environments)} if environments else {}),
+        **several,
         "conclusion": as_json(seen.conclusion),
         "leaderboard": [entry.as_json() for entry in seen.entries[:most]],
         "baselines": [entry.as_json() for entry in seen.baselines],
-        "audit": None if seen.audit is None else finite_json(asdict(seen.audit)),
+        "audit": audit,
     }
 
 
@@ -233,7 +243,9 @@ def _ways_on(folder: Path, seen: _Board) -> list[str]:
     if seen.state != "finished":
         return []
     deciding = deciding_command(seen.conclusion, seen.entries, folder)
-    return [] if deciding is None else [f"To decide ({deciding[1]}):\n  {deciding[0]}"]
+    if deciding is None:
+        return []
+    return [f"To decide ({deciding[1]}):\n  {deciding[0]}"]
 
 
 def _print_for_paper(seen: _Board, args: Namespace) -> None:
@@ -244,8 +256,11 @@ def _print_for_paper(seen: _Board, args: Namespace) -> None:
     if not seen.entries:
         raise StoreError("the study has no trial yet; see: hpo list")
     verdict = seen.conclusion.said[:1]
+    form = "markdown"
+    if args.latex:
+        form = "latex"
     table = leaderboard_for_paper(seen.meta, seen.entries, args.n or _ROWS, verdict)
-    echo(table.written("latex" if args.latex else "markdown"), end="")
+    echo(table.written(form), end="")
 
 
 def do_show(args: Namespace) -> int:
@@ -260,7 +275,9 @@ def do_show(args: Namespace) -> int:
 
 
 def do_query(args: Namespace) -> int:
-    pieces = csv_pieces if args.csv else table_pieces
+    pieces = table_pieces
+    if args.csv:
+        pieces = csv_pieces
     if args.json:
         pieces = json_pieces
     ours = {name: shipped() for name in (PLACE.name, PLACE.as_posix())}
@@ -292,19 +309,20 @@ def do_best(args: Namespace) -> int:
     folder = study_of(args)
     seen = _read_board(folder)
     entries, meta = seen.entries, seen.meta
-    first = entries[0] if entries else None
+    first = next(iter(entries), None)
     if first is None or first.value is None:
         return _print_leader(folder, seen, args)
     told: dict[str, Any] = {"metric": meta.metric, "conclusion": as_json(seen.conclusion)}
     told |= {"exported_to": None, "exported": None}
-    target = None if args.export is None else Path(args.export)
+    target = path_or_none(args.export)
     if target is not None:
         export_policy(folder, first.trial, target, args.onnx)
         told |= {"exported_to": str(target), "exported": _origin_of(target)}
     if args.json:
         print_json({**first.as_json(), **told})
         return 0
-    for text in _front_lines(seen, first) if meta.objectives else _winner_lines(seen):
+    lines = _front_lines(seen, first) if meta.objectives else _winner_lines(seen)
+    for text in lines:
         echo(text)
     _print_fixed(meta, first.params)
     if len(seen.rows[first.trial].schedule) > 1:
@@ -341,7 +359,10 @@ def _note_default(conclusion: Conclusion, first: Entry) -> None:
 def _print_fixed(meta: StudyMeta, params: Mapping[str, Any]) -> None:
     """Print the searched values, then the fixed ones."""
     values = {**params, **as_recorded(meta.study_text)["fixed"]}
-    echo("fixed:" if values else "fixed: {}")
+    if not values:
+        echo("fixed: {}")
+        return
+    echo("fixed:")
     for name, value in values.items():
         echo(f"  {name}: {_yaml_text(value)}")
 
@@ -359,7 +380,7 @@ def _print_leader(folder: StudyFolder, seen: _Board, args: Namespace) -> int:
     if at is None or seen.meta.objectives or args.export is not None:
         text = f"no trial of {folder.name!r} has finished its run yet; see: hpo top"
         raise StoreError(f"{text}{target(folder.path)}")
-    sign = 1.0 if seen.meta.goal == "maximize" else -1.0
+    sign = sign_of(seen.meta.goal)
     trial, value = max(known[at].items(), key=lambda pair: (sign * pair[1], -pair[0]))
     params, reached = points.params(trial, at), len(known[at])
     if args.json:
@@ -379,23 +400,28 @@ def _print_leader(folder: StudyFolder, seen: _Board, args: Namespace) -> int:
 def _yaml_text(value: Any) -> str:
     if value is None:
         return "off"
+    if isinstance(value, float) and "e" in repr(value) and "." not in repr(value):
+        return f"{value:.1e}"
     if isinstance(value, float):
-        return repr(value) if "e" not in repr(value) or "." in repr(value) else f"{value:.1e}"
+        return repr(value)
     return json.dumps(value)
 
 
 def print_exported(target: Path, study_text: str) -> None:
-    origin, own = _origin_of(target), (target / TRAINING).is_file()
+    origin = _origin_of(target)
+    what = "policy"
     value, length = origin.get("value"), origin.get("env_steps")
     is_process = (target / PROCESS).is_file()
-    what = "state" if own else "policy"
+    if (target / TRAINING).is_file():
+        what = "state"
     if is_process:
         what = "command"
     text = f"wrote the {what} of trial {origin.get('trial')}, "
     text += f"{SEED_KINDS.get(str(origin.get('stream')), '')} seed {origin.get('replicate')}"
     if isinstance(value, int | float):
         text += f", {origin.get('metric')} {number(value)}"
-    text += f" after {steps(length)} {unit_of(study_text)}" if isinstance(length, int) else ""
+    if isinstance(length, int):
+        text += f" after {steps(length)} {unit_of(study_text)}"
     note(fitted(f"{text}, to {target}/", sys.stderr))
     if not is_process:
         note(f"try: {eval_command(target, as_recorded(study_text)['imports'])}")
@@ -436,7 +462,10 @@ def export_policy(folder: StudyFolder, trial: int, target: Path, onnx: bool = Fa
 
         model = model_of(source)
     seeds = source.with_name(f"{source.name}_seeds")
-    copy_folder(source, target, {"seeds": seeds} if seeds.is_dir() else {})
+    more = dict[str, Path]()
+    if seeds.is_dir():
+        more["seeds"] = seeds
+    copy_folder(source, target, more)
     if model is not None:
         write_bytes(target / "policy.onnx", model)
 
@@ -456,8 +485,9 @@ def do_stop(args: Namespace) -> int:
             time.sleep(0.2)
     summary = summary_of(folder.path)
     ended = f"{summary.done} of {counted(summary.trials, 'trial')} ended"
-    more = f"; {resuming(folder.path)}" if summary.state == "interrupted" else ""
-    text = f"{summary.name}: {summary.state}, {ended}{more}"
+    text = f"{summary.name}: {summary.state}, {ended}"
+    if summary.state == "interrupted":
+        text += f"; {resuming(folder.path)}"
     print_answer(args.json, {"study": folder.name, "state": summary.state}, text)
     return 0
 
@@ -477,7 +507,9 @@ def do_plot(args: Namespace) -> int:
     folder = study_of(args)
     snapshot = read_snapshot(folder)
     build = getattr(knob_charts, args.kind, None) or getattr(search_charts, args.kind)
-    options = {} if args.at is None else {"at": args.at}
+    options: dict[str, Any] = {}
+    if args.at is not None:
+        options["at"] = args.at
     picture = build(snapshot, **options)
     if not picture.panels:
         raise StoreError(f"nothing to draw for {folder.name!r}: {picture.caption}")
@@ -492,6 +524,6 @@ def do_plot(args: Namespace) -> int:
 def do_report(args: Namespace) -> int:
     from ..report.report import write_report
 
-    path = write_report(study_of(args), None if args.to is None else Path(args.to))
+    path = write_report(study_of(args), path_or_none(args.to))
     print_answer(args.json, {"report": str(path)}, str(path))
     return 0

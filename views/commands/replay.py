@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError, counted
+from ...errors import ConfigError, clause, counted
 from ...search.analysis.replay import Replay, replay
 from ...store.codec import finite_json
 from ...store.statistics import mean
-from ..arguments import study_of
+from ..arguments import path_or_none, study_of
 from ..formatting import aligned, number, steps, unit_in
 from ..output import note, print_answer
 from ..trial_text import lineage_text
@@ -19,7 +19,7 @@ from .read_study import print_exported
 
 
 def do_replay(args: Namespace) -> int:
-    target = None if args.export is None else Path(args.export)
+    target = path_or_none(args.export)
     if target is not None and target.exists():
         raise ConfigError(f"{target} exists already; choose another folder with --export")
     folder = study_of(args)
@@ -36,6 +36,9 @@ def _say_compiling(words: str) -> AbstractContextManager[object]:
 
 
 def _replay_data(found: Replay, target: Path | None) -> dict[str, Any]:
+    exported_to = None
+    if target is not None:
+        exported_to = str(target)
     points = [
         {
             "env_steps": one.env_steps,
@@ -57,7 +60,7 @@ def _replay_data(found: Replay, target: Path | None) -> dict[str, Any]:
             "curve_rows": found.curve_rows,
             "curve_same": found.curve_same,
             "left_out": [*found.left_out],
-            "exported_to": None if target is None else str(target),
+            "exported_to": exported_to,
         }
     )
 
@@ -84,10 +87,11 @@ def _replay_text(found: Replay, unit: str) -> str:
 def _replay_verdict(found: Replay) -> str:
     curve = f"{found.curve_same} of {found.curve_rows} rows of the training curve"
     if found.same:
-        lost = ", ".join(map(str, found.left_out))
-        without = f"\nNot trained again, as they diverged or ended sooner: seeds {lost}."
-        compared = counted(len(found.points), "evaluation")
-        return f"Bit for bit as recorded: {compared}, {curve}.{without if lost else ''}"
+        without = "\nNot trained again, as they diverged or ended sooner: seeds {}."
+        lost = clause(without, ", ".join(map(str, found.left_out)))
+        return (
+            f"Bit for bit as recorded: {counted(len(found.points), 'evaluation')}, {curve}.{lost}"
+        )
     other = sum(not point.same for point in found.points)
     apart = f"Evaluations that differ: {other} of {len(found.points)}; equal: {curve}"
     return f"{apart}. Results differ on other versions, devices or code than the study's."

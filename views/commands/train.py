@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError, counted
+from ...errors import ConfigError, clause, counted
 from ...search.api import ask, confirm
 from ...search.engine.extend_run import single_as_begun
 from ...search.run import RunResults
@@ -19,6 +19,7 @@ from ...store.study_folder import StudyFolder, find_study
 from ...studies.spec import Study, env_words, metric_words, value_words
 from ...studies.train_study import single
 from ...studies.tuned.study_text import load_given
+from ..arguments import path_or_none
 from ..formatting import number, param, steps, with_interval
 from ..output import finite_or_none, note, print_answer
 from ..terminal.console import in_columns, knows_blocks
@@ -38,7 +39,7 @@ from .watched_run import (
 
 def do_confirm(args: Namespace) -> int:
     study, trials = _study_and_trials(args)
-    source = None if args.source is None else Path(args.source)
+    source = path_or_none(args.source)
     folder = find_study(study, Path(args.out))
     asked = ask(folder, trials, args.seeds, source, args.accept_changed_files)
     if asked.seeds < FEWEST_PAIRS and not args.quiet:
@@ -134,13 +135,16 @@ class Trained:
 
     def as_json(self) -> dict[str, Any]:
         trial = self.page.as_json()
+        policy = None
+        if self.policy is not None:
+            policy = str(self.policy)
         return {
             "name": self.study.name,
             "env": env_words(self.study),
             "metric": metric_words(self.study),
             "folder": str(self.folder),
             **{name: trial[name] for name in _OF_TRIAL},
-            "policy": None if self.policy is None else str(self.policy),
+            "policy": policy,
             "seed_policies": self.seed_policies,
             "picture": self.picture,
             **{name: found for name, found in trial.items() if name == "over_environments"},
@@ -161,22 +165,23 @@ class Trained:
         study = self.study
         trained = max((point.env_steps for point in self.page.curve), default=study.env_steps)
         seeds = counted(study.seeds.per_config, "seed")
-        on = " on each" if study.more_envs else ""
-        length = f"{seeds} of {steps(trained)} {study.algorithm.unit}{on}"
+        length = f"{seeds} of {steps(trained)} {study.algorithm.unit}"
+        if study.more_envs:
+            length += " on each"
         return f"{study.name}: {env_words(study)}, {length}"
 
     def _value_lines(self) -> list[str]:
         study, row, entry = self.study, self.page.row, self.page.entry
         if self.value is None:
-            words = f": {row.error}" if row.error else ""
-            return [f"state    {entry.state}{words}; see hpo show 0"]
+            return [f"state    {entry.state}{clause(': {}', row.error)}; see hpo show 0"]
         how = f"{study.metric.aggregate} of {counted(entry.seeds, 'seed')}"
         low, high = finite_or_none(entry.ci_low), finite_or_none(entry.ci_high)
         alone = not self.page.training_weight
-        source = ", from evaluation episodes" if alone else ""
+        if alone:
+            how += ", from evaluation episodes"
         lines = [
             f"value    {with_interval(self.value, low, high)}",
-            f"         {value_words(study, alone)}, {how}{source}",
+            f"         {value_words(study, alone)}, {how}",
             f"seeds    {' '.join(map(number, row.seed_values))}",
         ]
         if lost := study.seeds.per_config - entry.seeds:
@@ -188,7 +193,7 @@ class Trained:
         for name in dict.fromkeys(point.environment for point in self.page.curve):
             points = [point for point in self.page.curve if point.environment == name]
             if line := curve_line(points, 50, knows_blocks(sys.stdout)):
-                lines.append(f"return   {line}{'' if name is None else f' on {name}'}")
+                lines.append(f"return   {line}{clause(' on {}', name)}")
         return lines
 
     def _policy_lines(self) -> list[str]:
@@ -213,10 +218,13 @@ _OF_TRIAL = (
 def _trained(study: Study, results: RunResults) -> Trained:
     folder = StudyFolder(results.folder)
     policy = folder.policies / "trial_0"
+    seed_policies = _policy_folders(folder.policies / "trial_0_seeds")
+    if not policy.is_dir():
+        policy = None
     return Trained(
         study,
         results.folder,
         trial_page(folder, 0),
-        policy=policy if policy.is_dir() else None,
-        seed_policies=_policy_folders(policy.with_name(f"{policy.name}_seeds")),
+        policy=policy,
+        seed_policies=seed_policies,
     )

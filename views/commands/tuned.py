@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ...errors import ConfigError, counted
+from ...errors import ConfigError, clause, counted
 from ...knobs import KNOBS
 from ...store.statistics import Interval
 from ...studies.resolved import resolved_yaml
@@ -35,6 +35,7 @@ from ...studies.tuned.summary import (
     comparisons,
     summary_in,
 )
+from ..arguments import path_or_none
 from ..formatting import aligned, around, narrow, number, param, steps
 from ..output import finite_or_none, print_answer
 from ..terminal.console import in_columns
@@ -56,13 +57,16 @@ def records_table(records: Sequence[TunedRecord]) -> str:
         found = {who: seen.greedy[0] for who, seen in _summaries(record).items()}
         compared = {one.who: one for one in comparisons(record)}
         against = compared.pop(DEFAULT, None)
+        default_verdict = "-"
+        if against is not None:
+            default_verdict = against.verdict.replace("_", " ")
         rows.append(
             [
                 record.name,
                 steps(record.env_steps),
                 number(found[TUNED]),
                 number(found.get(DEFAULT)) + "*" * bool(former_default(record)),
-                "-" if against is None else against.verdict.replace("_", " "),
+                default_verdict,
                 _verdict_signs([*compared.values(), *beside_heuristics(record)]),
             ]
         )
@@ -112,8 +116,11 @@ def record_words(record: TunedRecord, stream: TextIO, verbose: bool = False) -> 
         ]
     name = record.name
     lines += ["", f"Next: hpo init {name}   (a study around it), or hpo train tuned:{name}"]
-    lines += [] if verbose else [f"Details: hpo tuned {name} -v"]
-    return "\n".join(in_columns(line, stream, 9 if verbose else 2) for line in lines)
+    indent = 9
+    if not verbose:
+        lines.append(f"Details: hpo tuned {name} -v")
+        indent = 2
+    return "\n".join(in_columns(line, stream, indent) for line in lines)
 
 
 def _verdict(record: TunedRecord) -> list[str]:
@@ -123,7 +130,7 @@ def _verdict(record: TunedRecord) -> list[str]:
     if DEFAULT in found:
         how = _HOW.get(verdicts[DEFAULT], _NO_DIFFERENCE)
         said = f"{said}, {how} the default, {around(*found[DEFAULT].greedy)}"
-    what = "IQM" if record.estimator == "iqm" else "mean"
+    what = {"iqm": "IQM", "mean": "mean"}[record.estimator]
     what += f" over {len(record.tuned.greedy)} test seeds; {steps(record.env_steps)} env steps"
     lines = [f"{said}.", f"{record.metric} ({record.goal}): {what} per run"]
     if moved := former_default(record):
@@ -152,18 +159,25 @@ def _benchmark_lines(record: TunedRecord, verbose: bool) -> list[str]:
     compared = {one.who: one for one in comparisons(record)}
     to = f"to {number(record.threshold)}"
     header = ["", "value", "P(tuned better)", "AUC", to]
-    header += ["training", "reached"] if verbose else []
+    if verbose:
+        header += ["training", "reached"]
     rows = list[list[str]]()
     for one in record.contenders:
         seen = summary_in(record, one)
-        beside, training = compared.get(one.who), seen.training[0]
+        beside = compared.get(one.who)
+        better = ""
+        to_threshold = "-"
+        if beside is not None:
+            better = around(*beside.greedy, ".2f")
+        if seen.to_threshold is not None:
+            to_threshold = steps(int(seen.to_threshold))
         row = [
             one.who,
             around(*seen.greedy),
-            "" if beside is None else around(*beside.greedy, ".2f"),
+            better,
             number(seen.area[0]),
-            "-" if seen.to_threshold is None else steps(int(seen.to_threshold)),
-            number(training) if math.isfinite(training) else "-",
+            to_threshold,
+            number(finite_or_none(seen.training[0])),
             f"{seen.reached}/{len(one.greedy)}",
         ]
         rows.append(row[: len(header)])
@@ -195,8 +209,8 @@ def _sources(record: TunedRecord) -> list[str]:
             text += f", while training {number(beside.training[0])}"
         if theirs := source.get("env_steps"):
             text += f"; {source['repository']}, there for {steps(int(theirs))} env steps"
-            text += f", without {', '.join(source['without'])}" if source.get("without") else ""
-            text += f", written for {source['written_for']}" if source.get("written_for") else ""
+            text += clause(", without {}", ", ".join(source.get("without") or ()))
+            text += clause(", written for {}", source.get("written_for"))
         lines.append(text)
     return lines
 
@@ -261,9 +275,13 @@ def _interval_data(value: float, found: Interval) -> Mapping[str, float | None]:
 def verified_words(found: Verification) -> str:
     seen, means = found.agreement, [*map(number, found.means)]
     versions = "; ".join(f"{k} {then} -> {now}" for k, (then, now) in found.versions.items())
-    inside = "within" if seen.within else "OUTSIDE of"
+    inside, verdict = "OUTSIDE of", found.verdict
+    if seen.within:
+        inside = "within"
+    if verdict == "not":
+        verdict = "NOT"
     lines = [
-        f"{found.name}: {found.verdict.upper() if found.verdict == 'not' else found.verdict}",
+        f"{found.name}: {verdict}",
         f"recorded seeds  {found.equal} of {found.recorded} equal bit for bit",
         f"new seeds       {found.seeds}, mean {means[1]}; recorded {means[0]}",
         f"                the difference {number(seen.difference)} is {inside} "
@@ -296,7 +314,7 @@ def do_tuned(args: Namespace) -> int:
     for option in ("seeds", "recorded", "seed", "bits"):
         if getattr(args, option) not in (None, False) and first != "verify":
             raise ConfigError(f"--{option} is an option of: hpo tuned verify")
-    place = None if args.tuned is None else Path(args.tuned)
+    place = path_or_none(args.tuned)
     if first == "verify":
         return _verify(find_record(rest[0], place), args)
     if first:

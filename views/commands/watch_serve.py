@@ -61,8 +61,11 @@ def do_serve(args: Namespace) -> int:
 
 
 def _bind_server(root: Path, host: str, port: int | None, always: bool) -> LiveServer:
-    token = secrets.token_urlsafe(24) if always or not is_loopback(host) else None
-    ports = [port] if port is not None else [*range(_PORT, _PORT + _TRIES), 0]
+    token, ports = None, [*range(_PORT, _PORT + _TRIES), 0]
+    if always or not is_loopback(host):
+        token = secrets.token_urlsafe(24)
+    if port is not None:
+        ports = [port]
     for at in ports:
         try:
             return LiveServer(Library(root), host, at, token)
@@ -79,8 +82,10 @@ def do_watch(args: Namespace) -> int:
     lines = args.json or not can_draw()
     last = _print_lines(folder, args.json) if lines else _draw_until_end(folder)
     ended = last.word in ("finished", "running")
-    answers = ended and not args.json  # else what goes to stdout is data, or there is no answer
-    echo(_end_text(folder, last), file=sys.stdout if answers else sys.stderr)
+    stream = sys.stderr
+    if ended and not args.json:  # else what goes to stdout is data, or there is no answer
+        stream = sys.stdout
+    echo(_end_text(folder, last), file=stream)
     return 0 if last.word == "finished" else 1
 
 
@@ -149,9 +154,10 @@ def picture_of(standing: StudyStatus | None) -> RenderableType:
     if standing is None:
         return panel("", None, 0.0, "reading")
     head = standing.head
+    doing = "nothing is committed yet"
     age = max(0.0, time.time() - head.at)
-    commit = f"commit {head.number}, {duration(age)} ago"
-    doing = commit if head.number else "nothing is committed yet"
+    if head.number:
+        doing = f"commit {head.number}, {duration(age)} ago"
     title, unit = title_of(standing.study, standing.name), standing.study.algorithm.unit
     return panel(title, standing.progress, age, doing, unit=unit)
 
@@ -167,7 +173,9 @@ def _end_text(folder: StudyFolder, standing: StudyStatus) -> str:
         )
         said = in_columns(f"{standing.name} is finished: {verdict}", sys.stdout)
         return f"{said}\nNext: hpo top{target(folder.path)}"
-    why = "The process has died" if standing.word == "died" else "It was interrupted"
+    why = "It was interrupted"
+    if standing.word == "died":
+        why = "The process has died"
     why += f" after commit {standing.head.number}; everything so far is kept.\n"
     how = resuming(folder.path)
     return f"{why}{how[0].upper()}{how[1:]}\nSo far: hpo top{target(folder.path)}"

@@ -107,7 +107,9 @@ def print_results(
 def _rows(words: Words, verbose: bool) -> int:
     if verbose:
         return _SHOWN
-    return _FRONT if words.objectives else _BRIEF
+    if words.objectives:
+        return _FRONT
+    return _BRIEF
 
 
 def _command_lines(commands: Sequence[tuple[str, str]], width: int) -> list[str]:
@@ -121,7 +123,8 @@ def _command_lines(commands: Sequence[tuple[str, str]], width: int) -> list[str]
         return lines
     lines = []
     for command, meaning in commands:
-        lines += [f"  # {meaning}"] if meaning else []
+        if meaning:
+            lines.append(f"  # {meaning}")
         parts = [command]  # which no shell would read if it were cut inside of '...'
         if "'" not in command:
             parts = wrap(
@@ -134,22 +137,28 @@ def _command_lines(commands: Sequence[tuple[str, str]], width: int) -> list[str]
 def summary(results: RunResults, unit: str = ENV_STEPS) -> str:
     usage = results.usage
     report = StudyFolder(results.folder).report
-    where = f"Report: {report}" if report.is_file() else f"Results: {results.folder}/"
+    where = f"Results: {results.folder}/"
+    if report.is_file():
+        where = f"Report: {report}"
     trials = counted(sum(entry.trial >= 0 for entry in results.leaderboard), "trial")
     spent = f"{steps(usage.env_steps)} {unit} in {duration(usage.run_seconds)}"
     return f"{trials}, {spent}. {where}"
 
 
 def results_data(results: RunResults) -> dict[str, Any]:
-    best = results.best
-    usage, report = asdict(results.usage), StudyFolder(results.folder).report
+    best, report = None, None
+    if results.best is not None:
+        best = results.best.as_json()
+    if (written := StudyFolder(results.folder).report).is_file():
+        report = str(written)
+    usage = asdict(results.usage)
     for name in ("env_steps", "occupancy", "seconds_by_part", "idle_share"):  # properties
         usage[name] = getattr(results.usage, name)
     return {
         "state": results.state,
         "folder": str(results.folder),
-        "report": str(report) if report.is_file() else None,
-        "best": None if best is None else best.as_json(),
+        "report": report,
+        "best": best,
         "conclusion": as_json(results.conclusion),
         "hypervolume": results.hypervolume,
         "leaderboard": [entry.as_json() for entry in results.leaderboard],
@@ -264,7 +273,9 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
         print_results(console(sys.stdout), results, words, quiet=args.quiet, verbose=args.verbose)
 
     results = watch(study, text, args, show)
-    return INTERRUPTED if results.state == "interrupted" else int(nothing_learnt(results))
+    if results.state == "interrupted":
+        return INTERRUPTED
+    return int(nothing_learnt(results))
 
 
 def _words_of(study: Study, results: RunResults) -> Words:
@@ -288,12 +299,12 @@ def nothing_learnt(results: RunResults) -> bool:
 def watch(
     study: Study, text: str, args: Namespace, show: _Show = lambda results: None
 ) -> RunResults:
+    name, new_name = args.name, None
     if args.new:
-        study = replace(study, name=free_name(Path(args.out), study.name))
-    command = resume_command(args.argv, study.name if args.new else None)
-    name = study.name if args.new else args.name
+        name = new_name = free_name(Path(args.out), study.name)
+        study = replace(study, name=new_name)
+    command = resume_command(args.argv, new_name)
     given = Given(args.argv[0], args.file, tuple(args.set), name, args.out)
-
     again = getattr(args, "retry_failed", False)
     run = partial(run_study, study, args.out, study_text=text, given=given, retry_failed=again)
     return watch_run(run, args, command, Path(args.out) / study.name, show)

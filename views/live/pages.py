@@ -73,22 +73,28 @@ def _study_row(line: StudyLine) -> str:
     name = escape(line.name)
     link = f'<a href="/study/{quote(line.name, safe="")}">{name}</a>'
     if line.standing is None:
-        told = escape(line.error) if line.error else "reading ..."
-        state = "cannot be read" if line.error else ""
+        told, state = "reading ...", ""
+        if line.error:
+            told, state = escape(line.error), "cannot be read"
         return (
             f'<tr><td class="name">{link}</td><td class="state">{state}</td>'
             f'<td colspan="5" class="told">{told}</td></tr>'
         )
     standing, study = line.standing, line.standing.study
     first, progress = standing.first, standing.progress
-    trials = "" if progress is None else _ended_text(progress)
-    when = f'<time data-at="{standing.head.at!r}" data-ago></time>' if standing.head.number else ""
+    trials, when, best = "", "", ""
+    if progress is not None:
+        trials = _ended_text(progress)
+    if standing.head.number:
+        when = f'<time data-at="{standing.head.at!r}" data-ago></time>'
+    if first is not None:
+        best = number(first.value)
     return (
         f'<tr><td class="name">{link}<br>'
         f"<small>{escape(env_words(study))}, {escape(study.search.method)}</small></td>"
         f'<td class="state"><span class="standing {standing.word}">{standing.word}</span></td>'
         f'<td class="done">{progress_bar(standing)}</td><td class="num trials">{trials}</td>'
-        f'<td class="num best">{"" if first is None else number(first.value)}</td>'
+        f'<td class="num best">{best}</td>'
         f'<td class="metric">{escape(standing.meta.metric)}</td><td class="when">{when}</td></tr>'
     )
 
@@ -97,7 +103,9 @@ def _ended_text(progress: Progress) -> str:
     live = ("waiting", "running", "interrupted", "paused")
     ended = sum(count for state, count in progress.states.items() if state not in live)
     total = progress.trials_total
-    return f"{ended:,}" if total is None or total == ended else f"{ended:,} of {total:,}"
+    if total is None or total == ended:
+        return f"{ended:,}"
+    return f"{ended:,} of {total:,}"
 
 
 def study_page(name: str) -> str:

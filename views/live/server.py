@@ -17,7 +17,7 @@ from socketserver import TCPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
-from ...errors import HpoError
+from ...errors import HpoError, clause
 from ...version import __version__
 from ..output import echo
 from ..words import on_command_line
@@ -122,11 +122,15 @@ class LiveServer(ThreadingHTTPServer):
     request_queue_size = 64
 
     def __init__(self, library: Library, host: str, port: int, token: str | None = None):
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.address_family = socket.AF_INET
+        if ":" in host:
+            self.address_family = socket.AF_INET6
         super().__init__((host, port), _Handler)
         self.library = library
-        own = () if is_loopback(host) else (host, socket.gethostname(), socket.getfqdn())
-        self.guard = RequestGuard(host, self.server_port, token, frozenset(map(str.lower, own)))
+        own = frozenset[str]()
+        if not is_loopback(host):
+            own = frozenset(map(str.lower, (host, socket.gethostname(), socket.getfqdn())))
+        self.guard = RequestGuard(host, self.server_port, token, own)
         self.fixed = {
             "/live.css": Response(pages.style(), "text/css"),
             "/live.js": Response(pages.script(), "text/javascript"),
@@ -134,11 +138,14 @@ class LiveServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        host = self.guard.host
-        host = socket.gethostname() if host in ("0.0.0.0", "::") else host
-        shown = f"[{host}]" if ":" in host else host
-        asked = "" if self.guard.token is None else f"?{urlencode({'token': self.guard.token})}"
-        return f"http://{shown}:{self.guard.port}/{asked}"
+        host, asked = self.guard.host, ""
+        if host in ("0.0.0.0", "::"):
+            host = socket.gethostname()
+        if ":" in host:
+            host = f"[{host}]"
+        if self.guard.token is not None:
+            asked = f"?{urlencode({'token': self.guard.token})}"
+        return f"http://{host}:{self.guard.port}/{asked}"
 
     def server_bind(self) -> None:
         """Bind without asking the network for this machine's name, unlike HTTPServer."""
@@ -192,10 +199,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_answer(self, answer: Response) -> None:
         body = answer.body.encode()
         tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-        headers = getattr(self, "headers", None)  # missing if the request is not HTTP
-        known = "" if headers is None else headers.get("If-None-Match", "")
+        headers = getattr(self, "headers", None) or {}  # missing if the request is not HTTP
+        known = headers.get("If-None-Match", "")
+        status = answer.status
         fresh = answer.status is HTTPStatus.OK and tag in map(str.strip, known.split(","))
-        self.send_response(HTTPStatus.NOT_MODIFIED if fresh else answer.status)
+        if fresh:
+            status = HTTPStatus.NOT_MODIFIED
+        self.send_response(status)
         for name, value in (*_ALWAYS.items(), *(answer.headers or {}).items()):
             self.send_header(name, value)
         if answer.status is HTTPStatus.OK:
@@ -222,7 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
         asked = parse_qs(place.query)
         if guard.token is not None and "token" in asked and guard.takes(asked["token"][0]):
             rest = urlencode([(k, v) for k, vs in asked.items() if k != "token" for v in vs])
-            where = "/" + place.path.lstrip("/\\") + (f"?{rest}" if rest else "")
+            where = "/" + place.path.lstrip("/\\") + clause("?{}", rest)
             cookie = f"{guard.cookie}={guard.token}; Path=/; HttpOnly; SameSite=Lax"
             return _text_answer(
                 "", HTTPStatus.SEE_OTHER, {"Location": where, "Set-Cookie": cookie}
@@ -247,7 +257,9 @@ def _answer_at(server: LiveServer, path: str) -> Response:
         return Response(pages.list_page(str(server.library.root)))
     words = [unquote(word) for word in path.strip("/").split("/")]
     found = _PLACES.get((words[0], len(words)))
-    answer = None if found is None else found(server.library, *words[1:])
+    answer = None
+    if found is not None:
+        answer = found(server.library, *words[1:])
     if answer is not None:
         return answer
     page = pages.message_page("Not here", f"There is nothing at {path[:200]}.")
@@ -255,7 +267,9 @@ def _answer_at(server: LiveServer, path: str) -> Response:
 
 
 def _study_answer(library: Library, name: str) -> Response | None:
-    return Response(pages.study_page(name)) if library.prepare(name) else None
+    if not library.prepare(name):
+        return None
+    return Response(pages.study_page(name))
 
 
 def _part_answer(library: Library, name: str, part: str) -> Response | None:

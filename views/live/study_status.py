@@ -48,7 +48,9 @@ class StudyStatus:
     def share(self) -> float:
         if self.word == "finished":
             return 1.0
-        return 0.0 if self.progress is None else min(self.progress.share, _ALMOST)
+        if self.progress is None:
+            return 0.0
+        return min(self.progress.share, _ALMOST)
 
 
 def read_standing(folder: Path) -> StudyStatus:
@@ -56,7 +58,9 @@ def read_standing(folder: Path) -> StudyStatus:
         meta, head = journal.meta, journal.head()
         rows = trials_seen(journal)
     entries = leaderboard_of(meta, rows)
-    first = entries[0] if entries and entries[0].value is not None else None
+    first = next(iter(entries), None)
+    if first is not None and first.value is None:
+        first = None
     study = recorded(meta.study_text)
     return standing_of(folder, meta, head, study=study, rows=rows, first=first)
 
@@ -76,7 +80,8 @@ def standing_of(
         progress = recorded_progress(study, state, rows)
     word = state_of(folder, head)
     # A process that was asked to stop says so in its last commit.
-    word = "died" if word == "interrupted" and head.phase == "running" else word
+    if word == "interrupted" and head.phase == "running":
+        word = "died"
     return StudyStatus(folder.name, word, meta, study, head, progress, first)
 
 
@@ -104,7 +109,7 @@ def _lanes_note(standing: StudyStatus, lanes: str, waiting: int) -> str:
     if standing.word != "running":
         note += f" These are the {lanes} of the last commit."
     if waiting:
-        note += f" {counted(waiting, 'run')} {'waits' if waiting == 1 else 'wait'} for one."
+        note += f" {counted(waiting, 'run')} wait{'s' * (waiting == 1)} for one."
     return note
 
 
@@ -113,13 +118,18 @@ def _bucket(state: LoopState, at: int, lanes: str) -> str:
     busy = {run.lane: run for run in in_lanes(state, bucket.key)}
     shown = range(min(bucket.lanes, _MOST_LANES))
     cells = "".join(_lane(lane, busy.get(lane), state) for lane in shown)
-    more = f", the first {_MOST_LANES} of them here" if bucket.lanes > _MOST_LANES else ""
-    now = ", running now" if bucket.key == state.running and len(state.buckets) > 1 else ""
-    is_plain = lanes == "lanes"
-    many = counted(bucket.lanes, "lane") if is_plain else f"{bucket.lanes} {lanes}"
-    title = f"{len(busy)} of {many} busy{more}{now}"
-    several = f"bucket {bucket.key[:8]}: " if len(state.buckets) > 1 else ""
-    return f'<h3>{escape(several + title)}</h3><ol class="lanes">{cells}</ol>'
+    several = len(state.buckets) > 1
+    many = f"{bucket.lanes} {lanes}"
+    if lanes == "lanes":
+        many = counted(bucket.lanes, "lane")
+    title = f"{len(busy)} of {many} busy"
+    if several:
+        title = f"bucket {bucket.key[:8]}: {title}"
+    if bucket.lanes > _MOST_LANES:
+        title += f", the first {_MOST_LANES} of them here"
+    if several and bucket.key == state.running:
+        title += ", running now"
+    return f'<h3>{escape(title)}</h3><ol class="lanes">{cells}</ol>'
 
 
 def _lane(lane: int, run: Replicate | None, state: LoopState) -> str:
@@ -172,12 +182,14 @@ def _status_html(standing: StudyStatus) -> str:
     head, progress = standing.head, standing.progress
     if progress is None:
         return f'<p class="note">{escape(_WORDS[standing.word])} Nothing is committed yet.</p>'
-    runs = standing.word == "running"
-    clock = f"{duration(progress.seconds)}{left_text(progress) if runs else ''}"
-    facts = progress_facts(progress, unit=standing.study.algorithm.unit)
-    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts)
+    clock = duration(progress.seconds)
+    shown = ""
+    if standing.word == "running":
+        clock += left_text(progress)
+        facts = progress_facts(progress, unit=standing.study.algorithm.unit)
+        rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts)
+        shown = f'<dl class="now">{rows}</dl>'
     commit = f'Last commit: <time data-at="{head.at!r}">{escape(moment(head.at))}</time>.'
-    shown = f'<dl class="now">{rows}</dl>' if runs else ""
     return (
         f'<div class="standing-line"><p>{progress_bar(standing)} <span>{escape(clock)}</span></p>'
         f'<p class="note">{escape(_WORDS[standing.word])} {commit}</p></div>{shown}'

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError, StoreError
+from ...errors import ConfigError, StoreError, clause
 from ...files.atomic_files import make_folder, write_text
 from ...store.verdict import Conclusion
 from ...studies.spec import env_words
@@ -103,7 +103,8 @@ def _results(snapshots: Sequence[Snapshot]) -> list[str]:
         if not said:
             continue
         where = f"On {code(env_words(snapshot.study))}"
-        where += f" (study {code(snapshot.meta.name)})" if len(snapshots) > 1 else ""
+        if len(snapshots) > 1:
+            where += f" (study {code(snapshot.meta.name)})"
         found.append(f"{where}: {' '.join(said)}")
     return found
 
@@ -124,7 +125,9 @@ def _curves_figures(snapshots: Sequence[Snapshot], notes: list[str]) -> list[Fig
         if not picture.panels:
             notes.append(f"no figure of {snapshot.meta.name!r}: {picture.caption}")
             continue
-        name = "curves" if len(snapshots) == 1 else f"curves_{_file_name(snapshot.meta.name)}"
+        name = "curves"
+        if len(snapshots) > 1:
+            name = f"curves_{_file_name(snapshot.meta.name)}"
         found.append(Figure(name, _for_paper(picture, snapshot), _CURVES_WIDTH))
     return found
 
@@ -141,16 +144,19 @@ def _for_paper(picture: Picture, snapshot: Snapshot) -> Picture:
     coloured = dict.fromkeys(key.label for key in keys if key.style != "faint")
     grey = dict.fromkeys(key.label for key in keys if key.style == "faint")
     where = code(env_words(snapshot.study))
-    kind = "Training curves" if in_training else "Evaluations during the search"
+    kind = "Evaluations during the search"
+    if in_training:
+        kind = "Training curves"
     caption = f"{kind} on {where}: means over seeds with 95 % intervals, or the range of fewer "
     caption += f"than five seeds. In colour: {', '.join(coloured)}."
-    caption += f" In grey: {', '.join(grey)}." if grey else ""
+    caption += clause(" In grey: {}.", ", ".join(grey))
     return replace(picture, panels=panels, caption=caption)
 
 
 def _plain_panel(panel: XY) -> XY:
-    place = panel.title.removeprefix("In training").removeprefix(" on ")
-    title = place if panel.title.startswith("In training") else ""
+    title = ""
+    if panel.title.startswith("In training"):
+        title = panel.title.removeprefix("In training").removeprefix(" on ")
     return replace(
         panel, title=title, keys=(), x=_capitalise_label(panel.x), y=_capitalise_label(panel.y)
     )

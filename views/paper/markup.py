@@ -49,8 +49,10 @@ def _latex_letter(letter: str) -> str:
     known = _SPECIAL.get(letter) or _LETTERS.get(letter)
     if known is not None:
         return known
+    if letter.isascii() and letter.isprintable():
+        return letter
     if letter.isascii():
-        return letter if letter.isprintable() else " "
+        return " "
     base, *marks = unicodedata.normalize("NFD", letter)
     if len(marks) == 1 and marks[0] in _ACCENTS and base.isascii() and base.isalpha():
         return rf"\{_ACCENTS[marks[0]]}{{{base}}}"
@@ -63,8 +65,7 @@ def markdown(text: str) -> str:
     >>> print(markdown("my_env | *"))
     my\_env \| \*
     """
-    escaped = re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", text)
-    return "".join(letter if letter.isprintable() else " " for letter in escaped)
+    return _one_line(re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", text))
 
 
 def code(text: str) -> str:
@@ -80,7 +81,9 @@ def written(source: str, form: Form) -> str:
     >>> print(written("`a_b` costs 5 % [@hpo].", "markdown"))
     `a_b` costs 5 % [@hpo].
     """
-    escape = latex if form == "latex" else markdown
+    escape = markdown
+    if form == "latex":
+        escape = latex
     parts: list[str] = []
     at = 0
     for found in _MARKED.finditer(source):
@@ -93,8 +96,10 @@ def written(source: str, form: Form) -> str:
 
 def _replace_mark(found: re.Match[str], form: Form) -> str:
     name, cited = found.groups()
+    if form == "markdown" and name is not None:
+        return f"`{_one_line(name)}`"
     if form == "markdown":
-        return found.group() if name is None else f"`{_one_line(name)}`"
+        return found.group()
     if name is not None:
         return rf"\texttt{{{_break_long_word(latex(name))}}}"
     keys = ",".join(key.strip().removeprefix("@") for key in cited.split(";"))
@@ -124,7 +129,9 @@ class MarkupTable:
     groups: Sequence[int] = ()
 
     def written(self, form: Form) -> str:
-        return self._latex() if form == "latex" else self._markdown()
+        if form == "latex":
+            return self._latex()
+        return self._markdown()
 
     def _latex(self) -> str:
         columns = "".join("r" if is_right else "l" for is_right in self.right)
@@ -153,10 +160,12 @@ class MarkupTable:
     def _latex_row(self, cells: Sequence[str]) -> str:
         return " & ".join(_minus_signs(written(cell, "latex")) for cell in cells) + r" \\"
 
+    def _markdown_row(self, row: Sequence[str]) -> str:
+        return f"| {' | '.join(written(cell, 'markdown') for cell in row)} |"
+
     def _markdown(self) -> str:
-        rows = [[written(cell, "markdown") for cell in row] for row in (self.header, *self.rows)]
         sides = ["---:" if is_right else "---" for is_right in self.right]
-        lines = [f"| {' | '.join(row)} |" for row in rows]
+        lines = [self._markdown_row(row) for row in (self.header, *self.rows)]
         lines.insert(1, f"| {' | '.join(sides)} |")
         return "\n".join([*lines, "", written(self.caption, "markdown"), ""])
 

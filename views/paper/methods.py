@@ -7,11 +7,10 @@ statistics, and the identity of the study.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-from ...errors import counted
+from ...errors import clause, counted
 from ...spaces.distributions import Distribution
 from ...spaces.space import Parameter
 from ...store.interim_analyses import (
@@ -28,7 +27,7 @@ from ...studies.search_methods import METHODS
 from ...studies.spec import EnvSpec, Study, environments_of, labels
 from ...version import __version__
 from ..charts.snapshot import Snapshot
-from ..formatting import duration, number, param
+from ..formatting import duration, enumerated, number, param
 from ..quotes import metric_name, plain_metric
 from .markup import code
 from .references import OF_METHODS, OF_RULES
@@ -95,7 +94,9 @@ def counted_words(count: int, noun: str) -> str:
 def _version(snapshot: Snapshot) -> str:
     """Return the version of hpo that ran the study; this one if a checkout ran it."""
     recorded = snapshot.meta.versions.get("hpo-lanes", "absent")
-    return __version__ if recorded == "absent" else recorded
+    if recorded == "absent":
+        return __version__
+    return recorded
 
 
 def _task(snapshot: Snapshot) -> str:
@@ -104,7 +105,9 @@ def _task(snapshot: Snapshot) -> str:
     if not study.algorithm.is_ppo:
         trained = f"the training algorithm {code(study.algorithm.label)}"
     where = _environments(study)
-    verb = "We tuned" if study.space.parameters else "We trained"
+    verb = "We trained"
+    if study.space.parameters:
+        verb = "We tuned"
     return f"{verb} {trained}{where} with hpo {_version(snapshot)} [@hpo]."
 
 
@@ -112,7 +115,7 @@ def _environments(study: Study) -> str:
     if not study.algorithm.takes_env:
         return ""
     each = [_environment(one, study) for one in environments_of(study)]
-    text = f" on {_list_in_words(each)}"
+    text = f" on {enumerated(each)}"
     if study.more_envs:
         text += ", with one configuration for all environments,"
     return text
@@ -133,13 +136,9 @@ def _settings(given: Any) -> str:
 
 
 def _value_of(value: Any) -> str:
-    return code(value) if isinstance(value, str) else param(value)
-
-
-def _list_in_words(parts: Sequence[str]) -> str:
-    if len(parts) < 2:
-        return "".join(parts)
-    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+    if isinstance(value, str):
+        return code(value)
+    return param(value)
 
 
 def _space(snapshot: Snapshot) -> str:
@@ -167,9 +166,13 @@ def _other_settings(snapshot: Snapshot) -> str:
         for name, value in study.fixed.items()
         if name not in knobs or knobs[name].default != value
     }
-    others = "All other hyperparameters" if study.space.parameters else "All hyperparameters"
+    others = "All hyperparameters"
+    if study.space.parameters:
+        others = "All other hyperparameters"
     defaults = f"{others} have the default values of hpo {_version(snapshot)}"
-    return f"{defaults}, except {_settings(changed)}." if changed else f"{defaults}."
+    if not changed:
+        return f"{defaults}."
+    return f"{defaults}, except {_settings(changed)}."
 
 
 def _parameter(parameter: Parameter) -> str:
@@ -186,11 +189,13 @@ def _range(distribution: Distribution) -> str:
     given = distribution.as_mapping()
     if "values" in given:
         return f"in {{{', '.join(map(_value_of, given['values']))}}}"
-    zero = f"; exactly 0 with probability {distribution.zero:g}" if distribution.zero else ""
+    zero = clause("; exactly 0 with probability {:g}", distribution.zero)
     if distribution.kind == "normal":
         return f"normal with mean {param(given['mu'])} and deviation {param(given['sigma'])}{zero}"
     scale = _SCALES.get(distribution.kind, distribution.kind.replace("_", " "))
-    step = f", in steps of {param(given['q'])}" if "q" in given else ""
+    step = ""
+    if "q" in given:
+        step = f", in steps of {param(given['q'])}"
     return f"in [{param(given['min'])}, {param(given['max'])}] ({scale}{step}{zero})"
 
 
@@ -230,10 +235,12 @@ def _proposals_sentence(snapshot: Snapshot, trials: int) -> str:
     study, rows = snapshot.study, snapshot.searched.values()
     learnt = sum(row.proposed_by == "portfolio" for row in rows)
     by_method = sum(row.proposed_by in (study.search.method, "random") for row in rows)
-    default = "the default configuration" if _begins_with_default(snapshot) else ""
+    default = ""
+    if _begins_with_default(snapshot):
+        default = "the default configuration"
     if not learnt:
         what = counted_words(trials, "configuration")
-        first = f"; the first was {default}" if default else ""
+        first = clause("; the first was {}", default)
         return f"{_method(study)} proposed {what}{_random_share_text(study, trials)}{first}"
     from_tables = f"{counted_words(learnt, 'configuration')} that hpo learnt from recorded runs"
     given = " and ".join(filter(None, [default, f"{from_tables} on other environments"]))
@@ -257,7 +264,7 @@ def _random_share_text(study: Study, proposed: int) -> str:
         found.append(f"the first {start} at random")
     if study.search.random_share:
         found.append(f"{study.search.random_share:.0%} of the others at random")
-    return f" ({', '.join(found)})" if found else ""
+    return clause(" ({})", ", ".join(found))
 
 
 def _begins_with_default(snapshot: Snapshot) -> bool:
@@ -270,8 +277,7 @@ def _method(study: Study) -> str:
         return f"Ray Tune ({code(study.search.searcher)}, {code(study.search.scheduler)})"
     name = study.search.method
     words = _METHODS.get(name, f"The search method {code(name)}")
-    cited = OF_METHODS.get(name)
-    return f"{words} [@{cited}]" if cited else words
+    return words + clause(" [@{}]", OF_METHODS.get(name))
 
 
 def _stopping(snapshot: Snapshot) -> str:
@@ -280,8 +286,7 @@ def _stopping(snapshot: Snapshot) -> str:
         return ""
     unit = snapshot.study.algorithm.unit
     words = _RULES.get(rule.type, f"The rule {code(rule.type)}")
-    cited = OF_RULES.get(rule.type)
-    words += f" [@{cited}]" if cited else ""
+    words += clause(" [@{}]", OF_RULES.get(rule.type))
     if rule.evolves:
         copies = sum(row.action == "copy" for row in snapshot.decisions)
         text = f"{words} let configurations copy better ones every {rule.every:,} {unit}"
@@ -291,7 +296,9 @@ def _stopping(snapshot: Snapshot) -> str:
     for row in snapshot.decisions:
         lowest[row.rung] = min(row.env_steps, lowest.get(row.rung, row.env_steps))
     rungs = [f"{at:,}" for _, at in sorted(lowest.items())]
-    at = f" at {_list_in_words(rungs)} {unit}" if len(rungs) <= 6 else ""
+    at = ""
+    if len(rungs) <= 6:
+        at = f" at {enumerated(rungs)} {unit}"
     share = f"{len(stopped)} of {counted(len(snapshot.searched), 'configuration')}"
     return f"{words} compared configurations{at} and stopped {share}."
 
@@ -325,7 +332,9 @@ def _selection_sentences(snapshot: Snapshot) -> str:
         default = snapshot.default
         both = default is not None and bool(snapshot.rows[default].by_report_seed)
         both = both and default != first.trial
-        who = "The winner and the default configuration were" if both else "The winner was"
+        who = "The winner was"
+        if both:
+            who = "The winner and the default configuration were"
         said.append(
             f"{who} then trained on {_count_in_words(tested)} test seeds, which had no part in "
             "any choice."
@@ -340,7 +349,9 @@ def _selection_sentences(snapshot: Snapshot) -> str:
 
 
 def _count_in_words(count: int) -> str:
-    return _NUMBERS[count] if count < len(_NUMBERS) else f"{count:,}"
+    if count < len(_NUMBERS):
+        return _NUMBERS[count]
+    return f"{count:,}"
 
 
 def _value_sentences(snapshot: Snapshot) -> str:
@@ -356,10 +367,8 @@ def _value_sentences(snapshot: Snapshot) -> str:
     else:
         over = f"{counted(study.evaluation.episodes, 'evaluation episode')} of {policy}"
     if study.objectives:
-        names = _list_in_words(
-            [f"{plain_metric(one.name)} ({one.goal}d)" for one in study.objectives]
-        )
-        return f"The objectives were {names}, over {over}."
+        names = [f"{plain_metric(one.name)} ({one.goal}d)" for one in study.objectives]
+        return f"The objectives were {enumerated(names)}, over {over}."
     text = f"The value of a seed is its {metric_name(study)} over {over}."
     if study.more_envs:
         ends = "; ".join(
@@ -370,7 +379,7 @@ def _value_sentences(snapshot: Snapshot) -> str:
         text += " Scores are normalised per environment: 0 is the mean return of random actions "
         text += f"and 1 that of a reference policy ({ends})."
     if study.constraints:
-        limits = _list_in_words([_limit(one) for one in study.constraints])
+        limits = enumerated([_limit(one) for one in study.constraints])
         text += f" Configurations had to satisfy: {limits}."
     return text
 
@@ -393,16 +402,17 @@ def _of_means(snapshot: Snapshot) -> str:
     first = snapshot.winner
     if first is None or snapshot.meta.objectives:
         return ""
-    over = snapshot.meta.aggregate if first.measured_from == "search" else "mean"
-    what = f"Values are {'means' if over == 'mean' else f'the {over}'} over seeds"
+    what = "Values are means over seeds"
+    over = snapshot.meta.aggregate
+    if first.measured_from == "search" and over != "mean":
+        what = f"Values are the {over} over seeds"
     if first.ci_low is None:
         return f"{what}; there are too few seeds, or too little variation, for an interval."
     how = {
         "t": "Student's t",
         "bootstrap": "percentile bootstrap with expanded percentiles [@hesterberg2015bootstrap]",
     }.get(first.ci_kind, "")
-    text = f"{what}, with 95 % confidence intervals"
-    text += f" ({how})" if how else ""
+    text = f"{what}, with 95 % confidence intervals{clause(' ({})', how)}"
     bounds = value_bounds(snapshot.meta)
     if math.isfinite(bounds.low) and math.isfinite(bounds.high):
         text += f", limited to the possible returns [{number(bounds.low)}, {number(bounds.high)}]"
@@ -461,5 +471,5 @@ def _software_sentences(snapshot: Snapshot) -> str:
     text = f"Software: {software}. Random seed of the study: {snapshot.study.seed}. "
     text += f"The resolved study file has SHA-256 {code(digest)}."
     if meta.files:
-        text += f" It used {_list_in_words([code(name) for name in meta.files])}."
+        text += f" It used {enumerated([code(name) for name in meta.files])}."
     return text

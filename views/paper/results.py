@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+from ...errors import clause
 from ...store.against import Against
 from ...store.leaderboard import Entry
 from ...store.rows import StudyMeta
@@ -58,8 +59,10 @@ def result_rows(snapshot: Snapshot) -> list[PaperRow]:
         return []
     rows = [_of_entry(snapshot, first, _configuration_name(snapshot, first), None)]
     conclusion = snapshot.conclusion
+    against = None
     default = next((one for one in snapshot.entries if one.is_default), None)
-    against = conclusion.against if conclusion.winner is not None else None
+    if conclusion.winner is not None:
+        against = conclusion.against
     if default is not None and default is not first:
         rows += _of_default(snapshot, default, first, against)
     rows += [_of_baseline(snapshot, one) for one in conclusion.baselines if one.means is not None]
@@ -69,10 +72,13 @@ def result_rows(snapshot: Snapshot) -> list[PaperRow]:
 def _configuration_name(snapshot: Snapshot, first: Entry) -> str:
     if not snapshot.study.space.parameters:
         return _ALONE
+    if first.is_default and first.confirmed:
+        return "default (winner)"
     if first.is_default:
-        return "default (winner)" if first.confirmed else "default"
-    word = "winner" if first.confirmed else "best of the search"
-    return f"{word} (trial {first.trial})"
+        return "default"
+    if first.confirmed:
+        return f"winner (trial {first.trial})"
+    return f"best of the search (trial {first.trial})"
 
 
 def _of_default(
@@ -118,8 +124,11 @@ def _of_entry(snapshot: Snapshot, entry: Entry, name: str, against: Against | No
 def _of_baseline(snapshot: Snapshot, against: Against) -> PaperRow:
     listed = {one.baseline: one for one in snapshot.baselines}
     own = listed.get(against.rival)
-    value = against.means[1] if against.means is not None else None
-    low, high = (None, None) if own is None else (own.around.low, own.around.high)
+    value, low, high = None, None, None
+    if against.means is not None:
+        value = against.means[1]
+    if own is not None:
+        low, high = own.around.low, own.around.high
     return PaperRow(
         snapshot.meta.name,
         env_words(snapshot.study),
@@ -185,11 +194,12 @@ class _Form:
         return len(self.metrics) == 1
 
     def header(self) -> list[str]:
-        value = _upper_first(self.metrics[0]) if self.has_one_metric else "Value"
-        header = ["Environment", "Configuration", "Seeds", value]
+        header = ["Environment", "Configuration", "Seeds", _value_name(self.metrics)]
         if self.names_studies:
             header.insert(0, "Study")
-        return [*header, "Lead of the winner", "P(improvement)"] if self.compares else header
+        if self.compares:
+            header += ["Lead of the winner", "P(improvement)"]
+        return header
 
     def right(self) -> list[bool]:
         return [False] * (2 + self.names_studies) + [True] * (2 + 2 * self.compares)
@@ -202,13 +212,17 @@ def _study_lines(form: _Form, metric: str, rows: Sequence[PaperRow]) -> list[lis
         environment = code(row.environment)
         if not form.has_one_metric:
             environment += f" ({metric})"
-        owner = [code(row.study), environment] if form.names_studies else [environment]
-        lines.append([*([""] * len(owner) if lines else owner), *_cells(row, form.compares)])
+        owner = [environment]
+        if form.names_studies:
+            owner = [code(row.study), environment]
+        if lines:
+            owner = [""] * len(owner)
+        lines.append([*owner, *_cells(row, form.compares)])
     return lines
 
 
 def _cells(row: PaperRow, compared: bool) -> list[str]:
-    seeds = f"{row.seeds} {SEED_KINDS[row.seeds_from]}" if row.seeds_from else str(row.seeds)
+    seeds = _seeds_cell(row.seeds, row.seeds_from)
     found = [row.configuration, seeds, with_interval(row.value, row.low, row.high)]
     if compared and row.lead is None:
         return [*found, "", ""]
@@ -227,8 +241,7 @@ def _probability_text(row: PaperRow) -> str:
 def _caption(each: Sequence[tuple[Snapshot, list[PaperRow]]], metrics: Sequence[str]) -> str:
     rows = [row for _, found in each for row in found]
     kinds = list(dict.fromkeys(SEED_KINDS[row.seeds_from] for row in rows if row.seeds_from))
-    name = _upper_first(metrics[0]) if len(metrics) == 1 else "Value"
-    text = f"{name} over {' and '.join(kinds)} seeds"
+    text = f"{_value_name(metrics)} over {' and '.join(kinds)} seeds"
     if any(row.low is not None for row in rows):
         text += ", with 95 % confidence intervals in brackets"
     text += "."
@@ -244,15 +257,32 @@ def _caption(each: Sequence[tuple[Snapshot, list[PaperRow]]], metrics: Sequence[
     return text
 
 
+def _value_name(metrics: Sequence[str]) -> str:
+    """Return the name of a column of values; several metrics have none in common."""
+    if len(metrics) != 1:
+        return "Value"
+    return _upper_first(metrics[0])
+
+
+def _seeds_cell(count: int, stream: str) -> str:
+    if not stream:
+        return str(count)
+    return f"{count} {SEED_KINDS[stream]}"
+
+
 def _marks_words(rows: Sequence[PaperRow]) -> str:
     tests = dict.fromkeys(test_words(row.seeds) for row in rows if row.lead is not None)
     test = f"{' or '.join(tests)}, at most 5 % over all looks"
     meanings = {BETTER: "significantly better", WORSE: "significantly worse"}
-    seen = [mark for mark in meanings if any(row.mark == mark for row in rows)]
-    said = [f"{mark} the winner is {meanings[mark]} ({test})." for mark in seen]
+    marks = {row.mark for row in rows}
+    said = [
+        f"{mark} the winner is {meanings[mark]} ({test})." for mark in meanings if mark in marks
+    ]
     if any(row.lead is not None and not row.mark for row in rows):
-        plain = "No significant difference was found" if not seen else "No mark: no significant"
-        said.append(f"{plain} ({test})." if not seen else f"{plain} difference.")
+        plain = "No mark: no significant difference."
+        if not said:
+            plain = f"No significant difference was found ({test})."
+        said.append(plain)
     return " ".join(said)
 
 
@@ -283,9 +313,12 @@ def _front_and_default(snapshot: Snapshot) -> list[Entry]:
 
 
 def _front_row(one: Entry) -> list[str]:
-    name = f"trial {one.trial}" + (" (default)" if one.is_default else "")
-    seeds = f"{one.seeds} {SEED_KINDS[one.value_from]}" if one.value_from else str(one.seeds)
-    on_front = "yes" if one.front == 1 else "no"
+    name, on_front = f"trial {one.trial}", "no"
+    if one.is_default:
+        name += " (default)"
+    if one.front == 1:
+        on_front = "yes"
+    seeds = _seeds_cell(one.seeds, one.value_from)
     return [name, on_front, seeds, *map(number, one.objectives)]
 
 
@@ -321,9 +354,11 @@ def _columns_words(columns: Sequence[BoardColumn]) -> str:
         "test": "test*N: mean over N test seeds, which had no part in any choice",
         "95 % CI": "95 % CI: of the value of the last of these stages",
     }
-    names = [column.name for column in columns]
-    used = [text for begin, text in meanings.items() if any(n.startswith(begin) for n in names)]
-    return f"{'; '.join(used)}." if used else ""
+    used: list[str] = []
+    for begin, text in meanings.items():
+        if any(column.name.startswith(begin) for column in columns):
+            used.append(text)
+    return clause("{}.", "; ".join(used))
 
 
 def rows_as_json(rows: Sequence[PaperRow]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ConfigError, SearchError
+from ...errors import ConfigError, SearchError, clause
 from ...files.atomic_files import temporary_folder
 from ...search import api
 from ...search.engine.callbacks import Callback
@@ -42,11 +42,11 @@ class OneLine(RunView):
         self, show: Callable[[str], None] | None = None, every_seconds: float | None = None
     ):
         super().__init__()
-        usual = 0.5 if show is not None or somebody_looks() else 30.0
-        if show is None:
-            shows = _at_terminal if somebody_looks() else note
-            show = _in_notebook() if _is_notebook() else shows
-        self._show, self._every = show, usual if every_seconds is None else every_seconds
+        if every_seconds is None and (show is not None or somebody_looks()):
+            every_seconds = 0.5
+        elif every_seconds is None:
+            every_seconds = 30.0
+        self._show, self._every = show or _usual_display(), every_seconds
         self._shown = -float("inf")
 
     def say(self, text: str) -> None:
@@ -67,11 +67,20 @@ def somebody_looks() -> bool:
     return _is_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
 
+def _usual_display() -> Callable[[str], None]:
+    if _is_notebook():
+        return _in_notebook()
+    if somebody_looks():
+        return _at_terminal
+    return note
+
+
 def _is_notebook() -> bool:
     """Return whether this is a notebook kernel; IPython is looked up, never imported."""
     module = sys.modules.get("IPython")
-    shell = None if module is None else module.get_ipython()
-    return shell is not None and hasattr(shell, "kernel")
+    if module is None:
+        return False
+    return hasattr(module.get_ipython(), "kernel")
 
 
 def _in_notebook() -> Callable[[str], None]:
@@ -113,7 +122,9 @@ class Results(_Results):
 
     def __repr__(self) -> str:
         best = self.best
-        won = "no trial has a value" if best is None else f"trial {best.trial}: {best.value:.4g}"
+        won = "no trial has a value"
+        if best is not None:
+            won = f"trial {best.trial}: {best.value:.4g}"
         return f"<Results of {self.folder.name}: {self.state}, {won}; .open(), .policy()>"
 
     def _repr_html_(self) -> str:
@@ -142,7 +153,7 @@ class Checked:
         return {**self.report.as_data(), "note": self.note}
 
     def __repr__(self) -> str:
-        return self.report.text() + (f"\nnote       {self.note}" if self.note else "")
+        return self.report.text() + clause("\nnote       {}", self.note)
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"
@@ -246,8 +257,9 @@ def learn(
         "seed": seed,
         "seeds": {"per_config": 1},
         "budget": {"trials": 1},
-        **({"imports": list(imports)} if imports else {}),
     }
+    if imports:
+        study["imports"] = list(imports)
     with temporary_folder("learn") as folder:
         results = train(study, folder, progress=progress)
         if results.state == "interrupted":
@@ -272,13 +284,15 @@ def _run_with_progress(
     with speaks_python():
         _check_options(progress, observers=observers, callbacks=settings.get("callbacks", ()))
         loaded, text = _load_study(study, out, name, settings)
-        shows = somebody_looks() if progress is None else progress
-        line = OneLine() if shows else None
-        warn = settings.pop("warn", None) or (line.warn if line is not None else to_stderr)
+        warn = to_stderr
         settings.setdefault("study_text", text)
-        if line is not None:
+        if progress is None:
+            progress = somebody_looks()
+        if progress:
+            line = OneLine()
+            warn, observers = line.warn, [*observers, line]
             settings.setdefault("compiling", line.compiling)
-            observers = [*observers, line]
+        warn = settings.pop("warn", None) or warn
         with plain_warnings(warn):
             return Results(**vars(function(loaded, out, observers, warn=warn, **settings)))
 

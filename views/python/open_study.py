@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ConfigError, MissingExtraError, StoreError, UnknownNameError
+from ...errors import ConfigError, MissingExtraError, StoreError, UnknownNameError, clause
 from ...search.analysis.verdict import conclusion_of
 from ...store.baselines import BASELINES
 from ...store.journal import Journal
@@ -104,7 +104,9 @@ class Plots:
 
         figure = pyplot.figure(figsize=figure_size(picture), layout="constrained")
         axes = fill_figure(figure, picture, self.folder.name)
-        return axes[0] if len(axes) == 1 else axes
+        if len(axes) == 1:
+            return axes[0]
+        return axes
 
 
 def open_study(study: str | Path | None = None, out: str | Path = RESULTS) -> Opened:
@@ -132,7 +134,7 @@ class Leaderboard(tuple[Entry, ...]):
 
     def _repr_html_(self) -> str:
         rows, same = _leaderboard_rows(self)
-        return _html_table(rows) + (f"<p>{escape(same)}</p>" if same else "")
+        return _html_table(rows) + clause("<p>{}</p>", escape(same))
 
 
 @dataclass(frozen=True, repr=False)
@@ -196,7 +198,9 @@ class Opened:
             for column in columns or ():
                 if column not in known:
                     raise UnknownNameError(f"column of {name}", column, known)
-            return pq.read_table(path, columns=None if columns is None else list(columns))
+            if columns is not None:
+                columns = list(columns)
+            return pq.read_table(path, columns=columns)
         except (pa.ArrowException, OSError) as error:
             raise damaged_table(path) from error
 
@@ -228,7 +232,9 @@ class Opened:
     def best(self) -> Entry | None:
         """The top of the leaderboard; None if no trial has a value."""
         board = self.leaderboard
-        return board[0] if board and board[0].value is not None else None
+        if not board or board[0].value is None:
+            return None
+        return board[0]
 
     @property
     def conclusion(self) -> Conclusion:
@@ -324,10 +330,14 @@ def _on_one_line(row: Sequence[str]) -> list[str]:
 
 
 def _html_table(rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
-    cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows[1:])
-    body = "".join(f"<tr>{row}</tr>" for row in cells)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    head = _html_row(rows[0], "th")
+    body = "".join(_html_row(row, "td") for row in rows[1:])
+    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+
+
+def _html_row(cells: Sequence[str], tag: str) -> str:
+    inner = "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells)
+    return f"<tr>{inner}</tr>"
 
 
 def report(
@@ -344,4 +354,6 @@ def report(
         StoreError: there is no such study, or its journal is damaged.
     """
     with speaks_python():
-        return write_report(find_study(study, Path(out)), None if to is None else Path(to))
+        if to is not None:
+            to = Path(to)
+        return write_report(find_study(study, Path(out)), to)

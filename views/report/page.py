@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from ...errors import clause
 from ..charts.model import (
     BAND,
     DASH,
@@ -89,7 +90,7 @@ def _colours() -> str:
 def facts(pairs: Sequence[tuple[str, str, str]]) -> str:
     items = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}"
-        f"{f'<small>{escape(remark)}</small>' if remark else ''}</dd></div>"
+        f"{clause('<small>{}</small>', escape(remark))}</dd></div>"
         for name, value, remark in pairs
     )
     return f'<dl class="facts">{items}</dl>'
@@ -109,15 +110,20 @@ def table(
     right: Sequence[bool] = (),
 ) -> str:
     sides = [' class="num"' if is_right else "" for is_right in right] or [""] * len(header)
-    before, after = ('<button type="button">', "</button>") if len(rows) > 1 else ("", "")
+    before, after = "", ""
+    if len(rows) > 1:
+        before, after = '<button type="button">', "</button>"
     heads = "".join(
         f'<th scope="col"{side}>{before}{_break_long_name(word)}{after}</th>'
         for word, side in zip(header, sides, strict=True)
     )
     lines: list[str] = []
     for index, row in enumerate(rows):
-        whose = f' data-t="{trials[index]}"' if trials else ""
-        whose += ' class="first"' if trials and index == 0 else ""
+        whose = ""
+        if trials:
+            whose = f' data-t="{trials[index]}"'
+        if trials and index == 0:
+            whose += ' class="first"'
         sorts = ["" if cell.sort is None else f' data-s="{cell.sort!r}"' for cell in row]
         cells = "".join(
             f"<td{side}{sort}>{escape(cell.text)}</td>"
@@ -130,12 +136,16 @@ def table(
 def _break_long_name(word: str) -> str:
     """Let a long column name take two lines if the table would be too wide."""
     shown = escape(word)
-    return shown.replace("_", "_<wbr>") if len(word) > _LONG_NAME else shown
+    if len(word) <= _LONG_NAME:
+        return shown
+    return shown.replace("_", "_<wbr>")
 
 
 def scrolling(caption: str, heads: str, rows: str, whole: bool = False) -> str:
     """Return a table in a box; `whole`: the table of all studies."""
-    box, kind = ("scroll whole", ' class="studies"') if whole else ("scroll", "")
+    box, kind = "scroll", ""
+    if whole:
+        box, kind = "scroll whole", ' class="studies"'
     return (
         f'<div class="{box}" tabindex="0" role="region" aria-label="{escape(caption)}">'
         f"<table{kind}><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
@@ -148,9 +158,11 @@ def figure(picture: Picture) -> str:
     parts = [_panel(picture, panel, _WIDE) for panel in picture.panels if panel.wide]
     small = [panel for panel in picture.panels if not panel.wide]
     if small:
-        pair = len(small) <= 2
-        drawn = "".join(_panel(picture, panel, _HALF if pair else _THIRD) for panel in small)
-        parts.append(f'{legend(picture.keys)}<div class="panels{" pair" * pair}">{drawn}</div>')
+        width, kind = _THIRD, "panels"
+        if len(small) <= 2:
+            width, kind = _HALF, "panels pair"
+        drawn = "".join(_panel(picture, panel, width) for panel in small)
+        parts.append(f'{legend(picture.keys)}<div class="{kind}">{drawn}</div>')
     caption = f"<figcaption>{escape(picture.caption)}</figcaption>"
     return f'<figure class="{picture.name}">{"".join(parts)}{caption}</figure>'
 

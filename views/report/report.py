@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ...errors import counted
+from ...errors import clause, counted
 from ...files.atomic_files import output, write_text
 from ...store.aggregate_environments import Beside, Estimate, OnEach, beside, on_each, profiles
 from ...store.rows import Stream
@@ -28,6 +28,7 @@ from ..formatting import (
     around,
     between,
     duration,
+    method_words,
     number,
     param,
     seeds_text,
@@ -88,7 +89,9 @@ def profile(snapshot: Snapshot) -> Picture:
     keys: list[Key] = []
     for place, (trial, side, one) in enumerate(zip(trials, sides, found, strict=True)):
         is_default = trial == snapshot.default
-        style = "base" if is_default else f"c{place}"
+        style, shape = f"c{place}", "line"
+        if is_default:
+            style, shape = "base", "dashed"
         name = f"trial {trial}{', the default' * is_default}"
         points = tuple(zip(one.thresholds, one.shares, strict=True))
         if one.band is not None:
@@ -96,13 +99,14 @@ def profile(snapshot: Snapshot) -> Picture:
             marks.append(Band(tuple((at, low, high) for at, (low, high) in ends), style))
         tip = f"{name}, {counted(len(side), 'seed')}"
         marks.append(Line(points, style, trial, tip, dashed=is_default))
-        keys.append(Key(tip, style, "dashed" if is_default else "line"))
+        keys.append(Key(tip, style, shape))
     marks.sort(key=lambda mark: isinstance(mark, Line))  # bands below lines
     scale = Scale(low, high, ticks, "score")
     panel = XY("Runs above a score", scale, _SHARES, tuple(marks), tuple(keys), wide=True)
-    flattered = "" if stream is Stream.REPORT else " These seeds also selected trials."
     caption = "The share of all runs (environments x seeds) that score higher; a higher line is "
-    caption += f"better. Bands: pointwise 95%, from a stratified bootstrap over seeds.{flattered}"
+    caption += "better. Bands: pointwise 95%, from a stratified bootstrap over seeds."
+    if stream is not Stream.REPORT:
+        caption += " These seeds also selected trials."
     return Picture("profile", _TITLE, caption, (panel,))
 
 
@@ -157,7 +161,9 @@ def _scores(
 
 
 def _overall_scores(found: Sequence[OnEach], names: Sequence[str], against: Beside | None) -> str:
-    header = ["scores", *names, *([] if against is None else ["difference"])]
+    header = ["scores", *names]
+    if against is not None:
+        header.append("difference")
     rows: list[list[TableCell]] = []
     for over, words in TOGETHER.items():
         row = [TableCell(words), *(_estimate_cell(one.together[over]) for one in found)]
@@ -170,9 +176,11 @@ def _overall_scores(found: Sequence[OnEach], names: Sequence[str], against: Besi
 
 
 def _improvement(first: int, against: Beside | None, stream: Stream) -> str:
+    if against is None and stream is Stream.REPORT:
+        return ""
     if against is None:
         why = "These seeds also chose the first trial, so its scores are a little high."
-        return "" if stream is Stream.REPORT else f'<p class="note">{why}</p>'
+        return f'<p class="note">{why}</p>'
     likely = around(against.improvement.value, against.improvement.interval)
     text = f"Averaged over environments a run of trial {first} beats one of the default with "
     text += f"probability {likely}; paired over {counted(against.seeds - against.lost, 'seed')}."
@@ -204,20 +212,25 @@ def leaderboard_table(snapshot: Snapshot) -> str:
         right=[_is_right(*pair) for pair in zip(columns, cells, strict=True)],
     )
     notes = [f'<p class="note">{note}</p>' for note in _notes(shown, same, len(snapshot.entries))]
-    meaning = f"<summary>What the columns mean</summary>{_column_meanings(snapshot.unit)}"
-    more = "" if shown.objectives else f"<details>{meaning}</details>"
-    return f"{text}{''.join(notes)}{more}"
+    if not shown.objectives:
+        meaning = f"<summary>What the columns mean</summary>{_column_meanings(snapshot.unit)}"
+        notes.append(f"<details>{meaning}</details>")
+    return f"{text}{''.join(notes)}"
 
 
 def _cells(column: BoardColumn) -> list[TableCell]:
     sorts = column.sorts or [None] * len(column.cells)
-    shown = map(_shortened, column.cells) if column.kind is Kind.PARAM else column.cells
+    shown = column.cells
+    if column.kind is Kind.PARAM:
+        shown = map(_shortened, shown)
     return [TableCell(text, _sortable_number(by)) for text, by in zip(shown, sorts, strict=True)]
 
 
 def _shortened(text: str) -> str:
     """Cut the value of a hyperparameter that would make its column too wide."""
-    return text if len(text) <= _LONGEST_CELL else json.dumps(text[: _LONGEST_CELL - 3] + "...")
+    if len(text) <= _LONGEST_CELL:
+        return text
+    return json.dumps(text[: _LONGEST_CELL - 3] + "...")
 
 
 def _is_right(column: BoardColumn, cells: Sequence[TableCell]) -> bool:
@@ -255,7 +268,9 @@ def _column_meanings(unit: str) -> str:
 
 def _sortable_number(value: Any) -> float | None:
     plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if plain and abs(value) < float("inf") else None
+    if plain and abs(value) < float("inf"):
+        return value
+    return None
 
 
 def baselines_table(snapshot: Snapshot) -> str:
@@ -272,9 +287,8 @@ def rungs_table(snapshot: Snapshot) -> str:
     for rung in sorted({row.rung for row in snapshot.decisions}):
         here = [row for row in snapshot.decisions if row.rung == rung]
         at, counts = min(row.env_steps for row in here), Counter(row.action for row in here)
-        cells = [
-            TableCell(str(n), n) for n in (len(here), *(counts[action] for action in actions))
-        ]
+        amounts = [len(here), *(counts[action] for action in actions)]
+        cells = [TableCell(str(amount), amount) for amount in amounts]
         rows.append([TableCell(steps(at), at), *cells])
     header = (snapshot.unit, "compared", *(_ACTIONS[action] for action in actions))
     return table("Decisions at rungs", header, rows, right=[True] * len(header))
@@ -306,7 +320,9 @@ PARTS: dict[str, tuple[str, Callable[[Snapshot], str]]] = {
 
 
 def _if_drawn(picture: Picture) -> str:
-    return figure(picture) if picture.panels else ""
+    if not picture.panels:
+        return ""
+    return figure(picture)
 
 
 def report_html(snapshot: Snapshot, portable: bool = False) -> str:
@@ -322,13 +338,14 @@ def report_html(snapshot: Snapshot, portable: bool = False) -> str:
 
 def head_html(snapshot: Snapshot, portable: bool = False) -> str:
     study = snapshot.study
-    rule = "" if study.early_terminate is None else f" + {study.early_terminate.type}"
-    sub = f"{env_words(study)}, {study.search.method}{rule}"
+    sub = f"{env_words(study)}, {method_words(study)}"
+    commands = ""
+    if not portable:
+        commands = _next_commands(snapshot)
     return (
         f"<h1>{escape(snapshot.meta.name)}</h1>"
         f'<p class="sub">{escape(sub)} <span class="standing">{snapshot.standing}</span></p>'
-        f"{_conclusion(snapshot, portable)}{facts(_key_facts(snapshot))}"
-        f"{'' if portable else _next_commands(snapshot)}"
+        f"{_conclusion(snapshot, portable)}{facts(_key_facts(snapshot))}{commands}"
     )
 
 
@@ -341,9 +358,10 @@ def _conclusion(snapshot: Snapshot, portable: bool) -> str:
     if snapshot.meta.objectives:
         more += f"<br>{escape(front_line(snapshot.entries, snapshot.volume))}"
     shown = f'<p class="winner shown"><strong>{escape(first)}</strong>{more}</p>'
-    if snapshot.standing in ("interrupted", "died") and not portable:
-        left = "It was interrupted" if snapshot.standing == "interrupted" else "Its process died"
-        shown += f'<p class="note">{left}; {escape(resuming(snapshot.folder.path))}</p>'
+    left = {"interrupted": "It was interrupted", "died": "Its process died"}
+    if snapshot.standing in left and not portable:
+        why = f"{left[snapshot.standing]}; {escape(resuming(snapshot.folder.path))}"
+        shown += f'<p class="note">{why}</p>'
     if best is not None and best.params:
         params = ", ".join(f"{name} {param(value)}" for name, value in best.params.items())
         shown += f'<p class="note">Trial {best.trial}: {escape(params)}</p>'
@@ -364,7 +382,7 @@ def _next_commands(snapshot: Snapshot) -> str:
         f"<li><code>{escape(command)}</code> {escape(meaning)}</li>"
         for command, meaning in commands
     )
-    return f'<h2 class="next">Next</h2><ul class="next">{items}</ul>' if items else ""
+    return clause('<h2 class="next">Next</h2><ul class="next">{}</ul>', items)
 
 
 def _key_facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
@@ -388,7 +406,9 @@ def _key_facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
 
 def _default_words(snapshot: Snapshot) -> str:
     default = snapshot.default
-    values = () if default is None else snapshot.rows[default].report_values
+    values = ()
+    if default is not None:
+        values = snapshot.rows[default].report_values
     around = bounded_interval(values, value_bounds(snapshot.meta))
     seeds = counted(len(values), "test seed")
     return f"{between(around.low, around.high)} on {seeds}".lstrip()
@@ -396,9 +416,13 @@ def _default_words(snapshot: Snapshot) -> str:
 
 def _costs(snapshot: Snapshot) -> str:
     budget, usage, unit = snapshot.study.budget, snapshot.usage, snapshot.unit
-    limits = [] if budget.trials is None else [f"trials {budget.trials:,}"]
-    limits += [] if budget.env_steps is None else [f"{unit} {steps(budget.env_steps)}"]
-    limits += [f"time {duration(budget.wall_seconds)}"] if budget.wall_seconds else []
+    limits: list[str] = []
+    if budget.trials is not None:
+        limits.append(f"trials {budget.trials:,}")
+    if budget.env_steps is not None:
+        limits.append(f"{unit} {steps(budget.env_steps)}")
+    if budget.wall_seconds:
+        limits.append(f"time {duration(budget.wall_seconds)}")
     speed, lanes = steps(round(usage.env_steps_per_second)), snapshot.study.algorithm.lanes
     found = [
         (f"training {unit}", steps(usage.env_steps), f"budget: {', '.join(limits) or 'none'}"),
@@ -415,7 +439,9 @@ def _costs(snapshot: Snapshot) -> str:
 
 def _footer_text(snapshot: Snapshot) -> str:
     head = snapshot.head
-    when = datetime.fromtimestamp(head.at, UTC).strftime("%Y-%m-%d %H:%M UTC") if head.at else "-"
+    when = "-"
+    if head.at:
+        when = datetime.fromtimestamp(head.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     commit = f"commit {head.number} of {when}"
     return f"Written by hpo {escape(__version__)} from {commit}. This file needs no network."
 

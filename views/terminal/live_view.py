@@ -17,11 +17,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ...errors import counted
+from ...errors import clause, counted
 from ...search.state.progress import Progress
 from ...studies.algorithm import ENV_STEPS
 from ...studies.spec import Study, env_words
-from ..formatting import duration, folded
+from ..formatting import duration, folded, method_words
 from .console import console, hush_keys, let_go_of_terminal
 from .run_view import RunView, left_text, progress_facts
 
@@ -37,8 +37,7 @@ def live(terminal: Console, picture: Callable[[], RenderableType]) -> Live:
 
 
 def title_of(study: Study, name: str) -> str:
-    rule = f" + {study.early_terminate.type}" if study.early_terminate else ""
-    return f"{name}  {env_words(study)}, {study.search.method}{rule}"
+    return f"{name}  {env_words(study)}, {method_words(study)}"
 
 
 class LiveView(RunView):
@@ -53,7 +52,7 @@ class LiveView(RunView):
         self._progress: Progress | None = None
         self._compiles, self._compile_seconds = 0, 0.0
         self._unhush: Callable[[], None] = lambda: None
-        self._console = console(sys.stderr) if terminal is None else terminal
+        self._console = terminal or console(sys.stderr)
         self._live = live(self._console, self._current_panel)
 
     def __enter__(self) -> LiveView:
@@ -71,7 +70,7 @@ class LiveView(RunView):
         """Print a folded line above the picture; commands are not broken, so one can copy them."""
         try:
             lines = folded(text, self._console.width)
-            self._console.print(f"{lines}\n{command}" if command else lines, soft_wrap=True)
+            self._console.print(lines + clause("\n{}", command), soft_wrap=True)
         except OSError:  # the terminal is gone, the study is not
             let_go_of_terminal()
 
@@ -84,11 +83,16 @@ class LiveView(RunView):
     def compile_ends(self, words: str, seconds: float) -> None:
         self._compiles += 1
         self._compile_seconds += seconds
-        self._enter_stage("first evaluation" if words.startswith("evaluation") else "first chunk")
+        stage = "first chunk"
+        if words.startswith("evaluation"):
+            stage = "first evaluation"
+        self._enter_stage(stage)
         self.say(f"compiled {words} in {duration(seconds)}")
 
     def pressed(self) -> None:
-        step = "compile and the next step" if self.is_compiling else "chunk"
+        step = "chunk"
+        if self.is_compiling:
+            step = "compile and the next step"
         self._enter_stage(f"finishing this {step}, then committing")
         super().pressed()
 
@@ -104,8 +108,9 @@ class LiveView(RunView):
         super().on_chunk(progress)
 
     def _current_panel(self) -> RenderableType:
-        now = time.monotonic()
-        doing = f"{duration(now - self._began)}  {self._now}" if self._now else ""
+        now, doing = time.monotonic(), ""
+        if self._now:
+            doing = f"{duration(now - self._began)}  {self._now}"
         compiled = (self._compiles, self._compile_seconds)
         return panel(
             self._title,
@@ -129,14 +134,14 @@ def panel(
     lanes: str = "lanes",
 ) -> RenderableType:
     """Return a study's picture, `age` seconds after its last chunk boundary."""
-
-    def line(text: str, style: str) -> list[RenderableType]:
-        return [Text(text, style=style, no_wrap=True, overflow="ellipsis")] if text else []
-
-    facts: list[RenderableType] = []
+    parts: list[RenderableType] = []
+    if title:
+        parts.append(Text(title, style="bold", no_wrap=True, overflow="ellipsis"))
     if progress is not None:
-        facts = [_progress_row(progress, age), _facts(progress, compiled, unit, lanes)]
-    return Group(*line(title, "bold"), *facts, *line(doing, "cyan"))
+        parts += [_progress_row(progress, age), _facts(progress, compiled, unit, lanes)]
+    if doing:
+        parts.append(Text(doing, style="cyan", no_wrap=True, overflow="ellipsis"))
+    return Group(*parts)
 
 
 def _progress_row(progress: Progress, age: float) -> Table:
@@ -153,11 +158,15 @@ def _progress_row(progress: Progress, age: float) -> Table:
 
 def _facts(progress: Progress, compiled: tuple[int, float], unit: str, lanes: str) -> Table:
     count, seconds = compiled
-    compiles = f", {counted(count, 'compile')} ({duration(seconds)})" if count else ""
+    compiles = ""
+    if count:
+        compiles = f", {counted(count, 'compile')} ({duration(seconds)})"
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
     for name, text in progress_facts(progress, compiles, lanes, unit):
-        style = "green" if name == "best" else ""
+        style = ""
+        if name == "best":
+            style = "green"
         table.add_row(name, Text(text, style=style))
     return table

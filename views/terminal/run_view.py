@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from ...errors import clause
 from ...search.state.loop_state import Phase
 from ...search.state.progress import Best, Observer, Progress
 from ...store.rows import TrialRow, TrialState
@@ -71,8 +72,9 @@ def left_text(progress: Progress) -> str:
     """
     if progress.seconds_left is None or progress.phase is Phase.DONE:
         return ""
-    left = progress.seconds_left
-    return f", {duration(left)} left" if left >= 1.0 else ", nearly done"
+    if progress.seconds_left < 1.0:
+        return ", nearly done"
+    return f", {duration(progress.seconds_left)} left"
 
 
 def progress_facts(
@@ -81,8 +83,10 @@ def progress_facts(
     amounts = f"{steps(progress.env_steps)} of about {steps(progress.env_steps_total)}, "
     speed = f"{steps(round(progress.env_steps_per_second))} a second{compiles}"
     busy = f"{progress.lanes_busy} of {progress.lanes} busy"
-    total = f" of {progress.trials_total}" if progress.trials_total is not None else ""
-    trials = f"{progress.proposed}{total} proposed: {counts_text(progress, _ALWAYS)}"
+    proposed = str(progress.proposed)
+    if progress.trials_total is not None:
+        proposed += f" of {progress.trials_total}"
+    trials = f"{proposed} proposed: {counts_text(progress, _ALWAYS)}"
     return [
         ("phase", PHASE_WORDS[progress.phase]),
         (unit, amounts + speed),
@@ -114,9 +118,11 @@ def ended_text(trial: TrialRow, unit: str = ENV_STEPS, lanes: str = "lanes") -> 
     if trial.value is not None:
         return f"{text}: {number(trial.value)}"
     if trial.state is TrialState.STOPPED:
-        at = "" if trial.rung_env_steps is None else f" at {steps(trial.rung_env_steps)}"
-        return f"{text}: {number(trial.rung_value)}{at} ({trial.stop_rule})"
-    return f"{text}: {trial.error}" if trial.error else text
+        value = number(trial.rung_value)
+        if trial.rung_env_steps is not None:
+            value += f" at {steps(trial.rung_env_steps)}"
+        return f"{text}: {value} ({trial.stop_rule})"
+    return text + clause(": {}", trial.error)
 
 
 PATIENCE = 8.0  # seconds that a compile may go on after a request to stop
@@ -126,7 +132,7 @@ class RunView(Observer):
     """Prints events; a context manager around the run, and an observer of it."""
 
     def __init__(self, stream: TextIO | None = None, command: str = "hpo run"):
-        self.stream: TextIO | None = sys.stderr if stream is None else stream
+        self.stream: TextIO | None = stream or sys.stderr
         self.command, self.unit, self.lanes = command, ENV_STEPS, "lanes"
         self.on_ready: Callable[[], None] = lambda: None
         self._best: int | None = None
@@ -150,7 +156,7 @@ class RunView(Observer):
 
     def write(self, text: str, command: str = "") -> None:
         """Print a line unless the stream is gone; from any thread."""
-        text = f"{text} {command}" if command else text
+        text += clause(" {}", command)
         with self._lock:
             if self.stream is None:
                 return
@@ -199,7 +205,9 @@ class RunView(Observer):
         self.lanes = study.algorithm.lanes
         self._evolves = bool(study.early_terminate and study.early_terminate.evolves)
         self._every_trial = any(logger.type == "console" for logger in study.loggers)
-        verb = "resuming" if resumed else "starting"
+        verb = "starting"
+        if resumed:
+            verb = "resuming"
         self.say(
             f"{verb} study {study.name}: {'environment ' * study.algorithm.is_ppo}"
             f"{env_words(study)}, search {study.search.method}, in {folder}/"
@@ -212,7 +220,9 @@ class RunView(Observer):
     def on_chunk(self, progress: Progress) -> None:
         best = progress.best
         if best is not None and best.trial != self._best:
-            words = "best so far" if self._resumed else "new best"
+            words = "new best"
+            if self._resumed:
+                words = "best so far"
             self._best, self._resumed = best.trial, False
             self.say(f"{words}: {best_text(best)}")
 
@@ -223,12 +233,18 @@ class RunView(Observer):
             self.say(ended_text(trial, self.unit, self.lanes))
 
     def on_confirm(self, phase: Phase, trials: tuple[int, ...]) -> None:
-        if trials:
-            default = (-1,) if self._evolves else (-1, 0)
-            names = ", ".join(f"{n} (the default)" if n in default else str(n) for n in trials)
-            seeds = "selection" if phase is Phase.CHOOSE else "test"
-            which = f"trial {names} runs" if len(trials) == 1 else f"trials {names} run"
-            self.say(f"confirm: {which} on {seeds} seeds")
+        if not trials:
+            return
+        default, seeds = [-1], "test"
+        if not self._evolves:
+            default.append(0)
+        if phase is Phase.CHOOSE:
+            seeds = "selection"
+        names = ", ".join(f"{n}{' (the default)' * (n in default)}" for n in trials)
+        which = f"trials {names} run"
+        if len(trials) == 1:
+            which = f"trial {names} runs"
+        self.say(f"confirm: {which} on {seeds} seeds")
 
 
 class LinesView(RunView):
