@@ -169,7 +169,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         init, "--algorithm", "FILE.py:CLASS", "a custom training, or rejax:SAC, instead of PPO"
     )
     _option(init, "--command", "LINE", "a training script: python train.py", dest="script")
-    runs = "a Python file that registers ENV and runs now; repeatable"
+    runs = "a Python file to run, which registers ENV; repeatable"
     _option(init, "--import", "FILE", runs, dest="imports", action="append", default=[])
     _flag(init, "--plain", "start from the defaults instead of a tuned configuration")
     _flag(init, "--time", "time the study here and say how long it takes")
@@ -246,7 +246,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         _option(compared, side, side.upper(), "a trial's number, or a study", nargs="?")
     judged = verb("what-if", "analyses", "show what other stopping rules would have done")
     confirmed = verb("confirm", "train", "train given trials on test seeds")
-    numbers = "numbers of trials, finished or stopped (-1: the default); a study may come first"
+    numbers = "trial numbers, finished or stopped (-1: the default); a study may come first"
     _option(confirmed, "words", "TRIAL", numbers, nargs="+")
     fewest = "on at least N test seeds (default: as many as the winner has, or 16)"
     _option(confirmed, "--seeds", "N", fewest, type=types.positive)
@@ -295,7 +295,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
 def _add_bundles(verb: Callable[..., Any]) -> None:
     bundle = verb("bundle", "bundle", "write a study and its claims into one file")
     _option(bundle, "study", "STUDY", "a study or its folder")
-    whose = "whose policy and value (default: the best)"
+    whose = "the trial whose policy and value are written (default: the best)"
     _option(bundle, "trial", "TRIAL", whose, type=types.trial, nargs="?")
     bundle.add_argument("-o", "--to", metavar="FILE", help="the zip to write", required=True)
     _option(bundle, "--source", "DIR", f"{_SOURCE} (default: .)", default=".")

@@ -150,8 +150,8 @@ class _Tracer:
         if not isinstance(found, Mapping):
             example = '(state, {"loss": loss})' if method == "update" else '{"return": total}'
             raise ConfigError(
-                f"{self.at(method)} gives {_kind_text(found)} in place of {noun}s by name; return "
-                f"{example}"
+                f"{self.at(method)} returns {_kind_text(found)} instead of {noun}s by name; "
+                f"return {example}"
             )
         for name, value in found.items():
             if not isinstance(name, str):

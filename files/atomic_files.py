@@ -142,7 +142,7 @@ def check_readable(path: Path) -> None:
         os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
     except PermissionError as error:
         who = "ask its owner, or run the command as that user"
-        text = f"{error.strerror}: {path} cannot be read by you; {who}"
+        text = f"{error.strerror}: {path} is not readable for you; {who}"
         raise UnreadableError(text) from error
     except OSError:
         return  # whoever opens it next says what is wrong

@@ -60,7 +60,7 @@ def preview(
     elif report.mistakes:
         why = "fix the mistakes to get an estimate"
     elif study.executor.type != "local" and study.algorithm.is_process:
-        why = "no process is tried on a cluster; executor: {type: local} tries one here"
+        why = "a process is not tried on a cluster; with executor: {type: local} one is tried here"
     elif study.executor.type != "local":
         why = "several workers cannot be timed here; executor: {type: local} can"
     elif study.algorithm.is_process:

@@ -90,7 +90,7 @@ class CheckReport:
         lines += [f"process    {self.seen}"] if self.seen else []
         lines += [f"warm start {self.warm_start}"] if self.warm_start else []
         if self.study.space.forbid:
-            lines.append(f"forbid     refuses {self.rejected_share:.1%} of draws")
+            lines.append(f"forbid     rejects {self.rejected_share:.1%} of draws")
         lines += [f"warning    {text}" for text in self.warnings]
         return "\n".join([*lines, *(f"mistake    {text}" for text in self.mistakes)])
 

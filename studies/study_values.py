@@ -135,7 +135,7 @@ class Vocabulary:
         if self.env is not None:
             return check_env_value(self.env, name.removeprefix("env."), given)
         if not isinstance(value, bool | int | float | str):
-            raise ConfigError(f"{name} is {value!r}; allowed: a number, true, false or a text")
+            raise ConfigError(f"{name} is {value!r}; allowed: a number, a string, true or false")
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{name} is {value!r}; allowed: a finite number")
         return value

@@ -168,7 +168,7 @@ def test_usage_errors_exit_with_code_2(say, words, told):
         (["top", "--out", "elsewhere"], "there is no study in elsewhere/"),
         (["show", "99"], "no trial 99; its trials are 0 to 3"),
         (["query", "DROP TABLE trials"], "a query only reads"),
-        (["query", "SELECT nothing FROM trials"], "the query does not run"),
+        (["query", "SELECT nothing FROM trials"], "the query failed"),
         (["eval", "nowhere"], "nowhere is not a policy folder"),
         (["best", "--export", "results"], "results exists already"),
         (["run", "tiny.yaml", "--out", "tiny.yaml"], "tiny.yaml"),
@@ -432,7 +432,7 @@ def trained(home, tmp_path_factory):
 def test_train_reports_values_curve_plot_and_policy(say, trained):
     code, out, err = say(*trained.words)
     assert code == 0
-    said = "training one configuration, the space's default: learning_rate 0.001, lr_schedule"
+    said = "training one configuration, the default of the space: learning_rate 0.001, lr_schedule"
     assert said in " ".join(err.split())
     lines = dict(line.split(maxsplit=1) for line in out.splitlines()[1:])
     first, out = out.split("\n", 1)
@@ -442,7 +442,7 @@ def test_train_reports_values_curve_plot_and_policy(say, trained):
     assert lines["picture"] == str(trained.study / "training.png")
     assert (trained.study / "training.png").read_bytes().startswith(b"\x89PNG")
     assert lines["policy"].startswith(str(trained.study / "policies" / "trial_0"))
-    assert out.endswith(f"those of all seeds: {trained.study / 'policies' / 'trial_0_seeds'}/\n")
+    assert out.endswith(f"all seeds: {trained.study / 'policies' / 'trial_0_seeds'}/)\n")
 
 
 def test_every_seed_s_policy_is_kept_and_exported(say, trained):

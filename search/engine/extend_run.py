@@ -94,7 +94,7 @@ def lengthen(ledger: SearchState, before: int, checkpoint: Path | None) -> None:
     study, ended = ledger.study, ledger.state.ended
     lanes = max((bucket.lanes for bucket in ledger.state.buckets), default=0)
     if ledger.state.phase is Phase.SEARCH and 0 < lanes < population_replicates(study):
-        most = f"the population that runs has lanes for {lanes // study.seeds.per_config} trials"
+        most = f"the running population has lanes for {lanes // study.seeds.per_config} trials"
         raise StoreError(f"budget.trials cannot grow yet: {most}; let it finish before it grows")
     if ended is not None and ended.env_steps < study.env_steps:
         _reopen(ledger, ended, checkpoint)

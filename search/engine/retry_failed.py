@@ -63,7 +63,7 @@ def retry_note(ledger: SearchState, numbers: Sequence[int], lacks: bool) -> str:
     """Return the line that names the trials to run again."""
     if not numbers:
         again = "no trial of the search has failed"
-        return f"{again}; test seeds that are missing run again" if lacks else again
+        return f"{again}; missing test seeds run again" if lacks else again
     first: Trial = ledger.trials[numbers[0]]
     why = first.error.partition("\n")[0]
     if len(numbers) == 1:

@@ -104,7 +104,7 @@ def why_not_retrained(bundle: Bundle, sides: Sequence[ClaimSeeds]) -> str:
         return f"files are not in it: {first_of(bundle.outside)}"
     if bundle.study.more_envs:
         return "a study on several environments is not trained again"
-    return "" if sides else "no claim rests on the seeds of one trial or of two"
+    return "" if sides else "no claim is based on the seeds of one or two trials"
 
 
 def _rests_on(claim: Mapping[str, Any], known: Set[tuple[int, str]]) -> bool:
@@ -143,7 +143,7 @@ def _retrained_head(sides: Sequence[ClaimSeeds], exact: bool) -> str:
     bits = "bit-equal" if exact else "not bit-equal"
     if whole:
         return f"Retrained on {words_of(sides)}, {bits}"
-    return f"Claimed, of which {words_of(sides)} were retrained, {bits}, and no others"
+    return f"Claimed; only {words_of(sides)} were retrained ({bits})"
 
 
 def _retraining_result(

@@ -82,7 +82,7 @@ def do_train(args: Namespace) -> int:
         check_export(Path(args.export))
     if given.space.parameters and not args.quiet:
         own = ", ".join(f"{name} {param(value)}" for name, value in given.space.default().items())
-        words = f"training one configuration, the space's default: {own}"
+        words = f"training one configuration, the default of the space: {own}"
         note(in_columns(words, sys.stderr))
     results = watch(study, text, args)
     if results.state == "interrupted":
@@ -200,7 +200,7 @@ class Trained:
         lines = [f"policy   {self.policy}/; try: {way}"]
         if len(self.seed_policies) > 1:
             every = Path(self.seed_policies[0]).parent
-            lines.append(f"         of the first seed; those of all seeds: {every}/")
+            lines.append(f"         (the first seed; all seeds: {every}/)")
         return lines
 
 
