@@ -306,7 +306,7 @@ def _check_convolutions(config: dict[str, Any]) -> None:
 def _check_heads(config: dict[str, Any]) -> None:
     width, heads = config["transformer_embedding_size"], config["transformer_heads"]
     if config["network"] == "transformer" and width % (2 * heads):
-        text = f"transformer_embedding_size is {width}, but {heads} heads of an even width need a "
+        text = f"transformer_embedding_size is {width}, but {heads} heads with even widths need a "
         near = max(1, round(width / (2 * heads))) * 2 * heads
         raise ConfigError(f"{text}multiple of {2 * heads}; use {near}")
 

@@ -408,7 +408,7 @@ def _same_value_sentence(conclusion: Conclusion) -> list[str]:
     who = "1 other trial also ends" if others == 1 else f"{others} other trials also end"
     how = "fewer env_steps may"
     if conclusion.ceiling is None:  # it may be a floor, or all started at the ceiling
-        how = "a different length of run, or a different task, may"
+        how = "a different run length, or a different task, may"
     return [f"{who} at {_number_text(top)}: {how} separate them."]
 
 

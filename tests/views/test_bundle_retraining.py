@@ -180,8 +180,8 @@ def test_retraining_refutes_each_forged_test_seed(source, own, tmp_path, capsys,
     told = levels["retrained"]["wrong"]
     assert len(told) == len(seeds)
     for seed, line in zip(seeds, told, strict=True):
-        assert line.startswith(f"trial {row.trial}, test seed {seed}: retrained it has ")
-        assert line.endswith("recorded is 0.9")
+        assert line.startswith(f"trial {row.trial}, test seed {seed}: retrained value ")
+        assert line.endswith("recorded value 0.9")
     _, said = verified(tmp_path / "b.zip", capsys, "--retrain", "--allow-code")
     assert "retrained   NO" in said.out and "Trial" not in said.out  # no headline
 

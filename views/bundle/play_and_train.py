@@ -172,7 +172,7 @@ def _seeds_apart(side: ClaimSeeds, found: Replay) -> list[str]:
     lines, ends = list[str](), dict[int, str]()
     for point in found.points:
         now, was = number(mean(point.replayed)), number(mean(point.recorded))
-        ends[point.replicate] = f"retrained it has {now}, recorded is {was}"
+        ends[point.replicate] = f"retrained value {now}, recorded value {was}"
         if now == was:
             ends[point.replicate] = "its curve or its episodes differ from those recorded"
     for seed in found.apart:
