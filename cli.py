@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from textwrap import wrap
@@ -91,15 +91,17 @@ def _parse_line(argv: list[str]) -> argparse.Namespace:
         near = suggestion(word, verbs)
         lists = f"{near} (hpo --help lists all)" if near else " hpo --help lists all"
         parser.error(f"unknown command {word!r};{lists}")
-    args = parser.parse_args(argv)
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.error(types.unknown_argument(str(word), unknown, verbs[str(word)]))
     if word == "compare" and args.b is not None and args.a == args.b:
         parser.error(f"{args.a} is compared with itself; name two trials, or two studies")
     args.argv, args.rest = argv, rest
     return args
 
 
-def make_parser() -> tuple[_Main, list[str]]:
-    """Return the parser of the whole command line, and the names of its commands."""
+def make_parser() -> tuple[_Main, Mapping[str, _Parser]]:
+    """Return the parser of the whole command line, and those of its commands by name."""
     usual: Any = {"allow_abbrev": False, "formatter_class": _Help}
     text = "Train hundreds of PPO configurations as lanes of one compiled program."
     start = "Start with:  hpo init CartPole-v1 > my.yaml;  hpo run my.yaml"
@@ -117,7 +119,7 @@ def make_parser() -> tuple[_Main, list[str]]:
     _add_study_verbs(verb)
     _add_reading_verbs(verb)
     _add_other_verbs(verb)
-    return parser, list(group.choices)
+    return parser, group.choices
 
 
 class _Kinds:

@@ -19,6 +19,7 @@ command line exits with `exit_code`.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -27,10 +28,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 _MOST_LISTED, _NEAREST = 12, 5
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _OURS = f"{__name__.partition('.')[0]}."
 
 
@@ -127,7 +130,44 @@ class MissingExtraError(HpoError):
 
     def __init__(self, package: str, extra: str, purpose: str):
         text = f"{purpose} needs the package {package!r}, which is not installed"
-        super().__init__(f"{text}; type: pip install 'hpo-lanes[{extra}]'")
+        super().__init__(f"{text}; type: {install_command(extra)}")
+
+
+def install_command(extra: str) -> str:
+    """Return the pip command that adds an extra to this installation.
+
+    A checkout, or a package that was installed from one, is named by its folder (`.` if that is
+    the working folder); any other package by its name in the index.
+    """
+    import shlex  # here and below: only a message needs them
+
+    own = Path(__file__).resolve().parent
+    is_checkout = (own / "pyproject.toml").is_file()
+    folder = own if is_checkout else _source_folder()
+    option = "-e " if is_checkout else ""
+    if folder is None:
+        name = "hpo-lanes"
+    elif folder == Path.cwd():
+        name = "."
+    else:
+        name = str(folder)
+    return f"pip install {option}{shlex.quote(f'{name}[{extra}]')}"
+
+
+def _source_folder() -> Path | None:
+    """Return the checkout that pip installed this package from, if it still exists."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        record = distribution("hpo-lanes").read_text("direct_url.json")
+    except PackageNotFoundError:
+        return None
+    url = urlsplit(json.loads(record)["url"] if record else "")
+    folder = Path(unquote(url.path))
+    is_source = url.scheme == "file" and (folder / "pyproject.toml").is_file()
+    return folder if is_source else None
 
 
 def not_as_written(what: str) -> StoreError:
@@ -142,6 +182,16 @@ def counted(count: int, noun: str) -> str:
     ('1 trial', '64 trials', '20,000 requests')
     """
     return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def quoted_number(value: object) -> str:
+    """Return ` type 16, without quotes;` for a number given as text; or "".
+
+    >>> quoted_number("16"), quoted_number("1e-4"), quoted_number("many"), quoted_number(16)
+    (' type 16, without quotes;', ' type 1e-4, without quotes;', '', '')
+    """
+    is_number = isinstance(value, str) and _NUMBER.fullmatch(value.strip()) is not None
+    return f" type {str(value).strip()}, without quotes;" if is_number else ""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -75,7 +75,7 @@ def telling(path: Path, doing: str = "writing", kept: str = _SAFE) -> Generator[
         place, named = path, False
         if isinstance(error, OSError) and isinstance(error.filename, str | Path):
             place, named = Path(str(error.filename).removesuffix(PARTIAL)), True
-        cure = "free space" if full else "mend that"
+        cure = "free space" if full else "fix that"
         if full and (folder := full_temporary_folder(place, sure=named)):
             place, cure = folder, TEMPORARY_CURE
         raise StoreError(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..errors import ConfigError, listed, suggestion
+from ..errors import ConfigError, listed, quoted_number, suggestion
 from ..files.plain_data import is_number
 from ..foreign_names.name_mapping import NameRow
 from ..foreign_names.tables import hints
@@ -125,6 +125,8 @@ def canonical_value(knob: Knob, value: Any) -> Any:
     checked = _canonical_value(knob, value)
     if checked is _ILLEGAL:
         hint = suggestion(value, choices_of(knob)) if isinstance(value, str) else ""
+        if not hint and knob.type in ("float", "int"):
+            hint = quoted_number(value)
         raise ConfigError(f"{knob.name} is {value!r};{hint} allowed: {allowed(knob)}")
     return checked
 

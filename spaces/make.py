@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError, suggestion
+from ..errors import ConfigError, quoted_number, suggestion
 from ..files.plain_data import freeze, is_number, is_sequence, same
 from ..knobs import KNOBS
 from .distributions import KINDS, Distribution
@@ -137,7 +137,8 @@ def _check_numbers(kind: str, given: Mapping[str, Any]) -> list[KeyFault]:
     for key, value in given.items():
         if not is_number(value):
             finite = "finite " if isinstance(value, float) else ""
-            faults.append(KeyFault(key, f"{key} is {value!r}; allowed: a {finite}number"))
+            hint = quoted_number(value)
+            faults.append(KeyFault(key, f"{key} is {value!r};{hint} allowed: a {finite}number"))
         elif abs(value) > 1e300 or (isinstance(value, int) and abs(value) > 2**53):
             faults.append(KeyFault(key, f"{key} is {value!r}, which is too large"))
         elif kind in WHOLE_KINDS and key != "zero" and value != int(value):
@@ -157,7 +158,10 @@ _Checks = list[tuple[bool, str, str]]  # (is wrong, key, words)
 def _check_range(kind: str, given: Mapping[str, Any]) -> _Checks:
     low, high, q, zero = given["min"], given["max"], given.get("q"), given.get("zero", 0.0)
     if low > high:
-        return [(True, "min", f"min {low!r} is above max {high!r}; swap them")]
+        text = f"min {low!r} is above max {high!r}"
+        if slip := _lost_minus(low, high):
+            return [(True, "min", f"{text}; did you mean min: {slip}? Otherwise swap them")]
+        return [(True, "min", f"{text}; swap them")]
     step, whole = 1 if q is None else q, kind in WHOLE_KINDS
     fits = step > 0 and step <= high - low and (high - low) / step <= _MOST_STEPS
     more = ", such as 1e-6" if zero else " (`zero: 0.2` adds 0)"
@@ -193,6 +197,17 @@ def _check_range(kind: str, given: Mapping[str, Any]) -> _Checks:
     for key, wrong, words in (one[kind] for one in (needs, more_needs) if kind in one):
         checks.append((wrong, key, f"{key} is {given[key]!r}; {kind} needs {words}"))
     return checks
+
+
+def _lost_minus(low: float, high: float) -> str:
+    """Return the lower bound with a negative exponent if its minus sign was left out; or "".
+
+    >>> _lost_minus(1e4, 1e-2), _lost_minus(3e5, 0.1), _lost_minus(64.0, 32.0)
+    ('1e-4', '3e-5', '')
+    """
+    digits, _, exponent = f"{low:e}".partition("e+")
+    meant = f"{float(digits):g}e-{int(exponent or 0)}"
+    return meant if low >= 10 and high < 1 and float(meant) < high else ""
 
 
 def _is_power(bound: float) -> bool:

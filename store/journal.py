@@ -208,7 +208,7 @@ def _store_error(path: Path, error: Exception) -> StoreError:
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         full = code == sqlite3.SQLITE_FULL
         words = "No space left on device" if full else f"Input/output error ({error})"
-        place, cure = path, "free space" if full else "mend that"
+        place, cure = path, "free space" if full else "fix that"
         if full and (folder := full_temporary_folder(path)):
             place, cure = folder, TEMPORARY_CURE
         return StoreError(

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, UnknownNameError, suggestion
+from ..errors import ConfigError, UnknownNameError, quoted_number, suggestion
 from ..foreign_names.name_mapping import SEARCH_METHODS
 from ..knobs import KNOBS, canonical_name, hint_of
 from .field import Field, keys_of
@@ -52,6 +52,25 @@ def belongs(where: str, key: str, child: Node) -> str:
     if at_top:
         return f" it belongs at the top of the file, not under `{section}`"
     return f" it belongs under `{homes[0]}`:{_correction_text(homes[0], key, child)}"
+
+
+def key_of_option(name: str) -> str:
+    """Return the dotted key of a study file that an option's name means; "" if none or several do.
+
+    >>> [key_of_option(name) for name in ("trials", "seeds", "lr", "env_steps", "type", "fast")]
+    ['budget.trials', 'seeds.per_config', 'fixed.learning_rate', 'env_steps', '', '']
+    """
+    if name == "seeds":
+        return "seeds.per_config"
+    if name in SECTIONS:
+        return ""
+    if any(field.key == name for field in TOP):
+        return name
+    homes = [home for home, fields in SECTIONS.items() if any(one.key == name for one in fields)]
+    if len(homes) == 1:
+        return f"{homes[0]}.{name}"
+    knob = None if homes else canonical_name(name)
+    return "" if knob is None else f"fixed.{knob}"
 
 
 def _correction_text(section: str, key: str, child: Node) -> str:
@@ -165,7 +184,7 @@ def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
         example = f"a mapping such as {_example_section(SECTIONS[field.key], child)}"
         allowed = allowed.replace("a mapping", example)
     meant = amount_meant(given) if field.type == "count" else ""
-    hint = f" did you mean {meant}?" if meant else ""
+    hint = f" did you mean {meant}?" if meant else quoted_number(given)
     name = f"{where}.{field.key}" if where else field.key
     notes.add(f"{name} is {child.shown()};{hint} allowed: {allowed}", node, field.key)
     return BAD

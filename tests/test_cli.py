@@ -138,7 +138,14 @@ def test_version_is_printed(say):
         (["rnu"], "unknown command 'rnu'; did you mean 'run'? (hpo --help lists all)\n"),
         (["xyz"], "unknown command 'xyz'; hpo --help lists all\n"),
         (["run"], "FILE"),
-        (["run", "x.yaml", "--sett", "a=b"], "--sett"),
+        (["run", "x.yaml", "--sett", "a=b"], "unknown option --sett; did you mean '--set'?"),
+        (["run", "x.yaml", "--trials", "20"], "--trials; type: --set budget.trials=20\n"),
+        (["train", "x.yaml", "--env-steps=1M"], "type: --set env_steps=1M\n"),
+        (["check", "x.yaml", "--lanes"], "type: --set population.lanes=VALUE\n"),
+        (["run", "x.yaml", "--lr", "3e-4"], "type: --set fixed.learning_rate=3e-4\n"),
+        (["run", "x.yaml", "budget.trials=20"], "type: --set budget.trials=20\n"),
+        (["run", "x.yaml", "y.yaml"], "unexpected argument 'y.yaml'; hpo run --help lists all\n"),
+        (["top", "--trials", "20"], "unknown option --trials; hpo top --help lists all\n"),
         (["top", "-n", "0"], "'0' is not a whole number of at least 1"),
         (["top", "-n", "many"], "'many' is not a whole number"),
         (["show", "x"], "TRIAL: 'x' is not the number of a trial, which `hpo top` lists (studies"),
@@ -157,6 +164,11 @@ def test_usage_errors_exit_with_code_2(say, words, told):
     ("words", "told"),
     [
         (["run", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
+        (
+            ["run", "tny.yaml"],
+            "No such file or directory; did you mean 'tiny.yaml'? ./ has tiny.yaml",
+        ),
+        (["check", "results"], "Is a directory; results/ has no study file (.yaml)"),
         (["run", "tiny.yaml", "--set", "budget.trial=3"], "did you mean 'trials'?"),
         (["run", "tiny.yaml", "--set", "nonsense"], "override 'nonsense'"),
         (["run", "tiny.yaml", "--name", "../up"], "override: name is"),
@@ -173,8 +185,8 @@ def test_usage_errors_exit_with_code_2(say, words, told):
         (["best", "--export", "results"], "results exists already"),
         (["run", "tiny.yaml", "--out", "tiny.yaml"], "tiny.yaml"),
         (["compare", "1", "1"], "1 is compared with itself; name two trials, or two studies"),
-        (["init", "CartPole-v1", "--to", "no/x.yaml"], "no/x.yaml; mend that and run the same"),
-        (["run", "tiny.yaml", "--out", "/dev/null/x"], "while writing /dev/null/x/tiny; mend"),
+        (["init", "CartPole-v1", "--to", "no/x.yaml"], "no/x.yaml; fix that and run the same"),
+        (["run", "tiny.yaml", "--out", "/dev/null/x"], "while writing /dev/null/x/tiny; fix"),
     ],
 )
 def test_errors_exit_with_code_2_and_write_nothing(say, home, words, told):

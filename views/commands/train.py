@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError, counted
+from ...errors import ConfigError, counted, install_command
 from ...search.api import ask, confirm
 from ...search.engine.extend_run import single_as_begun
 from ...search.run import RunResults
@@ -104,7 +104,7 @@ def _policy_folders(parent: Path) -> list[str]:
 
 def _draw_curves(results: RunResults) -> str | None:
     if importlib.util.find_spec("matplotlib") is None:
-        note("no picture: matplotlib is missing; pip install 'hpo-lanes[plot]'")
+        note(f"no picture: matplotlib is not installed; type: {install_command('plot')}")
         return None
     from ..charts.matplotlib_files import draw_picture
     from ..charts.search_charts import curves
