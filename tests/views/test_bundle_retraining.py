@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -243,6 +244,20 @@ def test_replay_on_different_hardware_compares_seed_means():
     assert play_and_train._means_agree(side, far)[0] is False
     few = replayed([1.0, 2.0], [2.0, 1.0])
     assert play_and_train._means_agree(side, few)[0] is None
+
+
+def test_different_number_of_devices_is_named(source, tmp_path, monkeypatch):
+    from hpo.views.bundle.verify import Bundle
+
+    path = bundled(source / "results" / "noisy", source, tmp_path / "b.zip")
+    bundle = Bundle(path, tmp_path / "all")
+    bundle.consistent()
+    with Journal(bundle.folder) as journal:
+        count = journal.meta.devices
+    assert play_and_train._changed_since(bundle).startswith("with the same versions: ")
+    five = (SimpleNamespace(platform="cpu"),) * 5
+    monkeypatch.setattr(play_and_train, "prepare_devices", lambda kind: five)
+    assert play_and_train._changed_since(bundle) == f"{count} CPU devices, here 5 CPU devices"
 
 
 def replayed(now, recorded):

@@ -18,9 +18,10 @@ from ...environments.registry import files_of
 from ...errors import counted
 from ...files.atomic_files import read_text
 from ...files.plain_data import parse_json
+from ...machine.devices import prepare_devices
 from ...machine.software import versions_of_study
 from ...search.analysis.replay import Replay, ReplayedSeeds, play, replay
-from ...search.checks import files_of_environment
+from ...search.checks import devices_text, files_of_environment
 from ...store.comparison import compare
 from ...store.journal import Journal
 from ...store.leaderboard import default_of
@@ -161,7 +162,7 @@ def _retraining_result(
         return False, equal, wrong
     answers = [_means_agree(*pair) for pair in zip(sides, found, strict=True)]
     each = "; ".join(words for _, words in answers)
-    words = f"not bit-equal on {words_of(sides)} ({_changed_versions(bundle)}): {each}"
+    words = f"not bit-equal on {words_of(sides)} ({_changed_since(bundle)}): {each}"
     if any(holds is False for holds, _ in answers):
         return False, words, []
     return (None if any(holds is None for holds, _ in answers) else True), words, []
@@ -192,11 +193,18 @@ def _means_agree(side: ClaimSeeds, found: Replay) -> tuple[bool | None, str]:
     return holds, f"{side.name} {words}"
 
 
-def _changed_versions(bundle: Bundle) -> str:
-    """Return the versions that changed since the study ran."""
+def _changed_since(bundle: Bundle) -> str:
+    """Return the devices and versions that differ from those the study ran with."""
     with Journal(bundle.folder) as journal:
-        was, here = journal.meta.versions, versions_of_study(bundle.study)
-    moved = [f"{one} {was[one]}, here {here.get(one)}" for one in was if was[one] != here.get(one)]
+        meta = journal.meta
+    devices = prepare_devices(bundle.study.population.device)
+    ran_on = devices_text(meta.backend, meta.devices)
+    here_are = devices_text(devices[0].platform, len(devices))
+    moved = [f"{ran_on}, here {here_are}"] if ran_on != here_are else []
+    was, here = meta.versions, versions_of_study(bundle.study)
+    moved += [
+        f"{one} {was[one]}, here {here.get(one)}" for one in was if was[one] != here.get(one)
+    ]
     return first_of(moved) if moved else f"with the same versions: {_LIKELY_NEW}"
 
 
@@ -229,7 +237,7 @@ def playable(bundle: Bundle, episodes: int) -> Level:
         words = f"bit-equal on the {recorded}: {number(mean(point.recorded))}{also}"
         return Level("playable", not wrong, words, wrong, unread)
     holds, words = agree(point.recorded, new or point.replayed, "episode")
-    words = f"not bit-equal on the {recorded} ({_changed_versions(bundle)}): {words}"
+    words = f"not bit-equal on the {recorded} ({_changed_since(bundle)}): {words}"
     return Level("playable", False if wrong else holds, words, wrong, unread)
 
 
