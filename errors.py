@@ -139,19 +139,20 @@ def install_command(extra: str) -> str:
     A checkout, or a package that was installed from one, is named by its folder (`.` if that is
     the working folder); any other package by its name in the index.
     """
+    here = Path(__file__).resolve().parent
+    if (here / "pyproject.toml").is_file():
+        return f"pip install -e {_requirement(here, extra)}"
+    return f"pip install {_requirement(_source_folder(), extra)}"
+
+
+def _requirement(folder: Path | None, extra: str) -> str:
+    """Return what pip installs, quoted for a shell; without a folder the index's package."""
     import shlex  # here and below: only a message needs them
 
-    own = Path(__file__).resolve().parent
-    is_checkout = (own / "pyproject.toml").is_file()
-    folder = own if is_checkout else _source_folder()
-    option = "-e " if is_checkout else ""
-    if folder is None:
-        name = "hpo-lanes"
-    elif folder == Path.cwd():
+    name = "hpo-lanes" if folder is None else str(folder)
+    if folder == Path.cwd():
         name = "."
-    else:
-        name = str(folder)
-    return f"pip install {option}{shlex.quote(f'{name}[{extra}]')}"
+    return shlex.quote(f"{name}[{extra}]")
 
 
 def _source_folder() -> Path | None:
@@ -164,10 +165,11 @@ def _source_folder() -> Path | None:
         record = distribution("hpo-lanes").read_text("direct_url.json")
     except PackageNotFoundError:
         return None
-    url = urlsplit(json.loads(record)["url"] if record else "")
+    url = urlsplit(json.loads(record or "{}").get("url", ""))
     folder = Path(unquote(url.path))
-    is_source = url.scheme == "file" and (folder / "pyproject.toml").is_file()
-    return folder if is_source else None
+    if url.scheme == "file" and (folder / "pyproject.toml").is_file():
+        return folder
+    return None
 
 
 def not_as_written(what: str) -> StoreError:
@@ -190,8 +192,9 @@ def quoted_number(value: object) -> str:
     >>> quoted_number("16"), quoted_number("1e-4"), quoted_number("many"), quoted_number(16)
     (' type 16, without quotes;', ' type 1e-4, without quotes;', '', '')
     """
-    is_number = isinstance(value, str) and _NUMBER.fullmatch(value.strip()) is not None
-    return f" type {str(value).strip()}, without quotes;" if is_number else ""
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        return f" type {value.strip()}, without quotes;"
+    return ""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -205,9 +205,13 @@ def _lost_minus(low: float, high: float) -> str:
     >>> _lost_minus(1e4, 1e-2), _lost_minus(3e5, 0.1), _lost_minus(64.0, 32.0)
     ('1e-4', '3e-5', '')
     """
+    if not isinstance(low, float) or low < 10 or high >= 1:
+        return ""
     digits, _, exponent = f"{low:e}".partition("e+")
-    meant = f"{float(digits):g}e-{int(exponent or 0)}"
-    return meant if low >= 10 and high < 1 and float(meant) < high else ""
+    meant = f"{float(digits):g}e-{int(exponent)}"
+    if float(meant) > high:
+        return ""
+    return meant
 
 
 def _is_power(bound: float) -> bool:

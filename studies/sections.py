@@ -67,10 +67,14 @@ def key_of_option(name: str) -> str:
     if any(field.key == name for field in TOP):
         return name
     homes = [home for home, fields in SECTIONS.items() if any(one.key == name for one in fields)]
-    if len(homes) == 1:
+    if len(homes) > 1:
+        return ""
+    if homes:
         return f"{homes[0]}.{name}"
-    knob = None if homes else canonical_name(name)
-    return "" if knob is None else f"fixed.{knob}"
+    knob = canonical_name(name)
+    if knob is None:
+        return ""
+    return f"fixed.{knob}"
 
 
 def _correction_text(section: str, key: str, child: Node) -> str:
@@ -183,8 +187,9 @@ def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
     if field.key in SECTIONS:
         example = f"a mapping such as {_example_section(SECTIONS[field.key], child)}"
         allowed = allowed.replace("a mapping", example)
-    meant = amount_meant(given) if field.type == "count" else ""
-    hint = f" did you mean {meant}?" if meant else quoted_number(given)
+    hint = quoted_number(given)
+    if field.type == "count" and (meant := amount_meant(given)):
+        hint = f" did you mean {meant}?"
     name = f"{where}.{field.key}" if where else field.key
     notes.add(f"{name} is {child.shown()};{hint} allowed: {allowed}", node, field.key)
     return BAD

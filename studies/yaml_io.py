@@ -158,14 +158,18 @@ def text_of(path: Path, shown: str = "") -> str:
 
 def _files_there(path: Path) -> str:
     """Return the YAML files near a path that does not exist, or in a folder, as words."""
-    folder = path if path.is_dir() else path.parent
+    folder = path
+    if not path.is_dir():
+        folder = path.parent
     if path.is_file() or not os.access(folder, os.R_OK | os.X_OK):
         return ""
     names = sorted(str(one) for one in folder.iterdir() if one.suffix in (".yaml", ".yml"))
     if not names:
         return f"; {folder}/ has no study file (.yaml)"
-    more = f" and {len(names) - _MOST_FILES} more" if len(names) > _MOST_FILES else ""
-    return f";{suggestion(str(path), names)} {folder}/ has {', '.join(names[:_MOST_FILES])}{more}"
+    shown = names[:_MOST_FILES]
+    if len(names) > len(shown):
+        shown.append(f"{len(names) - len(shown)} more")
+    return f";{suggestion(str(path), names)} {folder}/ has {', '.join(shown)}"
 
 
 def read_text(text: str, shown: str) -> Node:

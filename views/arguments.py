@@ -93,13 +93,13 @@ def unknown_argument(command: str, given: Sequence[str], parser: argparse.Argume
     word, equals, value = given[0].partition("=")
     if not equals and len(given) > 1 and not given[1].startswith("-"):
         value = given[1]
-    known = [option for option in parser._option_string_actions if option.startswith("--")]
+    text, near = f"unexpected argument {given[0]!r}", ""
     is_option = word.startswith("-")
-    text = f"unknown option {word}" if is_option else f"unexpected argument {given[0]!r}"
-    key = _key_of(word) if command in _SETS and (is_option or equals) else ""
-    if key:
+    if is_option:
+        known = [option for option in parser._option_string_actions if option.startswith("--")]
+        text, near = f"unknown option {word}", suggestion(word, known)
+    if command in _SETS and (is_option or equals) and (key := _key_of(word)):
         return f"{text}; type: --set {key}={value or 'VALUE'}"
-    near = suggestion(word, known) if is_option else ""
     return f"{text};{near} hpo {command} --help lists all"
 
 
@@ -108,4 +108,6 @@ def _key_of(word: str) -> str:
     from ..studies.sections import key_of_option
 
     name = word.lstrip("-").replace("-", "_")
-    return name if "." in name else key_of_option(name)
+    if "." in name:
+        return name
+    return key_of_option(name)

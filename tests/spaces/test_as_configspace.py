@@ -122,7 +122,7 @@ def test_ambiguous_configspace_fields_are_refused(tmp_path, fields, reason):
         ("x.json", "{", "not valid json"),
         ("x.yaml", "a: !!python/object:os.system {}", "not valid yaml"),
         ("x.json", "{}", "no `hyperparameters`"),
-        ("x.json", '{"hyperparameters": [{"type": "what"}]}', "refuses"),
+        ("x.json", '{"hyperparameters": [{"type": "what"}]}', "rejects"),
         ("x.pcs", "", "ConfigSpace files end in"),
     ],
 )

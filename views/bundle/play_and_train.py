@@ -200,11 +200,10 @@ def _changed_since(bundle: Bundle) -> str:
     devices = prepare_devices(bundle.study.population.device)
     ran_on = devices_text(meta.backend, meta.devices)
     here_are = devices_text(devices[0].platform, len(devices))
-    moved = [f"{ran_on}, here {here_are}"] if ran_on != here_are else []
     was, here = meta.versions, versions_of_study(bundle.study)
-    moved += [
-        f"{one} {was[one]}, here {here.get(one)}" for one in was if was[one] != here.get(one)
-    ]
+    moved = [f"{one} {was[one]}, here {here.get(one)}" for one in was if was[one] != here.get(one)]
+    if ran_on != here_are:
+        moved.insert(0, f"{ran_on}, here {here_are}")
     return first_of(moved) if moved else f"with the same versions: {_LIKELY_NEW}"
 
 
