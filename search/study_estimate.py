@@ -60,7 +60,7 @@ def preview(
     elif report.mistakes:
         why = "fix the mistakes to get an estimate"
     elif study.executor.type != "local" and study.algorithm.is_process:
-        why = "a process is not tried on a cluster; with executor: {type: local} one is tried here"
+        why = "it needs a trial process, which is started only with executor: {type: local}"
     elif study.executor.type != "local":
         why = "several workers cannot be timed here; executor: {type: local} can"
     elif study.algorithm.is_process:
