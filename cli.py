@@ -91,12 +91,20 @@ def _parse_line(argv: list[str]) -> argparse.Namespace:
         near = suggestion(word, verbs)
         lists = f"{near} (hpo --help lists all)" if near else " hpo --help lists all"
         parser.error(f"unknown command {word!r};{lists}")
-    args, unknown = parser.parse_known_args(argv)
-    if unknown:
-        parser.error(types.unknown_argument(str(word), unknown, verbs[str(word)]))
+    args = _known_arguments(parser, verbs, argv, word)
     if word == "compare" and args.b is not None and args.a == args.b:
         parser.error(f"{args.a} is compared with itself; name two trials, or two studies")
     args.argv, args.rest = argv, rest
+    return args
+
+
+def _known_arguments(
+    parser: _Main, verbs: Mapping[str, _Parser], argv: Sequence[str], word: str | None
+) -> argparse.Namespace:
+    """Parse the arguments of a command; those that it does not have end with what to type."""
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.error(types.unknown_argument(str(word), unknown, verbs[str(word)]))
     return args
 
 

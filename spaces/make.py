@@ -158,10 +158,7 @@ _Checks = list[tuple[bool, str, str]]  # (is wrong, key, words)
 def _check_range(kind: str, given: Mapping[str, Any]) -> _Checks:
     low, high, q, zero = given["min"], given["max"], given.get("q"), given.get("zero", 0.0)
     if low > high:
-        text = f"min {low!r} is above max {high!r}"
-        if slip := _lost_minus(low, high):
-            return [(True, "min", f"{text}; did you mean min: {slip}? Otherwise swap them")]
-        return [(True, "min", f"{text}; swap them")]
+        return [(True, "min", _crossed_text(low, high))]
     step, whole = 1 if q is None else q, kind in WHOLE_KINDS
     fits = step > 0 and step <= high - low and (high - low) / step <= _MOST_STEPS
     more = ", such as 1e-6" if zero else " (`zero: 0.2` adds 0)"
@@ -197,6 +194,13 @@ def _check_range(kind: str, given: Mapping[str, Any]) -> _Checks:
     for key, wrong, words in (one[kind] for one in (needs, more_needs) if kind in one):
         checks.append((wrong, key, f"{key} is {given[key]!r}; {kind} needs {words}"))
     return checks
+
+
+def _crossed_text(low: float, high: float) -> str:
+    text = f"min {low!r} is above max {high!r}"
+    if meant := _lost_minus(low, high):
+        return f"{text}; did you mean min: {meant}? Otherwise swap them"
+    return f"{text}; swap them"
 
 
 def _lost_minus(low: float, high: float) -> str:

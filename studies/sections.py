@@ -41,17 +41,18 @@ def belongs(where: str, key: str, child: Node) -> str:
     if key in _POPULATION and section in ("search", "early_terminate", "population") and scalar:
         correction = _correction_text("budget", "trials", child)
         return f" the population of pbt and pb2 is all trials:{correction}"
-    homes = [
-        name
-        for name, fields in SECTIONS.items()
-        if name != where and any(field.key == key for field in fields)
-    ]
+    homes = [name for name in _homes_of(key) if name != where]
     at_top = bool(where) and any(field.key == key for field in TOP)
     if len(homes) + at_top != 1:
         return ""
     if at_top:
         return f" it belongs at the top of the file, not under `{section}`"
     return f" it belongs under `{homes[0]}`:{_correction_text(homes[0], key, child)}"
+
+
+def _homes_of(key: str) -> list[str]:
+    """Return the sections that have a key."""
+    return [name for name, fields in SECTIONS.items() if any(one.key == key for one in fields)]
 
 
 def key_of_option(name: str) -> str:
@@ -66,7 +67,7 @@ def key_of_option(name: str) -> str:
         return ""
     if any(field.key == name for field in TOP):
         return name
-    homes = [home for home, fields in SECTIONS.items() if any(one.key == name for one in fields)]
+    homes = _homes_of(name)
     if len(homes) > 1:
         return ""
     if homes:
