@@ -12,7 +12,7 @@ if __name__ != "hpo.cli":
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -100,10 +100,18 @@ def _parse_line(argv: list[str]) -> argparse.Namespace:
         if near := suggestion(word, verbs):
             lists = f"{near} (hpo --help lists all)"
         parser.error(f"unknown command {word!r};{lists}")
-    args = parser.parse_args(argv)
+    args = _known_arguments(parser, argv, word)
     if word == "compare" and args.b is not None and args.a == args.b:
         parser.error(f"{args.a} is compared with itself; name two trials, or two studies")
     args.argv, args.rest = argv, rest
+    return args
+
+
+def _known_arguments(parser: _Main, argv: Sequence[str], word: str | None) -> argparse.Namespace:
+    """Parse the arguments of a command; those that it does not have end with what to type."""
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.error(types.unknown_argument(str(word), unknown, parser.commands[str(word)]))
     return args
 
 
@@ -132,6 +140,7 @@ def make_parser(asked: Sequence[str] | None = None) -> tuple[_Main, list[str]]:
     _add_study_verbs(verb)
     _add_reading_verbs(verb)
     _add_other_verbs(verb)
+    parser.commands = group.choices
     return parser, list(parser.texts)
 
 
@@ -176,6 +185,7 @@ class _Main(argparse.ArgumentParser):
     def __init__(self, **usual: Any):
         super().__init__(**usual)
         self.texts: dict[str, str] = {}  # command -> its line of help
+        self.commands: Mapping[str, argparse.ArgumentParser] = {}  # those that it parses
 
     def _shown(self, names: Sequence[str]) -> list[str]:
         return [name for name in names if self.shows_all or name in _FIRST]
@@ -207,7 +217,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         init, "--algorithm", "FILE.py:CLASS", "a custom training, or rejax:SAC, instead of PPO"
     )
     _option(init, "--command", "LINE", "a training script: python train.py", dest="script")
-    runs = "a Python file that registers ENV and runs now; repeatable"
+    runs = "a Python file to run, which registers ENV; repeatable"
     _option(init, "--import", "FILE", runs, dest="imports", action="append", default=[])
     _flag(init, "--plain", "start from the defaults instead of a tuned configuration")
     _flag(init, "--time", "time the study here and say how long it takes")
@@ -287,7 +297,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         _option(compared, side, side.upper(), "a trial's number, or a study", nargs="?")
     judged = verb("what-if", "analyses", "show what other stopping rules would have done")
     confirmed = verb("confirm", "train", "train given trials on test seeds")
-    numbers = "numbers of trials, finished or stopped (-1: the default); a study may come first"
+    numbers = "trial numbers, finished or stopped (-1: the default); a study may come first"
     _option(confirmed, "words", "TRIAL", numbers, nargs="+")
     fewest = "on at least N test seeds (default: as many as the winner has, or 16)"
     _option(confirmed, "--seeds", "N", fewest, type=types.positive)
@@ -336,7 +346,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
 def _add_bundles(verb: Callable[..., Any]) -> None:
     bundle = verb("bundle", "bundle", "write a study and its claims into one file")
     _option(bundle, "study", "STUDY", "a study or its folder")
-    whose = "whose policy and value (default: the best)"
+    whose = "the trial whose policy and value are written (default: the best)"
     _option(bundle, "trial", "TRIAL", whose, type=types.trial, nargs="?")
     bundle.add_argument("-o", "--to", metavar="FILE", help="the zip to write", required=True)
     _option(bundle, "--source", "DIR", f"{_SOURCE} (default: .)", default=".")

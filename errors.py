@@ -19,6 +19,7 @@ command line exits with `exit_code`.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -26,10 +27,12 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
 _MOST_LISTED, _NEAREST = 12, 5
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _OURS = f"{__name__.partition('.')[0]}."
 
 
@@ -131,7 +134,46 @@ class MissingExtraError(HpoError):
 
     def __init__(self, package: str, extra: str, purpose: str):
         text = f"{purpose} needs the package {package!r}, which is not installed"
-        super().__init__(f"{text}; type: pip install 'hpo-lanes[{extra}]'")
+        super().__init__(f"{text}; type: {install_command(extra)}")
+
+
+def install_command(extra: str) -> str:
+    """Return the pip command that adds an extra to this installation.
+
+    A checkout, or a package that was installed from one, is named by its folder (`.` if that is
+    the working folder); any other package by its name in the index.
+    """
+    here = Path(__file__).resolve().parent
+    if (here / "pyproject.toml").is_file():
+        return f"pip install -e {_requirement(here, extra)}"
+    return f"pip install {_requirement(_source_folder(), extra)}"
+
+
+def _requirement(folder: Path | None, extra: str) -> str:
+    """Return what pip installs, quoted for a shell; without a folder the index's package."""
+    import shlex  # here and below: only a message needs them
+
+    name = "hpo-lanes" if folder is None else str(folder)
+    if folder == Path.cwd():
+        name = "."
+    return shlex.quote(f"{name}[{extra}]")
+
+
+def _source_folder() -> Path | None:
+    """Return the checkout that pip installed this package from, if it still exists."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        record = distribution("hpo-lanes").read_text("direct_url.json")
+    except PackageNotFoundError:
+        return None
+    url = urlsplit(json.loads(record or "{}").get("url", ""))
+    folder = Path(unquote(url.path))
+    if url.scheme == "file" and (folder / "pyproject.toml").is_file():
+        return folder
+    return None
 
 
 def not_as_written(what: str) -> StoreError:
@@ -157,6 +199,17 @@ def clause(form: str, text: object) -> str:
     if not text:
         return ""
     return form.format(text)
+
+
+def quoted_number(value: object) -> str:
+    """Return ` type 16, without quotes;` for a number given as text; or "".
+
+    >>> quoted_number("16"), quoted_number("1e-4"), quoted_number("many"), quoted_number(16)
+    (' type 16, without quotes;', ' type 1e-4, without quotes;', '', '')
+    """
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        return f" type {value.strip()}, without quotes;"
+    return ""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -79,7 +79,7 @@ def served(study: Study, rules: Sequence[str]) -> Iterator[tuple[str, list[float
 
 def table(found: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a row per study and heuristic as a table of Markdown, the strongest ones first."""
-    titles = ("study", "env steps", "judged at", "policy", "heuristic", "policy less it")
+    titles = ("study", "env steps", "load", "policy", "heuristic", "policy minus heuristic")
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for name, one in found.items():
         ours = one["policy"]

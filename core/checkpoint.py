@@ -125,14 +125,14 @@ def restore_lane(directory: Path, like: Any) -> Any:
     try:
         whole = path.read_bytes()
     except OSError as error:
-        raise StoreError(f"the kept lane {path} cannot be read: {error}") from error
+        raise StoreError(f"the saved lane {path} cannot be read: {error}") from error
     content = whole[_SUM:]
     if hashlib.sha256(content).digest() != whole[:_SUM]:
-        raise StoreError(f"the kept lane {path} is damaged; restore it from a copy")
+        raise StoreError(f"the saved lane {path} is damaged; restore it from a copy")
     leaves, structure = jax.tree.flatten(like)
     leaves = [np.asarray(leaf) for leaf in leaves]
     if len(content) != sum(leaf.nbytes for leaf in leaves):
-        raise StoreError(f"the kept lane {path} belongs to a different program")
+        raise StoreError(f"the saved lane {path} belongs to a different program")
     ends = np.cumsum([leaf.nbytes for leaf in leaves]).tolist()
     return structure.unflatten(
         np.frombuffer(content[end - leaf.nbytes : end], leaf.dtype).reshape(leaf.shape)

@@ -122,7 +122,7 @@ def _check_shapes(given: Any, here: Any) -> None:
             raise ConfigError(
                 f"init: the parameter {name} has shape {other or 'none'} in the saved "
                 f"policy and {one or 'none'} here; use the network and sizes of the saved "
-                "policy (in its policy.json), or keep less of it"
+                "policy (in its policy.json), or another value of init.keep"
             )
 
 

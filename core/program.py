@@ -168,8 +168,8 @@ class Program(LaneProgram):
         if self.lanes % share:
             fitting = math.ceil(self.lanes / share) * share
             raise ConfigError(
-                f"{self.lanes} lanes do not divide into {len(self.devices)} devices of tiles of "
-                f"{self.tile}; the next number that does is {fitting}"
+                f"{self.lanes} lanes do not fill tiles of {self.tile} lanes on "
+                f"{len(self.devices)} devices; the next number that does is {fitting}"
             )
 
     def empty(self) -> Lanes:

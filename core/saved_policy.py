@@ -166,8 +166,8 @@ class SavedPolicy:
             lead = array.ndim - len(struct.shape)
             if lead < 0 or array.shape[lead:] != struct.shape:
                 raise ConfigError(
-                    f"the observation has shape {array.shape}, those of {env.id} have "
-                    f"{struct.shape}{stacked}; leading axes are allowed, for a batch"
+                    f"the observation has shape {array.shape}, but those of {env.id} have "
+                    f"{struct.shape}{stacked}; leading batch axes are allowed"
                 )
             return array
 

@@ -119,8 +119,8 @@ def _type_of(name: str, default: Any) -> KnobType:
         if isinstance(default, kind):
             return type_
     raise ConfigError(
-        f"hpo.fixed({default!r}) of {name}: allowed: true or false, a number, a text, or a tuple "
-        "of widths"
+        f"hpo.fixed({default!r}) of {name}: allowed: true or false, a number, a string, or a "
+        "tuple of widths"
     )
 
 
@@ -317,7 +317,8 @@ class Training:
         if name not in kept:
             if cls.evaluate is Training.evaluate and (given is None or cls.act is Training.act):
                 raise ConfigError(
-                    f"{cls.__name__} has no evaluate; write it, or act next to hpo.environment()"
+                    f"{cls.__name__} has no evaluate; define it, or define act and set "
+                    "env = hpo.environment()"
                 )
             if given is not None:
                 _check_environment(cls, given)

@@ -154,8 +154,8 @@ class _Tracer:
             noun, example = "metric", '(state, {"loss": loss})'
         if not isinstance(found, Mapping):
             raise ConfigError(
-                f"{self.at(method)} gives {_kind_text(found)} in place of {noun}s by name; return "
-                f"{example}"
+                f"{self.at(method)} returns {_kind_text(found)} instead of {noun}s by name; "
+                f"return {example}"
             )
         for name, value in found.items():
             if not isinstance(name, str):

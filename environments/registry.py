@@ -40,7 +40,7 @@ def entry(id_: str) -> EnvEntry:
         return ENVIRONMENTS[id_]
     kind, library = "environment", id_.partition(":")[0]
     if library == "playground":
-        kind = "environment (of MuJoCo Playground its control suite is known, without Reacher)"
+        kind = "environment (MuJoCo Playground: only the control suite, without Reacher)"
     if library == "gymnax":
         raise UnknownNameError(kind, id_, ENVIRONMENTS, "gymnax:package.module:Class")
     same = [known for known in ENVIRONMENTS if known.startswith(f"{library}:")]

@@ -366,7 +366,7 @@ _OPTICAL_KEYS = {
     "incremental": _switch("services never end"),
     "requests": _text("", "a CSV file of requests, replayed exactly", file=True),
     "aggregate_slots": _count(1, "start slots per action"),
-    "no_op": _switch("a last action that refuses the request"),
+    "no_op": _switch("one more action, which rejects the request"),
     "reward": _text(
         "service",
         "cost of a blocked request: 1, or its share of the largest bitrate",
@@ -456,7 +456,7 @@ _OWN = (
         "several agents steer to goals and avoid each other",
         ("dt",),
         {
-            "collision_share": "share of agents that touch another one, over all env steps",
+            "collision_share": "share of agents that touch another agent, over all env steps",
             "arrived_share": "share of agents at their goals, over all env steps",
         },
     ),

@@ -92,7 +92,7 @@ def telling(path: Path, doing: str = "writing", kept: str = _SAFE) -> Generator[
         ) from error
 
 
-_CURES = {True: "free space", False: "mend that"}  # by whether the disk is full
+_CURES = {True: "free space", False: "fix that"}  # by whether the disk is full
 TEMPORARY_CURE = "free space in this temporary folder, or name another one with TMPDIR=FOLDER,"
 TEMPORARY_PREFIX = "hpo-"  # of the names of our temporary folders
 _PROBE_BYTES = 65_536
@@ -156,7 +156,7 @@ def check_readable(path: Path) -> None:
         os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
     except PermissionError as error:
         who = "ask its owner, or run the command as that user"
-        text = f"{error.strerror}: {path} cannot be read by you; {who}"
+        text = f"{error.strerror}: {path} is not readable for you; {who}"
         raise UnreadableError(text) from error
     except OSError:
         return  # whoever opens it next says what is wrong

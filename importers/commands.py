@@ -160,7 +160,7 @@ def _read_benchmark(words: Sequence[str], given: Mapping[str, Any]) -> Command:
         raise ConfigError("a benchmark of CleanRL has --env-ids and --command")
     wanted = str(given.get("env", given.get("env_id", ""))).removeprefix("gym:")
     if not wanted and len(envs) > 1:
-        text = f"it trains {len(envs)} environments, which are {len(envs)} studies; name one: "
+        text = f"it trains {len(envs)} environments, which are separate studies; name one: "
         raise ConfigError(text + ", ".join(envs[:8]), env=envs[0])
     inner = shlex.split(command)
     flags: dict[str, Any] = dict(flags_of(inner))

@@ -66,19 +66,19 @@ def _unknown_names(
     draft: ConvertedStudy, names: Sequence[str], known: Sequence[str], others: Sequence[str]
 ) -> Exception:
     """Return the question whether a source belongs to another system, and which."""
-    few = f"knows only {len(known)} of its {len(names)} names"
+    few = f"has only {len(known)} of its {len(names)} names"
     who = draft.system.title
     if draft.system is COMMON:
         who = "hpo"
     other, why = recognise(draft.read)
-    text = f"{who} {few}, and not {_first_names(others)}. "
+    text = f"{who} {few}; unknown: {_first_names(others)}. "
     leaves = "name the system to import it anyway, without the others"
     if other is COMMON or other.family == draft.system.family:
         return draft.fault(
             f"{text}Is it a file of another system? Otherwise {leaves}",
             flags={"system": draft.system.name},
         )
-    text += f"It looks like one of {other.title}, because {why}; import it as that, or {leaves}"
+    text += f"It looks like a file of {other.title}, because {why}; import it as that, or {leaves}"
     return draft.fault(text, reader=other.family, flags={"system": draft.system.name})
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..errors import ConfigError, listed, suggestion
+from ..errors import ConfigError, listed, quoted_number, suggestion
 from ..files.plain_data import is_number
 from ..foreign_names.name_mapping import NameRow
 from ..foreign_names.tables import hints
@@ -132,6 +132,8 @@ def canonical_value(knob: Knob, value: Any) -> Any:
         hint = ""
         if isinstance(value, str):
             hint = suggestion(value, choices_of(knob))
+        if not hint and knob.type in ("float", "int"):
+            hint = quoted_number(value)
         raise ConfigError(f"{knob.name} is {value!r};{hint} allowed: {allowed(knob)}")
     return checked
 
@@ -322,7 +324,7 @@ def _check_convolutions(config: dict[str, Any]) -> None:
 def _check_heads(config: dict[str, Any]) -> None:
     width, heads = config["transformer_embedding_size"], config["transformer_heads"]
     if config["network"] == "transformer" and width % (2 * heads):
-        text = f"transformer_embedding_size is {width}, but {heads} heads of an even width need a "
+        text = f"transformer_embedding_size is {width}, but {heads} heads with even widths need a "
         near = max(1, round(width / (2 * heads))) * 2 * heads
         raise ConfigError(f"{text}multiple of {2 * heads}; use {near}")
 

@@ -119,7 +119,7 @@ NETWORK_KNOBS = (
         "cnn_residual_blocks",
         "int",
         0,
-        "residual blocks after each convolution, which max pooling follows, as in IMPALA (2 "
+        "residual blocks after each convolution and its max pooling, as in IMPALA (2 "
         "blocks; unset sizes are then 16, 32, 32 channels and 256); 0: none",
         low=0,
         high=16,
@@ -195,9 +195,9 @@ NETWORK_KNOBS = (
         "normalise_by_link_length",
         "bool",
         False,
-        "weigh links by their share of the path's length",
+        "weight links by their share of the path's length",
     ),
-    _gnn("node_features", "bool", True, "include node features; off: a zero instead"),
+    _gnn("node_features", "bool", True, "include node features; off: zeros instead"),
     _transformer("layers", "int", 1, "blocks", high=64, search={"values": [1, 2]}),
     _transformer("heads", "int", 4, "attention heads", high=256, search={"values": [4, 8]}),
     _transformer("embedding_size", "int", 128, "width of a token", search={"values": [64, 128]}),
@@ -230,12 +230,25 @@ NETWORK_KNOBS = (
         "share_layers", "bool", False, "actor and critic share the blocks, as with shared_encoder"
     ),
     _transformer(
-        "dropout", "float", 0.1, "rate after each half of a block, if dropout is on", **_RATE
+        "dropout",
+        "float",
+        0.1,
+        "dropout rate after each half of a block, if dropout is on",
+        **_RATE,
     ),
     _transformer(
-        "attention_dropout", "float", 0.1, "rate on attention weights, if dropout is on", **_RATE
+        "attention_dropout",
+        "float",
+        0.1,
+        "dropout rate of attention weights, if dropout is on",
+        **_RATE,
     ),
-    _transformer("enable_dropout", "bool", False, "drop in training, the same in both halves"),
+    _transformer(
+        "enable_dropout",
+        "bool",
+        False,
+        "use dropout in training, with the same masks in acting and learning",
+    ),
 )
 
 
@@ -369,7 +382,7 @@ STATIC = (
         "auto",
         (
             "number of parts of a minibatch, whose gradients are summed; auto: 1, but for a gnn "
-            "or transformer on a CPU as many as needed for a part to fit into cache"
+            "or transformer on a CPU as many as needed for a part to fit into the cache"
         ),
         low=1,
         high=65536,
@@ -505,7 +518,7 @@ TRACED = (
     number(
         "gae_lambda_initial",
         None,
-        "lambda at the start; with gae_lambda_final set, anneals",
+        "initial lambda; anneals to gae_lambda_final if that is set",
         **FRACTION,
         off=True,
     ),
@@ -662,7 +675,7 @@ TRACED = (
     number(
         "average_reward_step",
         1e-3,
-        "step of the average reward, once a rollout",
+        "step of the average reward, once per rollout",
         **{**POSITIVE, "high": 1.0},
         search=log(1e-4, 1e-1),
     ),
@@ -778,13 +791,13 @@ TRACED = (
     switch(
         "masking_damping",
         True,
-        "rows weigh min(1, valid mass / valid_mass_target)",
+        "weight each row by min(1, valid mass / valid_mass_target)",
         search={"values": [True, False]},
     ),
     number(
         "valid_mass_target",
         0.05,
-        "valid mass from which rows weigh 1 (masking_damping)",
+        "valid mass at which a row gets the full weight (masking_damping)",
         **{**POSITIVE, "high": 1.0},
         search=log(0.02, 0.1),
     ),

@@ -354,7 +354,7 @@ class LocalProcesses:
                 "or type gpus: 0"
             )
         if program and shutil.which(program) is None and shutil.which(str(cwd / program)) is None:
-            raise ConfigError(f"command: {program} is not a program here; give its path")
+            raise ConfigError(f"command: {program} was not found here; give its path")
 
     def begin(self, folder: Path) -> None:
         end_leftovers(folder)

@@ -151,7 +151,7 @@ class SlurmJobs:
         gone = [name for name in _PROGRAMS if shutil.which(name) is None]
         if gone:
             raise ConfigError(
-                f"executor.type is slurm, but {gone[0]} is not a program here; run hpo on a "
+                f"executor.type is slurm, but {gone[0]} was not found here; run hpo on a "
                 "login node of the cluster, or type executor: {type: local}"
             )
 
@@ -211,7 +211,7 @@ class SlurmJobs:
         self._refusals += 1
         if not self._has_accepted or self._refusals >= _TRIES:
             said = (answer.stderr.strip().splitlines() or ["no reason"])[-1]
-            raise SearchError(f"{said}; mend it under executor, and run the same command again")
+            raise SearchError(f"{said}; fix it under executor, and run the same command again")
 
     def _options(self, job: SlurmJob) -> list[str]:
         executor, settings = self._executor, self._settings

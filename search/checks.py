@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..environments.registry import files_of
-from ..errors import ConfigError, StoreError
+from ..errors import ConfigError, StoreError, counted
 from ..machine.software import others, versions_of_study
 from ..spaces.space import Space
 from ..store.codec import param_kind, plain_json
@@ -355,14 +355,23 @@ class _Commands:
         return [key for key in rest if key not in _OF_ENV_STEPS]
 
 
+def devices_text(backend: str, devices: int) -> str:
+    """Format the devices of a run.
+
+    >>> devices_text("cpu", 4), devices_text("gpu", 1)
+    ('4 CPU devices', '1 GPU device')
+    """
+    return counted(devices, f"{backend.upper()} device")
+
+
 def gives_new_bits(before: StudyMeta, now: StudyMeta, accept: bool) -> bool:
     """Return whether results here differ in the last digits from those of the last run."""
     moved = before.backend != now.backend or now.devices < before.devices
     if moved and not accept:
+        was, here = (devices_text(one.backend, one.devices) for one in (before, now))
         raise StoreError(
-            f"study {before.name!r} ran on {before.devices} {before.backend} device(s); on "
-            f"{now.devices} {now.backend} device(s) its results will differ in the last digits; "
-            "resume it where it ran, or accept that",
+            f"study {before.name!r} ran on {was}; on {here} its results will differ in the last "
+            "digits; resume it where it ran, or accept that",
             accept_new_bits=True,
         )
     return moved or before.devices != now.devices or others(before.versions, now.versions)

@@ -60,7 +60,7 @@ def preview(
     elif report.mistakes:
         why = "fix the mistakes to get an estimate"
     elif study.executor.type != "local" and study.algorithm.is_process:
-        why = "no process is tried on a cluster; executor: {type: local} tries one here"
+        why = "it needs a trial process, which is started only with executor: {type: local}"
     elif study.executor.type != "local":
         why = "several workers cannot be timed here; executor: {type: local} can"
     elif study.algorithm.is_process:

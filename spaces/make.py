@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError, suggestion
+from ..errors import ConfigError, quoted_number, suggestion
 from ..files.plain_data import freeze, is_number, is_sequence, same
 from ..knobs import KNOBS
 from .distributions import KINDS, Distribution
@@ -157,7 +157,8 @@ def _check_numbers(kind: str, given: Mapping[str, Any]) -> list[KeyFault]:
             noun = "number"
             if isinstance(value, float):
                 noun = "finite number"
-            faults.append(KeyFault(key, f"{key} is {value!r}; allowed: a {noun}"))
+            hint = quoted_number(value)
+            faults.append(KeyFault(key, f"{key} is {value!r};{hint} allowed: a {noun}"))
         elif abs(value) > 1e300 or (isinstance(value, int) and abs(value) > 2**53):
             faults.append(KeyFault(key, f"{key} is {value!r}, which is too large"))
         elif kind in WHOLE_KINDS and key != "zero" and value != int(value):
@@ -178,7 +179,7 @@ _Checks = list[tuple[bool, str, str]]  # (is wrong, key, words)
 def _check_range(kind: str, given: Mapping[str, Any]) -> _Checks:
     low, high, q, zero = given["min"], given["max"], given.get("q"), given.get("zero", 0.0)
     if low > high:
-        return [(True, "min", f"min {low!r} is above max {high!r}; swap them")]
+        return [(True, "min", _crossed_text(low, high))]
     step, more = given.get("q", 1), " (`zero: 0.2` adds 0)"
     if zero:
         more = ", such as 1e-6"
@@ -215,6 +216,28 @@ def _check_range(kind: str, given: Mapping[str, Any]) -> _Checks:
     for key, wrong, words in (one[kind] for one in (needs, more_needs) if kind in one):
         checks.append((wrong, key, f"{key} is {given[key]!r}; {kind} needs {words}"))
     return checks
+
+
+def _crossed_text(low: float, high: float) -> str:
+    text = f"min {low!r} is above max {high!r}"
+    if meant := _lost_minus(low, high):
+        return f"{text}; did you mean min: {meant}? Otherwise swap them"
+    return f"{text}; swap them"
+
+
+def _lost_minus(low: float, high: float) -> str:
+    """Return the lower bound with a negative exponent if its minus sign was left out; or "".
+
+    >>> _lost_minus(1e4, 1e-2), _lost_minus(3e5, 0.1), _lost_minus(64.0, 32.0)
+    ('1e-4', '3e-5', '')
+    """
+    if not isinstance(low, float) or low < 10 or high >= 1:
+        return ""
+    digits, _, exponent = f"{low:e}".partition("e+")
+    meant = f"{float(digits):g}e-{int(exponent)}"
+    if float(meant) > high:
+        return ""
+    return meant
 
 
 def _is_power(bound: float) -> bool:

@@ -121,7 +121,7 @@ class Space:
             rule = self.forbidden(params)
             if rule is None:
                 return params
-        raise ConfigError(f"`forbid` refused {DRAWS} configurations in a row, the last by {rule}")
+        raise ConfigError(f"`forbid` rejected {DRAWS} configurations in a row, the last by {rule}")
 
     def draw(self, rng: Random) -> dict[str, Any]:
         """Draw a configuration without checking the rules."""

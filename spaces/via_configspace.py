@@ -62,7 +62,7 @@ def as_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpa
         forbidden = _forbidden_clauses(space, nodes)
         return _assemble_space(seed, nodes, conditions, forbidden)
     except ValueError as error:
-        raise ConfigError(f"ConfigSpace refuses the space: {error.__cause__ or error}") from error
+        raise ConfigError(f"ConfigSpace rejects the space: {error.__cause__ or error}") from error
 
 
 def _conditions(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
@@ -198,7 +198,7 @@ def read_configspace(path: Path) -> CS.ConfigurationSpace:
             return CS.ConfigurationSpace.from_serialized_dict(_current_format(data))
     except Exception as error:  # whatever their decoder says about a file that is not theirs
         words = " ".join(str(error).split()) or type(error).__name__
-        raise ConfigError(f"{path}: ConfigSpace refuses it: {words}") from error
+        raise ConfigError(f"{path}: ConfigSpace rejects it: {words}") from error
 
 
 def _current_format(data: dict[str, Any]) -> dict[str, Any]:

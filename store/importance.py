@@ -237,7 +237,9 @@ class Decided:
         floors = sorted(knob.floor for knob in self.knobs if not knob.decided and knob.floor < 1)
         if not floors:
             return ""
-        return f"With {self.trials} trials, effects below about {floors[-1]:.0%} cannot be shown."
+        return (
+            f"With {self.trials} trials, effects below about {floors[-1]:.0%} cannot be detected."
+        )
 
     def as_json(self) -> Mapping[str, object]:
         knobs = {knob.name: {**vars(knob)} for knob in self.knobs}

@@ -211,7 +211,7 @@ def _sqlite_code(error: Exception) -> int:
 def _store_error(path: Path, error: Exception) -> StoreError:
     code = _sqlite_code(error)
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-        place, cure, words = path, "mend that", f"Input/output error ({error})"
+        place, cure, words = path, "fix that", f"Input/output error ({error})"
         if code == sqlite3.SQLITE_FULL:
             cure, words = "free space", "No space left on device"
             if folder := full_temporary_folder(path):

@@ -224,7 +224,7 @@ def _readable_errors(folder: Path) -> Generator[None]:
             text = f"{words}; {TEMPORARY_CURE} and run the same command again"
             raise StoreError(text) from error
         raise StoreError(
-            f"the query does not run: {str(error).strip()}\n"
+            f"the query failed: {str(error).strip()}\n"
             f"tables: {', '.join(TABLES)}; their columns: DESCRIBE trials"
         ) from error
 

@@ -423,7 +423,7 @@ def _probability_sentence(winner: str, against: Against) -> list[str]:
 def _same_value_sentence(conclusion: Conclusion) -> list[str]:
     top, how = conclusion.ceiling, "fewer env_steps may"
     if top is None:  # it may be a floor, or all started at the ceiling
-        top, how = conclusion.alike, "a different length of run, or a different task, may"
+        top, how = conclusion.alike, "a different run length, or a different task, may"
     if top is None or not conclusion.sharing:
         return []
     who = f"{conclusion.sharing} other trials also end"

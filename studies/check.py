@@ -96,7 +96,7 @@ class CheckReport:
         if self.warm_start:
             lines.append(f"warm start {self.warm_start}")
         if self.study.space.forbid:
-            lines.append(f"forbid     refuses {self.rejected_share:.1%} of draws")
+            lines.append(f"forbid     rejects {self.rejected_share:.1%} of draws")
         lines += [f"warning    {text}" for text in self.warnings]
         return "\n".join([*lines, *(f"mistake    {text}" for text in self.mistakes)])
 

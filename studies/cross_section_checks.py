@@ -275,7 +275,10 @@ def _pause_problems(study: Study, early: EarlyTerminate) -> Problems:
         text = f"works only with executor.type: local (here: {study.executor.type})"
         yield path, f"{text}; remove one of them"
     elif away and study.resume is None:
-        yield path, "would keep the places of paused processes; set resume, or remove pause"
+        yield (
+            path,
+            "keeps CPUs and GPUs of the cluster for paused processes; set resume, or remove pause",
+        )
     if hosted := _hosted_environments(study):
         text = f"does not work with {hosted[0]}, which is stepped by the host and cannot "
         yield path, f"{text}be saved; remove pause, or use a compiled environment"
@@ -374,7 +377,7 @@ def _ray_class(study: Study, key: str, given: str, known: Collection[str]) -> Pr
     module = given.rpartition(".")[0]
     if given not in known and not module:
         text = f"{given!r} is unknown;{suggestion(given, known)} Known: {', '.join(known)}"
-        yield f"search.{key}", f"{text}, or a class of Ray Tune by its dotted name"
+        yield f"search.{key}", f"{text}, or the dotted name of a Ray Tune class"
     elif module and not f"{module}.".startswith("ray.tune.") and module not in stems:
         text = f"{given!r} is neither a class of ray.tune nor of a file that `imports` names; "
         text += "for a custom class type imports: [my_file.py] and my_file.MyClass"
@@ -401,9 +404,9 @@ def _several_env_problems(study: Study) -> Problems:
             place = "objectives"
         yield place, text
     if any(one.name not in COSTS for one in study.objectives[1:]):
-        yield "objectives", f"after the score over several environments are only {costs}"
+        yield "objectives", f"may contain only {costs} after the score over several environments"
     if any(one.metric not in COSTS for one in study.constraints):
-        yield "constraints", f"over several environments are only {costs}"
+        yield "constraints", f"of several environments may use only {costs}"
     unfit: list[tuple[str, object, str]] = [
         ("eval_env", study.evaluation.env, f"changes keys {one}"),
         ("init", study.init, f"starts lanes from a policy {one}"),
@@ -519,10 +522,10 @@ def _cluster(study: Study) -> Problems:
     if executor.type != "slurm":
         return
     if settings.at_once is None:
-        text = "is auto, but SLURM has any number of places; give the number of jobs at a time"
-        yield "processes.at_once|executor.type", f"{text}, such as processes: {{at_once: 8}}"
+        text = "is auto, but SLURM has no fixed number of places; give the number of simultaneous "
+        yield "processes.at_once|executor.type", f"{text}jobs, such as processes: {{at_once: 8}}"
     if settings.gpus and settings.gpus != int(settings.gpus):
-        text = f"is {settings.gpus:g}, but jobs of SLURM have whole GPUs; type gpus: 1, or remove"
+        text = f"is {settings.gpus:g}, but SLURM jobs get whole GPUs; type gpus: 1, or remove"
         yield "processes.gpus", f"{text} gpus and type executor: {{options: {{gres: 'shard:1'}}}}"
 
 

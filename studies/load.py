@@ -276,7 +276,9 @@ class _StudyReader:
                 text = f"executor.options has {name}; {_OF_JOBS[name]}"
                 self.notes.add(text, node, name)
             elif not isinstance(value, str | int | float):
-                text = f"executor.options.{name} is {value!r}; allowed: a text, a number, or true"
+                text = (
+                    f"executor.options.{name} is {value!r}; allowed: a string, a number, or true"
+                )
                 self.notes.add(f"{text} for a flag without a value", node, name)
         made: dict[str, Any] = {**values, "options": given}
         return Executor(**made)

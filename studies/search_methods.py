@@ -98,7 +98,7 @@ METHODS: dict[str, Method] = {
                     "floor",
                     "number",
                     0.02,
-                    "least likelihood of a candidate, however far",
+                    "smallest likelihood of a candidate, at any distance",
                     low=0,
                     high=1,
                 ),

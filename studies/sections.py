@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, UnknownNameError, suggestion
+from ..errors import ConfigError, UnknownNameError, quoted_number, suggestion
 from ..foreign_names.name_mapping import SEARCH_METHODS
 from ..knobs import KNOBS, canonical_name, hint_of
 from .field import Field, keys_of
@@ -41,7 +41,7 @@ def belongs(where: str, key: str, child: Node) -> str:
     if key in _POPULATION and section in ("search", "early_terminate", "population") and scalar:
         correction = _correction_text("budget", "trials", child)
         return f" the population of pbt and pb2 is all trials:{correction}"
-    homes = [name for name, fields in SECTIONS.items() if name != where and _has(fields, key)]
+    homes = [name for name in _homes_of(key) if name != where]
     at_top = bool(where) and _has(TOP, key)
     if len(homes) + at_top != 1:
         return ""
@@ -52,6 +52,34 @@ def belongs(where: str, key: str, child: Node) -> str:
 
 def _has(fields: Sequence[Field], key: str) -> bool:
     return any(field.key == key for field in fields)
+
+
+def _homes_of(key: str) -> list[str]:
+    """Return the sections that have a key."""
+    return [name for name, fields in SECTIONS.items() if _has(fields, key)]
+
+
+def key_of_option(name: str) -> str:
+    """Return the dotted key of a study file that an option's name means; "" if none or several do.
+
+    >>> [key_of_option(name) for name in ("trials", "seeds", "lr", "env_steps", "type", "fast")]
+    ['budget.trials', 'seeds.per_config', 'fixed.learning_rate', 'env_steps', '', '']
+    """
+    if name == "seeds":
+        return "seeds.per_config"
+    if name in SECTIONS:
+        return ""
+    if _has(TOP, name):
+        return name
+    homes = _homes_of(name)
+    if len(homes) > 1:
+        return ""
+    if homes:
+        return f"{homes[0]}.{name}"
+    knob = canonical_name(name)
+    if knob is None:
+        return ""
+    return f"fixed.{knob}"
 
 
 def _correction_text(section: str, key: str, child: Node) -> str:
@@ -168,6 +196,7 @@ def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
     if field.key in SECTIONS:
         example = f"a mapping such as {_example_section(SECTIONS[field.key], child)}"
         allowed = allowed.replace("a mapping", example)
+    hint = quoted_number(given)
     if field.type == "count" and (meant := amount_meant(given)):
         hint = f" did you mean {meant}?"
     name = ".".join(filter(None, [where, field.key]))

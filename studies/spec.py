@@ -484,8 +484,8 @@ class Study:
     )
     command: str | None = key(
         None,
-        "a training as a process: its command line, with {hyperparameter}, {seed}, {env_steps}, "
-        "{folder} and {trial}",
+        "command line of a training script, which runs as a process, with {hyperparameter}, "
+        "{seed}, {env_steps}, {folder} and {trial}",
         type="text",
         late=True,
     )

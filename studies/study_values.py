@@ -145,7 +145,7 @@ class Vocabulary:
             return check_env_value(self.env, name.removeprefix("env."), given)
         value = amount_of(given)
         if not isinstance(value, bool | int | float | str):
-            raise ConfigError(f"{name} is {value!r}; allowed: a number, true, false or a text")
+            raise ConfigError(f"{name} is {value!r}; allowed: a number, a string, true or false")
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{name} is {value!r}; allowed: a finite number")
         return value

@@ -8,6 +8,7 @@ node is built, and aliases cannot make a small file large.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from ..errors import ConfigError, Mistake, StudyError
+from ..errors import ConfigError, Mistake, StudyError, suggestion
 from ..files.plain_data import is_mapping, is_sequence, shortened
 
 MOST_BYTES = 256 * 1024
@@ -25,6 +26,7 @@ MOST_LEVELS = 50
 MOST_NODES = 20_000
 MOST_MISTAKES = 100
 _MOST_DIGITS = 40
+_MOST_FILES = 8  # that a message names
 
 _WORDS = {
     **dict.fromkeys(("~", "null", "Null", "NULL", ""), None),
@@ -161,13 +163,30 @@ def text_of(path: Path, shown: str = "") -> str:
             most = f"{MOST_BYTES // 1024} KB"
             fault = Mistake(1, f"the file is larger than {most}, the most a study may have")
     except OSError as error:
-        fault = Mistake(None, f"cannot be read: {error.strerror or type(error).__name__}")
+        text = f"cannot be read: {error.strerror or type(error).__name__}{_files_there(path)}"
+        fault = Mistake(None, text)
     except UnicodeDecodeError as error:
         byte, line = error.object[error.start], error.object[: error.start].count(b"\n") + 1
         fault = Mistake(line, f"byte 0x{byte:02x} is not UTF-8; save it as UTF-8")
     except ValueError as error:
         fault = Mistake(None, f"not a path: {error}")
     raise StudyError(repr(shown or str(path)).strip("'"), [fault])
+
+
+def _files_there(path: Path) -> str:
+    """Return the YAML files near a path that does not exist, or in a folder, as words."""
+    folder = path
+    if not path.is_dir():
+        folder = path.parent
+    if path.is_file() or not os.access(folder, os.R_OK | os.X_OK):
+        return ""
+    names = sorted(str(one) for one in folder.iterdir() if one.suffix in (".yaml", ".yml"))
+    if not names:
+        return f"; {folder}/ has no study file (.yaml)"
+    shown = names[:_MOST_FILES]
+    if len(names) > len(shown):
+        shown.append(f"{len(names) - len(shown)} more")
+    return f";{suggestion(str(path), names)} {folder}/ has {', '.join(shown)}"
 
 
 def read_text(text: str, shown: str) -> Node:

@@ -177,7 +177,14 @@ def test_version_is_printed(say):
         (["rnu"], "unknown command 'rnu'; did you mean 'run'? (hpo --help lists all)\n"),
         (["xyz"], "unknown command 'xyz'; hpo --help lists all\n"),
         (["run"], "FILE"),
-        (["run", "x.yaml", "--sett", "a=b"], "--sett"),
+        (["run", "x.yaml", "--sett", "a=b"], "unknown option --sett; did you mean '--set'?"),
+        (["run", "x.yaml", "--trials", "20"], "--trials; type: --set budget.trials=20\n"),
+        (["train", "x.yaml", "--env-steps=1M"], "type: --set env_steps=1M\n"),
+        (["check", "x.yaml", "--lanes"], "type: --set population.lanes=VALUE\n"),
+        (["run", "x.yaml", "--lr", "3e-4"], "type: --set fixed.learning_rate=3e-4\n"),
+        (["run", "x.yaml", "budget.trials=20"], "type: --set budget.trials=20\n"),
+        (["run", "x.yaml", "y.yaml"], "unexpected argument 'y.yaml'; hpo run --help lists all\n"),
+        (["top", "--trials", "20"], "unknown option --trials; hpo top --help lists all\n"),
         (["top", "-n", "0"], "'0' is not a whole number of at least 1"),
         (["top", "-n", "many"], "'many' is not a whole number"),
         (["show", "x"], "TRIAL: 'x' is not the number of a trial, which `hpo top` lists (studies"),
@@ -196,6 +203,11 @@ def test_usage_errors_exit_with_code_2(say, words, told):
     ("words", "told"),
     [
         (["run", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
+        (
+            ["run", "tny.yaml"],
+            "No such file or directory; did you mean 'tiny.yaml'? ./ has tiny.yaml",
+        ),
+        (["check", "results"], "Is a directory; results/ has no study file (.yaml)"),
         (["run", "tiny.yaml", "--set", "budget.trial=3"], "did you mean 'trials'?"),
         (["run", "tiny.yaml", "--set", "nonsense"], "override 'nonsense'"),
         (["run", "tiny.yaml", "--name", "../up"], "override: name is"),
@@ -207,13 +219,13 @@ def test_usage_errors_exit_with_code_2(say, words, told):
         (["top", "--out", "elsewhere"], "there is no study in elsewhere/"),
         (["show", "99"], "no trial 99; its trials are 0 to 3"),
         (["query", "DROP TABLE trials"], "a query only reads"),
-        (["query", "SELECT nothing FROM trials"], "the query does not run"),
+        (["query", "SELECT nothing FROM trials"], "the query failed"),
         (["eval", "nowhere"], "nowhere is not a policy folder"),
         (["best", "--export", "results"], "results exists already"),
         (["run", "tiny.yaml", "--out", "tiny.yaml"], "tiny.yaml"),
         (["compare", "1", "1"], "1 is compared with itself; name two trials, or two studies"),
-        (["init", "CartPole-v1", "--to", "no/x.yaml"], "no/x.yaml; mend that and run the same"),
-        (["run", "tiny.yaml", "--out", "/dev/null/x"], "while writing /dev/null/x/tiny; mend"),
+        (["init", "CartPole-v1", "--to", "no/x.yaml"], "no/x.yaml; fix that and run the same"),
+        (["run", "tiny.yaml", "--out", "/dev/null/x"], "while writing /dev/null/x/tiny; fix"),
     ],
 )
 def test_errors_exit_with_code_2_and_write_nothing(say, home, words, told):
@@ -471,7 +483,7 @@ def trained(home, tmp_path_factory):
 def test_train_reports_values_curve_plot_and_policy(say, trained):
     code, out, err = say(*trained.words)
     assert code == 0
-    said = "training one configuration, the space's default: learning_rate 0.001, lr_schedule"
+    said = "training one configuration, the default of the space: learning_rate 0.001, lr_schedule"
     assert said in " ".join(err.split())
     lines = dict(line.split(maxsplit=1) for line in out.splitlines()[1:])
     first, out = out.split("\n", 1)
@@ -481,7 +493,7 @@ def test_train_reports_values_curve_plot_and_policy(say, trained):
     assert lines["picture"] == str(trained.study / "training.png")
     assert (trained.study / "training.png").read_bytes().startswith(b"\x89PNG")
     assert lines["policy"].startswith(str(trained.study / "policies" / "trial_0"))
-    assert out.endswith(f"those of all seeds: {trained.study / 'policies' / 'trial_0_seeds'}/\n")
+    assert out.endswith(f"all seeds: {trained.study / 'policies' / 'trial_0_seeds'}/)\n")
 
 
 def test_every_seed_s_policy_is_kept_and_exported(say, trained):

@@ -61,4 +61,4 @@ def test_completion_without_argcomplete_names_the_extra(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "argcomplete", None)
     monkeypatch.setitem(sys.modules, "argcomplete.shell_integration", None)
     assert main(["completion", "bash"]) == 2
-    assert "hpo-lanes[completion]" in capsys.readouterr().err
+    assert "[completion]'" in capsys.readouterr().err

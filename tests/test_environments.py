@@ -91,7 +91,7 @@ def test_full_id_adds_the_gym_prefix():
         ("brax:hoper", r"did you mean 'brax:hopper'\? Known: brax:ant, [^C]*$"),
         ("jaxmarl:hanabi", r"Known: jaxmarl:MPE_simple_spread_v3$"),
         ("playground:WalkerWlak", r"did you mean 'playground:WalkerWalk'\? Nearest of 2"),
-        ("playground:Go1Getup", r"of MuJoCo Playground its control suite is known, without R"),
+        ("playground:Go1Getup", r"MuJoCo Playground: only the control suite, without R"),
     ],
 )
 def test_unknown_library_env_suggests_ids_of_that_library(given, told):

@@ -1,4 +1,8 @@
+import importlib.metadata
+import json
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +17,7 @@ from hpo.errors import (
     StudyError,
     UnknownNameError,
     format_error,
+    install_command,
     suggestion,
 )
 
@@ -48,9 +53,36 @@ def test_a_study_error_shows_every_mistake_with_its_line():
     assert error.mistakes == tuple(mistakes) and error.path == "a/study.yaml"
 
 
-def test_a_missing_package_names_its_extra():
+def test_a_missing_package_names_its_extra(monkeypatch):
+    monkeypatch.chdir(Path(errors.__file__).parent)
     error = MissingExtraError("ray", "ray", "executor: ray")
-    assert "pip install 'hpo-lanes[ray]'" in str(error) and "executor: ray" in str(error)
+    assert "pip install -e '.[ray]'" in str(error) and "executor: ray" in str(error)
+
+
+@pytest.mark.parametrize("record", [None, "gone", "wheel", "folder", "here"])
+def test_extra_is_installed_from_where_the_package_came(tmp_path, monkeypatch, record):
+    """From the index by name, from a checkout by its folder; `direct_url.json` is pip's."""
+    source = tmp_path / "my clone"
+    source.mkdir()
+    (source / "pyproject.toml").touch()
+    (tmp_path / "x.whl").touch()
+    urls = {"gone": tmp_path / "gone", "wheel": tmp_path / "x.whl"}
+    text = None if record is None else json.dumps({"url": urls.get(record, source).as_uri()})
+    package = SimpleNamespace(read_text=lambda name: text)
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda name: package)
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "site-packages" / "hpo" / "errors.py"))
+    monkeypatch.chdir(source if record == "here" else tmp_path)
+    name = {"folder": str(source), "here": "."}.get(record, "hpo-lanes")
+    assert install_command("brax") == f"pip install '{name}[brax]'"
+
+
+def test_extra_of_an_unknown_installation_comes_from_the_index(tmp_path, monkeypatch):
+    def lost(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", lost)
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "hpo" / "errors.py"))
+    assert install_command("ray") == "pip install 'hpo-lanes[ray]'"
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ..errors import UnknownNameError
+from ..errors import UnknownNameError, suggestion
 from .output import note
 
 if TYPE_CHECKING:
     from ..store.study_folder import StudyFolder
 
+_SETS = ("check", "run", "train")  # commands whose --set changes a study file
 RULES_HELP = (
     "none, racing, or a type of early_terminate with options: asha,eta=2,min=2k; repeatable "
     "(default: the usual ones side by side)"
@@ -88,3 +89,34 @@ def study_of(args: argparse.Namespace) -> StudyFolder:
     from ..store.study_folder import find_study
 
     return find_study(args.study, Path(args.out), note)
+
+
+def unknown_argument(command: str, given: Sequence[str], parser: argparse.ArgumentParser) -> str:
+    """Return what to type instead of the first argument that a command does not have.
+
+    Args:
+        command: its name.
+        given: the arguments left over, in order.
+        parser: that of the command.
+    """
+    word, equals, value = given[0].partition("=")
+    if not equals and len(given) > 1 and not given[1].startswith("-"):
+        value = given[1]
+    text, near = f"unexpected argument {given[0]!r}", ""
+    is_option = word.startswith("-")
+    if is_option:
+        known = [option for option in parser._option_string_actions if option.startswith("--")]
+        text, near = f"unknown option {word}", suggestion(word, known)
+    if command in _SETS and (is_option or equals) and (key := _key_of(word)):
+        return f"{text}; type: --set {key}={value or 'VALUE'}"
+    return f"{text};{near} hpo {command} --help lists all"
+
+
+def _key_of(word: str) -> str:
+    """Return the key of a study that a word of the command line names; "" if there is none."""
+    from ..studies.sections import key_of_option
+
+    name = word.lstrip("-").replace("-", "_")
+    if "." in name:
+        return name
+    return key_of_option(name)

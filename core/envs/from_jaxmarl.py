@@ -81,6 +81,6 @@ class JaxMarlEnvironment(EpisodicEnvironment):
 def _common_value(id_: str, verb: str, each: list[Any]) -> Any:
     if any(one != each[0] for one in each):
         raise ConfigError(
-            f"the agents of {id_} {verb} different things; one policy cannot fit them"
+            f"the agents of {id_} {verb} different spaces, so they cannot share one policy"
         )
     return each[0]

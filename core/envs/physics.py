@@ -100,7 +100,7 @@ class BraxEnvironment(PhysicsEnvironment):
             with relaxed():
                 return envs.get_environment(name, **keys)
         except (TypeError, ValueError, NotImplementedError) as error:
-            raise ConfigError(f"brax refuses {entry.id} with {dict(keys)}: {error}") from error
+            raise ConfigError(f"brax rejects {entry.id} with {dict(keys)}: {error}") from error
 
     def _with_physics(self, params: Any) -> Any:
         env, system = copy.copy(self._env), self._env.sys
@@ -130,7 +130,7 @@ class PlaygroundEnvironment(PhysicsEnvironment):
                 return suite.load(name, config_overrides=changes)
         except (AttributeError, KeyError, TypeError, ValueError, NotImplementedError) as error:
             raise ConfigError(
-                f"playground refuses {entry.id} with {dict(keys)}: {error}"
+                f"playground rejects {entry.id} with {dict(keys)}: {error}"
             ) from error
 
     def _with_physics(self, params: Any) -> Any:

@@ -92,8 +92,8 @@ def _check_step(env: Environment, method: str, after: Any, wanted: Mapping[str, 
     missing = [name for name in (*wanted, "info") if not hasattr(after, name)]
     if missing:
         raise ConfigError(
-            f"{_place(env, method)}: {env.id}.{method} gives {_kind(after)}, which has no "
-            f"{missing[0]}; give hpo.core.envs.contract.Step(state=..., observation=..., ...)"
+            f"{_place(env, method)}: {env.id}.{method} returns {_kind(after)}, which has no "
+            f"{missing[0]}; return hpo.core.envs.contract.Step(state=..., observation=..., ...)"
         )
     wanted = {**wanted, "info": dict.fromkeys(after.info, jax.ShapeDtypeStruct((), np.float32))}
     given = {name: getattr(after, name) for name in wanted} | {"info": dict(after.info)}
@@ -105,7 +105,7 @@ def _check_parts(env: Any) -> None:
     if missing:
         raise ConfigError(
             f"{_place(env)}: {type(env).__name__} has no {', '.join(missing)}; an environment "
-            "needs what hpo.core.envs.contract.Environment lists"
+            "needs all members of hpo.core.envs.contract.Environment"
         )
     if not isinstance(env.action_space, (Discrete, MultiDiscrete, Box)):
         raise ConfigError(
@@ -115,14 +115,14 @@ def _check_parts(env: Any) -> None:
     params = env.default_params
     if not dataclasses.is_dataclass(params) or isinstance(params, type):
         raise ConfigError(
-            f"{_place(env)}: {env.id}.default_params is {_kind(params)}; give a frozen dataclass "
+            f"{_place(env)}: {env.id}.default_params is {_kind(params)}; use a frozen dataclass "
             "of float numbers, registered by jax.tree_util.register_dataclass"
         )
     leaves = jax.tree.leaves(params)
     if len(leaves) != len(dataclasses.fields(params)) or any(leaf is params for leaf in leaves):
         raise ConfigError(
             f"{_place(params)}: jax does not see the fields of {type(params).__name__}; decorate "
-            "it with @jax.tree_util.register_dataclass, each field one float number"
+            "it with @jax.tree_util.register_dataclass, with one float number per field"
         )
 
 
@@ -139,7 +139,8 @@ def _state_and_observation(env: Environment, made: Any) -> tuple[Any, Any]:
     if isinstance(made, Sequence) and len(made) == 2:
         return made[0], made[1]
     raise ConfigError(
-        f"{_place(env, 'reset')}: {env.id}.reset gives {_kind(made)}; give (state, observation)"
+        f"{_place(env, 'reset')}: {env.id}.reset returns {_kind(made)}; return (state, "
+        "observation)"
     )
 
 

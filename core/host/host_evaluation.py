@@ -182,7 +182,7 @@ def film_here(
 ) -> tuple[float, Iterator[np.ndarray]]:
     env = hosted(plan.eval_env)
     if is_simulated(env.id):
-        raise ConfigError(f"{env.id} cannot draw itself as pictures (rgb_array)")
+        raise ConfigError(f"{env.id} has no rgb_array rendering")
     modes, rate = render_facts(env.id, env.keys)
     if "rgb_array" not in modes:
         why = f"{env.id} has no rgb_array rendering"

@@ -49,8 +49,8 @@ class Point:
 POINTS: dict[str, dict[int, Point]] = {
     "engine": {
         1: Point("clone, install, run: winners within minutes", "fresh", "winners"),
-        2: Point("one compile of the training program a study", "whole_study", "compiles"),
-        3: Point("a lane's bits depend on nothing beside it", "bits", "independence"),
+        2: Point("one compile of the training program per study", "whole_study", "compiles"),
+        3: Point("a lane's bits do not depend on other lanes", "bits", "independence"),
         4: Point("lane occupancy of 95 % in the CartPole study", "whole_study", "occupancy"),
         5: Point("killed 20 times, equal tables bit for bit", "crash", "kills"),
         6: Point("benchmarks against their thresholds", "benchmarks", "thresholds"),
@@ -61,13 +61,13 @@ POINTS: dict[str, dict[int, Point]] = {
         11: Point("a GPU visit runs, small, on a CPU", "fresh", "gpu_visit"),
     },
     "ppo": {
-        1: Point("a table of every feature, all of it true", "ppo", "table"),
+        1: Point("the table of features is complete and true", "ppo", "table"),
         2: Point("every kind of policy and environment learns", "ppo_learning", "learns"),
         3: Point("features against slow references; bfloat16", "ppo", "references"),
-        4: Point("switching a lane compiles nothing, moves no other", "ppo", "switching"),
+        4: Point("switching a lane compiles nothing, changes no other", "ppo", "switching"),
         5: Point("no slower without features; fast heavy networks", "ppo_speed", "speed"),
-        6: Point("killed and gone on, nothing lost", "ppo_resume", "resumes"),
-        7: Point("a run lengthened is the run that was long", "longer", "lengthened"),
+        6: Point("killed and resumed, nothing lost", "ppo_resume", "resumes"),
+        7: Point("a lengthened run equals a long one", "longer", "lengthened"),
     },
     "search": {
         1: Point(
@@ -82,31 +82,33 @@ POINTS: dict[str, dict[int, Point]] = {
         8: Point(
             "5,000 trials: memory of the driver, leaderboard query", "search_methods", "scale"
         ),
-        6: Point("30 sweeps of W&B import or are refused", "imports", "sweeps"),
+        6: Point("30 W&B sweeps are imported or refused", "imports", "sweeps"),
         7: Point(
             "the report in a browser: no error, no network, a phone", "looking_back", "report"
         ),
         9: Point(
-            "importance: one point, over progress, a known truth", "looking_back", "importance"
+            "importance: at a point, over progress, with known truth", "looking_back", "importance"
         ),
         10: Point("six methods over recorded runs in 30 minutes", "search_bench", "bench"),
     },
     "conclusions": {
-        1: Point("knobs named only where they decided", "conclusions_importance", "importance"),
-        2: Point("'better' and its interval are so", "conclusions_verdicts", "verdicts"),
+        1: Point(
+            "hyperparameters are named only if they matter", "conclusions_importance", "importance"
+        ),
+        2: Point("'better' and its interval are correct", "conclusions_verdicts", "verdicts"),
     },
     "training": {
         1: Point("rejax's SAC killed five times, equal tables", "custom_training", "kills"),
     },
     "statistics": {
-        1: Point("verdicts are wrong in at most 5 % of equals", "error_rates", "error_rates"),
+        1: Point("at most 5 % of verdicts on equals are wrong", "error_rates", "error_rates"),
     },
     "reliability": {
-        1: Point("crashed 2,000 times a kind of search, equal tables", "crashes", "crashes"),
+        1: Point("2,000 crashes per kind of search, equal tables", "crashes", "crashes"),
         2: Point("killed at any moment, equal tables", "crashes", "kills"),
         3: Point("the same study under every hash seed", "hash_seeds", "repeats"),
         4: Point("300 damaged journals: equal, or refused", "reliability", "damaged_journals"),
-        5: Point("faults of the disk: a sentence, nothing lost", "faults", "failing_disk"),
+        5: Point("disk faults: one sentence, nothing lost", "faults", "failing_disk"),
         6: Point(
             "signals to all, workers killed, environments that hang: equal tables",
             "processes",
@@ -126,7 +128,7 @@ POINTS: dict[str, dict[int, Point]] = {
         ),
     },
     "answers": {
-        3: Point("hpo check's minutes are those that studies take", "answers_time", "minutes"),
+        3: Point("hpo check predicts the time of studies", "answers_time", "minutes"),
         4: Point("six programs for 24 trials: lanes busy, compiling", "answers_lanes", "buckets"),
         5: Point("the live page: in a browser, its cost, 5,000 trials", "live_page", "live_page"),
         6: Point("4M rows stream; the page of 5,000 trials", "answers", "streaming"),
@@ -135,7 +137,7 @@ POINTS: dict[str, dict[int, Point]] = {
         1: Point("wheel and sdist install and run; extras resolve", "packaging", "wheel"),
     },
     "import": {
-        1: Point("scripts as their makers wrote them; wrong values 0", "imports", "scripts"),
+        1: Point("original scripts are imported without a wrong value", "imports", "scripts"),
     },
     "results": {
         1: Point("five tuned configurations trained again", "tuned_again", "verified"),
@@ -149,7 +151,7 @@ POINTS: dict[str, dict[int, Point]] = {
         1: Point(
             "hyperparameters as actions: schedules, bit-equal episodes", "mission", "dynamic"
         ),
-        2: Point("the founding search in one study, by each driver", "mission", "founding_search"),
+        2: Point("one study searches everything, with each driver", "mission", "founding_search"),
     },
     "optical": {
         1: Point("environments agree with a slow simulator", "optical", "agreement"),
@@ -157,9 +159,9 @@ POINTS: dict[str, dict[int, Point]] = {
         3: Point("speed of heuristics and PPO", "optical", "speed"),
         4: Point("loads as lanes of one program", "optical", "lanes"),
         5: Point("PPO blocks no more than ksp_ff", "optical_learning", "learns"),
-        6: Point("bad input is refused in words", "optical", "refusals"),
+        6: Point("bad input is refused with a message", "optical", "refusals"),
         7: Point("memory and history, by every command", "optical_memory", "every_command"),
-        8: Point("a supported load lies in its interval", "optical_loads", "intervals"),
+        8: Point("supported loads are inside their intervals", "optical_loads", "intervals"),
     },
 }
 

@@ -12,9 +12,9 @@ PAGE = ROOT / "docs" / "reference" / "acceptance.md"
 _HEAD = """\
 # Acceptance
 
-What was promised, and what was last seen. `scripts/acceptance AREA POINT` checks a point and
-rewrites its row; `--small` does a short form and rewrites nothing. A `+` behind the commit means
-that files had changed since.
+This page lists what the project promises and the last result of each check.
+`scripts/acceptance AREA POINT` runs a check and rewrites its row; `--small` runs a short form and
+rewrites nothing. A `+` after the commit means that files had changed since that commit.
 
 | area | point | promise | seen | numbers | seconds | date | commit |
 |---|---|---|---|---|---|---|---|

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 
 from ...environments.hosted import is_hosted
-from ...errors import ConfigError, StoreError, listed, suggestion
+from ...errors import ConfigError, MissingExtraError, StoreError, listed, suggestion
 from ...files import atomic_files
 from ...knobs import KNOBS
 from ...machine.software import enable_compilation_cache
@@ -533,7 +533,5 @@ def _box(low: float, high: float, *shape: int) -> Any:
     try:
         from gymnasium.spaces import Box
     except ImportError as error:
-        raise ConfigError(
-            "spaces need gymnasium, which is not installed; pip install 'hpo-lanes[gym]'"
-        ) from error
+        raise MissingExtraError("gymnasium", "gym", "action_space") from error
     return Box(low, high, shape, np.float32)

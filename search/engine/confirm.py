@@ -198,7 +198,7 @@ class ConfirmStage:
             if waiting:
                 seeds = counted(len(runs[trial.number]), "selection seed")
                 trial.lack(
-                    f"{waiting} of {seeds} did not start: budget.env_steps cannot pay for them"
+                    f"{waiting} of {seeds} did not start: budget.env_steps does not cover them"
                 )
                 search_state.touch(trial)
         return False

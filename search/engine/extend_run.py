@@ -106,7 +106,7 @@ def lengthen(search_state: SearchState, before: int, checkpoint: Path | None) ->
     study, ended = search_state.study, search_state.state.ended
     lanes = max((bucket.lanes for bucket in search_state.state.buckets), default=0)
     if search_state.state.phase is Phase.SEARCH and 0 < lanes < population_replicates(study):
-        most = f"the population that runs has lanes for {lanes // study.seeds.per_config} trials"
+        most = f"the running population has lanes for {lanes // study.seeds.per_config} trials"
         raise StoreError(f"budget.trials cannot grow yet: {most}; let it finish before it grows")
     if ended is not None and ended.env_steps < study.env_steps:
         _reopen(search_state, ended, checkpoint)

@@ -64,7 +64,7 @@ def retry_note(search_state: SearchState, numbers: Sequence[int], lacks: bool) -
     if not numbers:
         again = "no trial of the search has failed"
         if lacks:
-            again += "; test seeds that are missing run again"
+            again += "; missing test seeds run again"
         return again
     first: Trial = search_state.trials[numbers[0]]
     why = first.error.partition("\n")[0]

@@ -370,7 +370,7 @@ class ProcessRun:
     @property
     def _reported_names(self) -> str:
         if not self.names:
-            return "it reported no metric; print JSON lines, or set metrics to where they are"
+            return "it reported no metric; print JSON lines, or name the files under metrics"
         named = [*self.names][:_MOST_NAMED]
         if len(self.names) > _MOST_NAMED:
             named.append("...")
@@ -412,11 +412,11 @@ class ProcessRun:
         if self.process.is_waiting:
             self._sign = time.monotonic()
         if timeout and not self.process.is_paused and time.monotonic() - self._sign > timeout:
-            self._fail(f"no metric for {timeout:g} s; raise processes.timeout (0: any time)")
+            self._fail(f"no metric for {timeout:g} s; raise processes.timeout (0: no limit)")
         for name in (STDOUT, STDERR):
             path = self.folder / name
             if path.is_file() and path.stat().st_size > _MOST_OUTPUT:
-                self._fail(f"{name} has more than 1 GiB; print less")
+                self._fail(f"{name} is larger than 1 GiB; print less")
 
     def _waits_at_rung(self) -> bool:
         if self.is_free or self.refill.stream is not Stream.SEARCH:

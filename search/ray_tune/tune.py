@@ -89,7 +89,7 @@ def scheduler_of(
     if copies_states(study) and study.search.scheduler_options.get("synch") is False:
         raise ConfigError(
             "search.scheduler_options: with synch false a copy would train the same env "
-            "steps twice; remove it, lanes step together anyway"
+            "steps twice; remove it: lanes step together anyway"
         )
     cls = _scheduler_class(study.search.scheduler)
     takes = _arguments_of(cls)
@@ -125,13 +125,13 @@ def _class_named(what: str, name: str, known: Mapping[str, str], base: type) -> 
     words = [*known, *known.values()]
     if what == "searcher":
         words.append("random")
-    hint = f"{suggestion(name, words)} Known: {', '.join(words)}, or another class of Ray Tune"
+    hint = f"{suggestion(name, words)} Known: {', '.join(words)}, or another Ray Tune class"
     try:
         found = getattr(_module_named(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"search.{what} {name!r} cannot be imported: {error};{hint}") from error
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise ConfigError(f"search.{what} {name!r} is not a {base.__name__} of Ray Tune;{hint}")
+        raise ConfigError(f"search.{what} {name!r} is not a Ray Tune {base.__name__};{hint}")
     return found
 
 
@@ -155,7 +155,7 @@ def _build_from_options(
         return cls(**{**given, **options})
     except (TypeError, ValueError, AssertionError, ImportError) as error:
         text = " ".join(str(error).split())[:300]
-        raise ConfigError(f"search.{what}_options: {cls.__name__} refuses them: {text}") from error
+        raise ConfigError(f"search.{what}_options: {cls.__name__} rejects them: {text}") from error
 
 
 def _arguments_of(cls: Any) -> Container[str]:

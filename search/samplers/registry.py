@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pkgutil import resolve_name
 from typing import Any, Literal, Protocol
 
-from ...errors import ConfigError
+from ...errors import ConfigError, install_command
 from ...spaces.space import Space
 from ...store.rows import TrialState
 from ...studies.field import Field
@@ -170,7 +170,7 @@ def make_sampler(study: Study) -> Sampler:
     if row.package and find_spec(row.package) is None:
         raise ConfigError(
             f"{what} needs the package {row.package}, which is not installed; "
-            f"type: pip install 'hpo-lanes[{row.extra}]', or method: tpe"
+            f"type: {install_command(row.extra)}, or method: tpe"
         )
     if row.objectives == "one" and objectives > 1:
         raise ConfigError(f"{what} takes one objective (here: {objectives}); type method: tpe")

@@ -333,7 +333,7 @@ def returning(metrics=None, values=None):
         ({"loss": np.zeros(3)}, r"loss has shape (3,); a metric is one number"),
         ({"loss": np.complex64(1)}, "loss is of complex64; a metric is one number"),
         ({3: 1.0}, "the name of a metric is 3"),
-        ([1.0], 'gives a list in place of metrics by name; return (state, {"loss": loss})'),
+        ([1.0], 'returns a list instead of metrics by name; return (state, {"loss": loss})'),
     ],
 )
 def test_non_numeric_metrics_are_refused(metrics, words):
@@ -343,8 +343,8 @@ def test_non_numeric_metrics_are_refused(metrics, words):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (None, 'gives None in place of values by name; return {"return": total}'),
-        (1.0, "gives a float in place of values by name"),
+        (None, 'returns None instead of values by name; return {"return": total}'),
+        (1.0, "returns a float instead of values by name"),
         ({"by_class": {"a": 1.0}}, "by_class is a dict; return its parts side by side"),
         ({}, "returns nothing; return a value"),
     ],

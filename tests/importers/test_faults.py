@@ -89,7 +89,7 @@ def test_hyperband_import_uses_max_iter_and_s(imported, iterations, first):
     data, text = imported("wandb", sweep(parameters, more), name="s.yaml")
     assert data["early_terminate"]["min"] == first
     both = "min_iter" in iterations and "max_iter" in iterations
-    assert ("early_terminate.min_iter: W&B goes by max_iter" in text) == both
+    assert ("early_terminate.min_iter: W&B uses max_iter" in text) == both
 
 
 @pytest.mark.parametrize("iterations", ["max_iter: 27, s: 2", "max_iter: 100000, s: 2, eta: 3"])

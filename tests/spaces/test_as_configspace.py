@@ -106,7 +106,7 @@ def test_files_of_older_configspaces_keep_their_steps_and_defaults(tmp_path):
             '"type": "beta_float", "alpha": 2, "beta": 3, "q": 0.1',
             "'x' has a step .q.; only uniform",
         ),
-        ('"type": "uniform_float", "lower": -1e308, "upper": 1e308', "refuses it: overflow"),
+        ('"type": "uniform_float", "lower": -1e308, "upper": 1e308', "rejects it: overflow"),
     ],
 )
 def test_ambiguous_configspace_fields_are_refused(tmp_path, fields, reason):
@@ -122,7 +122,7 @@ def test_ambiguous_configspace_fields_are_refused(tmp_path, fields, reason):
         ("x.json", "{", "not valid json"),
         ("x.yaml", "a: !!python/object:os.system {}", "not valid yaml"),
         ("x.json", "{}", "no `hyperparameters`"),
-        ("x.json", '{"hyperparameters": [{"type": "what"}]}', "refuses"),
+        ("x.json", '{"hyperparameters": [{"type": "what"}]}', "rejects"),
         ("x.pcs", "", "ConfigSpace files end in"),
     ],
 )

@@ -116,7 +116,7 @@ def test_complete_fills_in_and_follows_conditions():
 
 def test_unsatisfiable_rules_raise_when_sampling():
     space = Space((parameter("a", min=1, max=3),), (parse_rule("a > 0"),))
-    with pytest.raises(ConfigError, match="refused 100 configurations"):
+    with pytest.raises(ConfigError, match="rejected 100 configurations"):
         space.sample(np.random.default_rng(0))
     assert rejected_share(space, np.random.default_rng(0), 50) == 1.0
     assert list(space.grid(3)) == []

@@ -223,7 +223,7 @@ def test_keep_best_zero_with_snapshots_gives_warning():
 def test_check_text_lists_programs_rungs_and_expected_steps():
     text = BASE + EARLY + "space: {gamma: {min: 0.9, max: 0.99}}\nforbid: ['gamma < 0.91']\n"
     said = check(loads(text)).text()
-    for words in ("1 bucket", "rungs 20,000, 80,000", "16 chunks", "expected", "refuses"):
+    for words in ("1 bucket", "rungs 20,000, 80,000", "16 chunks", "expected", "rejects"):
         assert words in said
 
 

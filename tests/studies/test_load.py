@@ -121,6 +121,25 @@ def test_every_mistake_is_reported_at_its_line():
     assert "did you mean 'csv'" in words[4]
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            'budget: {trials: "16"}',
+            "budget.trials is '16'; type 16, without quotes; allowed: a whole",
+        ),
+        ('seeds: {per_config: "3"}', "is '3'; type 3, without quotes; allowed: a whole number"),
+        (
+            'fixed: {clip_eps: "0.1"}',
+            "clip_eps is '0.1'; type 0.1, without quotes; allowed: a number",
+        ),
+        ("budget: {trials: many}", "budget.trials is 'many'; allowed: a whole number"),
+    ],
+)
+def test_number_in_quotes_is_refused_with_the_number_to_type(text, told):
+    assert told in only(BASE + text)[1]
+
+
 def test_mistake_in_block_reports_line_of_the_key():
     text = (
         "env: CartPole-v1\nenv_steps: 1k\nspace:\n  gamma:\n    min: 0.9\n    max: 1.5\n"
@@ -157,6 +176,17 @@ def test_mistake_in_block_reports_line_of_the_key():
         ("hidden_sizes", "[[64, 64], [32]]", "type {values: [[64, 64], [32]]}"),
         ("activation", "[relu, tanh]", "type {values: [relu, tanh]}"),
         ("clip_eps", "[]", "type {values: [...]}"),
+        (
+            "clip_eps",
+            "{min: 1e2, max: 3e-1}",
+            "above max 0.3; did you mean min: 1e-2? Otherwise swap",
+        ),
+        ("clip_eps", "{min: 0.4, max: 0.3}", "min 0.4 is above max 0.3; swap them"),
+        (
+            "clip_eps",
+            '{min: "1e-2", max: 0.3}',
+            "min is '1e-2'; type 1e-2, without quotes; allowed: a",
+        ),
     ],
 )
 def test_distribution_must_fit_its_hyperparameter(name, value, words):

@@ -122,7 +122,7 @@ def test_env_steps_include_all_environments():
         ("objectives: [{name: eval/return_mean}, {name: eval/length_mean}]", "only env_steps and"),
         (
             "constraints: [{metric: eval/length_mean, max: 3}]",
-            "constraints over several environments are only env_steps and seconds",
+            "constraints of several environments may use only env_steps and seconds",
         ),
         ("eval_env: {gravity: 9}", "eval_env changes keys of one environment; remove it"),
         ("baselines: [ksp_ff]", "baselines need an optical network"),

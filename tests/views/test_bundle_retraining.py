@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -148,8 +149,8 @@ def test_retraining_a_seed_sample_vouches_only_for_those(source, tmp_path, capsy
     path = bundled(source / "results" / "noisy", source, tmp_path / "b.zip")
     code, said = verified(path, capsys, "--retrain", "--seeds", "2", "--allow-code")
     assert code == 0 and "retrained   yes  bit-equal on 2 of 8 test seeds (" in said.out, said
-    head = next(line for line in said.out.splitlines() if line.startswith("Claimed, of which 2"))
-    assert head.endswith("were retrained, bit-equal, and no others:")
+    head = next(line for line in said.out.splitlines() if line.startswith("Claimed; only 2"))
+    assert head.endswith("were retrained (bit-equal):")
     assert "Retrained on" not in said.out
     assert "trains 4 runs of 2,000 examples" in said.err
 
@@ -180,8 +181,8 @@ def test_retraining_refutes_each_forged_test_seed(source, own, tmp_path, capsys,
     told = levels["retrained"]["wrong"]
     assert len(told) == len(seeds)
     for seed, line in zip(seeds, told, strict=True):
-        assert line.startswith(f"trial {row.trial}, test seed {seed}: retrained it has ")
-        assert line.endswith("recorded is 0.9")
+        assert line.startswith(f"trial {row.trial}, test seed {seed}: retrained value ")
+        assert line.endswith("recorded value 0.9")
     _, said = verified(tmp_path / "b.zip", capsys, "--retrain", "--allow-code")
     assert "retrained   NO" in said.out and "Trial" not in said.out  # no headline
 
@@ -243,6 +244,20 @@ def test_replay_on_different_hardware_compares_seed_means():
     assert play_and_train._means_agree(side, far)[0] is False
     few = replayed([1.0, 2.0], [2.0, 1.0])
     assert play_and_train._means_agree(side, few)[0] is None
+
+
+def test_different_number_of_devices_is_named(source, tmp_path, monkeypatch):
+    from hpo.views.bundle.verify import Bundle
+
+    path = bundled(source / "results" / "noisy", source, tmp_path / "b.zip")
+    bundle = Bundle(path, tmp_path / "all")
+    bundle.consistent()
+    with Journal(bundle.folder) as journal:
+        count = journal.meta.devices
+    assert play_and_train._changed_since(bundle).startswith("with the same versions: ")
+    five = (SimpleNamespace(platform="cpu"),) * 5
+    monkeypatch.setattr(play_and_train, "prepare_devices", lambda kind: five)
+    assert play_and_train._changed_since(bundle) == f"{count} CPU devices, here 5 CPU devices"
 
 
 def replayed(now, recorded):

@@ -236,7 +236,7 @@ def test_missing_matplotlib_names_the_extra(capsys, network, monkeypatch):
     import importlib.util
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "hpo-lanes[plot]" in refusal(
+    assert "[plot]'" in refusal(
         capsys, "eval", "--env", network, "--heuristic", "ksp_ff", "--plot", "x.png"
     )
 

@@ -106,7 +106,7 @@ def test_run_summary_fits_80_columns_and_16_lines(results):
     more = printed(results, verbose=True)
     assert "lanes busy" in more and "time:" in more and "hpo query" in more
     idle = f"{results.usage.idle_share:.0%}"
-    assert f"nothing trained or was evaluated in {idle} of the time" in more
+    assert f"idle {idle} of the time (no training, no evaluation)" in more
 
 
 def test_undecided_summary_gives_the_deciding_confirm_command(tmp_path, monkeypatch, capsys):

@@ -18,9 +18,10 @@ from ...environments.registry import files_of
 from ...errors import clause, counted
 from ...files.atomic_files import read_text
 from ...files.plain_data import parse_json
+from ...machine.devices import prepare_devices
 from ...machine.software import versions_of_study
 from ...search.analysis.replay import Replay, ReplayedSeeds, play, replay
-from ...search.checks import files_of_environment
+from ...search.checks import devices_text, files_of_environment
 from ...store.comparison import compare
 from ...store.journal import Journal
 from ...store.leaderboard import default_of
@@ -109,7 +110,7 @@ def why_not_retrained(bundle: Bundle, sides: Sequence[ClaimSeeds]) -> str:
     if bundle.study.more_envs:
         return "a study on several environments is not trained again"
     if not sides:
-        return "no claim rests on the seeds of one trial or of two"
+        return "no claim is based on the seeds of one or two trials"
     return ""
 
 
@@ -155,7 +156,7 @@ def _retrained_head(sides: Sequence[ClaimSeeds], exact: bool) -> str:
         bits = "not bit-equal"
     if whole:
         return f"Retrained on {words_of(sides)}, {bits}"
-    return f"Claimed, of which {words_of(sides)} were retrained, {bits}, and no others"
+    return f"Claimed; only {words_of(sides)} were retrained ({bits})"
 
 
 def _retraining_result(
@@ -173,7 +174,7 @@ def _retraining_result(
         return False, equal, wrong
     answers = [_means_agree(*pair) for pair in zip(sides, found, strict=True)]
     each = "; ".join(words for _, words in answers)
-    words = f"not bit-equal on {words_of(sides)} ({_changed_versions(bundle)}): {each}"
+    words = f"not bit-equal on {words_of(sides)} ({_changed_since(bundle)}): {each}"
     if any(holds is False for holds, _ in answers):
         return False, words, []
     if any(holds is None for holds, _ in answers):
@@ -186,7 +187,7 @@ def _seeds_apart(side: ClaimSeeds, found: Replay) -> list[str]:
     lines, ends = list[str](), dict[int, str]()
     for point in found.points:
         now, was = number(mean(point.replayed)), number(mean(point.recorded))
-        ends[point.replicate] = f"retrained it has {now}, recorded is {was}"
+        ends[point.replicate] = f"retrained value {now}, recorded value {was}"
         if now == was:
             ends[point.replicate] = "its curve or its episodes differ from those recorded"
     for seed in found.apart:
@@ -206,11 +207,17 @@ def _means_agree(side: ClaimSeeds, found: Replay) -> tuple[bool | None, str]:
     return holds, f"{side.name} {words}"
 
 
-def _changed_versions(bundle: Bundle) -> str:
-    """Return the versions that changed since the study ran."""
+def _changed_since(bundle: Bundle) -> str:
+    """Return the devices and versions that differ from those the study ran with."""
     with Journal(bundle.folder) as journal:
-        was, here = journal.meta.versions, versions_of_study(bundle.study)
+        meta = journal.meta
+    devices = prepare_devices(bundle.study.population.device)
+    ran_on = devices_text(meta.backend, meta.devices)
+    here_are = devices_text(devices[0].platform, len(devices))
+    was, here = meta.versions, versions_of_study(bundle.study)
     moved = [f"{one} {was[one]}, here {here.get(one)}" for one in was if was[one] != here.get(one)]
+    if ran_on != here_are:
+        moved.insert(0, f"{ran_on}, here {here_are}")
     if not moved:
         return f"with the same versions: {_LIKELY_NEW}"
     return first_of(moved)
@@ -247,7 +254,7 @@ def playable(bundle: Bundle, episodes: int) -> Level:
         words = f"bit-equal on the {recorded}: {number(mean(point.recorded))}{also}"
         return Level("playable", not wrong, words, wrong, unread)
     holds, words = agree(point.recorded, new or point.replayed, "episode")
-    words = f"not bit-equal on the {recorded} ({_changed_versions(bundle)}): {words}"
+    words = f"not bit-equal on the {recorded} ({_changed_since(bundle)}): {words}"
     if wrong:
         holds = False
     return Level("playable", holds, words, wrong, unread)

@@ -120,7 +120,9 @@ def _on_one(snapshots: Sequence[Snapshot]) -> Sides:
     """Return the winners of studies on the same environments, and one default."""
     metrics = {metric_name(snapshot.study): snapshot for snapshot in snapshots}
     if len(metrics) > 1:
-        raise ConfigError(f"the studies measure {' and '.join(metrics)}; compare equal metrics")
+        raise ConfigError(
+            f"the studies measure {' and '.join(metrics)}; compare studies with the same metric"
+        )
     scaled = any(snapshot.meta.goal == "minimize" for snapshot in snapshots)
     found: list[MethodValues] = []
     for snapshot in snapshots:

@@ -131,7 +131,9 @@ def what_if_text(found: WhatIf, width: int | None = None, unit: str = ENV_STEPS)
     head = [_own_rule(found, unit)]
     if found.asked_env_steps is not None:
         here, whole = steps(found.env_steps), steps(found.asked_env_steps)
-        said = f"No trial has finished its run, so runs end at {here} of {whole} {unit} here"
+        said = (
+            f"No trial has finished its run, so the replay ends runs at {here} of {whole} {unit}"
+        )
         head.insert(0, f"{said}, the latest that two trials reached.")
     return "\n".join([*head, "", *table, "", *_notes(found)])
 

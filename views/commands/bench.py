@@ -102,8 +102,7 @@ def bench_text(results: BenchResults, found: BenchComparison) -> str:
             "",
             f"{budgets}: the choice beats this share of the recorded configurations "
             f"on {tests} / the best",
-            "trial that the search started does. Budgets are full runs of one seed, "
-            "without confirm.",
+            "started trial beats this share. Budgets are full runs of one seed, without confirm.",
             f"env steps: search and confirm, to reach what {found.baseline} reaches with budget "
             f"{found.baseline_budget} ({found.baseline_runs:.0f} runs",
             "with confirm), as a ratio; geometric mean over tables [95 %]. nearest: trials "

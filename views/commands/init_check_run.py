@@ -249,7 +249,7 @@ def _optional_lines(report: CheckReport) -> Iterator[str]:
     if report.warm_start:
         yield f"  start     {report.warm_start}"
     if report.rejected_share > 0.0:
-        yield f"  forbid    refuses {report.rejected_share:.0%} of random draws"
+        yield f"  forbid    rejects {report.rejected_share:.0%} of random draws"
 
 
 def _check_answer(report: CheckReport, file: str) -> str:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError, clause, counted
+from ...errors import ConfigError, clause, counted, install_command
 from ...search.api import ask, confirm
 from ...search.engine.extend_run import single_as_begun
 from ...search.run import RunResults
@@ -83,7 +83,7 @@ def do_train(args: Namespace) -> int:
         check_export(Path(args.export))
     if given.space.parameters and not args.quiet:
         own = ", ".join(f"{name} {param(value)}" for name, value in given.space.default().items())
-        words = f"training one configuration, the space's default: {own}"
+        words = f"training one configuration, the default of the space: {own}"
         note(in_columns(words, sys.stderr))
     results = watch(study, text, args)
     if results.state == "interrupted":
@@ -105,7 +105,7 @@ def _policy_folders(parent: Path) -> list[str]:
 
 def _draw_curves(results: RunResults) -> str | None:
     if importlib.util.find_spec("matplotlib") is None:
-        note("no picture: matplotlib is missing; pip install 'hpo-lanes[plot]'")
+        note(f"no picture: matplotlib is not installed; type: {install_command('plot')}")
         return None
     from ..charts.matplotlib_files import draw_picture
     from ..charts.search_charts import curves
@@ -205,7 +205,7 @@ class Trained:
         lines = [f"policy   {self.policy}/; try: {way}"]
         if len(self.seed_policies) > 1:
             every = Path(self.seed_policies[0]).parent
-            lines.append(f"         of the first seed; those of all seeds: {every}/")
+            lines.append(f"         (the first seed; all seeds: {every}/)")
         return lines
 
 

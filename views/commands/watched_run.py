@@ -97,7 +97,7 @@ def print_results(
         speed = steps(round(usage.env_steps_per_second))
         console.print(f"{speed} {words.unit} per second, {words.lanes} busy {usage.occupancy:.0%}")
         console.print(time_text(usage.seconds_by_part))
-        console.print(f"nothing trained or was evaluated in {usage.idle_share:.0%} of the time")
+        console.print(f"idle {usage.idle_share:.0%} of the time (no training, no evaluation)")
     if commands := next_commands(results.folder, entries, results.conclusion, verbose):
         console.print("Next:")
     for line in _command_lines(commands, console.width):

@@ -124,7 +124,7 @@ def environments_section(snapshot: Snapshot) -> str:
         against = beside(*sides, paired=True, bounds=scores.bounds)
     many = seeds_text(max(one.seeds for one in found), stream)
     lost = sum(one.lost for one in found)
-    told = f"Mean scores over {many}, with 95% intervals; 0 as random actions, 1 as the reference."
+    told = f"Mean scores over {many}, with 95% intervals; 0: random actions, 1: the reference."
     if lost:
         told += f" {counted(lost, 'run')} diverged: excluded from means, lowest in the profile."
     return (

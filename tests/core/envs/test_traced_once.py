@@ -144,7 +144,7 @@ def test_invalid_environment_declarations_are_refused(corridor):
         (("warmup_steps = 0", "pass"), "Corridor has no warmup_steps"),
         (("@jax.tree_util.register_dataclass\n", ""), "jax does not see the fields of Params"),
         (("has_mask = False", "has_mask = True"), "NotImplementedError"),
-        (("return state, self._observe(state)", "return state"), "give (state, observation)"),
+        (("return state, self._observe(state)", "return state"), "return (state, observation)"),
         (("return Step(", "return dict("), "which has no state"),
     ):
         with pytest.raises(ConfigError, match=re.escape(words)):

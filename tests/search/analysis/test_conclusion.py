@@ -572,9 +572,7 @@ def test_common_floor_is_not_reported_as_ceiling(tmp_path, monkeypatch):
     steps = {"env": EnvSpec("MountainCar-v0"), "env_steps": 16_000}
     found = go(tmp_path / "s", confirm=samples.Confirm(2, 3, 6), **steps)
     assert found.conclusion.verdict == "default" and found.conclusion.ceiling is None
-    assert "end at -200: a different length of run, or a different task, may" in str(
-        found.conclusion
-    )
+    assert "end at -200: a different run length, or a different task, may" in str(found.conclusion)
 
 
 # ---------------------------------------------------------------------- wherever it is read

@@ -185,9 +185,8 @@ def test_documentation_quotes_the_recorded_ratio():
         (
             "rules",
             equal.FIRST,
-            "It beats {} % of the configurations. The default beats {} %. The "
-            "best of all recorded configurations, picked by all seeds but the two that judge, "
-            "beats {} %",
+            "tpe with asha beats {} % of the configurations, and the default {} %. The best "
+            "recorded configuration, picked by all seeds except the two test seeds, beats {} %",
         ),
         (
             "held_out",

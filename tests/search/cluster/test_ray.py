@@ -116,7 +116,7 @@ def test_class_that_is_not_a_scheduler_is_refused(ray):
     from hpo.search.ray_tune.tune import scheduler_of
 
     name = "ray.tune.search.optuna.OptunaSearch"
-    with pytest.raises(ConfigError, match=f"'{name}' is not a TrialScheduler of Ray Tune"):
+    with pytest.raises(ConfigError, match=f"'{name}' is not a Ray Tune TrialScheduler"):
         scheduler_of(tuned(name), schedule_of(tuned(name), 1_000), dict)
 
 

@@ -229,8 +229,8 @@ def test_wall_time_limit_cuts_default_before_winner(tmp_path, monkeypatch):
             8,
             (
                 "Undecided: no trial has a value on every selection seed.",
-                "Trial 11: 3 of 3 selection seeds did not start: budget.env_steps cannot pay "
-                "for them.",
+                "Trial 11: 3 of 3 selection seeds did not start: budget.env_steps does not "
+                "cover them.",
             ),
         ),
         (

@@ -263,7 +263,7 @@ def test_selection_seeds_outside_budget_do_not_start(tmp_path):
         rows = {row.trial: row for row in journal.trials()}
     confirmed = [row for row in rows.values() if row.choose_values]
     assert len(confirmed) == 3 and all(len(row.choose_values) == 2 for row in confirmed)
-    told = "4 of 6 selection seeds did not start: budget.env_steps cannot pay for them"
+    told = "4 of 6 selection seeds did not start: budget.env_steps does not cover them"
     assert {row.error for row in confirmed} == {told}
     enough = samples.dataclasses.replace(grown, budget=Budget(trials=8, env_steps=700_000))
     results = run(enough, folder, factory, (), samples.quick())

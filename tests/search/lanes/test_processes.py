@@ -430,7 +430,7 @@ def test_goal_of_each_objective_is_noticed(name):
 
 def test_missing_program_is_refused(folder):
     study = study_of(folder, **{sys.executable: "no-such-program"})
-    with pytest.raises(ConfigError, match="no-such-program is not a program here"):
+    with pytest.raises(ConfigError, match="no-such-program was not found here"):
         run(study)
 
 
@@ -455,8 +455,8 @@ MISTAKES = {
     "algorithm: a.py:A": "command and algorithm are both given",
     "resume: python a.py {w}": "resume has {w}",
     "evaluation: {episodes: 3}": "evaluation has only `every`",
-    "executor: {type: slurm}": "processes.at_once is auto, but SLURM has any number of places; "
-    "give the number of jobs at a time, such as processes: {at_once: 8}",
+    "executor: {type: slurm}": "processes.at_once is auto, but SLURM has no fixed number of "
+    "places; give the number of simultaneous jobs, such as processes: {at_once: 8}",
     "executor: {type: ray, workers: 3}": "type processes: {at_once: 3}",
     "executor: {type: ray, cpus: 2}": "type processes: {threads: 2}",
     "executor: {type: ray, partition: x}": "executor.partition needs executor: {type: slurm}",
@@ -493,7 +493,9 @@ def test_paused_processes_keep_no_places_of_a_cluster(kind):
         "metric: {name: y}\nearly_terminate: {type: asha, min: 10, pause: 2}\n"
         f"executor: {{type: {kind}}}\n{PLACES}"
     )
-    with pytest.raises(StudyError, match="would keep the places of paused processes; set resume"):
+    with pytest.raises(
+        StudyError, match="keeps CPUs and GPUs of the cluster for paused processes; set resume"
+    ):
         loads(text)
     assert loads(f"{text}resume: ... --load\n").executor.type == kind
 
@@ -503,7 +505,7 @@ def test_parts_of_a_gpu_are_not_for_slurm():
         "command: python a.py {x}\nlength: 100\nspace: {x: {min: 0.0, max: 1.0}}\n"
         "metric: {name: y}\nexecutor: {type: slurm}\nprocesses: {at_once: 2, gpus: 0.5}\n"
     )
-    with pytest.raises(StudyError, match=r"gpus is 0\.5, but jobs of SLURM have whole GPUs"):
+    with pytest.raises(StudyError, match=r"gpus is 0\.5, but SLURM jobs get whole GPUs"):
         loads(text)
     assert loads(text.replace("0.5}", "2}")).executor.poll == 15.0
 

@@ -220,7 +220,7 @@ def test_the_record_names_the_environment(ran):
             r"Linear.act: .*linear.py:3\d",
         ),
         (POLE, TRAINING.replace("scale = hpo", "env_params = hpo"), "cannot be a hyperparameter"),
-        (POLE, TRAINING.replace("def act(", "def acts_not("), "Linear has no evaluate; write it"),
+        (POLE, TRAINING.replace("def act(", "def acts_not("), "Linear has no evaluate; define it"),
         ("", TRAINING.replace("    env = hpo.environment()\n", ""), "Linear has no evaluate"),
         (POLE + "fixed: {env.gravity: 9}\n", TRAINING, "write env.gravity under `env`"),
     ],
