@@ -1,4 +1,4 @@
-"""The graph network: a logit for every path option from its links, and a value from the graph."""
+"""The graph network: a logit per path option from the path's links, and a value from the graph."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Chosen = Callable[[Float[Array, "E B D"]], Float[Array, "U B D"]]
 class Incidence:
     """The nodes that each edge leaves and enters, as matrices of 0 and 1."""
 
-    sent: Array  # [edges, nodes], or [B, edges, nodes] where every sample has another topology
+    sent: Array  # [edges, nodes], or [B, edges, nodes] if samples have different topologies
     received: Array
 
     @classmethod
@@ -54,7 +54,7 @@ class Incidence:
         return jnp.concatenate(jnp.split(both, 2), axis=-1)
 
     def softmax_at_receivers(self, logits: Float[Array, "E B"]) -> Float[Array, "E B"]:
-        """Normalise over the edges into the same node; logits may have any size."""
+        """Softmax over the edges into the same node; logits may have any size."""
         inside = (self.received if self.received.ndim == 3 else self.received[None]) > 0.0
         far = jnp.asarray(-1e30, logits.dtype)  # finite: it is multiplied by zeros below
         held = jax.lax.stop_gradient(logits).T[:, :, None]  # [B, E, 1]
@@ -99,9 +99,9 @@ class Joint(nn.Module):
 class Processor(nn.Module):
     plan: Plan
     layers: int
-    latent: int  # their width
+    latent: int  # width of each layer
     outputs: int
-    # the last layer gives one number without a bias, which a softmax would not see
+    # the last layer outputs one number without a bias, which would not change a softmax
     logit: bool = False
 
     @nn.compact
@@ -128,7 +128,7 @@ class Messages(nn.Module):
     """Rounds of messages over a graph (Battaglia et al. 2018, section 3.2).
 
     A round updates edges from (edge, sender, receiver, graph), nodes from (node, sums of sent and
-    of received messages, graph), and the graph from (mean node, mean edge, graph). The update is
+    A round updates edges from (edge, sender, receiver, graph), nodes from (node, sums of sent and
     added to each and, if on, layer-normalised. With attention, the messages of a node are weighted
     by a softmax, over its incoming edges, of a_T act(W [edge, sender, receiver, graph]) (Brody et
     al. 2022, eq. 7); the edge's update is not weighted. The graph receives means instead of sums,
@@ -136,9 +136,9 @@ class Messages(nn.Module):
     """
 
     plan: Plan
-    # of `edges` and `graph`: read after the last round; its other parts are left out
+    # which of `edges` and `graph` are read after the last round; others are not computed
     reads: tuple[str, ...]
-    sees_graph: bool = True  # the graph's features are embedded; else its row starts as zeros
+    sees_graph: bool = True  # embed the graph's features; else its row starts as zeros
 
     @nn.compact
     def __call__(
@@ -217,7 +217,7 @@ class Messages(nn.Module):
         return nn.LayerNorm(name=name)(total) if self.plan.gnn_layer_norm else total
 
 
-_MARKS = 2  # columns that mark the ends of a request
+_MARKS = 2  # columns that mark a request's source and destination
 
 
 class GNN(nn.Module):
@@ -227,7 +227,7 @@ class GNN(nn.Module):
     without a path use the graph's row, and one topology serves all samples. Without routes
     everything is computed from the graph's row, and every sample has its own senders and
     receivers. A separate critic does not see the graph's features (as published). With
-    `link_critic_sees: shares` it sees neither the request's ends nor single slots.
+    `link_critic_sees: shares` it sees neither the request's end nodes nor single slots.
     """
 
     plan: Plan
@@ -292,7 +292,7 @@ class GNN(nn.Module):
         if self.routes is None:
             return Incidence.make(graph.senders, graph.receivers, count, dtype)
         senders, receivers = self.routes.senders, self.routes.receivers
-        if graph.edges.shape[-2] == 2 * len(senders):  # undirected links, once each way
+        if graph.edges.shape[-2] == 2 * len(senders):  # undirected links, once per direction
             senders, receivers = np.append(senders, receivers), np.append(receivers, senders)
         return Incidence.make(jnp.asarray(senders), jnp.asarray(receivers), count, dtype)
 
@@ -306,10 +306,10 @@ class GNN(nn.Module):
         links = None if near is None else jnp.asarray(near.links)[pair]
         weights = self._weights(routes, pair, links).astype(state.edges.dtype)
         edges = state.edges
-        if edges.shape[0] == 2 * weights.shape[-1]:  # undirected links, once each way
+        if edges.shape[0] == 2 * weights.shape[-1]:  # undirected links, once per direction
             half = weights.shape[-1]
             edges = edges[:half] + edges[half:]
-        # Summed before the linear layer: K rows to multiply where there would be one per link.
+        # Summed before the linear layer, which then has K rows instead of one per link.
         paths = jnp.einsum("bku,ubd->bkd", weights, edges)
         return path_pooling.path_logits(plan, routes, self.outputs, paths, lambda: state.graph)
 

@@ -70,7 +70,7 @@ def _format(file: str, line: int, row: dict[str, str]) -> Format:
 
 
 def spectral_efficiency(formats: tuple[Format, ...], km: float) -> float:
-    """Return the highest efficiency that reaches `km`, or that of the longest reach."""
+    """Return the highest efficiency whose reach covers `km`, or that of the longest reach."""
     reaching = [format.efficiency for format in formats if format.reach >= km]
     return max(reaching) if reaching else max(formats, key=lambda f: f.reach).efficiency
 

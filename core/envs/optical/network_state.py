@@ -86,7 +86,7 @@ class Place(Pytree):
     path: Int[Array, ""]  # rank among the candidates, below K
     start: Int[Array, ""]  # first slot
     need: Int[Array, ""]  # slots it takes
-    accepted: Bool[Array, ""]  # False puts nothing anywhere
+    accepted: Bool[Array, ""]  # if False, nothing is placed
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +161,7 @@ class SharedLightpaths:
 
     tables: NetworkTables
     slots: int  # wavelengths, S
-    most_services: int  # Q per lightpath, by the environment's `bitrate_scale`, whatever a lane's
+    most_services: int  # Q per lightpath, from the environment's `bitrate_scale` (not the lane's)
     services_end: bool  # False for incremental loading
     unrolled: bool = False
 
