@@ -167,8 +167,7 @@ def apply_gradients(
     `separate_vf_optimiser`) and give a direction d. p becomes p - lr (d + decay p):
 
     - adam (Kingma & Ba 2015, no decay), adamw (Loshchilov & Hutter 2019)
-    - adam_l2: adam of g + decay p with clipped g, and no further decay in d (like `weight_decay`
-    in
+    - adam_l2: adam of g + decay p with clipped g, and no further decay in d (`weight_decay` of
       torch.optim.Adam)
     - sgd: m = momentum m + g, d = m (Sutskever et al. 2013, without Nesterov's look-ahead)
     - muon (Jordan 2024): matrices by `_muon`, all other parameters as in adamw with Nesterov's

@@ -380,7 +380,7 @@ def load_policy(directory: str | Path) -> SavedPolicy:
 
 @contextmanager
 def _explain_unknown(imports: Sequence[str], directory: Path) -> Generator[None, None, None]:
-    """Add the folder to errors about unknown names, and the files that may register them."""
+    """Add the policy's path, or the files that may register unknown names, to errors."""
     try:
         yield
     except (ConfigError, KeyError) as error:

@@ -159,11 +159,13 @@ _TYPES: Mapping[type, KnobType] = {
 class Training:
     """A training that the lanes of a study run.
 
-    Class attributes: unit: the unit of a run's length, in words. epoch: the number of units per
-        epoch, if `length: 20 epochs` is to be allowed.
+    Class attributes:
+        unit: the unit of a run's length, as a word.
+        epoch: the number of units per epoch, if `length: 20 epochs` is to be allowed.
 
-    Attributes: length: the length of a full run, in units; known in `setup`. steps_per_update:
-        units per `update`; set by `setup`.
+    Attributes:
+        length: the length of a full run, in units; known in `setup`.
+        steps_per_update: units per `update`; set by `setup`.
 
     A class with an `hpo.environment()` may have `act` instead of `evaluate`.
 

@@ -1,1 +1,1 @@
-"""Files that are written completely or not at all, and plain values in them."""
+"""Files that are written completely or not at all, and the plain values they contain."""

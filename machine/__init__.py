@@ -1,1 +1,1 @@
-"""This machine: devices, package versions, and worker processes for environments."""
+"""The machine: devices, package versions, and worker processes for environments."""

@@ -54,9 +54,11 @@ class Parameter:
 class Space:
     """A search space.
 
-    Attributes: parameters: in file order, which is the order of every configuration. forbid:
-        configurations for which one of these is true never run. constants: values that are not
-        searched but named by a condition or a rule.
+    Attributes:
+        parameters: the searched hyperparameters, in file order, which is the order of every
+            configuration.
+        forbid: rules; configurations for which one of them is true never run.
+        constants: values that are not searched but named by a condition or a rule.
 
     Raises:
         ConfigError: conditions form a circle, name an unknown hyperparameter, or two parameters of

@@ -1,1 +1,1 @@
-"""Contract tests to subclass for an environment, a network, a sampler, a rule or a training."""
+"""Contract tests to subclass, for an environment, network, sampler, rule or training."""
