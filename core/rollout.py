@@ -205,7 +205,7 @@ def shadow_advantages(
     last: Float[Array, " E"],
     gae_lambda: Float[Array, ""],
 ) -> Float[Array, "T E"]:
-    """Return `shadow_weight` times the advantages of one lane's shadows; `last` is their last V."""
+    """Return `shadow_weight` times the advantages of one lane's shadows; `last` is their V."""
     shadow = seen.shadow
     assert shadow is not None
     following = jnp.concatenate([shadow.value[1:], last[None]])

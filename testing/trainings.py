@@ -1,5 +1,7 @@
 """Tests that a custom training must pass: subclass the contract.
 
+The training is a class attribute:
+
     class TestSAC(TrainingContract):
         training = SAC
 """
