@@ -1,4 +1,4 @@
-"""CleanRL, Stable-Baselines3, the single-file PyTorch PPO, and trainers in JAX."""
+"""CleanRL, Stable-Baselines3, the single-file PyTorch PPO, and JAX trainers."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _script(
     defaults: dict[str, Any], always: dict[str, Any], *differs: str,
     unread: str = "", marks: str = "", **more: Any,
 ) -> System:
-    """Return the system of one script of a project whose scripts share `rows`."""
+    """Return the system for one script of a project whose scripts share `rows`."""
     kept = [row for row in with_defaults(rows, defaults) if row.name not in unread.split()]
     folder = project.lower()
     return System(
@@ -124,7 +124,7 @@ _POLICIES = words(
 
 
 def _normalise(value: Any) -> SettingsRow:
-    """Read `normalize`: true, false, or arguments of VecNormalize."""
+    """Read `normalize`: true, false, or arguments for VecNormalize."""
     if isinstance(value, bool | None) or value in ("true", "True", "false", "False"):
         none = SettingsRow(normalise_observations=False, normalise_rewards=False)
         return SettingsRow(NORMALISED) if value in (True, "true", "True") else none
@@ -180,7 +180,7 @@ def _save_freq(value: Any) -> int | SettingsRow:
 
 
 def _env_steps(rollouts: Any, steps: Any, envs: Any) -> Any:
-    """Turn a number of rollouts into env steps; -1 leaves it to the program."""
+    """Convert a number of rollouts to env steps; for -1 the program decides."""
     count, length, width = (whole(value) for value in (rollouts, steps, envs))
     if not count or count < 0:
         return OFF
@@ -188,7 +188,7 @@ def _env_steps(rollouts: Any, steps: Any, envs: Any) -> Any:
 
 
 def _in_rollouts(name: str, steps: str, envs: str, ours: str) -> Derived:
-    """Return a name that counts rollouts of `steps` env steps in each of `envs`."""
+    """Return a name that counts rollouts, each of `steps` env steps in each of `envs`."""
     because = f"{steps} is searched, so its env steps vary; give {ours}"
     return Derived(name, (name, steps, envs), _env_steps, searched="leave out", because=because)
 
@@ -299,7 +299,7 @@ SB3 = System(
 
 
 def _schedule(kind: str, end: str) -> Any:
-    """Return the words of a schedule; all but `constant` end at 0."""
+    """Return a table of schedule names; all except `constant` end at 0."""
     return words({
         "constant": "constant", "none": "constant", None: "constant",
         "linear": SettingsRow({kind: "linear", end: 0.0}),
@@ -461,7 +461,7 @@ def _rejax_agent(value: Any) -> SettingsRow:
 
 
 def _rejax_keys(value: Any) -> SettingsRow:
-    ours = {"episode_length": "max_steps_in_episode"}  # brax's name of its time limit
+    ours = {"episode_length": "max_steps_in_episode"}  # brax's name for its time limit
     return SettingsRow({f"env.{ours.get(k, k)}": one for k, one in mapping_of(value).items()})
 
 
@@ -506,7 +506,7 @@ REJAX = System(
 
 
 def _env_steps_between(count: Any, total: Any) -> int | None:
-    """Return the env steps between `count` evaluations of a run."""
+    """Return the env steps between the `count` evaluations of a run."""
     evaluations = whole(count)
     return max(1, (whole(total) or 0) // evaluations) if evaluations else None
 

@@ -1,1 +1,1 @@
-"""Converts files of other systems to studies; `foreign_names/` has the name tables."""
+"""Conversion of other systems' files to studies; `foreign_names/` has the name tables."""

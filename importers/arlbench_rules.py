@@ -25,7 +25,7 @@ def drop_hydra_file(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def steps_of_autorl(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Drop AutoRLEnv's step limit, which has the name of a rollout's length."""
+    """Drop AutoRLEnv's step limit, which has the same name as a rollout length."""
     made = "AutoRLEnv" in source.calls
     of_env = [name for name in ("autorl.n_steps",) if name in source.constants]
     of_env += [name for name in ("n_steps",) if made and name in source.constants]
@@ -42,7 +42,7 @@ def steps_of_autorl(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def parts_of_checkpoints(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Set the saved and tracked parts, which are written with each policy."""
+    """Set which parts are saved and tracked; they are written with each policy."""
     parts = dict[str, None]()
     for name in tuple(source.constants):
         leaf, value = name.rsplit(".", 1)[-1], source.find(name)
@@ -64,7 +64,7 @@ def parts_of_checkpoints(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _saved_parts(draft: ConvertedStudy, name: str, value: Any) -> list[str]:
-    """Return our names of checkpoint parts; "" for one that is not kept here."""
+    """Return our names for checkpoint parts; "" for a part that is not kept here."""
     words = value if isinstance(value, list) else re.findall(r"\w+", str(value or ""))
     odd = [word for word in words if word not in (*_PARTS, "all", "buffer")]
     if odd:

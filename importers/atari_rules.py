@@ -64,7 +64,7 @@ def wrapped_game(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _arguments_of_wrapper(given: Any) -> dict[str, Any] | None:
-    """Return the arguments of the wrapper, if it is the only one; else None."""
+    """Return the arguments of the wrapper if it is the only one, else None."""
     only = given[0] if isinstance(given, list) and len(given) == 1 else given
     if only is True:  # a call without arguments
         return {}
@@ -79,7 +79,7 @@ def _arguments_of_wrapper(given: Any) -> dict[str, Any] | None:
 
 
 def _arguments_of_call(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the arguments that a call in Python gives the wrapper, itself or `make_atari_env`."""
+    """Return the wrapper's arguments from a Python call: its own, or those of `make_atari_env`."""
     if set(given) <= set(_SB3_KEYS):
         return given
     rest = {name: value for name, value in given.items() if name not in _OF_MAKER}
@@ -95,7 +95,7 @@ def _plain(arguments: Any) -> dict[str, Any] | None:
 
 
 def preprocessing(draft: ConvertedStudy) -> None:
-    """Train a game with the wrappers' preprocessing, which the script adds itself."""
+    """Train a game with the wrappers' preprocessing, which the script itself adds."""
     id_ = str(draft.env.get("id", ""))
     game = _GAME.fullmatch(id_)
     if game is None or WRAPPED not in draft.system.differs or "imports" in draft.rest:

@@ -15,7 +15,7 @@ from .converted_study import ConvertedStudy, ImportSource
 
 
 def policy_first(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Read the policy before its arguments; recurrent policies have different defaults."""
+    """Read the policy before its arguments, because recurrent policies have different defaults."""
     policy = source.constants.pop("policy", None)
     if policy is None:
         return
@@ -29,7 +29,7 @@ def policy_first(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def refuse_settings_elsewhere(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Refuse an rl-zoo3 command whose settings are in its files."""
+    """Reject an rl-zoo3 command whose settings are in rl-zoo3's files."""
     algorithm = source.find("algo")
     if source.family != "sb3" or algorithm not in ("ppo", "ppo_lstm") or not source.words[1:]:
         return
@@ -39,13 +39,13 @@ def refuse_settings_elsewhere(draft: ConvertedStudy, source: ImportSource) -> No
 
 
 def gamma_of_rewards(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Note a VecNormalize gamma that differs from the study's."""
+    """Note a gamma of VecNormalize that differs from the study's."""
     normalise = source.find("normalize")
     if normalise is True:
         normalise = {}
     if not isinstance(normalise, dict) or not normalise.get("norm_reward", True):
         return
-    usual = 0.99 if source.calls else None  # rl-zoo3 gives it the study's own
+    usual = 0.99 if source.calls else None  # rl-zoo3 passes the study's gamma
     theirs = normalise.get("gamma", usual)
     if theirs is not None and source.values("gamma", 0.99) != [theirs]:
         draft.note(
@@ -54,10 +54,10 @@ def gamma_of_rewards(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def leave_out_noise(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Omit the deviation of gSDE's noise together with gSDE."""
+    """Omit the deviation of gSDE's noise together with gSDE itself."""
     if source.find("use_sde") is not True or "use_sde" not in draft.without:
         return
-    with suppress(NoCounterpart):  # refused where it is taken
+    with suppress(NoCounterpart):  # an error when it is taken
         arguments = mapping_of(source.constants.get("policy_kwargs"))
         if "log_std_init" in arguments:
             value = arguments.pop("log_std_init")
@@ -66,7 +66,7 @@ def leave_out_noise(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def recurrent_minibatches(draft: ConvertedStudy) -> None:
-    """Convert a minibatch's rows into parts of the environments, as recurrent networks need."""
+    """Convert minibatch rows to groups of environments, as recurrent networks need."""
     if draft.fixed.get("network") not in ("lstm", "gru"):
         return
     draft.note(
@@ -90,7 +90,7 @@ def recurrent_minibatches(draft: ConvertedStudy) -> None:
 
 
 def decay_as_torch(draft: ConvertedStudy) -> None:
-    """Turn adam with weight decay into adam_l2: torch.optim.Adam adds decay to the gradient."""
+    """Replace adam with weight decay by adam_l2: torch.optim.Adam adds decay to the gradient."""
     if not (draft.fixed.get("weight_decay") or "weight_decay" in draft.space):
         return
     searched = draft.space.get("optimiser", {}).get("values", ())
@@ -126,7 +126,7 @@ _RANGES = {"tanh_gaussian": (-1.0, 1.0), "beta": (0.0, 1.0)}
 
 
 def defaults_of_helper(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Fill in the defaults of the only helper that a file calls."""
+    """Fill in the defaults of the helper function that a file calls, if it calls only one."""
     helpers = list(dict.fromkeys(call for call in source.calls if call in _HELPERS))
     if not helpers:
         return
@@ -143,7 +143,7 @@ def defaults_of_helper(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def unscaled_actions(draft: ConvertedStudy) -> None:
-    """Keep actions in the range that the single-file PPO passes to the environment."""
+    """Leave actions unscaled, in the range that the single-file PPO passes to the environment."""
     kind = draft.fixed.get("distribution")
     discrete = draft.entry is not None and draft.entry.actions == "discrete"
     named = {"action_low", "action_high"} & {*draft.fixed, *draft.space}
