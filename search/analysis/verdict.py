@@ -1,4 +1,4 @@
-"""A study's verdict, or why there is none, for every view; from rows and the study."""
+"""A study's verdict for every view, or the reason why there is none; from rows and the study."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ...studies.yaml_io import plain, read_text
 
 
 def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment in which a trial was evaluated: its id, every key and parameter."""
+    """Return the environment in which a trial was evaluated: id, keys and parameters."""
     greedy = study["evaluation"]["greedy"]
     if isinstance(study["env"], list):
         listed: list[Mapping[str, Any]] = study["env"]
@@ -58,7 +58,7 @@ def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[st
 def _environment_settings(
     given: Mapping[str, Any], params: Mapping[str, Any], held_out: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return one environment with every key: default, given, searched or for evaluation."""
+    """Return one environment with every key: defaults, given, searched and evaluation keys."""
     env = str(given["id"])
     searched = {
         key[4:]: value
@@ -74,7 +74,7 @@ def _environment_settings(
 
 
 def apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
-    """Return the keys in which two environments differ, with both values; "" if none."""
+    """Describe the keys in which two environments differ, with both values; "" if none."""
     keys = [key for key in {**a, **b} if freeze(a.get(key)) != freeze(b.get(key))]
     return ", ".join(f"{key}: {a.get(key)} and {b.get(key)}" for key in keys)
 
@@ -86,10 +86,10 @@ FrontValues = Mapping[int, Mapping[int, tuple[float, ...]]]
 def front_values(
     journal: Journal, rows: Sequence[TrialRow]
 ) -> dict[int, dict[int, tuple[float, ...]]]:
-    """Return confirmed trial -> selection seed -> a value for each objective.
+    """Return confirmed trial -> selection seed -> one value per objective.
 
-    Costs apply to the whole trial, so every seed has the same. Empty for a study with one
-    objective.
+    Costs apply to the whole trial, so they are equal on every seed. The result is empty for a
+    study with one objective.
     """
     if not journal.meta.objectives:
         return {}
@@ -100,7 +100,7 @@ def front_values(
     names = [str(objective["name"]) for objective in meta.objectives]
 
     def value(place: int, found: EvaluationRow, known: Sequence[float]) -> float:
-        if place == 0 and score is not None:  # over several environments
+        if place == 0 and score is not None:  # several environments: the score is the value
             return score.measure(found)
         return known[place] if names[place] in COSTS else measure(names[place], found)
 
@@ -114,9 +114,9 @@ def front_values(
     for row in journal.evaluations(without=Stream.SEARCH):
         here = row.stream is Stream.CHOOSE and row.replicate < seeds
         if not here or row.trial not in whole:
-            continue  # of other seeds, or of a trial that has not a value on every seed
+            continue  # other seeds, or a trial without a value on every seed
         of_trial, known = values.setdefault(row.trial, {}), whole[row.trial]
-        # In the order of env steps: the last one stays.
+        # Rows are ordered by env steps, so the last one is kept.
         of_trial[row.replicate] = tuple(value(n, row, known) for n in range(len(names)))
     return values
 
@@ -136,7 +136,7 @@ def copies(study: Mapping[str, Any]) -> bool:
 
 
 def how_to_know(name: str) -> str:
-    """Return a sentence on the study that would show the effect of copying."""
+    """Return a sentence that names the study which would show the effect of copying."""
     return (
         "It is not known whether copying helped; to find out, run the same file with "
         f"early_terminate: null and name: {name}-alone."
@@ -153,7 +153,7 @@ def without_copying(
         with Journal(folder.with_name(f"{folder.name}-alone")) as journal, journal.at_one_commit():
             other, phase = journal.meta, journal.head().phase
             rows = journal.trials() if phase == "finished" else []
-    except StoreError:  # there is none, or a damaged one; `hpo list` says that it is
+    except StoreError:  # missing or damaged; `hpo list` reports it
         return None
     study = _study_data(other.study_text)
     entries = leaderboard_of(other, rows)
@@ -171,7 +171,7 @@ def without_copying(
 
 
 def _comparable_settings(study: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that must be equal in both; evaluation times change no curve."""
+    """Return the settings that must be equal in both; evaluation times do not affect curves."""
     kept = {key: value for key, value in study.items() if key not in _FREE}
     kept["evaluation"] = {k: v for k, v in study["evaluation"].items() if k != "every"}
     return kept
@@ -186,7 +186,7 @@ def conclusion_of(
     rows: Sequence[TrialRow] | None = None,
     entries: Sequence[Entry] | None = None,
 ) -> Conclusion:
-    """Return a study's conclusion as of its last commit; the study may be running."""
+    """Return a study's conclusion as of its last commit, even while it is running."""
     meta, rows = journal.meta, journal.trials() if rows is None else rows
     entries = leaderboard_of(meta, rows) if entries is None else entries
     ended = journal.head().phase == "finished"
@@ -210,7 +210,7 @@ def conclusion_of(
 
 
 def _alone_samples(folder: Path, alone: WithoutCopying) -> Values | None:
-    """Return the constraints of the best trial in the study without copying."""
+    """Return the best trial's constraint results in the study without copying."""
     with Journal(folder.with_name(f"{folder.name}-alone")) as journal, journal.at_one_commit():
         found = constraint_samples(journal, journal.trials(), alone.trial, None)
     return None if found is None else found.winner
@@ -219,9 +219,9 @@ def _alone_samples(folder: Path, alone: WithoutCopying) -> Values | None:
 def _without_training(
     journal: Journal, rows: Sequence[TrialRow], entries: Sequence[Entry]
 ) -> Sequence[Entry]:
-    """Return entries with evaluations-only values, if the winner has one value on all seeds.
+    """Return entries with evaluation-only values if all the winner's seeds have the same value.
 
-    That value may be a ceiling. Others that reach it have different training returns.
+    Such a value may be a ceiling. Other trials that reach it differ in their training returns.
     """
     meta, first = journal.meta, entries[0].trial if entries else None
     reported = {value for row in rows if row.trial == first for value in row.report_values}
@@ -232,7 +232,7 @@ def _without_training(
     from ..state.objective import measure  # numpy is loaded on use
 
     seen: dict[tuple[int, str], dict[int, float]] = {}
-    for row in journal.evaluations():  # in the order of env steps: the last one stays
+    for row in journal.evaluations():  # ordered by env steps: the last one is kept
         seen.setdefault((row.trial, row.stream), {})[row.replicate] = measure(meta.metric, row)
     values = (seen.get((one.trial, one.value_from), {}).values() for one in entries)
     return [replace(one, values=(*own,)) for one, own in zip(entries, values, strict=True)]
@@ -254,7 +254,7 @@ def constraint_samples(
     seen = iter([(min(column), max(column)) for column in zip(*shown, strict=True)])
 
     def values(number: int | None) -> list[dict[int, float] | float | None]:
-        """Return one trial's values for each constraint; a cut run has no cost."""
+        """Return one trial's value for each constraint; a cut run has no cost."""
         row = None if number is None else by_number.get(number)
         if row is None:
             return [None] * len(names)
@@ -284,9 +284,9 @@ def _measured_limits(
     measure: Callable[[EvaluationRow], list[float]],
     trials: Sequence[int | None],
 ) -> tuple[dict[int, dict[int, list[float]]], list[list[float]]]:
-    """Return constrained values on test seeds by trial and seed, and those on any new seed.
+    """Return constrained values on test seeds, by trial and seed, and those on any new seed.
 
-    Other trials are excluded, because confirming them must not change the answer.
+    Other trials are excluded, because confirming them must not change the verdict.
     """
     tested: dict[int, dict[int, list[float]]] = {}
     shown: list[list[float]] = []
@@ -295,17 +295,17 @@ def _measured_limits(
             continue
         measured = measure(row)
         shown.append(measured)
-        if row.stream is Stream.REPORT:  # in the order of env steps: the last one stays
+        if row.stream is Stream.REPORT:  # ordered by env steps: the last one is kept
             tested.setdefault(row.trial, {})[row.replicate] = measured
     return tested, shown
 
 
 def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
-    """Return a sentence if the winner's value includes cut episodes; otherwise ""."""
+    """Return a sentence if cut episodes contribute to the winner's value; otherwise ""."""
     if not entries or entries[0].value is None:
         return ""
     lengths = journal.last_lengths(entries[0].trial, entries[0].value_from)
-    if max(lengths, default=0) < SHORTEST_CUT:  # nothing of the study needs to be read
+    if max(lengths, default=0) < SHORTEST_CUT:  # no need to read the study
         return ""
     return cut_words(recorded(journal.meta.study_text), lengths)
 
@@ -323,11 +323,11 @@ class StudyRows:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Data on the compared trials that only the journal has."""
+    """Data on the compared trials that are only in the journal."""
 
-    fresh: FrontValues = field(default_factory=dict)  # of a front, on selection seeds
+    fresh: FrontValues = field(default_factory=dict)  # of the front, on selection seeds
     alone: WithoutCopying | None = None
-    cut: str = ""  # the winner's episodes were cut, as a sentence
+    cut: str = ""  # a sentence if the winner's episodes were cut
     looks: Sequence[Look] = ()
     constraints: ConstraintSamples | None = None  # on test seeds
 
@@ -360,7 +360,7 @@ def conclusion_from(study: StudyRows, measured: Measured) -> Conclusion:
 def _default_and_front(
     meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry], values: FrontValues
 ) -> FrontConclusion | None:
-    """Return how the default compares with the front; None if it was not measured with it."""
+    """Compare the default with the front; None if the default was not measured with it."""
     default = default_of(rows)
     kept = {
         e.trial: values[e.trial]
@@ -383,9 +383,9 @@ def _default_and_front(
 
 
 def ceiling_of(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
-    """Return the metric's best possible value, if the environment's table knows it."""
+    """Return the metric's best possible value if the environment's table has it, else None."""
     if isinstance(study["env"], list):
-        return None  # a score has none
+        return None  # a score has no ceiling
     known = find(str(study["env"]["id"]))
     if known is None or known.best_return is None or meta.goal != "maximize":
         return None
@@ -398,7 +398,7 @@ def ceiling_of(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
 def _why_nothing(
     given: Mapping[str, Any], study: StudyRows, front: FrontConclusion | None
 ) -> list[str]:
-    """Return sentences on why there is no verdict, and what would allow one."""
+    """Return sentences on why there is no verdict, and on what would give one."""
     meta, entries = study.meta, study.entries
     first = entries[0] if entries else None
     if first is None or first.value is None:
@@ -420,10 +420,10 @@ def _why_nothing(
 
 
 def _why_untested(confirm: Mapping[str, Any], rows: Sequence[TrialRow], first: Entry) -> list[str]:
-    """Return a sentence that the winner has no value on test seeds, with its error."""
+    """Return a sentence that the winner has no value on test seeds, with the error behind it."""
     error = next((row.error for row in rows if row.trial == first.trial), "")
     more = [f"Trial {first.trial}: {error}."] if error else []
-    if first.value_from == Stream.CHOOSE or not confirm["top_k"]:  # `hpo confirm` of others
+    if first.value_from == Stream.CHOOSE or not confirm["top_k"]:  # `hpo confirm` of other trials
         return ["Undecided: the winner has no value on the test seeds.", *more]
     kind = "selection" if confirm["choose"] else "test"
     return [f"Undecided: no trial has a value on every {kind} seed.", *more]
@@ -441,7 +441,7 @@ def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> l
 
 
 def _default_on_front(entries: Sequence[Entry]) -> list[str]:
-    """Return a sentence on where the default is, or nothing if that is unknown."""
+    """Return a sentence on the default's place relative to the front, or nothing if unknown."""
     default = next((entry for entry in entries if entry.trial == 0), None)
     if default is None:
         return []
@@ -458,7 +458,7 @@ def _default_on_front(entries: Sequence[Entry]) -> list[str]:
 
 
 def _on_the_front(entries: Sequence[Entry], default: Entry, seeds: str) -> str:
-    """Return a sentence that the default is on the front, and with how many others."""
+    """Return a sentence that the default is on the front, and how many others are."""
     beside = [entry for entry in entries if entry.confirmed == default.confirmed]
     ranked = [entry for entry in beside if entry.front is not None]
     if len(ranked) == 1 and any(entry.feasible is False for entry in beside):
@@ -487,7 +487,7 @@ def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) 
 def _environment_note(
     study: Mapping[str, Any], rows: Sequence[TrialRow], entries: Sequence[Entry]
 ) -> str:
-    """Return how the winner's environment differs from the default's; "" if it does not."""
+    """Describe how the winner's environment differs from the default's; "" if it does not."""
     params, default = {row.trial: row.params for row in rows}, default_of(rows)
     if not entries or default is None:
         return ""

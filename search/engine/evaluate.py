@@ -1,7 +1,7 @@
 """Counts chunks and evaluations, and retires diverged replicates.
 
-The numbers of a diverged lane are dropped; the reason is kept. A non-finite evaluation counts as
-divergence, too.
+The numbers of a diverged lane are dropped; the reason is kept. A non-finite evaluation also counts
+as divergence.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ LONGEST = 500
 
 
 def fail_replicates(ledger: SearchState, failed: Iterable[tuple[Replicate, str]]) -> None:
-    """Fail trials, each with a reason; their lanes are freed at the next boundary."""
+    """Fail trials, each for a reason; their lanes become free before the next chunk."""
     for run, why in failed:
         ledger.state.usage.count_failure()
-        run.diverge()  # not cut: those beside it are still compared
+        run.diverge()  # not cut: the trial's other replicates are still compared
         ledger.state.lose(run, failed=True)
         ledger.fail(run.trial, why[:LONGEST])
 
@@ -40,7 +40,7 @@ AddRows = Callable[..., None]
 
 
 def refills_of(ledger: SearchState, runs: Sequence[Replicate]) -> list[Refill]:
-    """Return the lanes of replicates that start their first chunk next."""
+    """Return the refills for replicates that start their first chunk next."""
     refills: list[Refill] = []
     for run in runs:
         if run.chunks == 0 and run.lane is not None:
@@ -53,7 +53,7 @@ def refills_of(ledger: SearchState, runs: Sequence[Replicate]) -> list[Refill]:
 
 
 def changes_of(ledger: SearchState, bucket: Bucket, runs: Sequence[Replicate]) -> list[LaneChange]:
-    """Return lanes on new seeds whose trial's lineage changed hyperparameters here."""
+    """Return changes for lanes on new seeds whose lineage changed hyperparameters here."""
     changes: list[LaneChange] = []
     for run in runs:
         schedule = ledger.trials[run.trial].schedule
@@ -72,7 +72,7 @@ def count_chunk(
     result: ChunkResult,
     add_rows: AddRows,
 ) -> None:
-    """Count one chunk for its replicates, and mark those that diverged."""
+    """Count one chunk for its replicates, and mark the diverged ones."""
     shown: dict[int, Replicate] = {}
     took = max(0.0, result.seconds)
     ledger.state.usage.count_seconds(took)
@@ -101,7 +101,7 @@ def count_chunk(
 
 
 def _digest_metrics(shown: Mapping[int, Replicate], result: ChunkResult) -> None:
-    """Add a chunk's metrics to each replicate's digest; without metrics there is none."""
+    """Add a chunk's metrics to each replicate's digest; without metrics, there is no digest."""
     names = sorted(result.metrics)
     if not names:
         return
@@ -113,7 +113,7 @@ def _digest_metrics(shown: Mapping[int, Replicate], result: ChunkResult) -> None
 def retire_diverged(
     ledger: SearchState, set_aside: Callable[[Trial], bool] = lambda trial: False
 ) -> None:
-    """End the trials with more diverged replicates than the study tolerates."""
+    """End trials with more diverged replicates than the study tolerates."""
     for trial in ledger.live():
         diverged = [run.state is RunState.DIVERGED for run in trial.runs]
         too_many = sum(diverged) > ledger.study.seeds.tolerate or (diverged and all(diverged))
@@ -162,7 +162,7 @@ def take_evaluations(
     runs: Sequence[Replicate],
     results: Sequence[EvaluationResult],
 ) -> list[EvaluationRow]:
-    """Record evaluations and return their rows; replicates at full length end."""
+    """Record evaluations and return their rows; replicates that reach full length end."""
     written: list[EvaluationRow] = []
     lacking = False
     failed = [
@@ -205,7 +205,7 @@ def take_evaluations(
 def _with_training(
     ledger: SearchState, run: Replicate, result: EvaluationResult
 ) -> EvaluationResult:
-    """Add training returns to the evaluation's metrics, if they have a weight.
+    """Add training returns to an evaluation's metrics, if they have a weight.
 
     Replayed evaluations use the recorded returns.
     """
@@ -228,7 +228,7 @@ def _diverge(ledger: SearchState, bucket: Bucket, run: Replicate, why: str) -> N
 def _not_finite(ledger: SearchState, result: EvaluationResult, values: Sequence[float]) -> str:
     study = ledger.study
     names = [metric.name for metric in study.objectives or (study.metric,)]
-    shown = zip(names, values, strict=False)  # after the objectives come constraints
+    shown = zip(names, values, strict=False)  # objectives first, then constraints
     bad_ones = [f"{name} is {value}" for name, value in shown if not math.isfinite(value)]
     named = bad_ones[0] if bad_ones else "the value of a constraint is not finite"
     if not study.algorithm.is_ppo and "eval/return_mean" not in names:
@@ -253,7 +253,7 @@ def measure_baselines(
     known: Sequence[BaselineRow],
     report: Callable[[str, float], None],
 ) -> None:
-    """Measure the baselines without a row in `known`; the next commit writes them."""
+    """Measure the baselines that have no row in `known`; the next commit writes the results."""
     study = ledger.study
     wanted = replicates_of(study)
     there = {

@@ -1,6 +1,6 @@
-"""End trials at the end of their runs or at a budget cut, and keep the best policies.
+"""Ends trials when their runs end or the budget cuts them, and keeps the best policies.
 
-A lane still has its policy at the boundary where its run ends.
+When a run ends, its lane still contains its policy until the next refill.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .extend_run import keep_for_growth
 def clearly_worse(losses: Sequence[float], best: Sequence[float], risk: float) -> bool:
     """Return whether the mean of `losses` is above that of `best`, paired by seed.
 
-    A one-sided paired t-test: the lower bound of the mean difference, at level 1 - risk, is above
-    zero. Needs two pairs.
+    This is a one-sided paired t-test: the lower bound of the mean difference, at level 1 - risk,
+    is above zero. It needs two pairs.
 
     >>> clearly_worse([5.0, 6.0, 7.0], [1.0, 2.1, 2.9], risk=0.05)
     True
@@ -42,7 +42,7 @@ def clearly_worse(losses: Sequence[float], best: Sequence[float], risk: float) -
 
 
 def more_seeds(ledger: SearchState, trial: Trial) -> list[Replicate]:
-    """Return further replicates for a trial whose runs have ended; maybe none.
+    """Return further replicates for a trial whose runs have ended; possibly none.
 
     The total risk of dropping a trial equal to the best is 1 - confidence, divided evenly among
     the looks (Bonferroni).
@@ -67,8 +67,8 @@ def more_seeds(ledger: SearchState, trial: Trial) -> list[Replicate]:
 def value_of(ledger: SearchState, trial: Trial) -> float:
     """Return a finished trial's value.
 
-    With fewer seeds than the best trial, it is that trial's value plus the mean difference on the
-    shared seeds, because the trial's seeds may be the easy ones.
+    For a trial with fewer seeds than the best trial, this is the best trial's value plus the mean
+    difference on the shared seeds, because the trial's own seeds may be the easy ones.
     """
     values = trial.values_of(Stream.SEARCH)
     plain = ledger.objective.aggregate(values)
@@ -83,7 +83,7 @@ def value_of(ledger: SearchState, trial: Trial) -> float:
 
 
 def _best_in_full(ledger: SearchState) -> Trial | None:
-    """Return the best feasible trial with a value on every seed."""
+    """Return the best feasible trial that has a value on every seed."""
     number = ledger.whole.best()
     return None if number is None else ledger.trials[number]
 
@@ -92,10 +92,10 @@ _FOLDER = re.compile(r"trial_(\d+)(?:_(steps|best|seeds))?")
 
 
 class KeptPolicies:
-    """The kept policies of a study: a sub-folder `trial_N` per trial.
+    """The saved policies of a study, in a sub-folder `trial_N` per trial.
 
-    With `each_seed`, every seed's policy is in `trial_N_seeds/S`, and the trial's is the first
-    seed's. Snapshots are in `trial_N_steps/S/ENV_STEPS`, each trial's best policy in
+    With `each_seed`, each seed's policy is in `trial_N_seeds/S`, and `trial_N` has the first
+    seed's. Snapshots are in `trial_N_steps/S/ENV_STEPS`, and each trial's best policy in
     `trial_N_best`.
     """
 
@@ -110,7 +110,7 @@ class KeptPolicies:
         self._directory, self._wanted = directory, wanted
 
     def snapshot(self, runs: Iterable[Replicate]) -> None:
-        """Write the due snapshots of replicates in lanes, at a chunk boundary."""
+        """Write the snapshots that are due for replicates in lanes, between two chunks."""
         for run in runs:
             if run.stream is Stream.SEARCH and run.lane is not None and self._is_due(run):
                 path = self._directory / f"trial_{run.trial}_steps" / str(run.replicate)
@@ -124,7 +124,7 @@ class KeptPolicies:
         return here // every > (here - self._bucket(run).schedule.quantum) // every >= 0
 
     def consider(self, runs: Sequence[Replicate]) -> None:
-        """Keep policies of replicates just evaluated, while their lanes still have them."""
+        """Save policies of replicates that were just evaluated and are still in their lanes."""
         state = self._ledger.state
         for run in runs:
             has_lane = self._bucket(run).population is not None
@@ -134,7 +134,7 @@ class KeptPolicies:
                 self._write(run, self._path(run.trial, "_seeds") / str(run.replicate))
             if run.state not in (RunState.RUNNING, RunState.ENDED):
                 continue
-            shown = run.value if run.alone is None else run.alone  # over time, of one measure
+            shown = run.value if run.alone is None else run.alone  # comparable over time
             loss = self._ledger.objective.loss(shown)
             if self._wanted.best_of_each and state.beats_own(run.trial, loss):
                 self._write(run, self._path(run.trial, "_best"))
@@ -142,7 +142,7 @@ class KeptPolicies:
                 self._write(run, self._directory / "best_evaluation")
 
     def offer(self, trial: Trial) -> None:
-        """Keep a finished trial's policy if it is among the best so far."""
+        """Save a finished trial's policy if it is among the best so far."""
         ledger, most = self._ledger, self._wanted.keep_best
         there = in_lanes(trial.runs_of(Stream.SEARCH))
         seeds = self._seeds_of(trial) if self._wanted.each_seed else []
@@ -165,7 +165,7 @@ class KeptPolicies:
             self.export(there[0])
 
     def _seeds_of(self, trial: Trial) -> list[Path]:
-        """Return the policies of the seeds that finished, by seed."""
+        """Return the policies of the finished seeds, by seed."""
         folder = self._path(trial.number, "_seeds")
         runs = trial.runs_of(Stream.SEARCH)
         ended = {str(run.replicate): run for run in runs if run.state is RunState.ENDED}
@@ -188,7 +188,7 @@ class KeptPolicies:
             self._delete("steps", but=self._kept_or_live())
 
     def tidy_snapshots(self) -> None:
-        """On resume, delete snapshots newer than the last commit."""
+        """On resuming, delete snapshots newer than the last commit."""
         if not self._has_snapshots:
             return
         self.forget_snapshots()
@@ -214,7 +214,7 @@ class KeptPolicies:
                 delete_folder(snapshot)
 
     def tidy(self, winner: Trial | None) -> None:
-        """At a study's end, delete policies of trials that are not kept or have no value."""
+        """At the end of a study, delete policies of trials that are not kept or have no value."""
         trials, state = self._ledger.trials, self._ledger.state
         lost = {
             number
@@ -237,7 +237,7 @@ class KeptPolicies:
         return live | {policy.trial for policy in self._ledger.state.kept}
 
     def _folders(self) -> list[tuple[Path, int, str]]:
-        """Return the folders of trials, with number and kind ("" for the policy)."""
+        """Return the folders of trials, with number and kind ("" for the policy itself)."""
         paths = self._directory.glob("trial_*")
         found = ((path, _FOLDER.fullmatch(path.name)) for path in paths)
         return [(path, int(match[1]), match[2] or "") for path, match in found if match]
@@ -264,7 +264,7 @@ class KeptPolicies:
                 self._ledger.study,
                 alone=not self._ledger.objective.metric.training_weight,
             ),
-            "value": run.value if evaluated else None,  # of this very policy
+            "value": run.value if evaluated else None,  # value of exactly this policy
         }
         resolved = self._ledger.resolved_of(run.trial)
         bucket.population.export_policy(run.lane, resolved, path, about)
@@ -278,20 +278,20 @@ class KeptPolicies:
 
 
 def _has_won(trial: Trial) -> bool:
-    """Return whether it won before: it may win again without a lane that has its policy."""
+    """Return whether it won earlier: it may win again although no lane has its policy."""
     is_default = trial.number in (0, REFERENCE_TRIAL) and not trial.schedule
     return bool(trial.report_values and (trial.choose_values or not is_default))
 
 
 def in_lanes(runs: list[Replicate]) -> list[Replicate]:
-    """Return the replicates that ended at this boundary, whose lanes are not freed yet."""
+    """Return the replicates that ended in this chunk, whose lanes are not yet free."""
     return [run for run in runs if run.lane is not None and run.state is RunState.ENDED]
 
 
 def finish_trials(
     ledger: SearchState, buckets: Mapping[str, Bucket], policies: KeptPolicies
 ) -> None:
-    """End the search trials that have no live replicate."""
+    """End the search trials that have no live replicates."""
     for trial in ledger.live():
         if trial.lost or not trial.runs or any(run.is_live for run in trial.runs):
             continue
@@ -301,7 +301,7 @@ def finish_trials(
         further = more_seeds(ledger, trial)
         if further:
             for run in in_lanes(trial.runs_of(Stream.SEARCH))[:1]:
-                policies.export(run)  # the budget may end before the further seeds
+                policies.export(run)  # the budget may end before further seeds run
             trial.add(further)
             buckets[trial.bucket].enqueue(further)
             continue
@@ -311,7 +311,7 @@ def finish_trials(
 
 
 def close_search(ledger: SearchState, policies: KeptPolicies) -> None:
-    """End the remaining trials: live ones become unfinished, paused ones stopped."""
+    """End the remaining trials: live ones as unfinished, paused ones as stopped."""
     for trial in ledger.live():
         cut(trial.runs)
         _end_cut(ledger, trial, policies)
@@ -320,7 +320,7 @@ def close_search(ledger: SearchState, policies: KeptPolicies) -> None:
 
 
 def _end_cut(ledger: SearchState, trial: Trial, policies: KeptPolicies) -> None:
-    """End a trial cut by the budget: it is unfinished, or had already diverged."""
+    """End a trial that the budget cut: it is unfinished, unless it had already diverged."""
     whole = [run for run in trial.runs if run.state is not RunState.CUT]
     if ledger.study.seeds.racing is None or len(whole) < ledger.study.seeds.first:
         state = TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED
