@@ -243,7 +243,7 @@ class Division:
 
     @classmethod
     def of(cls, total: int, shares: int, tile: int, devices: int) -> Division:
-        """Divide lanes by whole tiles, or evenly by one tile on each of `devices`.
+        """Divide lanes in units of one tile per device if that is even, otherwise of one tile.
 
         >>> Division.of(16, 2, 4, 2)
         Division(total=16, tile=4, unit=8, own=8)

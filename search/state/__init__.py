@@ -1,1 +1,1 @@
-"""The state of a study in memory: ledger, trials, buckets, schedules, budget, progress."""
+"""The state of a study in memory: trials, buckets, schedules, budget, progress."""
