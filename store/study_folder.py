@@ -51,7 +51,7 @@ def first_of(names: Sequence[str]) -> str:
 def free_name(root: Path, name: str) -> str:
     checked_name(name)
     number, candidate = 1, name
-    while os.path.lexists(root / candidate):  # also a broken link
+    while os.path.lexists(root / candidate):  # including broken links
         number += 1
         candidate = checked_name(f"{name}-{number}")
     return candidate
@@ -90,7 +90,7 @@ class StudyFolder:
         return self.path / f"{name}.parquet"
 
     def check_plain(self) -> None:
-        """Raise `StoreError` if a link or something else is in the place of a study's file."""
+        """Raise `StoreError` if the path of a study's file has a link, or anything but a file."""
         for name in STUDY_FOLDERS:
             atomic_files.is_plain_folder(self.path / name)
         for name in OURS:
@@ -124,10 +124,10 @@ class StudySummary:
     name: str
     state: str  # `running`, `interrupted`, `finished`, `damaged` or `unreadable`
     trials: int
-    done: int  # trials that have finished, stopped or failed
-    best: float | None  # value of the first trial of the leaderboard
+    done: int  # number of trials that have finished, stopped or failed
+    best: float | None  # value of the first trial on the leaderboard
     metric: str
-    updated_at: float | None  # time of its last commit, seconds since the epoch; None if not known
+    updated_at: float | None  # time of its last commit, seconds since the epoch; None if unknown
     path: Path
     error: str = ""  # why it is damaged or unreadable
 
@@ -138,7 +138,8 @@ class StudySummary:
 @dataclass(frozen=True)
 class Inside:
     root: Path
-    changed: dict[str, int]  # study -> last change of its journal, nanoseconds since the epoch
+    # study -> time of its journal's last change, nanoseconds since the epoch
+    changed: dict[str, int]
     unreadable: dict[str, str]  # folder that may be a study -> why it cannot be read
 
     @property
@@ -162,7 +163,8 @@ def look_inside(root: Path, skipped: Callable[[str], None] | None = None) -> Ins
     for name in listed(root):
         try:
             journal = _journal_of(root / name)
-        except OSError as error:  # another user's, `lost+found`, a link to itself, a failing disk
+        # another user's folder, `lost+found`, a link to itself, a failing disk
+        except OSError as error:
             found.unreadable[name] = error.strerror or type(error).__name__
             continue
         if journal is not None:
@@ -200,7 +202,7 @@ def summary_of(path: Path) -> StudySummary:
             meta, head, counts = journal.meta, journal.head(), journal.count_by_state()
             entries = leaderboard_of(meta, trials_seen(journal))
         state = state_of(path, head)
-    except (StoreError, OSError) as error:  # must not hide the other studies
+    except (StoreError, OSError) as error:  # must not hide other studies
         closed = isinstance(error, UnreadableError | PermissionError)
         state = "unreadable" if closed else "damaged"
         return StudySummary(path.name, state, 0, 0, None, "", None, path, str(error))
@@ -210,14 +212,14 @@ def summary_of(path: Path) -> StudySummary:
 
 
 def state_of(folder: Path, head: CommitHead) -> str:
-    """Return `running` while a process writes the study, otherwise `finished` or `interrupted`."""
+    """Return `running` if a process writes the study, otherwise `finished` or `interrupted`."""
     if lock_holder(folder) is not None:
         return "running"
     return "finished" if head.phase == "finished" else "interrupted"
 
 
 def trials_seen(journal: Journal, read: Iterable[TrialRow] | None = None) -> list[TrialRow]:
-    """Return a study's trials; running ones become interrupted if no process writes it."""
+    """Return a study's trials; running ones become interrupted if no process writes the study."""
     rows = journal.trials() if read is None else list(read)
     return rows if lock_holder(journal.path.parent) is not None else as_left(rows)
 
@@ -232,7 +234,7 @@ def find_study(
     root: Path = RESULTS,
     skipped: Callable[[str], None] | None = None,
 ) -> StudyFolder:
-    """Find a study by name in `root` or by path; None: the only one in `root`."""
+    """Find a study by name in `root` or by path; None finds the only one in `root`."""
     if study is not None:
         for path in (root / study, Path(study)):
             try:
