@@ -43,7 +43,7 @@ def read_algorithm(
         env = (data.get("environment", False), data.get("acts", False))
         return Algorithm(data["class"], table, data["unit"], *env)
     given = node.value["class"].value if node.is_map and "class" in node.value else node.value
-    if source is None or not _is_named(given):  # a record never runs a file
+    if source is None or not _is_named(given):  # a recorded study never runs a file
         text = f"algorithm is {node.shown()}; allowed: ppo, {_KINDS}"
         notes.add(text, root, "algorithm")
         return Algorithm()
@@ -58,7 +58,7 @@ def read_algorithm(
 
 
 def is_library(name: str) -> bool:
-    """Return whether an algorithm comes from an installed package, so no file is run."""
+    """Return whether an algorithm comes from an installed package, so that no file is run."""
     return name.startswith(_REJAX)
 
 
@@ -75,7 +75,8 @@ def _is_named(given: object) -> bool:
 def _read_command(notes: Notes, root: Node, source: Path) -> Algorithm:
     node = root.value.get("algorithm")
     name = node.value["class"].value if node and node.is_map and "class" in node.value else ""
-    if node is not None and not str(name).startswith(f"{COMMAND}:"):  # else a resolved study
+    # otherwise it is a resolved study
+    if node is not None and not str(name).startswith(f"{COMMAND}:"):
         notes.add("command and algorithm are both given; keep one", root, "algorithm")
         return Algorithm()
     return command_algorithm(notes, root, source)
@@ -118,7 +119,7 @@ def _of_file(given: str, source: Path) -> Any:
 
 
 def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
-    """Return what a class declares: of `FILE.py:CLASS`, whose file is run, or of `rejax:SAC`."""
+    """Return the algorithm declared by `FILE.py:CLASS`, whose file is run, or by `rejax:SAC`."""
     if not _is_named(given):
         raise ConfigError(f"{given!r} is not {_KINDS}")
     ask_for_devices_of(Node(None, {}))
@@ -126,20 +127,20 @@ def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
 
 
 def with_code(study: Study) -> Study:
-    """Return a study from another process with its custom training's class."""
+    """Add the class of its custom training to a study from another process."""
     if study.algorithm.is_ppo or study.algorithm.is_process:
         return study
     return replace(study, algorithm=_load_training(study.algorithm.name, Path(study.source)))
 
 
 def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
-    """Put the class in place of `env` and its file among `imports`, and read `length`."""
+    """Replace `env` by the class, add its file to `imports`, and read `length`."""
     if algorithm.is_ppo:
         return
     here = root.value["command" if algorithm.is_process else "algorithm"].line
     if not algorithm.takes_env:
         given = plain(root.value["env"]) if "env" in root.value else algorithm.label
-        if given not in (algorithm.label, {"id": algorithm.label}):  # as a record has it
+        if given not in (algorithm.label, {"id": algorithm.label}):  # as in a record
             text = f"{algorithm.label} makes the environment itself; remove env"
             notes.add(text, root, "env")
         root.value["env"] = Node(here, {"id": Node(here, algorithm.label)}, {"id": here})

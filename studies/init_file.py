@@ -1,4 +1,4 @@
-"""The text of a first study, for `hpo init ENV`: runs unchanged and names the usual keys."""
+"""The text of a first study, for `hpo init ENV`, which can be run unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OFFERED = ("vf_coef", "max_grad_norm", "lr_schedule", "target_kl")
 _COLUMN = 76
 CONFIRM = {"top_k": 3, "choose": 3, "report": 16, "interim": 8}
 """How the winner is chosen and tested in every study file that is written."""
-SEED_PLAN = (  # lines and what they are, for every study file that is written
+SEED_PLAN = (  # lines and their meaning, for every generated study file
     ("seeds: {per_config: 1}", "of every trial in the search"),
     (f"confirm: {flow(CONFIRM)}", "the best 3 on 3 new seeds, then the test"),
 )
@@ -44,15 +44,16 @@ _SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
 def init_text(env_id: str, imports: Sequence[str] = (), custom: EnvEntry | None = None) -> str:
     """Return the text of a study; `LunarLander-v3` becomes `gym:LunarLander-v3`.
 
-    `imports` are the files in the study's folder that register the environment. They have run.
-    `custom` describes an environment that no table has.
+    `imports` are the files in the study's folder that register the environment; they have already
+    run. `custom` describes an environment that is in no table.
     """
     env = custom or entry(full_id(env_id))
     seen = _observation(env)
     used = env.id if seen is None or seen.is_image else seen.wrapped_id or env.id
     name = used.lower().replace(":", "-").replace("/", "-")
     is_image = seen is not None and seen.is_image
-    flat = env.source != "optical" and not is_image  # those show bits, graphs, tokens or pixels
+    # the others observe bits, graphs, tokens or pixels
+    flat = env.source != "optical" and not is_image
     searched = (*SEARCHED, _NORMALISED) if flat else SEARCHED
     offered = _OFFERED if flat else (*_OFFERED, _NORMALISED)
     lines = [
@@ -87,7 +88,7 @@ def init_text(env_id: str, imports: Sequence[str] = (), custom: EnvEntry | None 
 
 
 def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
-    """Return the text of a custom training's study; it must declare a range to search."""
+    """Return the text of a study for a custom training, which must declare a range to search."""
     searched = [knob for knob in algorithm.knobs.values() if knob.search is not None]
     if not searched:
         given = 'search={"min": 1e-4, "max": 1e-1, "distribution": "log_uniform"}'
@@ -97,7 +98,7 @@ def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
     if algorithm.takes_env:
         given = [f"env: {env_id or 'CartPole-v1'}"]
     elif env_id is not None:
-        algorithm.complete({"env": env_id})  # refuses it where the class has none
+        algorithm.complete({"env": env_id})  # raises if the class has no environment
     lines = [
         f"# {algorithm.label} of {algorithm.name.partition(':')[0]}",
         f"name: {algorithm.label.lower()}",
@@ -137,7 +138,7 @@ def _observation(env: EnvEntry) -> Observation | None:
         return None
     try:
         return observation_of(env.id)
-    except HpoError:  # a package is missing here: the study's check says so
+    except HpoError:  # a package is missing here, which the study's check reports
         return None
 
 

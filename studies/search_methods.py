@@ -1,4 +1,4 @@
-"""The table of search methods; files in `imports` add rows by `register_sampler`."""
+"""The table of search methods; files in `imports` add rows with `register_sampler`."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ Dealt = Literal["modelled", "at random", "yes"]
 
 @dataclass(frozen=True)
 class Method:
-    name: str  # of `search.method`
-    # SamplerSpec -> sampler; a built-in one as `module:class` below `search/samplers/`
+    name: str  # value of `search.method`
+    # SamplerSpec -> sampler; for a built-in one, `module:class` below `search/samplers/`
     build: str | Callable[..., Any]
-    options: tuple[Field, ...] = ()  # of `search.options`
+    options: tuple[Field, ...] = ()  # keys of `search.options`
     learns_from: str = "results"  # "": independent of results
     # the meaning of `search.ahead: auto`; True for methods that take more than a millisecond
     ahead: bool = True
-    ends: bool = False  # runs out of proposals
+    ends: bool = False  # whether it can run out of proposals
     objectives: Literal["one", "several", "any number"] = "several"
     constraints: str = "its own way"
     conditional: Dealt = "modelled"  # parameters under a `when`
     choices: Dealt = "modelled"  # values without an order
-    package: str = ""  # to be installed
-    extra: str = ""  # of hpo, that installs it
-    rests_on: tuple[str, ...] = ()  # packages that change its proposals
+    package: str = ""  # the package that it needs
+    extra: str = ""  # the extra of hpo that installs the package
+    rests_on: tuple[str, ...] = ()  # packages whose versions affect its proposals
 
     @property
     def learns(self) -> bool:
         return bool(self.learns_from)
 
 
-MOST_POINTS = 1000  # values that a grid takes of one range, at most
+MOST_POINTS = 1000  # largest number of values per range in a grid
 _STARTUP = count("n_startup_trials", 10, "trials drawn at random before the model", high=100_000)
 _BLIND: dict[str, Any] = {
     "learns_from": "", "ahead": False, "objectives": "any number", "constraints": "no need",
@@ -208,7 +208,7 @@ def method_row(name: str) -> Method:
 
 
 def check_options(what: str, options: Iterable[object], taken: Iterable[str] = ()) -> None:
-    """Refuse options that no study file could give."""
+    """Raise for options that no study file could set."""
     names = set(taken)
     for given in options:
         if not isinstance(given, Field):

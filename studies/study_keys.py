@@ -1,4 +1,4 @@
-"""The study file's keys by section, the options of loggers, and the names of metrics."""
+"""The keys of study files by section, the options of loggers, and the names of metrics."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
 TOP = keys_of(Study)
 
 _OWN = re.compile(r"eval/[A-Za-z0-9_]{1,100}")
-_SHARE = re.compile(r"eval/(path|hops)_[0-9]{1,3}_share")  # where `histograms` is on
+_SHARE = re.compile(r"eval/(path|hops)_[0-9]{1,3}_share")  # with `histograms` on
 _STATISTICS = {
     "mean": "mean", "median": "median", "min": "smallest", "max": "largest",
     "std": "standard deviation",
@@ -104,7 +104,7 @@ _RETURN = frozenset({
 def metric_fault(name: str, env: EnvEntry | None) -> str | None:
     """Return why a metric cannot be optimised, or None.
 
-    Unknown environments may have any `eval/<name>`; known ones list theirs.
+    Unknown environments may have any `eval/<name>`; known ones list their metrics.
 
     >>> metric_fault("eval/return_maen", None)
     >>> metric_fault("return_mean", None)

@@ -1,6 +1,6 @@
 """The kinds of values in a study file: how each is read, named and described.
 
-A new kind is one class here and its name in `field.FieldType`.
+A new kind needs one class here, and its name in `field.FieldType`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Kind(Protocol):
         ...
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
-        """Return alternative JSON schemas, without words and `off`."""
+        """Return the alternative JSON schemas, without words and `off`."""
         ...
 
 
@@ -61,7 +61,7 @@ class Listed:
 
 
 class Words:
-    """A list of different words."""
+    """A list of distinct words."""
 
     def read(self, field: Field, child: Node) -> Any:
         given = plain(child)
@@ -76,7 +76,7 @@ class Words:
 
 
 class Counts:
-    """A list of different whole numbers of at least 1."""
+    """A list of distinct integers of at least 1."""
 
     def read(self, field: Field, child: Node) -> Any:
         if not child.is_list or not child.value:
@@ -136,7 +136,7 @@ class Number:
 
 
 class Count(Number):
-    """A whole number, such as 200M."""
+    """An integer, such as 200M."""
 
     def amount(self, field: Field, given: Any) -> Any:
         return _checked_number(field, count_of(given), int)
@@ -169,7 +169,7 @@ class Factors(Number):
 
 
 class Points(Count):
-    """A whole number, or a mapping of knob to whole number."""
+    """An integer, or a mapping from hyperparameter to integer."""
 
     def read(self, field: Field, child: Node) -> Any:
         if not child.is_map:
