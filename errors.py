@@ -5,9 +5,9 @@ A message names the problem, with the value and the allowed values, in the libra
 command line exits with `exit_code`.
 
     HpoError
-    ├── StudyError          the study file is wrong; carries every mistake with its line
+    ├── StudyError          the study file is wrong; has every mistake with its line
     ├── ConfigError         a hyperparameter, plan or environment value is wrong
-    UnknownNameError    an id that is in no registry; suggests the nearest
+    ├── UnknownNameError    an id that is in no registry; suggests the nearest
     │   └── UnimportedModuleError  an id in a module that only `imports` may load
     ├── StoreError          results on disk are missing, locked, damaged or of another study
     │   └── UnreadableError    files that this user may not read

@@ -101,6 +101,7 @@ def row_weights(
     With `masking_gating`, rows with fewer valid actions than `masking_gate_min_actions` contribute
     no gradient to the policy and the entropy, and rows without any contribute none to the value.
     With `masking_damping`, the others have weight min(1, valid mass / valid_mass_target). If
+    `action_masking` is off, every row counts in full.
     """
     count = valid_actions(mask, sizes)
     some = count > 0

@@ -111,8 +111,7 @@ class BenchFile:
         return study
 
     def budgeted(self, study: Study, runs: int) -> Study:
-        """Return the study with a budget of `runs` full runs for the search, and that of
-        confirm."""
+        """Return the study with a budget of `runs` full runs for the search, plus confirm."""
         env_steps = (runs + study.confirming) * study.env_steps
         return replace(study, budget=Budget(trials=None, env_steps=env_steps))
 

@@ -63,8 +63,9 @@ def _imports_of(source: Path, path: Path, roots: list[Path]) -> Iterator[Path]:
 
 def import_user_code(paths: Iterable[str], source: str | Path) -> None:
     """Run the files named by a study; a file that has changed, as in a notebook, runs again.
-The files may import each other and their neighbours: their folder is last on `sys.path`, so it
-hides no other module. Errors are reported as `file:line: message`.
+
+    The files may import each other and their neighbours: their folder is last on `sys.path`, so it
+    hides no other module. Errors are reported as `file:line: message`.
     """
     for given in paths:
         path = (Path(source) / given).resolve()

@@ -1,1 +1,1 @@
-"""All user output: text, tables, pages, charts, and the commands that print them."""
+"""All output for users: text, tables, pages, charts, and the commands that print them."""

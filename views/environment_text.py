@@ -1,4 +1,4 @@
-"""Scores over several environments as text: for a trial, and for two sides."""
+"""Scores over several environments as text, for one trial and for two sides."""
 
 from __future__ import annotations
 

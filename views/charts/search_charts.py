@@ -1,4 +1,4 @@
-"""Pictures of the search: learning curves, values in order, the Pareto front, schedules."""
+"""Charts of the search: learning curves, values in order, the Pareto front, schedules."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class _Measured:
     label: str
     found: Mapping[int, Curve]
     bounds: Bounds
-    streams: Mapping[int, Sequence[str]]  # trial -> the seeds that its curve is of
+    streams: Mapping[int, Sequence[str]]  # trial -> kinds of seeds in its curve
 
 
 def curves(snapshot: Snapshot) -> Picture:
@@ -127,7 +127,7 @@ def _streams_of(snapshot: Snapshot, entry: Entry) -> Sequence[str]:
 def _in_training(
     snapshot: Snapshot, own: Mapping[int, Sequence[str]], shown: Sequence[int]
 ) -> list[_Measured]:
-    """Return the training returns of `own` trials and of the `shown` others, per environment."""
+    """Return the training returns of `own` trials and of other `shown` ones, by environment."""
     streams = {**dict.fromkeys((*own, *shown), _SEARCH), **own}
     most = {**dict.fromkeys(shown, _POINTS // 2), **dict.fromkeys(own, _POINTS)}
     return [
@@ -168,7 +168,7 @@ def _on_fresh_seeds(snapshot: Snapshot, entry: Entry) -> bool:
 
 
 def _named_curve(snapshot: Snapshot, entry: Entry, streams: Sequence[str], seeds: int) -> str:
-    """Return the text of a legend: the trial, and the seeds of its curve."""
+    """Return the text for a legend: the trial, and the seeds of its curve."""
     name = f"trial {entry.trial}"
     if entry.trial < 0:
         name = "the default"
@@ -248,7 +248,7 @@ def _value_scale(
     marks: Sequence[Line | Band | Dot],
     kept: Sequence[Line | Band | Dot],
 ) -> Scale:
-    """Return a scale for marks that holds all of `kept`; without these, all marks."""
+    """Return a scale for marks that includes all of `kept`; if that is empty, all marks."""
     every = [y for _, y in _all_corners(marks)]
     if not kept:
         return value_scale(every, measured.label)
@@ -273,7 +273,7 @@ def _grey_lines(others: Sequence[int], measured: _Measured) -> list[Line | Dot]:
 
 @dataclass(frozen=True)
 class _Leader:
-    """The curve of the winner or of the default, with its key and its label."""
+    """The curve of the winner or of the default, with its legend entry and its label."""
 
     marks: list[Line | Band | Dot]
     key: Key
@@ -387,14 +387,14 @@ def history(snapshot: Snapshot) -> Picture:
 
 
 def _values_of(rows: Sequence[TrialRow]) -> tuple[dict[int, float], dict[int, float]]:
-    """Return trial -> value of a full run; of the others at the last rung."""
+    """Return trial -> value of a full run; for other trials, the value at the last rung."""
     ended = _finite_values({row.trial: row.value for row in rows})
     others = [row for row in rows if row.trial not in ended]
     return ended, _finite_values({row.trial: row.rung_value for row in others})
 
 
 def _kept_in_sight(snapshot: Snapshot, rows: Sequence[TrialRow]) -> list[float]:
-    """Return the values of the default and of the winner, which the scale must include."""
+    """Return the values of the default and the winner, which the scale must include."""
     first = snapshot.winner
     leaders = (0, first.trial if first else 0)
     values = [row.value for row in rows if row.trial in leaders]

@@ -1,4 +1,4 @@
-"""`hpo importance`: which hyperparameters matter; `hpo what-if`: other stopping rules."""
+"""`hpo importance`: the hyperparameters that matter; `hpo what-if`: different stopping rules."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _importance_text(answer: SignificantKnobs, unit: str) -> str:
 
 
 def _share_of(name: str, answer: SignificantKnobs) -> str:
-    """Return the share that a hyperparameter explains, with a star where it matters."""
+    """Return the share that a hyperparameter explains, with a star if it matters."""
     knob = next((knob for knob in answer.decided.knobs if knob.name == name), None)
     return "-" if knob is None else f"{knob.share:.0%}{'*' * knob.decided}"
 

@@ -81,7 +81,7 @@ def do_paper(args: Namespace) -> int:
 
 
 def _verdict_sentence(snapshot: Snapshot, studies: int) -> str:
-    """Return the first sentence of a study's verdict, with the study's name among several."""
+    """Return the first sentence of a study's verdict, with its name if there are several."""
     said = snapshot.conclusion.said
     first = said[0] if said else "No value yet."
     return f"{snapshot.meta.name}: {first}" if studies > 1 else first
@@ -143,7 +143,7 @@ def _level_text(level: Level) -> str:
 def _levels_that_run(
     bundle: Bundle, found: dict[str, Any], sound: bool, args: Namespace
 ) -> Iterator[Level]:
-    """Yield `playable` and `retrained`, each if requested and if its code is allowed."""
+    """Yield `playable` and `retrained`, if they were requested and their code is allowed."""
     claims = found["claims"]
     sides = sides_of(bundle, claims, args.seeds) if sound else []
     new = counted(args.episodes, "new episode")
@@ -170,7 +170,7 @@ def _levels_that_run(
         if not asked or not sound:
             why = f"not asked: {option} {cost}"
             yield Level(name, None, why if sound else "it is not consistent")
-        elif why := why_not():  # so nothing is announced
+        elif why := why_not():  # before anything is announced
             yield Level(name, None, why)
         else:
             note(cost)
@@ -179,7 +179,7 @@ def _levels_that_run(
 
 
 def _allow_code(bundle: Bundle, args: Namespace) -> None:
-    """Ask before a bundle's code runs, unless it was allowed."""
+    """Ask before a bundle's code runs, unless it was already allowed."""
     if not bundle.code or args.allow_code:
         return
     note(f"{bundle.path} contains code: {', '.join(bundle.code)}")
@@ -226,7 +226,7 @@ def _indent_sentence(said: str) -> str:
 
 
 def _is_allowed() -> bool:
-    """Ask in the terminal; without one, `ConfigError` names the option."""
+    """Ask in the terminal; without a terminal, `ConfigError` names the option."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigError("cannot ask without a terminal; to run this code: --allow-code")
     echo("Run it? [y/N] ", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""`hpo watch` and `hpo serve`: studies in other processes, in a terminal or a browser."""
+"""`hpo watch` and `hpo serve`: studies of other processes, in a terminal or a browser."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def do_serve(args: Namespace) -> int:
     if not root.is_dir():
         raise StoreError(f"no such folder: {root}/; start a study with: hpo run study.yaml")
     server = _bind_server(root, args.host, args.port, args.token)
-    import_module("duckdb")  # else the first page would wait for it
+    import_module("duckdb")  # otherwise the first page would wait for it
     with server:
         if args.json:
             print_json({"url": server.url, "port": server.guard.port})
@@ -79,7 +79,7 @@ def do_watch(args: Namespace) -> int:
     lines = args.json or not can_draw()
     last = _print_lines(folder, args.json) if lines else _draw_until_end(folder)
     ended = last.word in ("finished", "running")
-    answers = ended and not args.json  # else what goes to stdout is data, or there is no answer
+    answers = ended and not args.json  # otherwise stdout has data, or there is no answer
     echo(_end_text(folder, last), file=sys.stdout if answers else sys.stderr)
     return 0 if last.word == "finished" else 1
 
@@ -94,7 +94,7 @@ def standings(
     while True:
         standing = kept.get().value
         seen = (standing.head.number, standing.head.at, standing.word)
-        if seen != last:  # a commit of just now is read again, and may be the one that it was
+        if seen != last:  # a very recent commit is read again, and may be unchanged
             last = seen
             yield standing
             if standing.word != "running" or standing.head.phase == "finished":
@@ -128,7 +128,7 @@ def _status_data(standing: StudyStatus) -> dict[str, object]:
     }  # fmt: skip
     if progress is not None:
         found |= {**asdict(progress), "share": standing.share}
-        del found["compiles"]  # only known in the process that runs it
+        del found["compiles"]  # only known in the process that runs the study
     return found
 
 

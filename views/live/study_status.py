@@ -36,13 +36,13 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class StudyStatus:
-    name: str  # of its folder
+    name: str  # name of its folder
     word: str  # running, finished, interrupted or died
     meta: StudyMeta
     study: Study
     head: CommitHead
     progress: Progress | None  # None before the first commit
-    first: Entry | None  # of the leaderboard, if it has a value
+    first: Entry | None  # first entry of the leaderboard that has a value
 
     @property
     def share(self) -> float:
@@ -75,7 +75,7 @@ def standing_of(
         state = LoopState.from_text(head.loop_state)
         progress = recorded_progress(study, state, rows)
     word = state_of(folder, head)
-    # A process that was asked to stop says so in its last commit.
+    # A process that was asked to stop records that in its last commit.
     word = "died" if word == "interrupted" and head.phase == "running" else word
     return StudyStatus(folder.name, word, meta, study, head, progress, first)
 

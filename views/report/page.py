@@ -1,7 +1,7 @@
-"""The page around a report's sections: one HTML file without network access or other code.
+"""The page around a report's sections: one HTML file without network access or foreign code.
 
 Its content security policy allows only the style and script of this package, by their hashes, so
-that no name in a study can add code.
+that names in a study cannot add code.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def script_text() -> str:
 
 
 def allowed(text: str) -> str:
-    """Return a script's or style's name in a content security policy."""
+    """Return a script's or style's source expression for a content security policy."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{digest}'"
 
@@ -128,13 +128,13 @@ def table(
 
 
 def _break_long_name(word: str) -> str:
-    """Let a long column name take two lines if the table would be too wide."""
+    """Allow a long column name to take two lines if the table would be too wide."""
     shown = escape(word)
     return shown.replace("_", "_<wbr>") if len(word) > _LONG_NAME else shown
 
 
 def scrolling(caption: str, heads: str, rows: str, whole: bool = False) -> str:
-    """Return a table in a box; `whole`: the table of all studies."""
+    """Return a table in a scrolling box; `whole`: the table of all studies."""
     box, kind = ("scroll whole", ' class="studies"') if whole else ("scroll", "")
     return (
         f'<div class="{box}" tabindex="0" role="region" aria-label="{escape(caption)}">'
@@ -158,7 +158,7 @@ def figure(picture: Picture) -> str:
 def _panel(picture: Picture, panel: Panel, width: int) -> str:
     alt = f"{picture.title}: {panel.title}. {picture.caption}"
     drawn = panel_svg(panel, width, alt)
-    if width > _NARROW:  # twice: a phone shows the other one
+    if width > _NARROW:  # in two widths: a phone shows the other one
         narrow = panel_svg(panel, _NARROW, alt)
         drawn = f'<div class="wide">{drawn}</div><div class="narrow">{narrow}</div>'
     title = f"<h3>{escape(panel.title)}</h3>"
