@@ -1,7 +1,7 @@
-"""Studies of a command: random kills of hpo, of its processes, and of both cost nothing finished.
+"""Studies of a command: random kills of hpo, of its processes or of both lose no finished work.
 
-Four kinds of studies run a script whose numbers are a formula. Each start of a study gets one kill
-after some processes have run; the same command then resumes it.
+Four kinds of studies run a script whose numbers follow a formula. Each start of a study is killed
+once, after some processes have run; the same command then resumes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .common import Outcome, hpo_command
 
 KILLS, SMALL_KILLS = 300, 4  # over all kinds
 _PATIENCE = 300.0
-_WAIT = 3.0  # seconds of a start before its kill, at most
+_WAIT = 3.0  # largest number of seconds between a start and its kill
 SCRIPT = '''\
 """train.py: eight reports, to stdout or to a CSV file; a checkpoint after each."""
 
@@ -89,14 +89,14 @@ KINDS = {
 
 @dataclass
 class Seen:
-    """One study that is killed: how often, and the faults."""
+    """A study that is killed: the number of kills, and the faults."""
 
     kills: Counter[str] = field(default_factory=Counter[str])
     faults: list[str] = field(default_factory=list[str])
 
 
 def kills(small: bool, work: Path) -> Outcome:
-    """Kill studies of each kind, and look at what is left after each kill and at the end."""
+    """Kill studies of each kind; check their state after each kill and at the end."""
     each = (SMALL_KILLS if small else KILLS) // len(KINDS)
     total: Counter[str] = Counter()
     faults: list[str] = []
@@ -119,7 +119,7 @@ def kills(small: bool, work: Path) -> Outcome:
 
 
 def _killed_study(folder: Path, how: str, more: str, most: int, rng: random.Random) -> Seen:
-    """Kill a study up to `most` times, then let it end."""
+    """Kill a study up to `most` times, then let it finish."""
     folder.mkdir()
     (folder / "train.py").write_text(SCRIPT)
     text = STUDY.format(python=sys.executable, how=how, trials=24)
@@ -168,7 +168,7 @@ def _processes(folder: Path) -> list[int]:
 
 
 def _await_processes(folder: Path, going: subprocess.Popen[bytes]) -> bool:
-    """Wait until the study has processes; False if it ends before."""
+    """Wait until the study has processes; return False if it ends first."""
     end = time.monotonic() + _PATIENCE
     while not _processes(folder):
         if going.poll() is not None:
@@ -180,7 +180,7 @@ def _await_processes(folder: Path, going: subprocess.Popen[bytes]) -> bool:
 
 
 def _pause(going: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait; return whether the study still runs."""
+    """Wait; return whether the study is still running."""
     with suppress(subprocess.TimeoutExpired):
         going.wait(seconds)
     return going.poll() is None
@@ -195,7 +195,7 @@ def _end(going: subprocess.Popen[bytes]) -> int:
 
 
 def _left(folder: Path) -> list[int]:
-    """Return the processes that outlive hpo for more than a moment."""
+    """Return the processes that outlive hpo by more than a moment."""
     end = time.monotonic() + 30.0
     while (found := _processes(folder)) and time.monotonic() < end:
         time.sleep(0.01)
@@ -238,12 +238,12 @@ _WAYS = {
 
 
 def _finished(folder: Path) -> dict[Any, Any]:
-    """Return the committed evaluations, and the records of processes that came to their end."""
+    """Return the committed evaluations, and the records of processes that finished."""
     from hpo.store.journal import Journal
 
     found: dict[Any, Any] = {}
     for path in folder.glob("results/small/processes/*/*/run.json"):
-        with suppress(ValueError):  # half of one
+        with suppress(ValueError):  # an incomplete one
             record = json.loads(path.read_text())
             if record.get("exit_code") == 0:
                 found[str(path.relative_to(folder))] = record["started_at"]
@@ -256,7 +256,7 @@ def _finished(folder: Path) -> dict[Any, Any]:
 
 
 def _rows_of(folder: Path) -> list[str]:
-    """Return the faults in the tables of a study that has ended."""
+    """Return the faults in the tables of a finished study."""
     from hpo.store.journal import Journal
     from hpo.store.rows import TrialState
 

@@ -1,7 +1,7 @@
-"""`scripts/acceptance AREA POINT...`: is what was promised so, on this machine, now?
+"""`scripts/acceptance AREA POINT...`: checks on this machine whether promises are kept.
 
-Prints PASS or FAIL with the numbers seen and writes them, with date and commit, into the row of
-docs/reference/acceptance.md. `--small` does a short form of a point and writes nothing.
+It prints PASS or FAIL with the numbers observed, and writes them, with date and commit, to the row
+in docs/reference/acceptance.md. `--small` runs a short form of a point and writes nothing.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Point:
     """One promise.
 
     Attributes:
-        promise: in a few words, for the table.
-        module: of this folder, that checks it.
-        function: there; takes whether to be short, and a folder to work in.
+        promise: a short text for the table.
+        module: the module in this folder that checks it.
+        function: its function, which takes whether to run the short form, and a folder to work in.
     """
 
     promise: str
@@ -37,7 +37,7 @@ class Point:
     function: str
 
     def check(self, small: bool, work: Path) -> Outcome:
-        """See whether it holds."""
+        """Check whether the promise is kept."""
         function: PointFunction = getattr(
             import_module(f".{self.module}", __package__), self.function
         )
@@ -163,7 +163,7 @@ POINTS: dict[str, dict[int, Point]] = {
 
 
 def main() -> int:
-    """Check the points asked for; 0 if all of them hold."""
+    """Check the requested points; return 0 if all promises are kept."""
     parser = argparse.ArgumentParser(
         description="Check acceptance points.",
         epilog=_listing(),
@@ -186,7 +186,7 @@ def _check(area: str, number: int, small: bool) -> bool:
     with tempfile.TemporaryDirectory(prefix=f"acceptance-{area}-{number}-") as work:
         try:
             outcome = point.check(small, Path(work))
-        except Exception as error:  # a check that breaks is a promise not seen to hold
+        except Exception as error:  # a check that fails to run counts as a broken promise
             traceback.print_exc()
             outcome = Outcome(False, f"{type(error).__name__}: {error}".splitlines()[0])
     seconds = time.monotonic() - started

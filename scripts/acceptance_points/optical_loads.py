@@ -1,4 +1,4 @@
-"""Point 8 of the optical networks: how often a load carried at 1 % lies in its interval."""
+"""Point 8 on optical networks: how often the interval for the load at 1 % contains the truth."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ MOST = 11
 
 
 def intervals(small: bool, work: Path) -> Outcome:
-    """Find the load of two heuristics on NSFNET on other requests each time.
+    """Find the load of two heuristics on NSFNET, each time on different requests.
 
-    What is so is taken from many times as many seeds, whose own error is a sixth of an interval's.
+    The truth is estimated from many times as many seeds; its own error is a sixth of an
+    interval's.
     """
     from hpo.core.envs.optical.optical_environment import make_from_keys
     from hpo.core.envs.optical.supported_load import SupportedLoad, find_load
