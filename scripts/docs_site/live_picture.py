@@ -1,6 +1,7 @@
-"""`docs/figures/live_page.png` and `live_page_phone.png`: a study's page of `hpo serve`.
+"""Writes `docs/figures/live_page.png` and `live_page_phone.png`: a study's page of `hpo serve`.
 
-From scripts/, in headless Chromium: `python -m docs_site.live_picture RESULTS STUDY [FOLDER]`.
+Run from scripts/, with headless Chromium: `python -m docs_site.live_picture RESULTS STUDY
+[FOLDER]`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _DRAWN = "['history', 'curves', 'parallel'].every((n) => document.querySelector(
 
 
 def main(results: Path, study: str, folder: Path) -> None:
-    """Serve the folder, and take both pictures."""
+    """Serve the folder, and take both screenshots."""
     words = [*hpo_command(), "serve", str(results), "--port", "0", "--json"]
     with (
         subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server,
