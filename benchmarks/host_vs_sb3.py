@@ -1,8 +1,8 @@
-"""Env steps per second of PPO in host environments: in Python, in C++, and Stable-Baselines3's.
+"""Env steps per second of PPO in host environments: in Python, in C++, and by Stable-Baselines3.
 
-All sides train with equal settings and 8 environments, and do one update in turn, so that other
-load hits all of them. Ours is also shown with as many lanes as `--lanes` says, which share a call
-of the policy and one update. A program on a CPU has two lanes at least; alone, one of them rests.
+All sides train with equal settings and 8 environments, and run one update in turn, so that other
+load affects all of them. Ours is also shown with `--lanes` lanes, which share a call of the policy
+and one update. A program on a CPU has at least two lanes; with a single run, one of them is idle.
 
     python -m venv /tmp/sb3
     /tmp/sb3/bin/pip install stable-baselines3 ale-py opencv-python-headless torch
@@ -63,7 +63,7 @@ TASKS = (
 
 
 class Ours:
-    """A program with all lanes busy; the seconds inside `env.step` are measured separately."""
+    """A program with all lanes busy; time in `env.step` is measured separately."""
 
     def __init__(self, id_: str, keys: dict[str, Any], knobs: dict[str, Any], lanes: int):
         where = EnvPlan(id_, tuple(sorted(keys.items())))
@@ -156,7 +156,7 @@ def measure(task: Task, arguments: argparse.Namespace) -> list[dict[str, Any]]:
 def summary(
     task: Task, name: str, side: Ours | Theirs, seen: dict[str, list[dict[str, float]]]
 ) -> dict[str, Any]:
-    """Return the medians of one side; its ratio to SB3 is the median of those of all rounds."""
+    """Return the medians of one side; its ratio to SB3 is the median over rounds."""
     rates = [side.steps / one["whole"] for one in seen[name]]
     cpu = [1e6 * one["cpu"] / side.steps for one in seen[name]]
     row = {"task": task.name, "side": name, "env_steps_per_second": statistics.median(rates)}

@@ -1,8 +1,8 @@
-"""What a trial costs in addition to its training, as a study grows: a free training, 64 lanes.
+"""The cost of a trial in addition to its training, as a study grows: free training, 64 lanes.
 
-CPU time and memory of processes, which a loaded machine changes little, for studies of random
-search, asha and confirm. With `--before` an earlier commit runs the studies of up to 5,000 trials
-in turn, and the tables of both are compared bit by bit.
+It measures the CPU time and memory of processes, which other load hardly changes, for studies with
+random search, asha and confirm. With `--before`, an earlier commit runs the studies with up to
+5,000 trials in turn, and the tables of both are compared bit by bit.
 
     python benchmarks/many_trials.py
     python benchmarks/many_trials.py --before 78a5e58e
@@ -63,9 +63,9 @@ population: {{lanes: 64}}
 confirm: {{top_k: 3, choose: 3, report: 8}}
 """
 TRIALS = [1_000, 5_000, 20_000, 100_000]
-MORE = 64  # trials that a finished study adds when it is resumed
-MOST_BEFORE = 5_000  # trials of a study that an earlier commit runs, too
-MOST_REPLAYED = 20_000  # trials of a study that is replayed under eight stopping rules
+MORE = 64  # number of trials added when a finished study is resumed
+MOST_BEFORE = 5_000  # largest study that an earlier commit also runs
+MOST_REPLAYED = 20_000  # largest study that is replayed under eight stopping rules
 VIEWS = {
     "top": ("top", "--study", "{study}"),
     "show": ("show", "7", "--study", "{study}"),
@@ -77,7 +77,7 @@ HPO = "import sys; from hpo.cli import main; sys.exit(main())"
 
 
 def measure(command: list[str], folder: Path, path: Path | None) -> dict[str, float]:
-    """Run `hpo` with these arguments in a folder; return CPU seconds and the most memory."""
+    """Run `hpo` with these arguments in a folder; return CPU seconds and peak memory."""
     environment = dict(os.environ)
     if path is not None:
         environment["PYTHONPATH"] = os.pathsep.join([str(path), environment["PYTHONPATH"]])
@@ -103,9 +103,9 @@ def measure(command: list[str], folder: Path, path: Path | None) -> dict[str, fl
 def one_study(
     folder: Path, method: str, trials: int, views: list[str], path: Path | None
 ) -> dict[str, Any]:
-    """Measure a study of some trials: its run, the views on it, and a resumed run of a few more.
+    """Measure one study: its run, views of it, and a resumed run with a few more trials.
 
-    `views` are names of `VIEWS`.
+    `views` are names in `VIEWS`.
     """
     folder.mkdir()
     (folder / "free.py").write_text(TRAINING)
@@ -126,7 +126,7 @@ def one_study(
 
 
 def differences(first: Path, second: Path) -> list[str]:
-    """Return how the records of two studies differ, times left out."""
+    """Return the differences between the records of two studies, except times."""
     from hpo.store.journal import Journal
     from hpo.store.tables import tables_equal
 
@@ -139,10 +139,10 @@ def differences(first: Path, second: Path) -> list[str]:
 
 
 def per_trial(rows: list[dict[str, Any]]) -> list[float]:
-    """Return the CPU milliseconds of a trial for each row, from the smallest study on.
+    """Return the CPU milliseconds per trial for each row, starting with the smallest study.
 
-    Starting and compiling are taken out: they are the same in all, so the first is a study of few
-    trials, and each cost is that of the trials it has more.
+    The time to start and to compile is excluded: it is the same for all, so the first row is a
+    study with few trials, and each cost is that of the additional trials.
     """
     first = rows[0]
     found = [

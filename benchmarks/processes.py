@@ -1,9 +1,9 @@
-"""Overhead of a study of a command: its processes' idle share, beside Optuna's with threads.
+"""Overhead of a study of a command: the idle share of its processes, against Optuna's threads.
 
-The same script, which sleeps for a time that differs from trial to trial and reports eight values,
-runs in four processes at once under `hpo` and under `optuna.Study.optimize(n_jobs=4)`. A place for
-a process is busy from the start of the process to its end. What sleeps needs no core, so the
-numbers are those of the machinery around the processes.
+The same script, which sleeps for a time that differs between trials and reports eight values, runs
+in four processes at a time under `hpo` and under `optuna.Study.optimize(n_jobs=4)`. A slot is busy
+from the start of its process to the end. Sleeping needs no core, so the numbers show only the
+overhead around the processes.
 
     python benchmarks/processes.py
 """
@@ -33,7 +33,7 @@ for part in range(1, 9):
 
 
 def idle_share(spans):
-    """Return the wall time of (start, end) pairs, and the share of it with idle places."""
+    """Return the wall time of (start, end) pairs, and the share of it with idle slots."""
     wall = max(end for _, end in spans) - min(start for start, _ in spans)
     return wall, 1 - sum(end - start for start, end in spans) / (AT_ONCE * wall)
 

@@ -1,8 +1,8 @@
-"""Stable-Baselines3's PPO, one update a line of standard input: a side of `host_vs_sb3.py`.
+"""Stable-Baselines3's PPO, one update per line of standard input: a side of `host_vs_sb3.py`.
 
-The first line is a JSON task; each later line asks for one update, answered by its seconds and
-those of its threads. Needs
-stable-baselines3, ale-py and opencv-python-headless, and nothing of this project.
+The first line is a JSON task; each later line requests one update, and the reply has its seconds
+and those of its threads. It needs stable-baselines3, ale-py and opencv-python-headless, and
+nothing from this project.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Stable-Baselines3 PPO under Optuna in one process: the other side of `sweep_vs_loop.py`.
+"""Stable-Baselines3's PPO under Optuna in one process: the other side of `sweep_vs_loop.py`.
 
-Reads one JSON task from standard input and prints one JSON line a configuration. Needs
-stable-baselines3, gymnasium and optuna, and nothing of this project.
+It reads one JSON task from standard input and prints one JSON line per configuration. It needs
+stable-baselines3, gymnasium and optuna, and nothing from this project.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ EVALUATION_SEED = 1_000_000
 
 
 def make_model(config: dict, fixed: dict, seed: int) -> PPO:
-    """Return a learner with our meaning of every knob.
+    """Return a learner in which every hyperparameter has our meaning.
 
-    Our value loss is half the squared error, theirs the whole, hence half their weight. Adam's
-    epsilon, orthogonal initialisation with our gains, separate networks for actor and critic and
-    normalised advantages are their defaults and ours.
+    Our value loss is half the squared error, and theirs is the whole, hence half their weight.
+    Adam's epsilon, orthogonal initialisation with our gains, separate networks for actor and
+    critic, and normalised advantages are defaults on both sides.
     """
     samples = fixed["num_envs"] * fixed["rollout_length"]
     return PPO(
@@ -53,7 +53,7 @@ def make_model(config: dict, fixed: dict, seed: int) -> PPO:
 
 
 def run(task: dict, config: dict, seed: int) -> dict:
-    """Train one configuration and give its seconds; its final return if the task asks."""
+    """Train one configuration; return its seconds, and its final return on request."""
     started = time.perf_counter()
     model = make_model(config, task["fixed"], seed)
     model.learn(task["env_steps"])
@@ -78,13 +78,13 @@ def run(task: dict, config: dict, seed: int) -> dict:
 
 
 def main() -> None:
-    """Run what the task asks, each configuration as an Optuna trial."""
+    """Run the task, each configuration as an Optuna trial."""
     torch.set_num_threads(1)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     task = json.loads(sys.stdin.readline())
     run({**task, "env_steps": 1, "episodes": 0}, task["configs"][0], 0)  # warm up
     print(json.dumps({"ready": True}), flush=True)
-    sys.stdin.readline()  # all processes begin together
+    sys.stdin.readline()  # all processes start together
     study = optuna.create_study(
         direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0)
     )
