@@ -96,7 +96,7 @@ class Carry(Pytree):
         steps: int | None,
         fresh: Callable[[], tuple[Any, Any, Any]],
     ) -> Carry:
-        """Return the state after a step; `fresh`: state, observation, memory of new episodes."""
+        """Return the state after a step; ended episodes restart from `fresh()`."""
         counted, ended = self.counted(env, steps), step.terminated | step.truncated
         state, observation, running = step.state, step.observation, self.running
         if steps is None:

@@ -35,7 +35,7 @@ class RowWeights(Pytree):
 def log_valid_mass(
     logits: Float[Array, "*batch A"], mask: Bool[Array, "*batch A"], sizes: Sizes = None
 ) -> Float[Array, "*batch"]:
-    """Return the log of the raw policy's valid probability, summed over components; or 0."""
+    """Return the raw policy's log valid mass, summed over components (0 where none is valid)."""
     masses = []
     for part, valid in zip(
         _split_components(logits, sizes), _split_components(mask, sizes), strict=True

@@ -218,8 +218,8 @@ def plan_of(
 ) -> Plan:
     """Return the static part of a complete configuration.
 
-    `features` are the costly features that this study may turn on; None: those that are on here.
-    Without `eval_env`, evaluation uses `env`.
+    `features` are the costly features that this study may turn on; by default those that are on
+    here. Without `eval_env`, evaluation uses `env`.
 
     Raises:
         ConfigError: a feature is on that `features` does not list, or does not fit this plan.

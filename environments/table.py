@@ -1,4 +1,4 @@
-"""The table of environments: ids, parameters, keys and their meaning; without Gymnasium's."""
+"""The table of environments, except Gymnasium's: ids, parameters, and keys with their meaning."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _runs_training(words: Sequence[str]) -> bool:
 
 
 def _of_environment(found: list[Command], given: Mapping[str, Any]) -> list[Command]:
-    """Return the commands for the given environment; all if none is given or none matches."""
+    """Return the commands for the given environment, or all if none is given or none matches."""
     wanted = {str(given[name]).removeprefix("gym:") for name in _ENVS if name in given}
     return [one for one in found if wanted & _envs_of(one)] or found
 

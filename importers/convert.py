@@ -86,7 +86,7 @@ def _version_flag(one: System) -> str:
 
 
 def take(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) -> None:
-    """Translate a source: its system, the user's flags, its rules, names and defaults."""
+    """Translate a source into the draft of a study, with the settings given by the user."""
     other = another_algorithm(source.words)
     if other and given.get("system") != COMMON.name:
         raise draft.fault(other)

@@ -163,7 +163,7 @@ class ConvertedStudy:
             self.notes.append(text)
 
     def leave_out(self, name: str, reason: str) -> None:
-        """List a name that studies lack; a searched one only at the user's request."""
+        """List a name that studies lack; a searched one is listed only at the user's request."""
         if name in self.sought and not self.unwanted(name):
             raise self.lost_fault({name: reason})
         text = f"{name}: {reason}"
@@ -188,7 +188,7 @@ class ConvertedStudy:
         return self.rest.setdefault(name, {})
 
     def unlisted(self) -> list[str]:
-        """Return the source's names that are in none of the lists; there must not be any."""
+        """Return the source's names that are missing from all the lists; none should be."""
         texts = (*self.notes, *self.idle, *self.left_out, *self.defaults)
         words = {word for text in texts for word in re.split(r"[:, ]+", text)} | set(self.taken)
         return [name for name in self.read if name not in words]

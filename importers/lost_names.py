@@ -81,7 +81,7 @@ def _unknown_names(
 
 
 def _is_known(draft: ConvertedStudy, source: ImportSource, name: str) -> bool:
-    """Return whether the system has a name; one named by the user must have it itself."""
+    """Return whether the system has a name; a system named by the user must have it itself."""
     if source.family and draft.system is not COMMON and not draft.system.exact:
         return draft.system.find(name) is not None or draft.is_of_env(name)
     return draft.row(name) is not None

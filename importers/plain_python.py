@@ -127,8 +127,8 @@ def _one_environment(reader: _NameVisitor, given: Mapping[str, Any]) -> str | No
 class _NodeKnowledge:
     """How certain it is that the names in a node are settings.
 
-    `firm`: the node certainly sets names of the table, so even non-plain values count. `others`:
-    it also sets names that the table lacks; `firm_others` is the same for certain ones.
+    `firm`: the node certainly sets names of the table, so even non-plain values count. `others` is
+    whether it also sets names that the table lacks, `firm_others` whether it certainly does.
     """
 
     firm: bool = False
@@ -229,7 +229,7 @@ class _NameVisitor:
         return whole
 
     def _keep_value(self, name: str, node: ast.AST, firm: bool) -> bool:
-        """Keep a value; a non-plain one only if its name certainly belongs to the table."""
+        """Keep a value, unless it is not plain and its name may belong to no table."""
         value = self.names.value(node)
         if not isinstance(value, Unread):
             self._add(name, value, node)

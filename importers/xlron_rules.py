@@ -277,7 +277,7 @@ def _network_kinds(draft: ConvertedStudy, source: ImportSource) -> set[str]:
 
 
 def _complete_layers(draft: ConvertedStudy, source: ImportSource, kinds: set[str]) -> None:
-    """Fill in the default of NUM_LAYERS or NUM_UNITS if only the other is set; mlp only."""
+    """For an MLP, fill in the default of NUM_LAYERS or NUM_UNITS if only the other is set."""
     pair = {"NUM_LAYERS": 2, "NUM_UNITS": 64}
     named = [name for name in pair if name in source.names()]
     if "mlp" not in kinds:

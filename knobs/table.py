@@ -847,7 +847,7 @@ def choices_of(knob: Knob) -> tuple[str, ...]:
 
 
 def matters(name: str, network: str) -> bool:
-    """Return whether a hyperparameter can affect a network; with a registered one, all may.
+    """Return whether a hyperparameter can affect a network; any may affect a registered network.
 
     >>> matters("gnn_edge_mlp_layers", "mlp"), matters("learning_rate", "mlp")
     (False, True)

@@ -42,7 +42,7 @@ def report(step: Any = None, *given: Any, **metrics: Any) -> Any:
 
 
 class Files:
-    """The files matching a pattern that changed after a given time; the latest last."""
+    """The files that match a pattern and changed after a given time, the latest last."""
 
     def __init__(self, pattern: str, since: float):
         self._pattern, self._since = pattern, since - _EARLIER
@@ -254,7 +254,7 @@ def _scalar(parts: Mapping[int, Any]) -> float | None:
 
 
 def _protobuf_fields(message: bytes) -> list[tuple[int, Any]]:
-    """Return (number, value) of a protocol buffer's fields; fixed ones as bytes."""
+    """Return (number, value) for each field of a protocol buffer, fixed-size values as bytes."""
     found: list[tuple[int, Any]] = []
     at = 0
     while at < len(message):
@@ -294,7 +294,7 @@ _DEFAULTS = {
 def reader_of(kind: str, pattern: str, folder: Path, step: str, since: float) -> Reader:
     """Return the reader for a process started at `since`; without a pattern it reads `folder`.
 
-    A pattern that matches a folder means the files of that kind in it.
+    If the pattern matches a folder, the reader looks in it for files of its kind.
     """
     inside = _DEFAULTS.get(kind, "")
     if kind == "stdout":

@@ -104,7 +104,7 @@ class ExpectedProgram:
 
     @property
     def blocks(self) -> float:
-        """Chunks of one block with a busy lane."""
+        """The expected number of (chunk, block) pairs in which the block has a busy lane."""
         return (self.search + self.confirm).block_steps / self.schedule.quantum
 
     @property

@@ -197,7 +197,7 @@ def _signed_values(side: Sample, seeds: Sequence[int], sign: float) -> list[floa
 
 
 def _decide_without_pairs(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
-    """Decide if both sides have a finite value on no common seed."""
+    """Return the verdict when no seed gave both sides a finite value."""
     enough = len(pairs.seeds) >= fewest_pairs(terms.level / among)
     if pairs.own_lost:
         return Against(rival, "diverged")

@@ -391,8 +391,8 @@ def placement_interval(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
     This is Wilson's score interval (1927), for the number of independent pairs that corresponds to
     the variance of the seeds' placements (Brunner and Munzel 2000), with Student's t at Welch's
     degrees of freedom. Half a pair with the largest possible variance, p (1 - p) / n, is added, so
-    that 32 wins of 32 give at least 0.88. The interval includes 1/2 unless the exact test of equal
-    distributions excludes it (`deal_p`, of ranks). There is none below 5 seeds.
+    that 32 wins of 32 give at least 0.88. The interval includes 1/2 unless an exact test on ranks
+    (`deal_p`) rejects equal distributions. There is none below 5 seeds.
     """
     tables = [_wins(a, b) for a, b in zip(ours, theirs, strict=True)]
     counts = [count for table in tables for count in table.shape]
@@ -487,7 +487,7 @@ def decided_pairs(
     *,
     among: int = 1,
 ) -> Decision:
-    """Decide between finite values on the same seeds, in the order of runs; greater is better.
+    """Return the verdict between finite values on the same seeds, in order; greater is better.
 
     `among` is the number of comparisons that share the error rate.
 
@@ -522,7 +522,7 @@ def decided_pairs(
 def _decide_by_interval(
     interval: Interval, count: int, needed: int | None, unless: Unless | None
 ) -> Decision:
-    """Decide by an interval; if it includes 0, by the total seeds needed (None: any number)."""
+    """Return the verdict from an interval or, if it includes 0, from the total seeds needed."""
     low, high = interval.low, interval.high
     if low is not None and low > 0.0:
         return Decision("better", interval)

@@ -38,7 +38,7 @@ class Apart:
 
     @property
     def better_unless(self) -> int | None:
-        """N if the trial is better unless 1 in N seeds differs; 0: always; None: neither."""
+        """N if it is better unless 1 in N seeds differs, 0 if better anyway, otherwise None."""
         return self._ahead_unless(1.0)
 
     @property
@@ -72,7 +72,7 @@ def conclude_front(
     trials: Mapping[int, Vectors],
     objectives: Sequence[FrontObjective],
 ) -> FrontConclusion | None:
-    """Decide whether the front dominates the default; None without common seeds."""
+    """Return the verdict on whether the front dominates the default; None without common seeds."""
     seeds = sorted(set(default).intersection(*trials.values()))
     if not seeds or not trials:
         return None

@@ -252,7 +252,7 @@ class _Judged:
 
 
 def decide(columns: Sequence[ImportanceColumn], values: Sequence[float]) -> Decided:
-    """Return every hyperparameter's share, and which matter; one finite value per trial."""
+    """Return every hyperparameter's share, and which matter, from one finite value per trial."""
     if len(values) < FEWEST_TRIALS:
         raise ConfigError(
             f"{counted(len(values), 'trial')} evaluated there; importance needs {FEWEST_TRIALS}"
@@ -312,7 +312,7 @@ def _knob_share(
     remaining: float,
     data: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> KnobShare:
-    """Return a hyperparameter's share of the total variance, above the mean by chance."""
+    """Return a hyperparameter's share of the total variance, minus its mean share by chance."""
     chance = float(judged.means[k])
     active = sum(place is not None for place in column.places)
     decided = bool(judged.shares[k] > judged.floors[k])

@@ -44,7 +44,7 @@ _AGAIN = 0.05  # seconds; an interrupt before the work starts would be lost
 
 
 class QueryTime:
-    """A query's time limit, for which only DuckDB's work counts; None: no limit."""
+    """A query's time limit (None for no limit); only DuckDB's work counts."""
 
     def __init__(self, seconds: float | None):
         self._seconds, self._left = seconds, seconds

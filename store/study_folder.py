@@ -98,7 +98,7 @@ class StudyFolder:
             atomic_files.is_plain_file(self.path / f"{name}{atomic_files.PARTIAL}")
 
     def check_journal(self, new: bool = False) -> None:
-        """Raise `StoreError` if the folder has results but no journal; `new`: a study starts."""
+        """Raise `StoreError` if the folder has results but no journal; `new` adds advice."""
         folders = [self.path / name for name in (PARTS_NAME, "checkpoints", "policies")]
         there = [
             p for f in folders if atomic_files.is_plain_folder(f) for p in sorted(f.iterdir())

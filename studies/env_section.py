@@ -28,7 +28,7 @@ _SHAPES = ("directed", "slots", "k", "aggregate_slots", "fits", "no_op", "observ
 
 
 def read_imports(notes: Notes, items: Sequence[Node], source: Path | None) -> tuple[str, ...]:
-    """Read the paths of user code, which must be in the study's folder; import nothing."""
+    """Read the paths of user code, which must be in the study's folder, without importing it."""
     paths: list[str] = []
     if len(items) > _MOST_IMPORTS:
         notes.add(f"{len(items)} imports; allowed: {_MOST_IMPORTS}", items[0])
@@ -48,7 +48,7 @@ def read_imports(notes: Notes, items: Sequence[Node], source: Path | None) -> tu
 
 @dataclass(frozen=True)
 class EnvList:
-    """The environments of a study; entries and nodes only if there is a list."""
+    """The environments of a study; `entries` and `items` are empty unless it lists several."""
 
     specs: tuple[EnvSpec, ...] = ()
     entries: tuple[EnvEntry | None, ...] = ()
@@ -260,7 +260,7 @@ def _once(names: Iterable[Iterable[str]]) -> tuple[str, ...]:
 
 
 def _merged(each: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
-    """Merge mappings; if several have a name, the first one's value is used."""
+    """Merge mappings; for a name in several of them, the first value is used."""
     found: dict[str, _Value] = {}
     for one in reversed(each):
         found |= one

@@ -87,7 +87,7 @@ def loads(
     overrides: Sequence[str] = (),
     name: str | None = None,
 ) -> Study:
-    """Load a study from text, like `load`; `shown`: its name in messages, `source`: its folder."""
+    """Load a study from text, like `load`, with a file name for messages and a folder."""
     root = read_text(text, shown)
     return study_of(root, shown, Path(source), PurePosixPath(shown).stem, overrides, name=name)
 
@@ -273,7 +273,7 @@ class _StudyReader:
         return node is not None and node.is_map
 
     def _read_section(self, key: str) -> dict[str, Any]:
-        """Read a section; a value that is not a mapping was noted with the top-level keys."""
+        """Read a section; if it is not a mapping, the mistake has been noted already."""
         node = self.root.value.get(key)
         known = named_fields(self.root, key, self.checked)
         if known is None:

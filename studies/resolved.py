@@ -1,4 +1,4 @@
-"""A study with every default filled in and every amount as a number; its hash and changes.
+"""A study with every default filled in and every amount as a number, with its hash and changes.
 
 A resolved study loads to a study with the same resolved form, and studies with equal resolved
 forms are equal. Hyperparameters whose defaults have changed are always included.
@@ -86,7 +86,7 @@ def _left_out(study: Study) -> set[str]:
 
 
 def _section_data(section: Any) -> dict[str, Any]:
-    """Return a section's keys in file form; some only if they differ from their defaults."""
+    """Return a section as in a file; some keys only if they differ from their defaults."""
     data: dict[str, Any] = {}
     for field in keys_of(section.__class__):
         value = getattr(section, field.target, None)

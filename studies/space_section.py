@@ -107,7 +107,7 @@ class SpaceReader:
     def _fit_to_knob(
         self, name: str, distribution: Distribution
     ) -> tuple[Distribution | None, list[KeyFault]]:
-        """Check a distribution against its knob's type and range; make values canonical."""
+        """Check a distribution against the hyperparameter's type and range; normalise values."""
         if isinstance(distribution, Categorical | Ordinal):
             return self._fit_values(name, distribution)
         if self.vocabulary.env_key(name) is not None:
@@ -197,7 +197,7 @@ class SpaceReader:
     def _condition_constants(
         self, parameters: Sequence[Parameter], places: Sequence[Node], searched: set[str]
     ) -> dict[str, Any]:
-        """Return unsearched hyperparameters' values in conditions; note impossible conditions."""
+        """Return the conditions' values of unsearched hyperparameters; note impossible ones."""
         constants: dict[str, Any] = {}
         for parameter, place in zip(parameters, places, strict=True):
             for condition in parameter.when:

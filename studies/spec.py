@@ -681,7 +681,7 @@ def alone(study: Study, index: int) -> Study:
 
 
 def env_words(study: Study) -> str:
-    """Name the environments: a single id, or several; of many, only two are named.
+    """Name the environments; of many, only two are named.
 
     >>> first, *more = map(EnvSpec, "abc")
     >>> env_words(Study(name="s", env=first, env_steps=1, more_envs=tuple(more)))

@@ -94,7 +94,7 @@ def import_user_code(paths: Iterable[str], source: str | Path) -> None:
 
 
 def user_module(name: str) -> ModuleType | None:
-    """Return the module of an imported file by its name without `.py`; the latest of several."""
+    """Return the latest module of an imported file with this name (without `.py`)."""
     found = [module for path, module in _DONE.items() if path.stem == name]
     return found[-1] if found else None
 
@@ -183,7 +183,7 @@ def run_own_code(study: Study, cores: int | None = None) -> None:
     """Run a study's `imports`, after requesting the devices that the study needs.
 
     An array that is created at import, as in gymnax and many user modules, starts jax. `cores` is
-    the number of CPUs that this process may use; None: all.
+    the number of CPUs that this process may use; by default all.
     """
     if study.imports:
         from ..core.device_request import ask_for_devices

@@ -336,7 +336,7 @@ def _front_columns(board: Board) -> list[BoardColumn]:
 
 
 def _objective(one: TrialView, index: int) -> float | None:
-    """Return an objective; the first one also for a stopped trial, at its last rung."""
+    """Return a trial's value of an objective; of the first, also at a last rung."""
     if one.objectives:
         return one.objectives[index]
     return None if index else one.search.value

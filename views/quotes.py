@@ -65,7 +65,7 @@ def interval_words(low: float | None, high: float | None) -> str:
 
 
 def value_quote(who: str, metric: str, shown: str, where: str, seeds: str) -> str:
-    """Return the sentence about a value; `shown` is it with its interval, by `value_words`."""
+    """Return the sentence about a value; `shown` is the value with its interval."""
     on = f" on {where}" if where else ""
     return f"{_upper_first(who)} has a {metric} of {shown}{on}, over {seeds}."
 

@@ -459,14 +459,14 @@ def _became(page: TrialPage) -> str:
 
 
 def _last_rung(page: TrialPage) -> str:
-    """Return where a trial was last judged, or ""."""
+    """Return the rung at which a trial was last judged, or ""."""
     if not page.decisions:
         return ""
     return f" at {steps(page.decisions[-1].env_steps)} {page.unit}"
 
 
 def _value_of(page: TrialPage) -> str:
-    """Return a trial's value and seeds; without a value, the one at its last rung; or ""."""
+    """Return a trial's value (or that at its last rung) and its seeds, or ""."""
     entry, row = page.entry, page.row
     value, tested, at_rung = map(
         finite_or_none, (entry.value, entry.report_value, entry.rung_value)
@@ -587,7 +587,7 @@ class Stages:
 
 
 def _with_training(page: TrialPage) -> set[Point]:
-    """Return the points at which training returns count; a point without any lacks them."""
+    """Return the points that have training returns."""
     if not page.training_weight:
         return set()
     chosen = [row for row in page.evaluations if row.stream != "report"]

@@ -120,7 +120,7 @@ class Steady:
         self._start_slots(slots[self._lost[slots]], call)
 
     def bring_back(self, openings: Sequence[Opening], observation: np.ndarray) -> np.ndarray:
-        """Restore logged slots; return those that restart, not reproducing `observation`."""
+        """Restore logged slots; return those that restart for not reproducing `observation`."""
         slots, call = self._remember_openings(openings), _Call()
         self._lost[slots] = True
         gone = np.zeros(len(self.out), bool)
@@ -205,7 +205,7 @@ class Steady:
         return slots
 
     def _restore(self, slots: np.ndarray, was: np.ndarray, call: _Call) -> np.ndarray | None:
-        """Open slots and replay; return which show `was`, or None if any was lost meanwhile."""
+        """Open slots, replay, and return which now show `was`, or None if any slot was lost."""
         if not self._reopen(slots, 0, call):
             self._lost[slots] = True  # some of them are back at the start of their episodes
             return None

@@ -223,10 +223,10 @@ _MARKS = 2  # columns that mark a request's source and destination
 class GNN(nn.Module):
     """Maps `jraph.GraphsTuple`s of one graph each to policy outputs and a value.
 
-    With routes, actor logits are a linear layer over the sum of a candidate path's links. Actions
-    without a path use the graph's row, and one topology serves all samples. Without routes
-    everything is computed from the graph's row, and every sample has its own senders and
-    receivers. A separate critic does not see the graph's features (as published). With
+    With routes, actor logits are a linear layer over the sum of a candidate path's links. The
+    logits of actions without a path come from the graph's row. All samples share one topology.
+    Without routes everything is computed from the graph's row, and every sample has its own
+    senders and receivers. A separate critic does not see the graph's features (as published). With
     `link_critic_sees: shares` it sees neither the request's end nodes nor single slots.
     """
 

@@ -95,7 +95,7 @@ def row_product(x: Float[Array, "*B D"], kernel: Float[Array, "D W"]) -> Float[A
 def side_by_side(
     x: Float[Array, "*B D"], *weights: tuple[Float[Array, "D W"], Float[Array, " W"]]
 ) -> tuple[Float[Array, "*B W"], ...]:
-    """Return the outputs of several equally wide layers for the same rows, by one product."""
+    """Return the outputs of equally wide layers for the same rows, with one matrix product."""
     kernels, biases = (jnp.concatenate(parts, axis=-1) for parts in zip(*weights, strict=True))
     made = row_product(x, kernels) + biases.reshape((1,) * (x.ndim - 1) + (-1,))
     return tuple(jnp.split(made, len(weights), axis=-1))

@@ -40,7 +40,7 @@ def routes_of(env: Any, eval_env: Any) -> Routes | None:
 def membership(
     routes: Routes, pair: Int[Array, "..."], links: Int[Array, "... U"] | None = None
 ) -> Bool[Array, "... K U"]:
-    """Return the (distinct) links of each candidate path of a pair; `links` None: all."""
+    """Return which links each candidate path of a pair uses, out of `links` or of all links."""
     hops = jnp.asarray(routes.hops, jnp.int32)[pair]  # [..., K, H]
     counts = jnp.asarray(routes.hop_counts, jnp.int32)[pair]
     places = jax.lax.broadcasted_iota(jnp.int32, hops.shape, hops.ndim - 1)
@@ -135,7 +135,7 @@ def marked_pairs(routes: Routes, nodes: Float[Array, "... N F"]) -> Int[Array, "
 
 
 class Pooling(nn.Module):
-    """One row per group of items; zeros for an empty group."""
+    """One row per group of items, with zeros for an empty group."""
 
     kind: str  # mean, sum, min_mean_max (three times as wide) or attention (one learned query)
 

@@ -257,7 +257,7 @@ class _Record:
 
     @property
     def replicates(self) -> tuple[int, ...]:
-        """The requested seeds, or those evaluated last; any other seed diverged."""
+        """The requested seeds or, by default, those evaluated last, as all others diverged."""
         if self.seeds.replicates:
             return self.seeds.replicates
         return tuple(sorted(rep for rep, at in self.episodes if at == self.env_steps))

@@ -1,4 +1,4 @@
-"""A study's verdict for every view, or the reason why there is none; from rows and the study."""
+"""A study's verdict for every view, or the reason why there is none."""
 
 from __future__ import annotations
 

@@ -309,7 +309,7 @@ class Engine:
         return rows
 
     def admit(self, trial: Trial, replicates: int) -> Bucket | None:
-        """Add a new trial; return its bucket, None if it failed because no program can run it."""
+        """Add a new trial; return its bucket, or None if no program can run the trial."""
         self.ledger.add(trial)
         try:
             resolved = self.ledger.resolved_of(trial.number)
@@ -398,7 +398,7 @@ class Engine:
         bucket.drop()
 
     def shelve(self) -> None:
-        """Keep the states of paused replicates; the next `release` frees their lanes."""
+        """Save the states of paused replicates; the next `release` frees their lanes."""
         for bucket in self.buckets.values():
             try:
                 self._shelf.take(bucket)

@@ -410,7 +410,7 @@ class ProcessRun:
         return following is not None and self.has_reached(following)
 
     def has_reached(self, chunks: int) -> bool:
-        """Return whether this many chunks can be counted; the last ones only after its end."""
+        """Return whether this many chunks can be counted; the last ones need its end."""
         quanta = self.factory.quanta
         if self.is_over:
             return True
@@ -725,7 +725,7 @@ class ProcessPopulation(Population):
         write_text(new_folder(directory) / "run.json", json.dumps(state.as_data()))
 
     def restore_state(self, directory: Path) -> Any:
-        """Return the process if it is still suspended here; otherwise a run that starts again."""
+        """Return the process if it is still suspended here, otherwise a run that starts again."""
         data = json.loads(read_text(directory / "run.json"))
         run = self._from_data(0, data)
         return self._away.get(run.key, run)

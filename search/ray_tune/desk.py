@@ -145,7 +145,7 @@ class Reports:
         return None if point is None else Report(*point)
 
     def _of_lost(self, trial: Trial) -> Report:
-        """Report a diverged trial with the worst running one's loss, so that it copies."""
+        """Report the worst loss for a diverged trial, so that it copies a better trial."""
         bucket = self._buckets[trial.bucket]
         marks = sorted(bucket.schedule.evaluations)
         chunks = max((bucket.trained(run) for run in trial.runs), default=0)

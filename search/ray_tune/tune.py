@@ -347,7 +347,7 @@ class TuneDesk:
         return (self.study.budget.trials or 0) - ended
 
     def _first_points(self) -> list[dict[str, Any]]:
-        """Return the first trials: running, default and enqueued; random ones if all are."""
+        """Return the trials to start with: running, default and enqueued ones (or random ones)."""
         study, ledger = self.study, self._ledger
         live = {trial.number: trial.params for trial in ledger.live()}
         count = study.budget.trials or 0

@@ -238,7 +238,7 @@ class Bandit:
 
 
 def _unit_coordinate(parameter: Parameter, params: Mapping[str, Any]) -> float:
-    """Return one hyperparameter's coordinate; the middle if it is inactive."""
+    """Return one hyperparameter's coordinate, or the middle of its axis if it is inactive."""
     value, distribution = params.get(parameter.name), parameter.distribution
     if parameter.name not in params or distribution.why_not(value) is not None:
         return 0.5

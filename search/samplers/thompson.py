@@ -82,7 +82,7 @@ class Result:
 
 
 def results_of(history: Sequence[PriorTrial]) -> dict[int, Result]:
-    """Return (trial -> result); empty if too few trials have a result."""
+    """Return trial -> result, or {} if too few trials have one."""
     finished = [past for past in history if past.losses and all(map(math.isfinite, past.losses))]
     found = {p.trial: Result(_by_seed(p, p.losses or ()), np.zeros(1)) for p in finished}
     found |= _expected_ends(history, finished)
@@ -259,7 +259,7 @@ class Thompson:
 
 
 class _ThompsonBatch:
-    """Draws from one posterior; if a candidate is rejected, the next best is drawn, then any."""
+    """Proposes the best candidates under one posterior, then random configurations."""
 
     def __init__(self, method: Thompson, results: list[Result], rows: list[np.ndarray]):
         self._method, self._results = method, results
@@ -277,10 +277,10 @@ class _ThompsonBatch:
         return Draw(self._method.space.draw(rng))
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """See `Batch.keep`; proposals spread, because each uses a separate surface."""
+        """See `Batch.keep`; nothing to do, because each proposal uses a separate surface."""
 
     def _candidates(self, trial: int, rng: np.random.Generator) -> list[dict[str, Any]]:
-        """Return candidates, best first; without a model, in the order drawn."""
+        """Return candidates, best first; without a model, they stay in the order drawn."""
         method, pool = self._method, self._method.pool(trial)
         count = min(method.options["candidates"], np.count_nonzero(pool.weights))
         found = rng.choice(len(pool.params), count, replace=False, p=pool.weights)

@@ -119,7 +119,8 @@ def frozen_trial(
     """Return a trial in Optuna's form, as a `FrozenTrial`.
 
     A stopped trial is pruned with its reports, and a diverged one is pruned without any (which
-    ranks it last; a failed one would be ignored). A trial with an error has failed.
+    ranks it last; a failed one would be ignored). A trial that ended with an error has Optuna's
+    state FAIL.
     """
     params, distributions = internal_params(space, past.params)
     number = past.trial if number is None else number

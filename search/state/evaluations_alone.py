@@ -43,5 +43,5 @@ class EvaluationsAlone:
         return {seed: known[seed][at] for seed in sorted(known) if at in known[seed]}
 
     def matches(self, found: Sequence[float], values: Sequence[float]) -> bool:
-        """Return whether the counts are equal; otherwise seeds are missing: replace nothing."""
+        """Return whether the counts are equal; if not, seeds are missing and all rows are kept."""
         return bool(found) and len(found) == len(values)

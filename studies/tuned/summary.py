@@ -198,7 +198,7 @@ def area(env_steps: Sequence[int], values: Sequence[float]) -> float:
 def time_to(
     env_steps: Sequence[int], values: Sequence[float], threshold: float, goal: str = "maximize"
 ) -> int | None:
-    """Return the env steps of the first evaluation that reaches the threshold; None: never.
+    """Return the env steps of the first evaluation that reaches the threshold, or None.
 
     >>> time_to([10, 20, 30], [1.0, 5.0, 4.0], 4.5)
     20

@@ -201,7 +201,7 @@ def _claim(
     estimator: str,
     numbers: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return a claim; `seeds` are the (trial, stream)s on which alone it is based, [] if more."""
+    """Return a claim; `seeds` are the (trial, stream) pairs that it is based on, [] if on more."""
     rests_on = [{"trial": trial, "seeds": stream} for trial, stream in seeds]
     how = {"sql": sql, "estimator": estimator, "numbers": numbers}
     return {"about": about, "sentences": [*said], "rests_on": rests_on, **how}
@@ -299,7 +299,7 @@ class _Tables:
         looks: Sequence[Look],
         limited: ConstraintSamples | None,
     ) -> tuple[str, Against] | None:
-        """Return SQL and result for a trial and the default on shared test seeds; None without."""
+        """Return SQL and result for a trial and the default on shared test seeds, or None."""
         ours, theirs = (self._sql(one.trial, "report") for one in (row, default))
         a, b = (
             self._values_by_seed(sql) | dict.fromkeys(one.report_diverged, math.nan)

@@ -48,7 +48,7 @@ _INK, _SOFT, _RULE, _GRID, _GROUND = (GROUNDS[name][0] for name in _USED)
 
 
 def draw_picture(path: Path, picture: Picture, study: str | None, width: float = _WIDE) -> None:
-    """Draw a picture to a file; `study` is for its title, None for a paper, which has no title."""
+    """Draw a picture to a file, with the study's name as title, or without a title for a paper."""
     figure = new_figure(*figure_size(picture, width))
     fill_figure(figure, picture, study)
     save_figure(figure, path, path.suffix.removeprefix("."))

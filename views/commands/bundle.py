@@ -120,7 +120,7 @@ def do_verify(args: Namespace) -> int:
 
 
 def _write_page(args: Namespace) -> int:
-    """Write the page; the same call does not check a bundle."""
+    """Write the page that verifies bundles in a browser."""
     if args.file is not None:
         raise ConfigError(f"--page writes a page and checks no bundle; leave {args.file} out")
     path = Path(args.page)

@@ -129,7 +129,7 @@ class Trained:
 
     @property
     def value(self) -> float | None:
-        """The configuration's value; None if no seed has one."""
+        """The configuration's value, or None if no seed has one."""
         return finite_or_none(self.page.entry.value)
 
     def as_json(self) -> dict[str, Any]:

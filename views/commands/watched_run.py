@@ -237,7 +237,7 @@ class InterruptListener:
 
 
 def before_code_of(args: Namespace) -> BeforeCode:
-    """Return a check, for a study to be resumed, that no file changed, called before any runs."""
+    """Return a function that checks, before a resumed study's files run, that none changed."""
     file = Path(args.file)
 
     def check(name: str) -> None:

@@ -134,7 +134,7 @@ def _break_long_name(word: str) -> str:
 
 
 def scrolling(caption: str, heads: str, rows: str, whole: bool = False) -> str:
-    """Return a table in a scrolling box; `whole`: the table of all studies."""
+    """Return a table in a scrolling box; `whole` marks the table of all studies."""
     box, kind = ("scroll whole", ' class="studies"') if whole else ("scroll", "")
     return (
         f'<div class="{box}" tabindex="0" role="region" aria-label="{escape(caption)}">'

@@ -310,7 +310,7 @@ def _if_drawn(picture: Picture) -> str:
 
 
 def report_html(snapshot: Snapshot, portable: bool = False) -> str:
-    """Return the whole page; `portable` omits commands, which name folders of this machine."""
+    """Return the whole page; a portable one omits commands, which name folders of this machine."""
     parts = {name: build for name, (_, build) in PARTS.items()}
     if portable:
         parts["study"] = lambda snapshot: _study(snapshot, portable=True)

@@ -356,7 +356,7 @@ def _run_replicate(
 def trace_heuristic(
     environment: OpticalEnvironment, name: Rule, *, steps: int | None = None, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Serve `steps` requests from an empty network, warm-up included; None: one episode.
+    """Serve `steps` requests (None: one episode), with warm-up, starting from an empty network.
 
     Returns columns with one row per request. Nodes are the topology's ids, and `slots_needed`
     includes guard slots. Times count from the start of the episode in the unit of

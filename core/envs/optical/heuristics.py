@@ -228,7 +228,7 @@ def _best_fit_start(env: Network, state: OpticalState, offers: Offers, path: _Nu
 
 
 def _exact_fit_start(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
-    """Return the lowest free block that the service fills exactly; else the lowest start."""
+    """Return the lowest free block that the service fills exactly, otherwise the lowest start."""
     free, starts = take(offers.free, path), take(offers.starts, path)
     one = (free[None], take(offers.need, path)[None] + 1)
     wider = spectrum.starts_of_free_runs(*one, env.slots)[0]

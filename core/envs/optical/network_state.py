@@ -138,7 +138,7 @@ class FlexibleGrid:
         return held.occupancy.reshape(len(self.tables.km), -1)
 
     def ticks(self, held: Spectrum) -> Int[Array, "links S"]:
-        """Ticks until each slot is free (0: free already); only if services end."""
+        """Ticks until each slot is free, 0 if it is; only for services that end."""
         assert held.clock is not None
         return spectrum.slot_ticks(held.clock, len(self.tables.km), self.slots)
 

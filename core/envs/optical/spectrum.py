@@ -104,7 +104,7 @@ def window(words: int, start: Int[Array, ""], length: Int[Array, ""]) -> UInt32[
 
 
 def shift_up(words: UInt32[Array, "*batch W"]) -> UInt32[Array, "*batch W"]:
-    """Move every slot's bit up by one; the lowest becomes 0."""
+    """Move every slot's bit up by one, and set the lowest bit to 0."""
     below = jnp.concatenate([jnp.zeros_like(words[..., :1]), words[..., :-1]], -1)
     return (words << ONE) | (below >> np.uint32(31))
 
@@ -173,7 +173,7 @@ PLANE_GROUPS = 2
 
 @pytree
 class Clock(Pytree):
-    """Remaining time of slots; X = links * W words, word l * W + w for slots 32 w .. of link l."""
+    """How long each slot remains in use; X = links * W, with W words of 32 slots per link."""
 
     # time left at the previous request, without `placed`; 0 means free; int32 [32, X], slot 32 w +
     # b of link l at [b, l * W + w]

@@ -90,7 +90,7 @@ class Traffic:
         return 2 * self.num_pairs if self.both_ways else self.num_pairs
 
     def pair_shares(self, words: UInt32[Array, " n"]) -> Float[Array, " R"] | None:
-        """Return cumulative shares of the pairs for the state; only if they are redrawn."""
+        """Return the pairs' cumulative shares for the state, or None unless they are redrawn."""
         if self.weights is not None:
             return None
         entries = uniform(words).reshape(-1, self.num_pairs).sum(0)
