@@ -23,7 +23,7 @@ from scipy.stats import t as student
 
 LEVEL = 0.95
 Choices = Mapping[str, Sequence[Sequence[float | None]]]
-"""Method -> repetition -> judge mean of the choice at every budget, larger is better."""
+"""Method -> repetition -> mean of the choice on the judges at each budget; larger is better."""
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,9 @@ TRIALS = {3: "this project", 0: "this project before 2026-11-23", 1: "CleanRL, p
 CHOSE = ("CartPole-v1", "Acrobot-v1", "Pendulum-v1", "MountainCarContinuous-v0", "Catch-bsuite",
          "Breakout-MinAtar", "MountainCar-v0", "Asterix-MinAtar", "Freeway-MinAtar",
          "SpaceInvaders-MinAtar")  # fmt: skip
-"""The environments of studies/defaults_check.yaml, by which the present default was chosen."""
+"""The environments of studies/defaults_check.yaml, used to choose the current default."""
 Scores = Mapping[str, Mapping[str, Sequence[float]]]
-"""Whose defaults -> environment -> the score of each seed."""
+"""Owner of the defaults -> environment -> the score of each seed."""
 
 
 def scores_of(folder: Path, known: dict[int, dict[str, Any]]) -> dict[str, dict[str, list[float]]]:

@@ -47,10 +47,10 @@ from checkout import make_importable
 METHODS = ("random", "sobol", "tpe", "gp", "cmaes", "smac", "pbt", "pb2")
 EVOLVING = ("pbt", "pb2")
 COPIES = 16
-"""How often a population copies along a run."""
+"""How many times a population copies in one run."""
 SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)
 COMPARED = (0.5, 1.0)
-"""Those at which methods are held against the usual one."""
+"""The shares of the budget at which methods are compared with the usual one."""
 USUAL = "tpe"
 """The method that `hpo init` writes."""
 

@@ -33,7 +33,7 @@ PPO = {
     "rmsa packed": ("rmsa", {"observation": "packed"}, RMSA, 16, 100),
     "deeprmsa": ("deeprmsa", {}, {"hidden_sizes": (128,) * 5, "update_epochs": 10}, 16, 100),
 }
-"""Name: environment id, its keys, knobs, environments, rollout length; one minibatch each."""
+"""Name -> environment id, its keys, hyperparameters, number of environments, rollout length."""
 
 
 def timed(run: Callable[[], None], steps: int) -> dict[str, float]:

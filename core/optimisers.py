@@ -171,7 +171,7 @@ def apply_gradients(
       torch.optim.Adam)
     - sgd: m = momentum m + g, d = m (Sutskever et al. 2013, without Nesterov's look-ahead)
     - muon (Jordan 2024): matrices by `_muon`, all other parameters as in adamw with Nesterov's
-      look-ahead (Dozat 2016), as optax.contrib.muon has it
+      look-ahead (Dozat 2016), as in optax.contrib.muon
 
     A registered optimiser returns the change of p (see `own_optimisers.register`).
     """

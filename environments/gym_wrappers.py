@@ -9,7 +9,7 @@ from . import via_gymnasium
 from .hosted import is_simulated, probe
 
 _LARGE = 84
-"""Pixels along a side from which a smaller image is worth a wrapper; Atari's usual size."""
+"""Side length in pixels from which a wrapper that shrinks images pays off; Atari's usual size."""
 _FLATTEN = "gymnasium.wrappers.FlattenObservation.wrapper_spec()"
 _SMALLER = (
     "gymnasium.wrappers.GrayscaleObservation.wrapper_spec(keep_dim=True)",

@@ -64,7 +64,7 @@ def gymnax_class(id_: str) -> tuple[str, str] | None:
 
 
 def full_id(id_: str) -> str:
-    """Return the id in the form used in studies: with `gym:` if only Gymnasium has it."""
+    """Return the id in the form used in studies: with `gym:` if only Gymnasium defines it."""
     if is_hosted(id_):
         return id_
     theirs = f"{PREFIX}{id_}"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ..files.plain_data import is_number
 
 OFF: Any = type("Off", (), {"__repr__": lambda self: "off"})()
-"""What a formula returns where a name's value does nothing."""
+"""The result of a formula for a name whose value has no effect."""
 Searched = Literal["refuse", "leave out", "skip", "first"]
 
 

@@ -286,7 +286,7 @@ TRANSFORMS: Mapping[str, Values] = {
     "swish": words({"swish": "silu"}),
     "value_clip": VALUE_CLIP,
 }
-"""Transforms by the names that tables have for them, as in `anneal_lr lr_schedule@anneal`."""
+"""Name in the tables -> transform, as in `anneal_lr lr_schedule@anneal`."""
 
 STATISTICS = "hpo updates running statistics once per rollout, the source after every env step"
 OUTPUT = "output is chosen by `loggers` and `checkpoint`"
@@ -302,7 +302,7 @@ ENDED = (
 # --------------------------------------------------------------------- rows and systems
 
 UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "unknown"})()
-"""The default of a name whose default does not matter, or follows from other names."""
+"""Stands for a default that does not matter, or that follows from other names."""
 
 
 @dataclass(frozen=True)
@@ -464,7 +464,7 @@ def plain_name(name: str, last: bool = True) -> str:
 SEARCH_METHODS = {"bayes": "tpe", "bayesian": "tpe", "bayesopt": "gp", "cma-es": "cmaes",
                   "cma": "cmaes", "random_search": "random", "grid_search": "grid",
                   "nsga-ii": "nsga2"}  # fmt: skip
-"""Search method elsewhere -> ours."""
+"""Search method of another system -> ours."""
 
 # target[@transform]: its names elsewhere
 _SYNONYMS = """

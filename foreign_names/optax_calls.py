@@ -24,12 +24,12 @@ OPTIMISERS: Mapping[str, Mapping[str, str]] = {
     "sgd": {"momentum": "sgd_momentum"},
     "muon": {**_DECAYS, "beta": "muon_momentum", "adam_b1": "adam_beta1", "adam_b2": "adam_beta2"},
 }
-"""Optimiser of optax -> its arguments and ours; ours has the same name."""
+"""optax optimiser -> its arguments and ours; our optimiser has the same name."""
 _DEFAULTS: Mapping[str, SettingsRow] = {
     "adamw": SettingsRow(weight_decay=1e-4),
     "sgd": SettingsRow(sgd_momentum=0.0),
 }
-"""What an optimiser does without its arguments, where ours does something else."""
+"""Defaults of an optimiser that differ from those of ours."""
 _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "eps_root": (0, 0.0),
     "mu_dtype": (None,),
@@ -39,7 +39,7 @@ _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "ns_steps": (5,),
     "adam_eps_root": (0, 0.0),
 }
-"""Argument -> the values at which it does nothing."""
+"""Argument -> the values with which it has no effect."""
 
 
 def optimiser_settings(value: Any) -> Any:
@@ -107,7 +107,7 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     ),
     "warmup_constant_schedule": ("init_value", "peak_value", "warmup_steps"),
 }
-"""Schedule of optax -> its arguments in order."""
+"""optax schedule -> its arguments, in order."""
 _UNUSED: Mapping[str, float] = {
     "transition_begin": 0,
     "alpha": 0.0,

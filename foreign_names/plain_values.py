@@ -20,9 +20,9 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Pow: operator.pow,
 }  # fmt: skip
 MAPPINGS = ("dict", "Namespace", "OrderedDict", "SimpleNamespace")
-"""Calls whose arguments are the items of a mapping."""
+"""Calls whose keyword arguments are the items of a mapping."""
 TWO_OF_TRAIN = "a train that gives two values"
-"""A mark among the names of a file: `state, metrics = train(...)`."""
+"""Marks a file that contains `state, metrics = train(...)`; stored among its names."""
 
 
 class NotPlain(ConfigError):

@@ -28,7 +28,7 @@ SYSTEMS: Mapping[str, System] = {
         BRAX,
     )
 }
-"""Systems with a table; names that it lacks are looked up in `COMMON`."""
+"""Systems with a table; names missing from it are looked up in `COMMON`."""
 _ROWS = [row for one in (COMMON, *SYSTEMS.values()) for row in one.rows]
 _KNOWN = {plain_name(row.name, last=False) for row in _ROWS}
 _OTHER_ALGORITHMS = {
@@ -46,11 +46,11 @@ _OTHER_ALGORITHMS = {
     "qdagger": "Q-learning", "dqn": "Q-learning", "c51": "Q-learning", "rainbow": "Q-learning",
     "pqn": "Q-learning", "sac_": "SAC", "td3_": "TD3", "ddpg_": "DDPG",
 }  # fmt: skip
-"""First letters of scripts of CleanRL and PureJaxRL -> their algorithm, which a study lacks."""
+"""Prefix of a CleanRL or PureJaxRL script -> its algorithm, which studies do not have."""
 FORMATS = ("wandb", "configspace", "optuna", "rlzoo")
-"""Files whose names may be those of any system."""
+"""Kinds of files that may use the names of any system."""
 KINDS = (*FORMATS, *dict.fromkeys(one.family for one in SYSTEMS.values()))
-"""What `hpo import` reads."""
+"""The kinds of sources that `hpo import` reads."""
 
 
 def system(name: str) -> System:

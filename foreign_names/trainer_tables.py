@@ -109,7 +109,7 @@ CLEANRL = (
     _cleanrl("cleanrl_envpool_scan", "ppo_atari_envpool_xla_jax_scan", _ENVPOOL, _IMAGES, WRAPPED,
             unread="clip_vloss target_kl"),
 )
-"""The scripts whose training has a counterpart."""
+"""The scripts with a training that has a counterpart here."""
 
 # ------------------------------------------------- Stable-Baselines3, sb3-contrib, rl-zoo3
 
@@ -293,7 +293,7 @@ SB3 = System(
     source="github.com/DLR-RM/stable-baselines3, ppo/ppo.py and common/policies.py",
     always={**PLAIN_PPO, "adam_eps": 1e-5, "hidden_sizes": [64, 64], "activation": "tanh"},
 )
-"""Its PPO; rl-zoo3 adds `n_envs`, `normalize`, `frame_stack`, `n_timesteps` and wrappers."""
+"""The PPO of SB3; rl-zoo3 adds `n_envs`, `normalize`, `frame_stack`, `n_timesteps`, wrappers."""
 
 # ------------------------------------------------------------- the single-file PyTorch PPO
 

@@ -273,7 +273,7 @@ OLDER = {
     "LOSS_DAMPING_K_MIN": "IAM_GATING_MIN_ACTIONS", "LOAD_MODEL": "RETRAIN_MODEL",
     "gnn_mlp_layers": "mlp_layers", "gnn_latent": "mlp_latent",
 }
-"""Flag of earlier versions, which its documents still name -> the flag of today."""
+"""Flag of earlier versions, still in XLRON's documentation -> the current flag."""
 _NOW = {row.name: row for row in (*_TRAINING, *_NETWORKS, *_SAVED, *_ENVIRONMENT)}
 _FIRST_ROW = (
     "without OFF_POLICY_IAM XLRON's loss uses the policy of a minibatch's first row "

@@ -9,13 +9,13 @@ from .converted_study import ConvertedStudy, ImportSource
 
 _PARTS = {"params": "parameters", "opt_state": "optimiser", "loss": "losses",
           "trajectories": "trajectories"}  # fmt: skip
-"""What ARLBench writes into a checkpoint -> a part of ours."""
+"""Part of an ARLBench checkpoint -> part of ours."""
 _TRACKED = {
     "track_metrics": ("losses", "gradients", "advantages"),
     "track_trajectories": ("trajectories",),
 }
 _AUTORL = {"n_envs": 10, "n_total_timesteps": 100_000}
-"""Defaults of AutoRLEnv that are not those of the training itself."""
+"""Defaults of AutoRLEnv that differ from those of the training itself."""
 
 
 def drop_hydra_file(draft: ConvertedStudy, source: ImportSource) -> None:

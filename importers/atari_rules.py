@@ -13,7 +13,7 @@ from .converted_study import ConvertedStudy, ImportSource
 
 _GAME = re.compile(r"(?:gym:)?(?:ALE/)?(\w+?)(?:NoFrameskip-v[04]|-v5)")
 _HISTORY = "(history 4)"
-"""As the list of defaults has it; here the environment stacks its images."""
+"""An entry of the list of defaults; here the environment stacks its images."""
 
 _WRAPPER = "AtariWrapper"
 _SB3_KEYS: Mapping[str, tuple[str, ...]] = {
@@ -24,10 +24,10 @@ _SB3_KEYS: Mapping[str, tuple[str, ...]] = {
     "clip_reward": ("reward_clipping",),
     "action_repeat_probability": ("repeat_action_probability",),
 }
-"""Argument of Stable-Baselines3's wrapper -> the keys that say the same."""
+"""Argument of Stable-Baselines3's wrapper -> the keys with the same meaning."""
 _OF_MAKER = ("env", "env_id", "n_envs", "seed", "start_index", "monitor_dir", "vec_env_cls")
 _STICKY = {"v0": 0.25, "v4": 0.0}
-"""Version of an id -> the chance that a game repeats the last action."""
+"""Version of an id -> the probability that a game repeats the last action."""
 _SB3_GAME = re.compile(r"(?:gym:)?(?:(\w+?)NoFrameskip-(v[04])|ALE/\w+-v5)")
 
 

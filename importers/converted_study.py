@@ -44,16 +44,16 @@ _NETWORK = re.compile(
 
 
 _IMPORTS = " and type imports: [my_envs.py]"
-"""How an error of an environment ends that is registered by a package which is not imported."""
+"""The end of an error message about an environment that an unimported package registers."""
 NOWHERE = "hpo has no counterpart"
-"""Why a searched name that no table has is refused."""
+"""The reason for rejecting a searched name that is in no table."""
 
 
 _SCHEDULED = {
     "learning_rate": " (a schedule: lr_schedule=linear)",
     "clip_eps": " (a schedule: clip_eps_schedule=linear)",
 }
-"""Target that another system gives as a function -> what to type for a schedule."""
+"""Target that another system sets with a function -> what to type for a schedule."""
 
 
 def joined(names: Sequence[str]) -> str:

@@ -236,7 +236,7 @@ def _fields_of(row: NameRow, target: str, sets: Sequence[Mapping[str, Any]]) -> 
 
 
 def _unset_value(target: str) -> Any:
-    """Return the value of a target that nothing sets."""
+    """Return the default of a target, or None if it has none."""
     return KNOBS[target].default if target in KNOBS else None
 
 

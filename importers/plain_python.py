@@ -38,14 +38,14 @@ OBJECTS: Mapping[str, str] = {
     "callback": "callbacks of other programs are not supported",
     "action_space": "an object; see `distribution`",
 }  # fmt: skip
-"""Argument that is mostly an object -> how it is listed where it cannot be read."""
+"""Argument that is usually an object -> its description in the list of unread names."""
 OTHERS = ("a2c", "ars", "crossq", "ddpg", "dqn", "her", "iqn", "pqn", "qrdqn", "sac", "td3", "tqc",
           "trpo")  # fmt: skip
 _ENV_NAMES = {"env", "env_id", "env_name", "ENV_NAME"}
 _FOR_EVALUATION = re.compile(r"(?:eval|evaluation|test|val)_?\w*envs?")
 
 Fate = Callable[[str], bool | str]
-"""Name -> its fate in a table, or only whether a table has it; "" or False if none has."""
+"""Name -> what a table says about it, or whether it is in one; "" or False if in none."""
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Training configurations of other systems as studies with a single configuration.
 
-A source is a Python file (read, never run), a YAML or JSON file, or a command, from a file or
-typed. Omitted names get the program's defaults.
+A source is a Python file (read, never run), a YAML or JSON file, or a command (in a file or
+typed). Omitted names get the program's defaults.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TYPED = "the command line"
 _TRAINING = tuple(row.name for row in XLRON.rows if not row.target.startswith("env."))
 HEURISTICS = ("ksp_ff", "ksp_lf", "ff_ksp", "ksp_bf", "bf_ksp", "ksp_mu", "mu_ksp", "kca_ff",
               "kmc_ff", "kmf_ff", "kme_ff")  # fmt: skip
-"""Those that both systems have; a test compares them with ours."""
+"""The heuristics that both systems have; a test compares them with ours."""
 
 
 def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> ConvertedStudy:

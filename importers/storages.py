@@ -28,7 +28,7 @@ _BEST = 10
 _LISTED = 8  # values that replace a range
 _NOT_EXPORTED = ("name", "env", "fixed", "space", "enqueue", "population", "executor",
                  "checkpoint", "loggers")  # fmt: skip
-"""Keys of an exported study that its import sets, or that concern one run of it."""
+"""Keys of a study that are not exported: an import sets them, or they concern a single run."""
 
 
 def _begin_draft(

@@ -120,9 +120,9 @@ _HELPERS: Mapping[str, Mapping[str, Any]] = {
         "env_id": "CartPole-v1", "total_timesteps": 500_000,
         "backbone_cls": "TransformerPolicyBackbone"},
 }  # fmt: skip
-"""Helper of the single-file PPO -> the defaults in which it differs from PPOConfig."""
+"""Helper of the single-file PPO -> its defaults that differ from PPOConfig's."""
 _RANGES = {"tanh_gaussian": (-1.0, 1.0), "beta": (0.0, 1.0)}
-"""Distribution -> the range of its actions before they fill the environment's."""
+"""Distribution -> the range of its actions before they are scaled to the environment's range."""
 
 
 def defaults_of_helper(draft: ConvertedStudy, source: ImportSource) -> None:

@@ -85,7 +85,7 @@ _KINDS = ("categorical", "categorical_w_probabilities", "constant", "normal", *_
 
 
 _USUAL = ("${env}", "${interpreter}", "${program}", "${args}")
-"""The command of a sweep that names none."""
+"""The command of a sweep without `command`."""
 _VARIABLES = "WANDB_MODE=offline WANDB_DIR={folder}"
 _SET_HERE = ("seed",)  # parameters that a study sets per run
 _ONCE = "1 run"
@@ -99,7 +99,7 @@ def has_program(path: Path, given: Mapping[str, Any]) -> bool:
 
 
 def read_program(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
-    """Return a study whose command is the sweep's program, started as by a W&B agent."""
+    """Return a study that starts the sweep's program with the command of a W&B agent."""
     sweep, draft, source = (
         _read_sweep_file(path),
         ConvertedStudy(str(path), whole=True),

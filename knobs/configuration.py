@@ -176,7 +176,7 @@ _BY_TYPE: Mapping[str, Callable[[Knob, Any], Any]] = {
     "choice": _choice_of,
     "widths": _widths_of,
 }
-"""Type of a hyperparameter -> what reads its values; the others are numbers."""
+"""Type of a hyperparameter -> the function that reads its values; all other types are numbers."""
 
 
 _RECTIFIED = ("cnn", "gnn", "transformer", "path_mlp")

@@ -188,7 +188,7 @@ def _show_cursor() -> None:
 # ---------------------------------------------------------------------- the main thread
 
 _overdue: weakref.WeakKeyDictionary[LimitedBatch, int] = weakref.WeakKeyDictionary()
-"""Batch -> the number of its call that is to be interrupted."""
+"""Batch -> the number of the call that must be interrupted."""
 
 
 def _install_handler() -> None:

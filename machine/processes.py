@@ -57,7 +57,7 @@ class Process(Protocol):
 
     is_paused: bool
     lost: str
-    """Why it ended although its command did not, such as a dead node; it may run again."""
+    """Why the process ended without its command ending (such as a dead node); it may run again."""
 
     @property
     def is_waiting(self) -> bool:

@@ -290,7 +290,7 @@ _OF_ENV_STEPS = (
     "early_terminate.min",
     "early_terminate.every",
 )
-"""Keys that follow from env_steps where a file omits them."""
+"""Keys that are derived from `env_steps` if a file omits them."""
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ class New:
 
 @dataclass(frozen=True)
 class Resumed:
-    """A study that was interrupted, or of which more is requested than before."""
+    """A study to be continued after an interruption or with higher limits."""
 
     ledger: SearchState
     again: Sequence[int] = ()  # failed trials to run again

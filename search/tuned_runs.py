@@ -38,7 +38,7 @@ from .state.progress import bounds_of
 Runner = Callable[[Study, Path], RunResults]  # runs or resumes a study in a results folder
 POINTS = 20  # evaluations per run, and points on its curve
 MEANS = {"eval/return_mean": "episode_return", "eval/length_mean": "episode_length"}
-"""Metrics that are the mean over episodes of a column; so are those of an environment's own."""
+"""Metric -> column of which it is the mean over episodes, as are an environment's metrics."""
 _TRAINING = "episode_return_100"
 _KEYS = ("trial", "stream", "replicate", "env_steps", "episode")
 

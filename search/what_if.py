@@ -61,7 +61,7 @@ from .state.schedule import schedule_of
 from .state.search_state import SearchState
 
 Quantum = Callable[[Study, Mapping[str, Any]], int]
-"""Study and complete configuration -> env steps of a chunk of one lane."""
+"""Study and complete configuration -> env steps of one chunk in one lane."""
 
 _LOST = (TrialState.DIVERGED, TrialState.FAILED)
 # seeds per trial from which racing is among the usual rules: it starts with three

@@ -36,7 +36,7 @@ Verdict = Literal[
     "nothing",
 ]
 Advice = Literal["take", "keep", ""]
-"""Take the winner or keep its opponent."""
+"""Take the winner, keep its opponent, or neither."""
 Sample = Mapping[int, float]  # replicate -> value; NaN if it diverged
 
 
@@ -76,7 +76,7 @@ class Against:
 
     @property
     def advice(self) -> Advice:
-        """Return which of the two to use, or "" if test seeds do not decide.
+        """Return whether to use the winner or the opponent, or "" if test seeds do not decide.
 
         If the test does not decide, the winner must lead by more than one standard error of the
         paired differences. If both are equal, this happens in 16 to 20 % of studies and does no

@@ -138,7 +138,7 @@ def _final_value(row: TrialRow, sign: float) -> float | None:
 def _rates(
     audited: Sequence[float], bar: float, best: float
 ) -> tuple[int, int, int, int, float | None, float | None, float | None]:
-    """Return audited, wrong, level, winners, share, low and high, from audited trials' ends."""
+    """Return the fields `audited` to `high` of `AuditedRung` from final values."""
     if not audited:
         return 0, 0, 0, 0, None, None, None
     wrong, count = sum(end > bar for end in audited), len(audited)

@@ -194,7 +194,7 @@ def _seen_interval(
 
 
 def _unlike_spreads(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return a smooth measure of unequal spreads: 0 for equal variances, 1 next to a constant."""
+    """Return a smooth measure of unequal variances, from 0 (equal) to 1 (one of them is 0)."""
     a, b = variance(ours), variance(theirs)
     return ((a - b) / (a + b)) ** 4 if a + b > 0.0 else 1.0
 
@@ -357,7 +357,7 @@ def chance_of_better(
 
     Paired values are compared on the same new seed, with Clopper and Pearson's interval, where a
     tie counts as half a hit. Unpaired values are compared for any two seeds (Agarwal et al. 2021,
-    "Deep Reinforcement Learning at the Edge of the Statistical Precipice", section 4.3), see
+    "Deep Reinforcement Learning at the Edge of the Statistical Precipice", section 4.3); see
     `placement_interval`. A non-finite value is worse than a finite one. Below 5 seeds there is no
     interval.
 

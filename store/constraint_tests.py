@@ -18,7 +18,7 @@ from .statistics import NO_INTERVAL, Interval, aggregate
 State = Literal["kept", "violated", "open", "unmeasured"]
 SeedValues = Mapping[int, float]  # replicate -> value
 Values = Sequence[SeedValues | float | None]
-"""For each constraint: its value on every test seed; of a cost, which is exact; None: unknown."""
+"""For each constraint: its values on test seeds, one exact value (a cost), or None (unknown)."""
 Range = tuple[float, float] | None
 """The least and greatest value of a constraint in runs of the compared trials on new seeds."""
 

@@ -387,7 +387,7 @@ class FollowingSink(ABC, Generic[Run]):
 
     @abstractmethod
     def _log(self, run: Run, axis: str, points: Sequence[CurvePoint]) -> None:
-        """Add points by `env_steps`, or by the number of the `trial`."""
+        """Add points with `axis` as their x value: `env_steps` or the number of the `trial`."""
 
     @abstractmethod
     def _log_end(self, run: Run, trial: TrialNews) -> None:

@@ -229,7 +229,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "trials": ("trial",),
     "attributes": ("trial", "name"),
 }
-"""Primary keys of the tables whose rows are replaced."""
+"""Table whose rows are replaced -> its primary key."""
 _SUMMED = (
     "schema", "meta", "head", "trials", "evaluations", "decisions", "asks", "attributes", "parts",
 )  # fmt: skip

@@ -31,8 +31,8 @@ class TrialState(StrEnum):
 
 
 REFERENCE_TRIAL = -1
-"""Number of the default configuration if no trial of the search is it: if trial 0 was changed by
-exploit/explore, or never proposed."""
+"""Number of the default configuration if no search trial has it, because trial 0 was changed by
+exploit/explore or never proposed."""
 
 
 class Stream(StrEnum):
@@ -163,7 +163,7 @@ class AttributeRow:
 
 
 EVALUATIONS_ALONE = AttributeRow(None, "evaluations_alone", True)
-"""Noted where a trial had no training return at a point that compares: then no value has any."""
+"""Recorded if a trial lacked a training return at a comparison point; then no value has any."""
 
 
 def counts_evaluations_alone(attributes: Iterable[AttributeRow]) -> bool:

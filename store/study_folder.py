@@ -27,9 +27,9 @@ OURS = (
     *(*_TABLES, "trials.csv", "evaluations.csv", "curves.csv"),
 )  # files that a study replaces
 STUDY_FOLDERS = (PARTS_NAME, "checkpoints", "policies", "processes", "sinks")
-"""Folders in which a study deletes."""
+"""Folders in which a study deletes files."""
 PROCESS = "process.json"
-"""The file of a kept process, in the folder where other studies keep a policy."""
+"""The file that describes a kept process, in the folder where other studies keep a policy."""
 _MOST_NAMED = 3
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

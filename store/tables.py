@@ -68,7 +68,7 @@ class Publisher:
         self._at = clock() if known else -float("inf")
 
     def publish(self, *, force: bool = False) -> bool:
-        """Write all tables if there are commits and it is time (or forced); return whether."""
+        """Write all tables if there are commits and it is time (or forced); return whether so."""
         number, now = self._journal.head().number, self._clock()
         due = now - self._at >= max(self._every, _SHARE * self.seconds)
         if number == self._published or not (force or due):

@@ -275,7 +275,7 @@ _WORDS_BY_VALUE: dict[Verdict, Callable[[Conclusion, Against], list[str]]] = {
     "infeasible": _nothing_to_compare,
 }
 _COMPLETE = ("default", "nothing", "feasible", "infeasible", "diverged", "ceiling")
-"""Verdicts whose words count the seeds that diverged, or that have none."""
+"""Verdicts whose wording already counts diverged seeds, or never needs to."""
 
 
 def _lead_sentences(winner: str, against: Against, seeds: str) -> list[str]:

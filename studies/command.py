@@ -29,7 +29,7 @@ _PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.\-/]*)\}")
 _SHELL = re.compile(r"[|&;<>`$]|\\\n")
 _SETTING = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 GIVEN = ("seed", "folder", "env_steps", "length", "trial")
-"""Placeholders that every run fills."""
+"""Placeholders that are filled in for every run."""
 _UNNAMED = "command"
 
 

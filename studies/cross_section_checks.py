@@ -51,7 +51,7 @@ _UNFIT = {
         "moves CPUs between processes, but all lanes share one program; use its base scheduler"
     ),
 }
-"""Schedulers of Ray's that cannot decide over lanes, and why."""
+"""Ray Tune scheduler that cannot control lanes -> the reason."""
 _MOST_RUNGS = 1_000
 _MOST_EVALUATIONS = 10_000
 _MOST_KINDS = 16

@@ -16,7 +16,7 @@ _LOSSES = ("loss", "error", "cost", "regret", "perplexity")
 _LIMITS = ("max_steps_in_episode", "max_episode_steps")
 OF_THE_POLICY = ("aggregate_slots", "disjoint_paths", "fits", "histograms", "k", "no_op",
                  "observation", "path_order", "shadow")  # fmt: skip
-"""Keys of a policy's observations and choices; the task and its metric stay the same."""
+"""Keys that affect a policy's observations and choices, but not the task and its metric."""
 
 
 LimitOf = Callable[[EnvSpec], int | None]

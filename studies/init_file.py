@@ -15,20 +15,20 @@ from .algorithm import Algorithm
 from .yaml_io import flow, to_yaml
 
 SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
-"""Hyperparameters that the studies written for somebody search."""
+"""Hyperparameters that the generated studies search."""
 _NORMALISED = "normalise_observations"
 _OFFERED = ("vf_coef", "max_grad_norm", "lr_schedule", "target_kl")
 _COLUMN = 76
 CONFIRM = {"top_k": 3, "choose": 3, "report": 16, "interim": 8}
-"""How the winner is chosen and tested in every study file that is written."""
+"""How the winner is selected and tested in every generated study."""
 SEED_PLAN = (  # lines and their meaning, for every generated study file
     ("seeds: {per_config: 1}", "of every trial in the search"),
     (f"confirm: {flow(CONFIRM)}", "the best 3 on 3 new seeds, then the test"),
 )
 PROTECTED = {"top_k": 1, "choose": 0, "report": 4}
-"""How a short study ends: the best trial against the default on four new seeds."""
+"""The end of a short study: the best trial against the default, on four new seeds."""
 PORTFOLIO = 3
-"""Learnt configurations of a short study; with the default and the test it is twelve runs."""
+"""The number of learnt configurations in a short study, which has twelve runs in all."""
 LONGER = (
     "# With more time set these two and run the same command; finished runs are kept:",
     f"# confirm: {flow(CONFIRM)}",
@@ -38,7 +38,7 @@ LONGER = (
     "# population: {lanes: 24}        # fewer than trials, so that tpe learns from the first",
 )
 _SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
-"""Parameters of an environment that do nothing unless one of its keys is on."""
+"""Environment parameter -> the key without which it has no effect."""
 
 
 def init_text(env_id: str, imports: Sequence[str] = (), custom: EnvEntry | None = None) -> str:

@@ -54,13 +54,13 @@ _OF_JOBS = {
     "job-name": "hpo names the jobs; remove it",
     "output": "hpo reads the output; remove it",
 }  # fmt: skip
-"""Options of sbatch that other keys give."""
+"""sbatch option -> the key that sets it."""
 _TRIAL, _MOST_SEEDS = re.compile(r"-1|[0-9]{1,9}"), 1000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 BeforeCode = Callable[[str], None]
-"""Called with the name of a study before a Python file is run that it names; may raise."""
+"""Called with a study's name before any Python file that it names is run; may raise."""
 
 
 def load(
@@ -431,10 +431,10 @@ class YamlText:
 
 
 Written = YamlText | Mapping[str, Any] | str | PathLike[str]
-"""The forms in which a study can be given that is not loaded yet."""
+"""The forms of a study that is not loaded yet."""
 
 Source = Study | Written
-"""The forms in which a study can be given."""
+"""All forms of a study that functions accept."""
 
 
 def yaml(text: str) -> YamlText:

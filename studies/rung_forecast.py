@@ -26,7 +26,7 @@ _MEDIAN_FROM = 5
 _LEARNT, _GUESSED = 2.0, 2.0
 
 Order = tuple[float, int]
-"""The loss and the number of a trial, as rules compare them."""
+"""The loss and the number of a trial, in the form that rules compare."""
 
 
 @dataclass(frozen=True)

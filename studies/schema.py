@@ -292,7 +292,7 @@ def _early_terminate() -> dict[str, Any]:
 def _if_key_is(
     key: str, name: str, then: Mapping[str, Any], left_out: bool = False
 ) -> dict[str, Any]:
-    """Return the conditions that apply if this key has this value, or may be omitted."""
+    """Return conditions that apply if a key has a value, or also if it is left out."""
     required = {} if left_out else {"required": [key]}
     return {"if": {"properties": {key: {"const": name}}, **required}, "then": then}
 

@@ -25,7 +25,7 @@ _FOLDERS = ("out", "output", "out_dir", "output_dir", "log_dir", "logdir", "save
 _TUNED = ("lr", "rate", "gamma", "lambda", "clip", "coef", "dropout", "decay", "momentum", "tau",
           "hidden", "width", "layers", "depth", "batch", "steps", "trees", "epochs", "eps",
           "alpha", "temperature")  # fmt: skip
-"""Parts of the names of flags that are worth a search."""
+"""Words in the names of flags that are worth searching."""
 _MOST, _NEAR_ONE, _LENGTH = 6, 0.8, 100_000
 
 

@@ -10,7 +10,7 @@ from ..errors import ConfigError, UnknownNameError
 from .field import Field, count, flag
 
 Dealt = Literal["modelled", "at random", "yes"]
-"""Part of the model; drawn at random; of a method without a model."""
+"""`modelled`: in the model; `at random`: drawn at random; `yes`: the method has no model."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ METHODS: dict[str, Method] = {
         ),
     )
 }
-"""Name -> method, those that were registered included."""
+"""Name -> method, including registered ones."""
 
 
 def add_method(row: Method) -> None:

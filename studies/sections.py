@@ -22,13 +22,13 @@ from .value_kinds import BAD, read_kind
 from .yaml_io import Node, Notes, flow, node_of, plain
 
 _POPULATION = ("population", "population_size", "pop_size", "popsize", "members")
-"""Names elsewhere for the number of trials that run at the same time; here all trials do."""
+"""Other systems' names for the number of trials that run at the same time; here all trials do."""
 _OFF = (None, "off")
 _NAMED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "search": ("method", METHODS),
     "early_terminate": ("type", RULES),
 }
-"""Section -> its key that names a row of a table, and the table."""
+"""Section -> its key whose value is the name of a table row, and that table."""
 _OPTIONS = ("scheduler_options", "searcher_options")
 
 
@@ -272,7 +272,7 @@ def read_search(notes: Notes, root: Node, values: Mapping[str, Any]) -> SearchSp
 def read_early_terminate(
     root: Node, values: Mapping[str, Any], env_steps: int | None
 ) -> EarlyTerminate | None:
-    """Return the rule; None if it was noted as wrong."""
+    """Return the rule, or None after noting a mistake."""
     if "type" not in values or env_steps is None:
         return None
     rule = RULES.get(values["type"])

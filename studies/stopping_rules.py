@@ -15,7 +15,7 @@ from .field import REQUIRED, Field, count
 from .search_methods import check_options
 
 FIRST_RUNG = 0.3
-"""Share of a run at asha's first rung where `min` is left out (`benchmarks/bench/rungs.py`)."""
+"""Share of a run before asha's first rung if `min` is omitted (`benchmarks/bench/rungs.py`)."""
 _STOPPING = (
     count(
         "min",
@@ -156,7 +156,7 @@ RULES: dict[str, StoppingRule] = {
         ),
     )
 }
-"""Name -> rule, those that were registered included."""
+"""Name -> rule, including registered ones."""
 
 
 def add_rule(row: StoppingRule) -> None:

@@ -12,9 +12,9 @@ from .spec import Study
 from .stopping_rules import rule_fields
 
 DRIVEN_KEYS = ("scheduler", "searcher", "scheduler_options", "searcher_options")
-"""Keys of `search` for driver ray_tune alone."""
+"""Keys of `search` that only the driver `ray_tune` has."""
 SEARCHER_KEYS = ("method", "portfolio", "random_share", "options", "warm_start", "ahead")
-"""Keys of `search` for driver lanes alone."""
+"""Keys of `search` that only the driver `lanes` has."""
 EXECUTOR_KEYS: Mapping[str, tuple[str, ...]] = {
     "local": ("type", "workers"),
     "ray": ("type", "workers", "address", "cpus"),
@@ -98,7 +98,7 @@ _RETURN = frozenset({
     "mean_return", "ep_rew_mean", "rollout/ep_rew_mean", "eval/mean_reward", "episode_reward_mean",
     "episodic_return", "charts/episodic_return",
 })  # fmt: skip
-"""Names of other systems for the mean return of episodes."""
+"""Other systems' names for the mean return of episodes."""
 
 
 def metric_fault(name: str, env: EnvEntry | None) -> str | None:

@@ -91,7 +91,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     }.items()
     for name in names.split()
 }
-"""A knob changes something only where one of these is met."""
+"""Hyperparameter -> its needs; it has an effect only if one of them is met."""
 
 _OF_MASKS = (
     "action_masking", "off_policy_masking", "masking_gate_min_actions", "masking_gating",

@@ -15,7 +15,7 @@ from .study_values import count_of, number_of, seconds_of
 from .yaml_io import Node, plain
 
 BAD: Any = object()
-"""What `read` returns for a value that the key cannot have."""
+"""The result of `read` for a value that the key cannot have."""
 AMOUNT: dict[str, Any] = {
     "type": "string",
     "pattern": r"^\s*[0-9]{1,15}(\.[0-9]{1,9})?(k|K|M|G|B)\s*$",
@@ -25,7 +25,7 @@ TIME: dict[str, Any] = {
     "pattern": r"^\s*([0-9]{1,9}(\.[0-9]{1,6})?[dhms]\s*)+$",
 }
 _NAMED = ("env", "algorithm")
-"""Mappings of which a name alone may be given."""
+"""Mappings that may be replaced by a name."""
 
 
 class Kind(Protocol):

@@ -234,7 +234,7 @@ class ExplorerContract:
         raise NotImplementedError
 
     def explored(self, explorer: Explorer, count: int = 12) -> list[dict[str, Any]]:
-        """Return the hyperparameters of `count` copies, after four rungs."""
+        """Return the hyperparameters of `count` copies made after four rungs."""
         space, rng = contract_space(), random.Random(6)
         configs = [space.sample(rng) for _ in range(count)]
         gains = [Gain(n // 4, dict(params), 1.0, rng.random()) for n, params in enumerate(configs)]
@@ -265,7 +265,7 @@ class _Options:
         return self.row(self.name).options
 
     def behaviour(self, options: Mapping[str, Any]) -> object:
-        """Return the behaviour with these options, in a comparable form."""
+        """Return what the sampler or rule does with these options, as a value to compare."""
         raise NotImplementedError
 
     def test_options_left_out_have_their_defaults(self):

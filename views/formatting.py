@@ -22,7 +22,7 @@ from ..studies.spec import WITH_TRAINING
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = "_.-=+*#@"
 SEED_KINDS = {"report": "test", "choose": "selection", "search": "search"}
-"""Stream -> the kind of its seeds."""
+"""Stream -> the name of its kind of seeds."""
 
 
 def seeds_text(count: int, stream: str) -> str:

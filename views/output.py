@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""All but tab and line feed, and the characters that change the direction of text."""
+"""Control characters except tab and line feed, and those that change the direction of text."""
 
 
 def shown(text: str) -> str:

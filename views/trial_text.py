@@ -136,7 +136,7 @@ class Evaluated:
         return _without_environment(vars(self))
 
     def measured(self, metric: str) -> float | None:
-        """Return a metric of the environment, or one of these fields, or the mean return."""
+        """Return the field or metric with this name, or the mean return if there is none."""
         own = vars(self)
         return own[metric] if metric in own else self.metrics.get(metric, self.return_mean)
 

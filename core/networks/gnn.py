@@ -78,7 +78,7 @@ class GraphState(Pytree):
 
 
 class Joint(nn.Module):
-    """A dense layer W_a a + W_g g over an entity's inputs and the graph's row, multiplied once."""
+    """A dense layer W_a a + W_g g, for an entity's inputs a and the graph's row g."""
 
     width: int
     kernel_init: nn.initializers.Initializer

@@ -87,7 +87,7 @@ _joint_product.defvjp(_joint_forward, _joint_backward)
 
 
 def row_product(x: Float[Array, "*B D"], kernel: Float[Array, "D W"]) -> Float[Array, "*B W"]:
-    """Return x W by one product of all rows of x."""
+    """Return x W, computed as one matrix product over all rows of x."""
     made = x.reshape((-1, x.shape[-1])) @ kernel
     return made.reshape((*x.shape[:-1], kernel.shape[-1]))
 

@@ -84,7 +84,7 @@ code = main(sys.argv[1:])
 print(peak.split()[1], file=sys.stderr)
 sys.exit(code)
 """
-"""A process inherits the largest size that its parent had; this line alone begins at its own."""
+"""A process inherits its parent's peak memory; started by this line, it begins with its own."""
 
 
 def watched(words: Sequence[str]) -> Seen:

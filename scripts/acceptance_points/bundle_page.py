@@ -16,7 +16,7 @@ from .chromium import Chromium
 from .common import ROOT, Outcome, load_file, said_here
 
 SECONDS = 3.0
-"""Bound on the time of one check, as the page measures it."""
+"""Upper bound on the time of one check, as measured by the page."""
 
 
 def in_browser(small: bool, work: Path) -> Outcome:

@@ -23,7 +23,7 @@ study = load(sys.argv[1])
 run(study, Path(sys.argv[2]) / study.name, LocalFactory(study), (), RunOptions(1.0, 2.0))
 """
 Words = Callable[[Path, Path], list[str]]
-"""What runs a study: its file and the folder of results to the words of a command."""
+"""Study file, results folder -> the words of the command that runs the study."""
 STUDY = """\
 name: small
 env: CartPole-v1

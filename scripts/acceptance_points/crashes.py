@@ -39,7 +39,7 @@ _SEARCH = (
 )
 _LOADED = ("pyarrow.parquet", "pandas", *(f"hpo.search.{name}" for name in _SEARCH))
 Break = Callable[["Case", Path, int], int]
-"""Hit a study at most so many times, let it end, and return the hits."""
+"""Disturbs a study at most a given number of times, lets it end, and returns the number."""
 
 
 def crashes(small: bool, work: Path) -> Outcome:

@@ -33,7 +33,7 @@ NEARLY, _NOISE = "one side nearly at its mean", 0.001
 IN_RANGE = "power where the range is known"
 _POWERS = ("power", "power with a condition", IN_RANGE, "power of t")
 _LEVEL, _ERRORS = 0.05, 3.0
-"""A cell fails where its rate is more than three standard errors of 5 % above it."""
+"""A cell fails if its rate is more than three standard errors above 5 %."""
 
 
 def _two_points(rng: np.random.Generator, size: int | tuple[int, int]) -> np.ndarray:
@@ -58,7 +58,7 @@ KINDS: dict[str, Draw] = {
 _BEST = {"ceiling": 500.0, "floor and ceiling": 500.0}
 _RANGES = {"ceiling": (0.0, 500.0), "floor and ceiling": (0.0, 500.0)}  # like CartPole's
 _SYMMETRIC = ("normal", "bimodal", "floor and ceiling")
-"""Where the mean of few seeds has an interval that holds it; a rare failure is in none of them."""
+"""Cases in which the interval of a few seeds covers the mean; none of them has rare failures."""
 
 
 def error_rates(small: bool, work: Path) -> Outcome:

@@ -90,7 +90,7 @@ PPO: dict[str, Any] = {
     "history": 1,
     "dtype": "float32",
 }
-"""PPO as most implement it; each script says where it differs."""
+"""PPO as in most implementations; each script lists its differences."""
 _TO_ZERO = {"lr_schedule": "linear", "lr_end_fraction": 0.0}
 _RUNNING = {"normalise_observations": True, "observation_clip": 10.0, "normalise_rewards": True,
             "reward_clip": 10.0}  # fmt: skip

@@ -85,9 +85,10 @@ def _train(source: list[str], given: list[str], study: Path, trials: int) -> str
 # ------------------------------------------------- scripts of other projects, unchanged
 
 _SOURCES = "HPO_SCRIPTS"
-"""Variable that names a folder with checkouts of the projects.
+"""Environment variable with the path of a folder with checkouts of the projects.
 
-They have the projects' names; those of earlier versions end in the commit, as in `lerax-1a2b3c4`.
+Checkouts have the projects' names; for earlier versions the commit is appended, as in
+`lerax-1a2b3c4`.
 """
 _PARTS_OF_WIDTHS = ("num_layers", "hidden_size")  # compared as hidden_sizes
 

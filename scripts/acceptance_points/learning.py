@@ -14,7 +14,7 @@ WITHOUT_EXTRAS = (
     "tests/core/envs/test_from_jaxmarl.py::test_what_is_missing_is_said_with_what_to_type",
     "tests/core/envs/test_from_brax.py::test_what_is_missing_is_said_with_what_to_type",
 )
-"""What is said where a package is missing: skipped where it is there."""
+"""Tests of the messages about missing packages, skipped if the packages are installed."""
 LEFT_OUT = tuple(f"--deselect={test}" for test in WITHOUT_EXTRAS)
 BASES = {"base_cartpole": (475.0, 200_000), "base_pendulum": (-200.0, 500_000)}
 

@@ -19,7 +19,7 @@ REJAX_ELSEWHERE = 355_000.0
 """CartPole env steps/s of rejax (16 configurations) on the machine of the figures below."""
 HEURISTIC = {"ksp_ff, 16 environments": 46_500.0, "ksp_ff, 256 environments": 83_000.0}
 PPO = {"rmsa": (16_500.0, 2.0, 18.0), "deeprmsa": (13_600.0, 1.2, 28.0)}
-"""Kind: env steps/s of XLRON 1.1.0 there, how many times that is promised, its compile in s."""
+"""Kind -> (env steps/s of XLRON 1.1.0 there, promised speed-up, its compile time in s)."""
 HEURISTIC_RATIO, COMPILE_RATIO, SHARE_GOAL = 3.0, 3.0, 0.6
 
 PUBLISHED: tuple[tuple[float, str, float, dict[str, Any]], ...] = (
@@ -34,7 +34,7 @@ PUBLISHED: tuple[tuple[float, str, float, dict[str, Any]], ...] = (
     (250.0, "ksp_ff", 0.1325, {"path_order": "distance"}),
     (250.0, "ksp_ff", 0.1214, {"path_order": "hops_distance"}),
 )
-"""Erlang, heuristic, published service blocking over 10 seeds, further keys of `env:`."""
+"""(load in erlang, heuristic, published service blocking over 10 seeds, more keys of `env:`)."""
 PUBLISHED_SEEDS, ALLOWED_ERRORS = 10, 3.0
 
 REFUSED = (

@@ -10,10 +10,10 @@ TARGET = 0.01
 RULES = ("ksp_ff", "kca_ff")
 REPEATS = {True: 3, False: 100}
 MANY = {True: 40, False: 400}
-"""Seeds of the figures that the intervals are held against."""
+"""Numbers of seeds behind the values that the intervals are compared with."""
 SEEDS, REQUESTS, WARMUP = 10, 3000, 1500
 MOST = 11
-"""Of 100 intervals that miss one time in 20, more miss four times in 1,000."""
+"""Of 100 intervals that each miss with probability 1/20, more than this miss in 0.4 % of cases."""
 
 
 def intervals(small: bool, work: Path) -> Outcome:

@@ -16,7 +16,7 @@ Curves = dict[str, dict[int, dict[int, float]]]
 """Network -> replicate -> env steps -> mean of the evaluation."""
 Final = dict[str, list[float]]
 Rivals = dict[str, float]
-"""Heuristic -> its mean on the requests that the policies are evaluated on."""
+"""Heuristic -> its mean on the requests used to evaluate the policies."""
 
 
 def _memory_holds(first: Final, final: Final, rivals: Rivals) -> bool:

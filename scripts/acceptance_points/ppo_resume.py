@@ -36,7 +36,7 @@ CASES: dict[str, dict[str, str]] = {
     },
     "host environments": {"env": "gym:CartPole-v1", "population": ", workers: 2"},
 }
-"""What differs between the studies: `env`, more of `fixed`, more of `population`."""
+"""What differs between the studies: `env`, and more keys of `fixed` and `population`."""
 
 
 def resumes(small: bool, work: Path) -> Outcome:

@@ -22,8 +22,8 @@ from .common import Outcome, call, hpo_command
 _PATIENCE = 600.0
 _INTERRUPTED = 130
 _ENDED = (_INTERRUPTED, -signal.SIGTERM, -signal.SIGHUP)
-"""How a study ends that goes on: in good order, or by the signal itself where it came before the
-study had begun, or was back where it was, so that there was nothing to commit."""
+"""Exit codes of an interrupted study: that of an orderly end, or the signal itself if there was
+nothing new to commit."""
 _GAVE_UP = "worker processes in a row ended before they stepped an environment"
 ENVIRONMENT = '''\
 """walk.py: a walk to the right; a file `trouble` beside it says what happens once."""
@@ -204,8 +204,8 @@ class Going:
 
 
 Disturb = Callable[[Going, Path, random.Random, float], int]
-"""Does something to a study that runs, given its folder and seconds to choose from; says how
-often."""
+"""Disturbs a running study, given its folder and a number of seconds to choose from; returns how
+often it did."""
 
 
 def processes(small: bool, work: Path) -> Outcome:

@@ -19,7 +19,7 @@ from .ray_drivers import processes_below
 __all__ = ["HOST", "Cluster", "Node", "cluster"]
 
 HOST = "ray::ShareHost"
-"""What processes that host shares of lanes are called."""
+"""The name of processes that host shares of lanes."""
 _START_SECONDS = 300.0
 _POLL_SECONDS = 0.5
 _STORE_BYTES = 128 * 2**20

@@ -32,7 +32,7 @@ PAGE = ROOT / "docs" / "reference" / "atlas.md"
 SMALL = {"configs": 16, "seeds": 3, "env_steps": 20_480}
 NEIGHBOUR = "      - Search methods: reference/search-methods.md\n"
 MOST_BYTES = 25 * 2**20
-"""Of all tables together."""
+"""The maximum size of all tables together."""
 
 
 def main(words: Sequence[str] | None = None) -> int:

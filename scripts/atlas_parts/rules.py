@@ -36,10 +36,10 @@ from .sketched import Curve, winners_of
 
 LANES = 12
 BUDGETS = (24, 48)
-"""In full runs of one seed; whole rounds of all lanes, also where nobody is stopped. With 60,
-`asha eta=4` on one seed had asked for all of a half in one of eight searches of Pendulum."""
+"""In full runs of one seed: whole rounds of all lanes, even if no trial is stopped. With 60,
+`asha eta=4` on one seed used all of a half in one of eight searches on Pendulum."""
 USUAL = ("asha eta=4", 3)
-"""The rule and the seeds that `hpo init --plain` wrote."""
+"""The rule and the number of seeds in the studies of `hpo init --plain` at the time."""
 _HALVES, _SEARCHES = 20, 90
 
 

@@ -46,7 +46,7 @@ PLANS = {
     "24 trials, selection": "up to 24 trials, the best 3 on 3 selection seeds with the default",
     "48 trials, selection": "the same up to 48 trials",
 }
-"""Plans of `scripts/portfolio judge` on the page, in words."""
+"""Plan of `scripts/portfolio judge` -> its description on the page."""
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 END = "<!-- end -->"
 

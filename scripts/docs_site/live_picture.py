@@ -21,7 +21,7 @@ SIZES = {
     "live_page": (1280, 1120, "#history"),
     "live_page_phone": (390, 844, "#parallel"),
 }
-"""Picture -> width and height of the window, what it is scrolled to."""
+"""Picture -> (window width, window height, element to scroll to)."""
 _SECONDS = 60.0
 _DRAWN = "['history', 'curves', 'parallel'].every((n) => document.querySelector(`#${n} svg`))"
 

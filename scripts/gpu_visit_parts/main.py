@@ -40,7 +40,7 @@ PARTS = (
     Part("lanes_deterministic", 80, decides=True),
     Part("speed_concurrent", 80, env={"XLA_FLAGS": CONCURRENT}),
 )
-"""The most valuable first."""
+"""The parts of a visit, the most valuable first."""
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -23,8 +23,8 @@ FIRST, LAST = 1e-3, 1e-2
 """The largest distance after the first update, in all lanes, and up to the last, in all but one.
 
 Two versions of jax, and code compiled with and without optimisations, were 2e-5 and 1e-4 apart.
-A lane may leave: its policy samples actions, and one that is sampled at the edge of two turns to
-the other by the last digit of a float32. Everything after it then differs.
+One lane may deviate: if a sampled action is at the boundary between two, the last digit of a
+float32 can change it, and all later values differ.
 """
 MAY_LEAVE = 1
 # for losses that are zero except for rounding, and for arrays that are still small

@@ -21,9 +21,9 @@ MOST_BYTES = 45_000_000
 LIST = "wheels.json"
 PYTHON = "3.12"
 THERE = ("jax>=0.11,<0.12", "flax", "optax", "numpy", "scipy", "pandas", "pyarrow", "networkx")
-"""What such a machine has, with all that these need."""
+"""Packages that such a machine has, with all their dependencies."""
 _PICTURES = ("contourpy", "cycler", "fonttools", "kiwisolver", "matplotlib", "pillow", "seaborn")
-"""What gymnax draws with, 25 MB; see `stand_in`."""
+"""Packages (25 MB) that gymnax uses for drawing; see `stand_in`."""
 _DRAWN_WITH = ("__init__", "pyplot", "animation", "colors")
 _PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "manylinux1")
 

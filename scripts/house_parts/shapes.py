@@ -21,7 +21,7 @@ from types import UnionType
 
 KNOWN = Path(__file__).with_name("known.json")
 COMPLEX, POSITIONAL = 15, 5
-"""The most of a function that is not listed."""
+"""The limits for functions that are not listed."""
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _BRANCHES = (

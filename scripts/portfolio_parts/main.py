@@ -45,7 +45,7 @@ FORECAST_HEAD = """\
 # `scripts/portfolio forecast`.
 """
 PLACES = 9
-"""The default and eight more."""
+"""The number of configurations: the default and eight others."""
 REPLAYS = 400
 SEED = 5
 

@@ -65,7 +65,7 @@ class Replay:
 
 
 Plan = Callable[[Replay], tuple[int, int]]
-"""Returns the chosen row, and the full runs of one seed that it cost."""
+"""Returns the chosen row and its cost in full runs of one seed."""
 
 
 def default_alone(replay: Replay) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from hpo.search.bench.tables import BenchTable, read_table
 
 TRAINING = "episode_return_100"
 WEIGHT = 0.5
-"""Of training returns in the values that choose, as in a study that `hpo init` writes."""
+"""The weight of training returns in selection values, as in the studies of `hpo init`."""
 FILES = ("trials", "evaluations", "curves")
 FAMILIES = {
     "bsuite": ("Catch-bsuite", "DiscountingChain-bsuite", "UmbrellaChain-bsuite"),
@@ -27,7 +27,7 @@ FAMILIES = {
     "mazes": ("FourRooms-misc", "MetaMaze-misc"),
     "mountain car": ("MountainCar-v0", "MountainCarContinuous-v0"),
 }
-"""Environments too much alike to learn from one and judge on another; any other is alone."""
+"""Groups of environments too similar to learn from one and judge on another."""
 
 
 @dataclass(frozen=True, eq=False)

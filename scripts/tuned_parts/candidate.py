@@ -66,7 +66,7 @@ _MADE = (
     "mkdocs.yml",
 )
 TAKEN = ("better", "no_difference", "undecided", "ceiling")
-"""Verdicts of a study that make its winner worth a proof."""
+"""Verdicts of a study after which its winner is tested again."""
 
 
 @dataclass(frozen=True)

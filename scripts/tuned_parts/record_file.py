@@ -15,7 +15,7 @@ from hpo.studies.tuned.record import DEFAULT, TUNED, Contender, TunedRecord
 from hpo.studies.yaml_io import flow, plain, read_file
 
 SEEDS = 32
-"""Test seeds of a record."""
+"""The number of test seeds of a record."""
 _WIDTH = 98
 _HEAD = """\
 # A tuned configuration with its proof: `hpo tuned {name}` says it in words, and

@@ -28,9 +28,9 @@ TOOLS = ("build", "twine", "uv")
 PYTHONS = ("3.11", "3.12", "3.13")
 PLATFORMS = ("linux", "macos")
 LINUX_ONLY = ("cuda", "cuda_aot")
-"""Extras whose packages have wheels for Linux alone."""
+"""Extras whose packages have wheels only for Linux."""
 FROM_SOURCE = ("pynisher",)
-"""Packages without any wheel: smac needs them."""
+"""Packages without any wheel, which smac needs."""
 _SECONDS = 600.0
 
 

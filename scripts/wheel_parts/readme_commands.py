@@ -24,7 +24,7 @@ CHANGES = (
     ("hpo serve", "hpo serve --help"),
     ("hpo eval policy/", "hpo eval policy/ --episodes 2"),
 )
-"""README's command, and the form that runs: shorter, with trials that exist, ending by itself."""
+"""(README command, tested form, which is shorter, uses existing trials and ends by itself)."""
 
 
 def commands(readme: str) -> list[str]:

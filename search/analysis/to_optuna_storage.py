@@ -42,7 +42,7 @@ _ATTRIBUTES = (
 )  # fmt: skip
 
 _LEFT_OUT = ("name", "enqueue", "population", "executor", "checkpoint", "loggers")
-"""Keys of a study file that concern one machine or one run of it."""
+"""Keys of a study file that concern a single machine or run."""
 
 
 def write_storage(storage: str, name: str, meta: StudyMeta, points: CheckpointValues) -> list[str]:

@@ -127,7 +127,7 @@ _FREE = frozenset(
         "baselines",
     }
 )  # fmt: skip
-"""Sections that do not change the curve of a trial that copies no other."""
+"""Sections that do not affect the curve of a trial that never copies another."""
 
 
 def copies(study: Mapping[str, Any]) -> bool:

@@ -58,9 +58,9 @@ FEATURES = (
     "episode_length",
     "reward_mean",
 )
-"""Metrics of training in an observation, of the last chunk of a step.
+"""Training metrics in an observation, from the last chunk of a step.
 
-A metric that is also an objective or a searched hyperparameter has its entry there alone.
+A metric that is also an objective or a searched hyperparameter appears only as such.
 """
 
 PARTS: Mapping[str, tuple[str, ...]] = {

@@ -173,7 +173,7 @@ def over_tables(values: Sequence[float]) -> BenchEstimate:
 def needed(
     values: Float[np.ndarray, "... b"], runs: Float[np.ndarray, "... b"], target: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the runs at which values reach a target, and whether the smallest is enough.
+    """Return how many runs reach a target value, and whether the smallest number does.
 
     >>> at, smallest = needed(np.array([1.0, 3.0, 2.0]), np.array([4.0, 16.0, 64.0]), 2.0)
     >>> round(float(at), 2), bool(smallest)

@@ -72,8 +72,8 @@ class EvaluationStartEvent:
 class ChunkEvent:
     """A chunk is complete; one entry per replicate with a new curve row.
 
-    If `log_every` splits chunks, each row has a separate event. If it joins chunks, an entry is
-    sent with the chunk that completes its row.
+    If `log_every` splits chunks, each row has a separate event. If a row covers several chunks,
+    its entry comes with the chunk that completes it.
     """
 
     progress: Progress

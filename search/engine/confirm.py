@@ -41,7 +41,7 @@ from .finish_trials import KeptPolicies, in_lanes
 
 ReplicateKey = tuple[int, Stream, int]  # (trial, stream, replicate)
 BucketOf = Callable[[Resolved, int], Bucket]
-"""Returns the bucket of a configuration, made for its first trial."""
+"""Returns the bucket of a configuration, and creates it for the first trial."""
 _OF_REPORT = "report seed"
 
 

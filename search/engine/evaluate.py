@@ -35,7 +35,7 @@ def fail_replicates(ledger: SearchState, failed: Iterable[tuple[Replicate, str]]
 
 
 AddRows = Callable[..., None]
-"""Takes curve rows by columns as `store.parquet.CurveParts.add_chunk`, each named: `trials`,
+"""Takes curve rows as columns, like `store.parquet.CurveParts.add_chunk`, by keyword: `trials`,
 `streams`, `replicates`, `env_steps`, `metrics`."""
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from ...errors import Leave
 
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that end a study; SIGHUP does not where `nohup` started the process."""
+"""Signals that end a study, except SIGHUP in a process started by `nohup`."""
 
 
 _SAME_REQUEST_SECONDS = 2.0

@@ -37,7 +37,7 @@ from .configuration import Split, knobs_of, parts_of
 from .contract import ChunkResult, ChunkRow, EvaluationResult, LaneChange, Refill, Resolved
 
 STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
-"""Which of a study's seeds, as a number that keys are folded with."""
+"""Kind of seeds -> the number that is folded into their random keys."""
 
 
 class ProgramLanes:

@@ -43,7 +43,7 @@ from ...studies.study_keys import COSTS
 from .contract import ChunkResult, EvaluationResult, LaneChange, Population, Refill, Resolved
 
 FOLDER = "processes"
-"""The folder of a study with those of its processes."""
+"""The folder in a study's folder that contains those of its processes."""
 _RECORD = "run.json"
 _GLANCE, _PAUSE = 0.25, 0.01  # longest wait of `ready`, and pause between two checks, in seconds
 _ENOUGH = 3.0  # seconds between two reported steps that suffice to measure a process's speed
@@ -410,7 +410,7 @@ class ProcessRun:
         return following is not None and self.has_reached(following)
 
     def has_reached(self, chunks: int) -> bool:
-        """Return whether this many chunks can be counted; the last ones need its end."""
+        """Return whether this many chunks can be counted; for all of them, it must have ended."""
         quanta = self.factory.quanta
         if self.is_over:
             return True

@@ -18,7 +18,7 @@ EXCHANGE, POINT = "exchange", "point"
 """Keys of a trial's configuration: the name of the exchange, and the point to train."""
 
 Asked = tuple[str, str, str, Mapping[str, Any], str | None]
-"""A request: its key, kind, trial of Tune's, point, and kept state."""
+"""A request: its key, kind, Tune trial, point and kept state."""
 
 _STATE = "state.txt"
 

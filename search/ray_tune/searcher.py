@@ -104,7 +104,7 @@ class Suggestions:
 
 
 SUGGESTIONS: dict[str, Suggestions] = {}
-"""By the name of an exchange: Tune may copy or pickle what it holds, which is the name alone."""
+"""Name of an exchange -> suggestions; Tune holds only the name, as it may copy its objects."""
 
 
 class RayProposals(Searcher):
@@ -117,7 +117,7 @@ class RayProposals(Searcher):
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
     ) -> bool:
-        """See `Searcher`; the wrapped searcher already knows them."""
+        """See `Searcher`; nothing to do, because the wrapped searcher already has them."""
         self._metric, self._mode = metric, mode
         return True
 

@@ -166,11 +166,11 @@ def _arguments_of(cls: Any) -> Container[str]:
 
 _VALUE = "value"
 _DESKS: dict[str, TuneDesk] = {}
-"""By the name of their exchange: what Tune holds of ours it may copy or pickle."""
+"""Name of the exchange -> desk; Tune gets only names, because it may copy or pickle objects."""
 
 
 class TuneDesk:
-    """Ray Tune as a desk; see `Desk`."""
+    """The `Desk` through which Ray Tune sends its requests."""
 
     def __init__(self, ray: ModuleType, study: Study, ledger: SearchState):
         self._ray, self.study, self._ledger = ray, study, ledger

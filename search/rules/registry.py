@@ -34,7 +34,7 @@ class TrialAtRung:
 
 
 Order = tuple[float, int]
-"""The loss and the number of a trial at a rung; of equal losses the smaller number is better."""
+"""The loss of a trial at a rung, and its number; of equal losses, the smaller number is better."""
 
 
 class Rung:

@@ -37,7 +37,7 @@ class Coordinates:
     """Maps configurations to [0, 1]^d, each parameter on its distribution's scale.
 
     A choice of m values has m - 1 indicator columns. An inactive parameter is placed at its
-    default. A conditional one has a further column, which is 1 while it is inactive.
+    default. A conditional parameter has a further column, which is 1 while it is inactive.
     """
 
     def __init__(self, space: Space):

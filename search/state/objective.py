@@ -25,7 +25,7 @@ from ...studies.study_keys import COSTS, METRICS
 
 _PREFIX = "eval/"
 TRAINING_RETURN = "training_return"
-"""Metric of an evaluation: what training showed by then, see `Metric.training_weight`."""
+"""Metric of an evaluation: the training return so far; see `Metric.training_weight`."""
 _STATISTICS: Mapping[str, Callable[..., np.ndarray]] = {
     "mean": np.mean, "median": np.median, "min": np.min, "max": np.max, "std": np.std,
 }  # fmt: skip

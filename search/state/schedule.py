@@ -203,7 +203,7 @@ def _rolling_means(
 
 CLEARLY_BELOW = "racing: clearly below"
 BUDGET_ENDED = "racing: the budget ended before further seeds"
-"""How `TrialRow.stop_rule` begins of a finished trial that did not get all seeds."""
+"""The start of `TrialRow.stop_rule` for a finished trial that did not run on all seeds."""
 
 
 def stages(start: int, most: int) -> list[int]:

@@ -218,7 +218,7 @@ class Replicate:
 
 
 _OWN = ("trial", "stream", "replicate", "lane", "seconds", "row_seconds", "kept")
-"""What a replicate does not adopt."""
+"""Fields that a replicate does not copy from another one."""
 
 
 def cut(runs: Iterable[Replicate]) -> None:

@@ -19,7 +19,7 @@ from ..yaml_io import Node, Notes, plain, read_file
 
 TUNED, DEFAULT = "tuned", "default"
 PLACE = Path("results") / "tuned"
-"""Where `scripts/tuned` writes; files here come before those of the package."""
+"""The folder written by `scripts/tuned`; its files take precedence over the package's."""
 PREFIX = "tuned:"  # in place of a study file: `hpo train tuned:CartPole-v1`
 
 

@@ -24,7 +24,7 @@ from ...store.value_bounds import RETURN, metric_range
 from .record import Contender, TunedRecord
 
 Verdict = Literal["better", "worse", "no_difference"]
-"""As `store.comparison`; all test seeds ran, so nothing is undecided."""
+"""The verdicts of `store.comparison`, except `undecided`, because all test seeds ran."""
 
 
 @dataclass(frozen=True)

@@ -369,7 +369,7 @@ class ClaimDifferences:
 
 
 _TEXTS = ("sentences", "details", "sql", "estimator", "why", "tells")
-"""Keys of a claim that another version of hpo may word differently."""
+"""Keys of a claim whose text may differ in another version of hpo."""
 
 
 def differences(claimed: Any, found: Any, ours: bool = True) -> ClaimDifferences:

@@ -179,7 +179,7 @@ GROUNDS: dict[str, tuple[str, str]] = {
     "lit": ("#fff4d6", "#40391f"),
     "link": ("#1f5f99", "#6cb2f0"),
 }
-"""Colours of the ground, letters (ink, soft), lines of axes and grid, and washes."""
+"""Colours of the background, text (ink, soft), axis and grid lines, and light fills."""
 
 FONTS = ("Segoe UI", "Roboto", "Helvetica Neue", "Arial", "DejaVu Sans")
 LETTERS = 11.5

@@ -57,14 +57,14 @@ SELECT trial, env_steps, {value} FROM counted
 WHERE place % ((points + most - 1) // most) = 0
 ORDER BY trial, env_steps, stream, replicate
 """
-"""The points that `_evenly` would choose, so that few of millions of rows come into Python."""
+"""SQL for the points that `_evenly` would select, so that Python reads only few of many rows."""
 _LOST = (TrialState.DIVERGED, TrialState.FAILED)
 _MOST_ROWS = 1_500
 _MOST_PANELS = 6
 _DOTS = 1_000
 _MEMBERS, _KNOBS = 40, 12
 Way = Sequence[tuple[int, Mapping[str, Any]]]
-"""(env steps, the hyperparameters from there on), from 0 to the end of the run."""
+"""(env steps, hyperparameters from there on), from 0 to the end of the run."""
 
 
 def baseline_lines(snapshot: Snapshot, stream: Stream, x: Scale) -> tuple[list[Line], list[Key]]:

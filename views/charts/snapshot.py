@@ -87,7 +87,7 @@ class Snapshot:
 
     @property
     def metric(self) -> str:
-        """The name of values in the search."""
+        """What the search's values are called."""
         return value_words(self.study, self.evaluations_alone)
 
     @property

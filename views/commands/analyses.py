@@ -1,4 +1,4 @@
-"""`hpo importance`, which hyperparameters matter, and `hpo what-if`, other stopping rules."""
+"""`hpo importance` (which hyperparameters matter) and `hpo what-if` (other stopping rules)."""
 
 from __future__ import annotations
 

@@ -20,10 +20,10 @@ from ..charts.snapshot import Snapshot, read_snapshot
 from .study_status import ASKED, PIECES, StudyStatus, part_of, read_standing, standing_of
 
 SHARE = min(0.5, 0.01 * (os.cpu_count() or 1))
-"""Share of the time for reading and drawing a running study: a hundredth of the machine."""
+"""Share of the time spent on reading and drawing a running study: 1 % of the machine."""
 _SOONEST = 1.0
 _SETTLED_NS = 50_000_000
-"""Age of a file's time of change from which the next change gets another: the clock has ticks."""
+"""Age after which a file's next change gets a new timestamp, because file clocks are coarse."""
 
 _T = TypeVar("_T")
 _VIEWS = 6  # studies that are kept in memory, those viewed last

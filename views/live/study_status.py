@@ -136,7 +136,7 @@ def _lane(lane: int, run: Replicate | None, state: LoopState) -> str:
 
 
 ASKED = ("importance",)
-"""Pieces made on request, with main effects: they take long with many trials."""
+"""Pieces made only on request (as are main effects), because many trials make them slow."""
 _SECTIONS = tuple((name, title) for name, (title, _) in PARTS.items() if name != "effects")
 PIECES = (
     ("head", ""),
@@ -145,7 +145,7 @@ PIECES = (
     ("lanes", "Lanes"),
     _SECTIONS[-1],
 )
-"""(name, title) of the pieces that a study's page has, in the report's order; some untitled."""
+"""(name, title) of the pieces of a study's page, in the report's order; some have no title."""
 
 
 def part_of(name: str, snapshot: Snapshot, standing: StudyStatus) -> str:

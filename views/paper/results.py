@@ -28,7 +28,7 @@ _MARKS = {"better": BETTER, "feasible": BETTER, "worse": WORSE, "infeasible": WO
 
 @dataclass(frozen=True)
 class PaperRow:
-    """One configuration in one study; the lead is the winner's lead over it."""
+    """One configuration in one study, with the winner's lead over it."""
 
     study: str
     environment: str

@@ -28,7 +28,7 @@ import numpy as np
 from .table import Table, load, names
 
 JUDGES = 3
-"""Seeds of each search that judge its choice."""
+"""The number of seeds that judge the choice of each search."""
 
 
 class OutOfBudget(Exception):
