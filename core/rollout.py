@@ -378,7 +378,7 @@ def _where_any(plan: Plan, flags: Array, made: Callable[[], Any], otherwise: Any
 def _reset(
     plan: Plan, env: Environment, hypers: Hypers, words: Array, after: Step
 ) -> tuple[Any, Any]:
-    """Replace ended episodes by new ones, with the step's keys in which one word is changed."""
+    """Replace ended episodes by new ones, with the step's keys after changing one word."""
     ended = after.terminated | after.truncated
     going = (after.state, after.observation)
     if env.never_ends:

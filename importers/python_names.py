@@ -233,7 +233,7 @@ def reference(node: ast.AST) -> str | None:
 
 
 def called_name(node: ast.AST) -> str:
-    """Return `train` for the call `ppo.train(...)`, and for `ppo.train` alone."""
+    """Return `train` for the call `ppo.train(...)` and for the expression `ppo.train`."""
     return last_name(node.func if isinstance(node, ast.Call) else node)
 
 

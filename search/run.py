@@ -144,7 +144,7 @@ class Resumed:
 
 @dataclass(frozen=True)
 class Found:
-    """A study that has finished, and of which nothing more is requested."""
+    """A finished study that is to be continued no further."""
 
     ledger: SearchState
     finished_at: float  # seconds since the epoch
@@ -221,7 +221,7 @@ def _again(asked: Asked, ledger: SearchState) -> list[int]:
 
 
 def _goes_on(asked: Asked, ledger: SearchState, again: Sequence[int]) -> bool:
-    """Reopen a finished study of which more is requested; return whether work is left."""
+    """Reopen a finished study with higher limits; return whether work is left."""
     lacks = asked.settings.retry_failed and lacks_test_seeds(ledger)
     bounds = bounds_of(asked.study.budget, asked.study.confirm)
     return ledger.state.go_on(bounds, again=bool(again) or lacks)

@@ -476,8 +476,8 @@ class Logit(_Range):
 class Normal(Distribution):
     """Gaussian with mean mu and deviation sigma, cut at min and max and at 4 deviations.
 
-    The axis is the share of the Gaussian below the value. Beyond 4 deviations that share has too
-    few digits to distinguish values to eight digits, hence the cut.
+    The axis is the share of the Gaussian below the value. The cut is at 4 deviations, because
+    beyond them the share has too few digits to distinguish values to eight digits.
     """
 
     kind = "normal"

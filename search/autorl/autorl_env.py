@@ -86,8 +86,8 @@ class AutoRLEnv:
     """Parallel PPO runs; each step trains every run further with the given hyperparameters.
 
     An action is a mapping of searched hyperparameters to values, one mapping per run, or an array
-    [runs, knobs] of numbers from 0 to 1: positions on the axes of the space, in the order of
-    `knobs`. Omitted hyperparameters keep their values.
+    [runs, hyperparameters] of numbers from 0 to 1: positions on the axes of the space, in the
+    order of `knobs`. Omitted hyperparameters keep their values.
 
     Args:
         study: a study file, its data, or a loaded study. It defines the environment, the length of

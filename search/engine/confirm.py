@@ -174,7 +174,7 @@ class ConfirmStage:
         self._start_test(winner)
 
     def _pays_for(self, best: Sequence[Trial], runs: Mapping[int, Sequence[Replicate]]) -> bool:
-        """Return whether the budget covers these selection seeds; if not, say so in the rows.
+        """Return whether the budget covers these selection seeds; if not, record it in the rows.
 
         A search reserves their cost. But a finished study may request more of them than it has
         left, and incomplete seeds cannot select a winner.

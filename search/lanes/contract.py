@@ -95,7 +95,7 @@ _NOT_SAVED = "these lanes cannot be saved"
 class Population(Protocol):
     """The lanes of one bucket.
 
-    Unless a subclass says otherwise, methods compile nothing and write nothing.
+    Unless stated otherwise, methods compile nothing and write nothing.
     """
 
     lanes: int
@@ -330,7 +330,7 @@ _RECENT = 256
 class Resolver:
     """Completes and resolves a study's configurations, each only once while it is in use.
 
-    It returns the same object as long as it is referenced or among the latest.
+    It returns the same object as long as that is referenced or among the latest.
     """
 
     def __init__(self, study: Study, factory: PopulationFactory):

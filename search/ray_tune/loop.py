@@ -212,7 +212,7 @@ class Driven:
         return self._engine.make(bucket, min(others, default=None))
 
     def _give_up_without_lanes(self) -> None:
-        """End trials that were put aside before an interruption: their states are lost."""
+        """End trials that were suspended before an interruption: their states are lost."""
         for trial in self._ledger.live():
             runs = [run for run in trial.runs if run.state is RunState.RUNNING]
             if trial.lost or any(run.lane is None for run in runs):
@@ -294,7 +294,7 @@ class Driven:
                 self._ledger.started(run)
 
     def _make_room(self, bucket: Bucket, wanted: int) -> None:
-        """Free lanes of trials that were put aside."""
+        """Free the lanes of suspended trials."""
         for number in sorted(self._desk.paused()):
             if bucket.slots.count(None) >= wanted:
                 return

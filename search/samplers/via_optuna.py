@@ -264,7 +264,7 @@ class OptunaBatch:
 class Gp(OptunaMethod):
     """Bayesian optimisation with a Gaussian process (Matern 5/2, log expected improvement).
 
-    Its time grows with the cube of the number of trials, hence a small window. Conditional
+    Its time grows with the cube of the number of trials, so the window is small. Conditional
     parameters are not in its model, and are drawn at random.
     """
 
