@@ -313,7 +313,7 @@ def _interim_problems(confirm: Confirm) -> Problems:
 
 
 def _budget_of_steps(study: Study) -> Problems:
-    """Require env steps that pay for confirm and one trial."""
+    """Require enough env steps for the confirm stage and one trial."""
     given, run = study.budget.env_steps, study.env_steps * study.spread
     reserved = 0 if study.confirm is None else study.confirming * run
     one = study.seeds.per_config * run

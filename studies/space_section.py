@@ -197,7 +197,7 @@ class SpaceReader:
     def _condition_constants(
         self, parameters: Sequence[Parameter], places: Sequence[Node], searched: set[str]
     ) -> dict[str, Any]:
-        """Return the conditions' values of unsearched hyperparameters; note impossible ones."""
+        """Return the values of unsearched hyperparameters in conditions; note impossible cases."""
         constants: dict[str, Any] = {}
         for parameter, place in zip(parameters, places, strict=True):
             for condition in parameter.when:
